@@ -68,7 +68,7 @@ func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.
 		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
-		CaseOf: c.caseOf(), Paused: c.paused(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, ServerFault: c.serverFault,
+		CaseOf: c.caseOf(), Paused: c.paused(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
 	})
 }
 
@@ -92,13 +92,19 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// serverFault reports whether an error is of the condition the database is in. In front of a store of the user's there may be
-// a MySQL.
-func (c *Compensator) serverFault(err error) bool {
+// blame says whose fault an error of a handler's transaction is. In front of a store of the user's there may be a MySQL.
+func (c *Compensator) blame(err error) engine.Blame {
+	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {
-		return s.ServerFault(err)
+		judge = s.Blame
 	}
-	return mysqlerr.IsServers(err)
+	switch judge(err) {
+	case mysqlerr.Server:
+		return engine.BlameServer
+	case mysqlerr.Doubtful:
+		return engine.BlameEither
+	}
+	return engine.BlameHandler
 }
 
 // Use adds middleware around handlers and compensations registered later on. Like UseBatch it is for start-up, and not

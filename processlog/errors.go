@@ -89,6 +89,34 @@ func (e *OtherTypeError) Error() string {
 	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotentID, e.Recorded, e.Asked)
 }
 
+// Refusal is an entry that the database refuses to change, by a trigger or a constraint for example.
+type Refusal struct {
+	ID  ID
+	Err error // what the database says
+}
+
+// RefusedError reports entries that the database refuses to change. All other entries of the same call were changed.
+type RefusedError struct {
+	Refusals []Refusal // at least one
+}
+
+// mostRefusalsNamed bounds how many ids a RefusedError names in its text.
+const mostRefusalsNamed = 20
+
+func (e *RefusedError) Error() string {
+	ids := make([]string, 0, mostRefusalsNamed+1)
+	for _, r := range e.Refusals[:min(len(e.Refusals), mostRefusalsNamed)] {
+		ids = append(ids, r.ID.String())
+	}
+	if more := len(e.Refusals) - len(ids); more > 0 {
+		ids = append(ids, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("compensator: the database refuses to change entry %s: %v", strings.Join(ids, ", "), e.Refusals[0].Err)
+}
+
+// Unwrap returns the database's error for the first entry.
+func (e *RefusedError) Unwrap() error { return e.Refusals[0].Err }
+
 // LossError is ErrHistoryLost with what this process knows to be missing.
 type LossError struct {
 	// Lost is what this process remembers, its newest 512 entries at most, and the database has lost, by id. Other processes

@@ -87,11 +87,13 @@ type Worker interface {
 	// wanted token. accept sees each such row while it is locked, and may refuse it; it must not block.
 	// A claim adds one to version and delivery count, and stores token; a delivery counted under the wanted
 	// token is the caller's own and is not counted again. Rows that others hold locked are never waited for.
+	// A row that the database refuses to write is rejected, and holds up no other.
 	// On error nothing is known to be claimed and no handler may run; Release gives back what may have been.
 	Claim(ctx context.Context, want []Wanted, token Token, lease time.Duration, accept func(*Row) bool) (Claimed, error)
 
 	// Release undoes a claim that ran nothing: of the rows last written under token the lease ends and the
-	// delivery is not counted. ErrBusy: some are locked, and all others are released.
+	// delivery is not counted. ErrBusy: some are locked, and all others are released, but for those that a *RefusedError
+	// beside it names. A *RefusedError names rows that the database refuses to write: all others are released.
 	Release(ctx context.Context, ids []ID, token Token) error
 
 	// Renew sets the lease of held entries to end lease from now, of all but those that it names.
@@ -99,7 +101,7 @@ type Worker interface {
 
 	// Settle writes outcomes, each under its own fence, and answers in the order given. Calling it again
 	// with the same token and outcomes after an error is safe: what was applied is recognised by token.
-	// Outcomes name no entry twice.
+	// Outcomes name no entry twice. A row that the database refuses to write holds up no other.
 	Settle(ctx context.Context, token Token, outcomes []Outcome) ([]Settled, error)
 
 	// SettleTx writes one outcome in the handler's transaction, fenced by version: it absorbs nothing. It returns ErrLeaseLost
@@ -259,6 +261,9 @@ type Claimed struct {
 	Refused []Row       // claimable, but accept said no
 	Waiting []Scheduled // not due, leased or locked by another; In says when to look again: when locked, in at most 50 ms
 	Gone    []ID        // terminal, or no such row
+
+	// Rejected are entries that the database refuses to lease, by a trigger or a constraint. They stand as before.
+	Rejected []Refusal
 }
 
 // Held is an entry the caller holds under a lease.
@@ -271,6 +276,9 @@ type Held struct {
 type Unrenewed struct {
 	Lost []ID // held no more: another version, or a terminal state
 	Busy []ID // held still, and another transaction has the row; it may be asked for again
+
+	// Rejected are held still, and the database refuses to write their rows, by a trigger or a constraint.
+	Rejected []Refusal
 }
 
 // Outcome is what an attempt came to, computed from the row as claimed. Nothing is computed from stored
@@ -302,6 +310,9 @@ type Settled struct {
 	State   State // when not applied: where the entry stands now
 	Missing bool  // when not applied: there is no such row any more
 	Busy    bool  // when not applied: another transaction holds the row; hand the outcome in again
+
+	// Refused is why the database refuses to write the row, by a trigger or a constraint: nothing is written. nil: it does not.
+	Refused error
 }
 
 // Head is the earliest entry of one state and type.

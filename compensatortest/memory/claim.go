@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,8 @@ func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
 		c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: id, In: max(before.DueIn, before.LeaseLeft)})
 	case !c.accept(&before):
 		c.found.Refused = append(c.found.Refused, v.row(c.now))
+	case c.store.refused[id] != nil:
+		c.found.Rejected = append(c.found.Rejected, processlog.Refusal{ID: id, Err: c.store.refused[id]})
 	default:
 		c.store.writeLocked(nil, row, v.claimed(c.token, c.lease, c.now, own), nil)
 		c.found.Mine = append(c.found.Mine, c.mine(row.committed, before))
@@ -79,19 +82,51 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	busy, err := s.eachLocked(ctx, ids, func(_ int, row *storedRow) {
+	var refused []processlog.Refusal
+	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
 		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 || row.committed.entry.DeliveryCount == 0 {
+			return
+		}
+		if err := s.refused[ids[i]]; err != nil {
+			refused = append(refused, processlog.Refusal{ID: ids[i], Err: err})
 			return
 		}
 		s.writeLocked(nil, row, row.committed.released(s.nowLocked()), nil)
 	})
-	if err == nil && len(busy) > 0 {
-		err = processlog.ErrBusy
+	if err == nil {
+		err = unreleased(busy, refused)
 	}
 	if err != nil {
 		return fmt.Errorf("release %d entries: %w", len(ids), err)
 	}
 	return nil
+}
+
+// unreleased says why some entries were not released; nil: all were.
+func unreleased(busy []int, refused []processlog.Refusal) error {
+	var left []error
+	if len(busy) > 0 {
+		left = append(left, processlog.ErrBusy)
+	}
+	if len(refused) > 0 {
+		left = append(left, &processlog.RefusedError{Refusals: refused})
+	}
+	return errors.Join(left...)
+}
+
+// Refuse has the store refuse to lease entries, to renew and to take back their leases, and to store their outcomes, as a trigger
+// of a database does. A nil error allows them again. It may be called at any time.
+func (s *Store) Refuse(err error, ids ...processlog.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.refused = make(map[processlog.ID]error)
+	}
+	for _, id := range ids {
+		if s.refused[id] = err; err == nil {
+			delete(s.refused, id)
+		}
+	}
 }
 
 // eachLocked calls do for every id; row is nil when there is none. It does the free rows first and then waits
@@ -137,6 +172,8 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 			left.Lost = append(left.Lost, h.ID)
 		case !row.freeFor(nil):
 			left.Busy = append(left.Busy, h.ID)
+		case s.refused[h.ID] != nil:
+			left.Rejected = append(left.Rejected, processlog.Refusal{ID: h.ID, Err: s.refused[h.ID]})
 		default:
 			row.committed = row.committed.renewed(until)
 		}

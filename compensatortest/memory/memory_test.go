@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"path"
 	"slices"
 	"testing"
@@ -23,7 +24,10 @@ func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 		}
 		t.Parallel()
 		store := memory.NewStore()
-		return suite.Harness{Store: store, Begin: store.Begin, Autocommit: autocommit{}, Crash: func(*testing.T) { store.Crash() }}
+		return suite.Harness{Store: store, Begin: store.Begin, Autocommit: autocommit{}, Crash: func(*testing.T) { store.Crash() }, Refuse: func(_ *testing.T, ids []processlog.ID) func() {
+			store.Refuse(errors.New("no"), ids...)
+			return func() { store.Refuse(nil, ids...) }
+		}}
 	})
 }
 

@@ -45,6 +45,9 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	if !before.admits(outcome) {
 		return processlog.Settled{Applied: before.token == token, State: before.entry.State}
 	}
+	if err := s.refused[outcome.ID]; err != nil {
+		return processlog.Settled{Refused: err}
+	}
 	s.writeLocked(nil, row, before.settled(outcome, token, s.nowLocked()), nil)
 	if outcome.Case != nil && outcome.To == processlog.Dead {
 		s.openCaseLocked(row.committed, *outcome.Case)

@@ -46,6 +46,7 @@ type Store struct {
 	open          []*Tx
 	watch         func(before, after processlog.Row)
 	shift         time.Duration // of the store's clock
+	refused       map[processlog.ID]error
 }
 
 var _ processlog.Store = (*Store)(nil)

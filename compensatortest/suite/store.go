@@ -34,6 +34,10 @@ type Harness struct {
 	// Crash ends every open transaction as a crash of the server does, and returns when the store can be
 	// used again. Nil leaves out the promises about it.
 	Crash func(t *testing.T)
+
+	// Refuse has the database refuse every change of the entries' rows, as a trigger does, until allow is called. Nil leaves
+	// out the promises about it.
+	Refuse func(t *testing.T, ids []processlog.ID) (allow func())
 }
 
 // TestStore is the conformance suite of processlog.Store: an implementation that passes it may stand behind
@@ -53,7 +57,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 }
 
 func everyStorePromise() []storePromise {
-	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, turnPromises, operationPromises, casePromises)
+	return slices.Concat(storePromises, transactionPromises, lockPromises, fencePromises, orderPromises, slotPromises, turnPromises, operationPromises, casePromises, refusalPromises)
 }
 
 type storePromise struct {

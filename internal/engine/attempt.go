@@ -31,6 +31,9 @@ type attempt struct {
 	lapsed   bool        // the row has moved on, so that there is nothing to renew; guarded by holdings.mu
 	gone     bool        // the entry is this process's no more; guarded by holdings.mu
 
+	unrenewed  int       // how many times the database has refused to renew the lease; guarded by holdings.mu
+	renewAfter time.Time // not asked for again before, since the database refuses it; guarded by holdings.mu
+
 	call atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
 }
 

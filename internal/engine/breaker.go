@@ -291,7 +291,7 @@ func tells(err, cause error) (of tale) {
 		return fine
 	case v.free:
 		return uncalled
-	case v.ours, v.kind == serverFault, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
+	case v.ours, v.kind == serverFault, v.kind == serverDown, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
 		return nothing
 	case errors.Is(cause, processlog.ErrTimeout):
 		return down

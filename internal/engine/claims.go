@@ -15,6 +15,7 @@ type claims struct {
 	announcer *announcer
 	witness   *witness
 	debts     *debts
+	refusals  *refusals
 }
 
 // refusedRetry is when an entry this process must not run now is offered again: one that was refused at its claim, a suspect
@@ -40,8 +41,9 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 		return claimed{}, err
 	}
 	want, owed := c.debts.without(want)
+	want, resting := c.refusals.aside(t.Name, want)
 	if len(want) == 0 {
-		return claimed{Claimed: processlog.Claimed{Waiting: owed}}, nil
+		return claimed{Claimed: processlog.Claimed{Waiting: owed, Rejected: resting}}, nil
 	}
 	p := picker{t: t, holdings: c.holdings, want: want, room: calls, hanging: hanging}
 	token := processlog.NewToken()
@@ -66,11 +68,26 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 		return claimed{}, err
 	}
 	p.keepOnly(found.Mine)
+	c.noteRefused(t, found)
 	found = p.leave(found)
 	found.Waiting = append(found.Waiting, owed...)
+	found.Rejected = append(found.Rejected, resting...)
 	// Nothing is wrong with what came when there was no room left.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.spare, row.ID) })
 	return claimed{found, asked, p.spare}, nil
+}
+
+// noteRefused tells of the entries that the database refuses to lease, and forgets those that it no longer refuses.
+func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
+	c.refusals.note(troubleRefusedClaim, t.Name, found.Rejected)
+	if !c.refusals.some.Load() {
+		return
+	}
+	ids := slices.Clone(found.Gone)
+	for i := range found.Mine {
+		ids = append(ids, found.Mine[i].ID)
+	}
+	c.refusals.taken(troubleRefusedClaim, t.Name, ids...)
 }
 
 // unleased asks for entries that hold no lease of ours.

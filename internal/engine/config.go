@@ -43,9 +43,18 @@ type Config struct {
 	// ErrorNumber tells causes apart whose texts differ each time: the server's number of an error, or 0.
 	ErrorNumber func(err error) uint16
 
-	// ServerFault reports whether an error is of the condition a database server is in, and not of the statement.
-	ServerFault func(err error) bool
+	// Blame says whose fault an error of a handler's transaction is.
+	Blame func(err error) Blame
 }
+
+// Blame says whether an error of a statement is the fault of the handler that sent it.
+type Blame int
+
+const (
+	BlameHandler Blame = iota // the statement is wrong, and fails whenever it is sent
+	BlameEither               // the server's condition, or what the handler brings it into each time
+	BlameServer               // a condition of the whole server, which no statement can avoid
+)
 
 // Transaction is one that a handler's effect and its outcome share.
 type Transaction interface {

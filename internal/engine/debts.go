@@ -18,6 +18,7 @@ import (
 type debts struct {
 	*base
 	announcer *announcer
+	refusals  *refusals
 	lane      groupcommit.Batcher[debt]
 	some      atomic.Bool // there is any: a claim asks for no more than this
 
@@ -30,7 +31,8 @@ type debt struct {
 	entries []processlog.Announcement
 	offered bool // to whoever is free, once it is paid
 	token   processlog.Token
-	failed  int // tries
+	failed  int       // tries
+	rests   time.Time // the database refuses it, so it is not tried before
 }
 
 func (d *debt) ids() []processlog.ID {
@@ -45,20 +47,45 @@ func (d *debt) ids() []processlog.ID {
 // the others for nothing, so that many are better than two.
 const debtParts = 8
 
-// after is what is left of a debt when paying it ended so: where a row is locked its parts, of which most can be paid.
+// after returns what is left of a debt when paying it ended so. Entries that the database refuses are a debt that rests. Where a
+// row is locked the others are split, since most of the parts can be paid.
 func (d *debt) after(err error) []debt {
-	if !errors.Is(err, processlog.ErrBusy) || len(d.entries) == 1 {
-		return []debt{{d.entries, d.offered, d.token, d.failed + 1}}
-	}
 	var parts []debt
-	for part := range slices.Chunk(d.entries, (len(d.entries)+debtParts-1)/debtParts) {
+	rest := *d
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		refusing := func(e processlog.Announcement) bool { return refuses(refused.Refusals, e.ID) }
+		parts = append(parts, debt{
+			entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.Announcement) bool { return !refusing(e) }),
+			offered: d.offered, token: d.token, failed: d.failed + 1, rests: time.Now().Add(refusalPause(d.failed + 1)),
+		})
+		if !errors.Is(err, processlog.ErrBusy) {
+			return parts
+		}
+		if rest.entries = slices.DeleteFunc(slices.Clone(d.entries), refusing); len(rest.entries) == 0 {
+			return parts
+		}
+	}
+	if !errors.Is(err, processlog.ErrBusy) || len(rest.entries) == 1 {
+		return append(parts, debt{entries: rest.entries, offered: d.offered, token: d.token, failed: d.failed + 1})
+	}
+	for part := range slices.Chunk(rest.entries, (len(rest.entries)+debtParts-1)/debtParts) {
 		parts = append(parts, debt{entries: part, offered: d.offered, token: d.token})
 	}
 	return parts
 }
 
-func newDebts(b *base, n *announcer) *debts {
-	d := &debts{base: b, announcer: n}
+// paidBy returns the part of a debt that was paid although paying it ended so.
+func (d *debt) paidBy(err error) debt {
+	var refused *processlog.RefusedError
+	if !errors.As(err, &refused) || errors.Is(err, processlog.ErrBusy) {
+		return debt{} // which of the others are locked is not known
+	}
+	return debt{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.Announcement) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
+}
+
+func newDebts(b *base, n *announcer, r *refusals) *debts {
+	d := &debts{base: b, announcer: n, refusals: r}
 	d.lane.Max, d.lane.Workers, d.lane.Flush = 100, 1, d.payAll
 	return d
 }
@@ -107,14 +134,30 @@ func (d *debts) without(want []processlog.Wanted) (rest []processlog.Wanted, owe
 func (d *debts) release(entries []processlog.Announcement, offered bool, token processlog.Token) {
 	owed := debt{entries: entries, offered: offered, token: token}
 	err := d.pay(&owed)
-	d.saw(troubleRelease, err)
+	d.sawPaying(err)
 	if err == nil {
 		d.offer(&owed)
 		return
 	}
+	if paid := owed.paidBy(err); len(paid.entries) > 0 {
+		d.offer(&paid)
+	}
 	// Noted before it is handed over: paid first it would be owed for ever, and the entry never asked for here again.
-	d.owe(owed.ids())
-	d.lane.Add(owed.after(err)...)
+	left := owed.after(err)
+	for i := range left {
+		d.owe(left[i].ids())
+	}
+	d.lane.Add(left...)
+}
+
+// sawPaying takes the result of a try. Entries that the database refuses are told by their ids, and say nothing of the database.
+func (d *debts) sawPaying(err error) {
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		d.refusals.note(troubleRefusedRelease, "", refused.Refusals)
+		err = nil
+	}
+	d.saw(troubleRelease, err)
 }
 
 // pay tries once.
@@ -131,9 +174,9 @@ func (d *debts) offer(paid *debt) {
 	}
 }
 
-// payAll tries each debt once. What is left comes again, behind what has come meanwhile: one row may be locked for as long as
-// somebody likes, and the others wait neither for it nor behind it. What somebody else has claimed since carries another token,
-// and stays his.
+// payAll tries each debt once that does not rest. What is left comes again, behind what has come meanwhile: one row may be locked,
+// or refused, for as long as somebody likes, and the others wait neither for it nor behind it. A row that somebody else has claimed
+// since carries another token, and keeps its lease.
 func (d *debts) payAll(batch []debt) {
 	var left []debt
 	var why error
@@ -144,25 +187,42 @@ func (d *debts) payAll(batch []debt) {
 			left = append(left, batch[i:]...) // enough of waiting for locks
 			break
 		}
-		err := d.pay(&batch[i])
-		if err == nil {
-			d.paid(batch[i].ids())
-			d.offer(&batch[i])
+		if began.Before(batch[i].rests) {
+			left = append(left, batch[i])
 			continue
 		}
-		why = err
+		err := d.pay(&batch[i])
+		if err == nil {
+			d.settled(&batch[i])
+			continue
+		}
+		if part := batch[i].paidBy(err); len(part.entries) > 0 {
+			d.settled(&part)
+		}
 		again := batch[i].after(err)
-		fresh = fresh || again[0].failed == 0
-		if !errors.Is(err, processlog.ErrBusy) {
+		fresh = fresh || slices.ContainsFunc(again, func(p debt) bool { return p.failed == 0 })
+		left = append(left, again...)
+		var refused *processlog.RefusedError
+		if errors.As(err, &refused) {
+			d.refusals.note(troubleRefusedRelease, "", refused.Refusals)
+			continue
+		}
+		if why = err; !errors.Is(err, processlog.ErrBusy) {
 			// The database does not answer, or not to this one, which comes last now.
-			left, fresh = append(append(left, batch[i+1:]...), again...), false
+			left, fresh = append(append(left[:len(left)-len(again)], batch[i+1:]...), again...), false
 			break
 		}
-		left = append(left, again...)
 	}
 	d.saw(troubleRelease, why)
 	// Closed, it adds nothing: the leases end by themselves, and count.
 	if len(left) > 0 && (fresh || d.pause(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
 		d.lane.Add(left...)
 	}
+}
+
+// settled takes note that a debt was paid.
+func (d *debts) settled(paid *debt) {
+	d.paid(paid.ids())
+	d.refusals.taken(troubleRefusedRelease, "", paid.ids()...)
+	d.offer(paid)
 }

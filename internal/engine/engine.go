@@ -24,6 +24,7 @@ type Engine struct {
 	missing    *missing
 	witness    *witness
 	holdings   *holdings
+	refusals   *refusals
 	debts      *debts
 	turns      *turns
 	claims     *claims
@@ -53,11 +54,12 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.missing = &missing{b}
 	e.witness = newWitness(b, e.types, e.agenda, e.missing)
 	e.holdings = newHoldings(e.agenda)
-	e.debts = newDebts(b, e.announcer)
+	e.refusals = &refusals{base: b}
+	e.debts = newDebts(b, e.announcer, e.refusals)
 	e.turns = newTurns(b, e.agenda, e.announcer)
-	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts}
-	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, turns: e.turns}).withLanes()
-	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings}
+	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts, refusals: e.refusals}
+	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, turns: e.turns, refusals: e.refusals}).withLanes()
+	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
 	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
 	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, turns: e.turns,
@@ -185,6 +187,9 @@ func (e *Engine) Drain() error {
 	if !await(patience, &e.settler.lane, &e.settler.slow) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
+	if refused := e.refusals.unstored(); refused != nil {
+		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
+	}
 	failpoint.Reach(failpoint.OutcomesDrained)
 	if !await(patience, &e.intake.resolve, &e.intake.verify, &e.intake.claim) {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
@@ -199,7 +204,7 @@ const stopPatience = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow, &e.turns.rested,
+	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow, &e.settler.refused, &e.turns.rested,
 		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.announcer.health.questions, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)

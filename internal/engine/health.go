@@ -12,6 +12,7 @@ import (
 // database has until ctx ends, the queue its QueueShare. It works without Run, too.
 func (e *Engine) Health(ctx context.Context) observe.Health {
 	ctx = e.reporting(ctx)
+	e.refusals.forgetOld()
 	h := observe.Health{
 		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
 		Stuck: e.holdings.stuck(), Troubles: e.troubles.list(), OpenBreakers: e.OpenBreakers(),

@@ -269,6 +269,9 @@ func (in *intake) announceWaiting(t *Type, found processlog.Claimed) {
 	for _, w := range found.Waiting {
 		items = append(items, processlog.Announcement{BusinessType: t.Name, ID: w.ID, In: w.In})
 	}
+	for _, r := range found.Rejected {
+		items = append(items, processlog.Announcement{BusinessType: t.Name, ID: r.ID, In: in.claims.refusals.in(t.Name, r.ID)})
+	}
 	for _, r := range found.Refused {
 		items = append(items, processlog.Announcement{BusinessType: r.BusinessType, ID: r.ID, In: refusedRetry})
 	}

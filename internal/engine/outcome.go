@@ -54,7 +54,7 @@ func VerdictOf(err error) observe.Verdict {
 			return observe.Unavailable
 		}
 		return observe.Snooze
-	case unavailable, serverFault:
+	case unavailable, serverFault, serverDown:
 		return observe.Unavailable
 	}
 	return observe.Failure
@@ -83,19 +83,24 @@ func judged(err error) *verdict {
 // plain is the verdict of an error that is none.
 var plain verdict
 
-// serversOwn is an error of a server's condition, not of the statement that met it: it spends no attempt, as often in a
-// row as the entry has attempts. From then on it counts: what always meets it must reach a person.
-func serversOwn(err error) error {
+// serversOwn marks an error that is a condition of the database, as whole says: of the whole server, or perhaps of it.
+//
+// A condition of the whole server never spends an attempt. Any other spends none as many times in a row as the entry has attempts,
+// and counts from then on: a handler that always brings the server into it must reach a person.
+func serversOwn(err error, whole bool) error {
 	var v *verdict
 	if errors.As(err, &v) {
 		return err // the handler has said what it asks for
 	}
+	if whole {
+		return &verdict{kind: serverDown, err: err}
+	}
 	return &verdict{kind: serverFault, err: err}
 }
 
-// inARow follows the number of such errors in Entry.LastError, which is the one place in a row that every process reads,
-// and that a person reads, too. A requeue and a compensation begin anew.
-func inARow(row *processlog.Row) string {
+// inARow follows the number of such errors in Entry.LastError, the one place in a row that every process reads, and that people
+// read, too. The count begins anew with a requeue, with a compensation, and with an error of the other kind.
+func inARow(row *processlog.Row, kind verdictKind) string {
 	since := ""
 	if row.Epoch > 0 {
 		since = fmt.Sprintf(" in epoch %d", row.Epoch)
@@ -103,17 +108,27 @@ func inARow(row *processlog.Row) string {
 	if row.State == processlog.Compensating {
 		since += " while compensating"
 	}
+	if kind == serverDown {
+		return " in a row" + since + ", a condition of the whole server: "
+	}
 	return " in a row" + since + ", the server's condition: "
 }
 
-// faultsInARow is how many such errors an entry has had since anything else was recorded of it.
-func faultsInARow(row *processlog.Row) int {
-	count, _, found := strings.Cut(row.LastError, inARow(row))
+// faultsInARow returns how many errors of a kind an entry has had since anything else was recorded of it.
+func faultsInARow(row *processlog.Row, kind verdictKind) int {
+	count, _, found := strings.Cut(row.LastError, inARow(row, kind))
 	n, err := strconv.Atoi(count)
 	if !found || err != nil || n < 0 {
 		return 0
 	}
 	return min(n, processlog.MaxCount)
+}
+
+// serverDownPause returns how long an entry waits at least after its times-th error of the whole server in a row: 2 to 4 s at
+// first, twice as long each time, and 30 s to a minute in the end.
+func serverDownPause(times int) time.Duration {
+	d := min(unavailablePause<<min(times-1, 8), 30*time.Second)
+	return d + jitter.N(d)
 }
 
 // unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
@@ -127,7 +142,8 @@ const (
 	retryAfter
 	snooze
 	unavailable
-	serverFault // of the database a transactional handler works in
+	serverFault // of the database a transactional handler works in, or of the handler
+	serverDown  // of that database alone
 )
 
 // verdict is a handler's error with what it asks for.
@@ -181,9 +197,14 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		o.LastError = row.LastError
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
 		return o
+	case v.kind == serverDown:
+		times := 1 + faultsInARow(row, v.kind)
+		o.LastError = strconv.Itoa(times) + inARow(row, v.kind) + o.LastError
+		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), serverDownPause(times))
+		return o
 	case v.kind == serverFault:
-		times := 1 + faultsInARow(row)
-		o.LastError = strconv.Itoa(times) + inARow(row) + o.LastError
+		times := 1 + faultsInARow(row, v.kind)
+		o.LastError = strconv.Itoa(times) + inARow(row, v.kind) + o.LastError
 		if times <= t.budget(row) {
 			o.After = t.backoff(v, times)
 			return o

@@ -38,7 +38,14 @@ func attempted(state processlog.State, failures, undone int) *processlog.Row {
 // faulted is a row that has met the server's condition n times in a row.
 func faulted(row *processlog.Row, n int) *processlog.Row {
 	changed := *row
-	changed.LastError = strconv.Itoa(n) + inARow(row) + "Error 1205"
+	changed.LastError = strconv.Itoa(n) + inARow(row, serverFault) + "Error 1205"
+	return &changed
+}
+
+// downed returns row after n errors of the whole server in a row.
+func downed(row *processlog.Row, n int) *processlog.Row {
+	changed := *row
+	changed.LastError = strconv.Itoa(n) + inARow(row, serverDown) + "Error 1040"
 	return &changed
 }
 
@@ -62,13 +69,17 @@ func outcomeCases() []outcomeCase {
 		{"success after the lease", false, fresh, nil, processlog.ErrLeaseLost, processlog.Outcome{To: processlog.Succeeded, Absorb: true, EndedBy: processlog.EndedByHandler}},
 		{"compensation's success", true, undo, nil, nil, processlog.Outcome{To: processlog.Compensated, Absorb: true, EndedBy: processlog.EndedByHandler, ProcessCount: 3}},
 
-		{"server's fault", false, fresh, serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"as many as it has attempts", false, faulted(fresh, 2), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
-		{"more of them count", false, faulted(fresh, 3), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
-		{"the last that counts", false, faulted(last, 5), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
-		{"compensation's server's fault", true, faulted(undo, 2), serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
-		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205"}, serversOwn(errDownstream), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
-		{"a server's fault that the handler has judged", false, fresh, serversOwn(Permanent(errDownstream)), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
+		{"server's fault", false, fresh, serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"as many as it has attempts", false, faulted(fresh, 2), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "3 in a row in epoch 3, the server's condition: " + failed}},
+		{"more of them count", false, faulted(fresh, 3), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: "4 in a row in epoch 3, the server's condition: " + failed}},
+		{"the last that counts", false, faulted(last, 5), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: "6 in a row in epoch 3, the server's condition: " + failed}},
+		{"compensation's server's fault", true, faulted(undo, 2), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: "3 in a row in epoch 3 while compensating, the server's condition: " + failed}},
+		{"another epoch's do not count", false, &processlog.Row{ID: fresh.ID, Version: fresh.Version, Epoch: fresh.Epoch, State: fresh.State, DeliveryCount: 1, LastError: "9 in a row in epoch 2, the server's condition: Error 1205"}, serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"the whole server's condition", false, fresh, serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition never counts", false, downed(last, 500), serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 2, After: time.Minute, LastError: "501 in a row in epoch 3, a condition of the whole server: " + failed}},
+		{"the whole server's condition while compensating", true, downed(undo, 500), serversOwn(errDownstream, true), nil, processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 0, After: time.Minute, LastError: "501 in a row in epoch 3 while compensating, a condition of the whole server: " + failed}},
+		{"one condition is not counted as the other", false, downed(fresh, 500), serversOwn(errDownstream, false), nil, processlog.Outcome{To: processlog.Pending, After: time.Minute, LastError: "1 in a row in epoch 3, the server's condition: " + failed}},
+		{"a server's fault that the handler has judged", false, fresh, serversOwn(Permanent(errDownstream), false), nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
 
 		{"first failure", false, fresh, errDownstream, nil, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"last failure", false, last, errDownstream, nil, processlog.Outcome{To: processlog.Dead, ProcessCount: 3, EndedBy: processlog.EndedByExhausted, LastError: failed}},
@@ -158,7 +169,7 @@ func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 		{"in the compensation", aged(undo, time.Hour), Unavailable(errDownstream), processlog.Outcome{To: processlog.Compensating, ProcessCount: 3, CompensateCount: 1, After: time.Minute, LastError: over + failed}},
 		{"another failure", aged(fresh, time.Hour), errDownstream, processlog.Outcome{To: processlog.Retrying, ProcessCount: 1, After: time.Minute, LastError: failed}},
 		{"permanent", aged(fresh, time.Hour), Permanent(errDownstream), processlog.Outcome{To: processlog.Dead, ProcessCount: 1, EndedBy: processlog.EndedByPermanent, LastError: failed}},
-		{"the server's condition", aged(fresh, time.Hour), serversOwn(errDownstream), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
+		{"the server's condition", aged(fresh, time.Hour), serversOwn(errDownstream, false), waits(time.Minute, "1 in a row in epoch 3, the server's condition: "+failed)},
 		{"the database is away", aged(fresh, time.Hour), ours(errDownstream), waits(time.Minute, failed)},
 		{"the library waits", aged(fresh, time.Hour), Free(Snooze(time.Second)), waits(time.Second, "the failure before")},
 		{"the library cannot look", aged(fresh, time.Hour), Free(Unavailable(errDownstream)), waits(time.Minute, failed)},

@@ -28,6 +28,9 @@ func newReadAhead() *readAhead {
 // mostReadAhead bounds readAhead.claims.
 const mostReadAhead = 16
 
+// mostRejectedInFront bounds how many entries that the database refuses to lease are looked past.
+const mostRejectedInFront = 10 * processlog.MaxRows
+
 // share is one claim's part of what was read.
 type share struct {
 	ids   []processlog.ID
@@ -100,10 +103,15 @@ func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 	for _, id := range s.ids {
 		delete(r.out, id)
 	}
-	// One statement looks no further: more than that hold up those behind until they are fewer.
-	r.inFront = min(r.inFront+standing(found), processlog.MaxRows)
+	// One statement looks no further: more than that hold up those behind until they are fewer. Rejected entries rest for long
+	// and cost no claim, so many of them may stand in front.
+	most := processlog.MaxRows
+	if len(found.Rejected) > 0 {
+		most = mostRejectedInFront
+	}
+	r.inFront = min(r.inFront+standing(found), most)
 	// Tried to its end, what others have worked off would cost a claim for each few entries of it.
-	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused) {
+	if err != nil || len(found.Gone)+len(found.Waiting) > len(found.Mine)+len(found.Refused)+len(found.Rejected) {
 		r.ids, r.claims = nil, 1
 		return
 	}
@@ -114,7 +122,7 @@ func (r *readAhead) tried(s share, found processlog.Claimed, err error) {
 // somebody holds locked. Without, a single free slot would meet the same row for as long as it is locked. Where they were
 // all there was, nobody knows how many more there are.
 func standing(found processlog.Claimed) int {
-	n := len(found.Refused)
+	n := len(found.Refused) + len(found.Rejected)
 	for _, w := range found.Waiting {
 		if w.In <= processlog.LockedRetry {
 			n++

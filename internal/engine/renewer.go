@@ -20,6 +20,7 @@ type renewer struct {
 	*base
 	types    *types
 	holdings *holdings
+	refusals *refusals
 }
 
 // run keeps the leases of running attempts, and of those whose outcome waits to be stored, alive until ctx
@@ -72,6 +73,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.endLocked(processlog.ErrLeaseLost) // the database did not answer in time: somebody else may have it
+		case now.Before(a.renewAfter): // the database has refused it
 		case a.leaseEnd.Sub(now) < lease*2/3: // also while its outcome waits for the database: nobody else shall run it
 			due = append(due, a)
 		}
@@ -127,14 +129,41 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*attempt) {
 		return // the next round asks again, or finds that the lease has ended meanwhile
 	}
 	failpoint.Reach(failpoint.LeaseRenewed)
+	r.noteRefused(attempts, left.Rejected)
 	r.holdings.mu.Lock()
 	defer r.holdings.mu.Unlock()
 	for _, a := range attempts {
 		switch {
 		case slices.Contains(left.Lost, a.row.ID):
 			a.loseLocked()
+		case refuses(left.Rejected, a.row.ID):
+			a.unrenewed++
+			a.renewAfter = time.Now().Add(refusalPause(a.unrenewed)) // its lease ends when it did
 		case !slices.Contains(left.Busy, a.row.ID): // whose lease ends when it did, and is asked for again with the next round
 			a.leaseEnd = asked.Add(lease)
 		}
+	}
+}
+
+func refuses(list []processlog.Refusal, id processlog.ID) bool {
+	return slices.ContainsFunc(list, func(r processlog.Refusal) bool { return r.ID == id })
+}
+
+// noteRefused tells of the leases that the database refuses to renew, and forgets those that it no longer refuses.
+func (r *renewer) noteRefused(attempts []*attempt, rejected []processlog.Refusal) {
+	if len(rejected) == 0 && !r.refusals.some.Load() {
+		return
+	}
+	byType := make(map[string][]processlog.Refusal)
+	for _, a := range attempts {
+		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.row.ID })
+		if i < 0 {
+			r.refusals.taken(troubleRefusedRenewal, a.t.Name, a.row.ID)
+			continue
+		}
+		byType[a.t.Name] = append(byType[a.t.Name], rejected[i])
+	}
+	for name, list := range byType {
+		r.refusals.note(troubleRefusedRenewal, name, list)
 	}
 }

@@ -88,7 +88,8 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 
 // beginLocked starts as many claims of a type as are worth it now.
 func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.WaitGroup) {
-	for scan.wants(t, now) {
+	// Of a type whose outcomes cannot be stored, more would only be done in vain.
+	for scan.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
 		// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass, and
 		// that counts (G16).
 		calls := t.slots.take(t.callsFor(processlog.MaxRows))
@@ -218,6 +219,9 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed
 	}
 	for _, id := range found.spare {
 		add(id, false, 0) // for whoever has a call free, perhaps this process once more
+	}
+	for _, r := range found.Rejected {
+		add(r.ID, false, s.claims.refusals.in(t.Name, r.ID))
 	}
 	for i := range found.Refused {
 		// A row that got the id of one of this type is not this queue's (G10).

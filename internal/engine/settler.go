@@ -3,6 +3,7 @@ package engine
 import (
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -19,6 +20,7 @@ type settlement struct {
 	outcome  processlog.Outcome
 	token    processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
 	takesOut bool             // for lost leases: nobody has reported it
+	refused  int              // how many times the database has refused to write its row
 }
 
 // settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
@@ -30,10 +32,17 @@ type settler struct {
 	holdings  *holdings
 	witness   *witness
 	turns     *turns
+	refusals  *refusals
 
-	lane groupcommit.Batcher[settlement] // outcomes are written
-	slow groupcommit.Batcher[settlement] // those of rows that others hold wait
+	lane    groupcommit.Batcher[settlement] // outcomes are written
+	slow    groupcommit.Batcher[settlement] // those of rows that others hold wait
+	refused groupcommit.Batcher[settlement] // those of rows that the database refuses to write rest
+
+	refusing atomic.Bool // the last outcomes of refused that were offered again were refused again
 }
+
+// refusedAtOnce is how many refused outcomes are offered again together. Refused again they cost about twice as many statements.
+const refusedAtOnce = 32
 
 // settlePace is how long an outcome waits for others at most: its handler has left its slot already, and nobody waits
 // for it.
@@ -43,6 +52,7 @@ const settlePace = 5 * time.Millisecond
 func (s *settler) withLanes() *settler {
 	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
+	s.refused.Max, s.refused.Workers, s.refused.Flush = refusedAtOnce, 1, s.settleRefused
 	return s
 }
 
@@ -86,8 +96,23 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 	batch, results, asked := s.writeOutcomes(token, batch)
 	failpoint.Reach(failpoint.OutcomesStored)
 	s.witness.memory.sawStored(batch, results, asked)
+	s.noteRefused(batch, results)
 	for i, r := range results {
 		s.settled(batch[i], r)
+	}
+}
+
+// noteRefused tells of the rows that the database refuses to write.
+func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) {
+	var list map[string][]processlog.Refusal // by type
+	for i, r := range results {
+		if r.Refused != nil {
+			name := batch[i].a.t.Name
+			setIn(&list, name, append(list[name], processlog.Refusal{ID: batch[i].outcome.ID, Err: r.Refused}))
+		}
+	}
+	for name, refused := range list {
+		s.refusals.note(troubleRefusedOutcome, name, refused)
 	}
 }
 
@@ -148,9 +173,14 @@ var settleBackoff = jitter.Exponential(200*time.Millisecond, stopPatience/2) // 
 // settled deals with the answer to one outcome.
 func (s *settler) settled(done settlement, r processlog.Settled) {
 	a, o := done.a, done.outcome
-	// One whose row is locked is held on: its lease is renewed, and no claim here takes it, until it is stored.
-	if !r.Busy {
-		s.holdings.forget(a)
+	if r.Busy || r.Refused != nil {
+		// The entry stays held: its lease is renewed, and no claim here takes it, until its outcome is stored.
+		s.wait(done, r)
+		return
+	}
+	s.holdings.forget(a)
+	if done.refused > 0 {
+		s.refusals.taken(troubleRefusedOutcome, a.t.Name, o.ID)
 	}
 	ctx := a.ctx
 	if ctx == nil {
@@ -160,11 +190,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		Context: ctx, ID: o.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt(),
 	}
-	switch {
-	case r.Busy:
-		s.slow.Add(done)
-		return
-	case !r.Applied:
+	if !r.Applied {
 		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
 		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
@@ -180,6 +206,32 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if o.To.Terminal() {
 		s.turns.rest(a.turn, o.To)
 	}
+}
+
+// wait keeps an outcome that could not be written for now, apart from those that can.
+func (s *settler) wait(done settlement, r processlog.Settled) {
+	if r.Refused != nil {
+		done.refused++
+		s.refusing.Store(true)
+		s.holdings.leaveQuarantine(done.a) // it has not killed the process, and may wait for as long as the database refuses it
+	}
+	if done.refused > 0 {
+		s.refused.Add(done)
+		return
+	}
+	s.slow.Add(done)
+}
+
+// settleRefused offers outcomes again that the database has refused. While it goes on refusing them it rests before each batch.
+func (s *settler) settleRefused(batch []settlement) {
+	most := 1
+	for _, o := range batch {
+		most = max(most, o.refused)
+	}
+	if s.refusing.Swap(false) && !s.pause(refusalPause(most)) {
+		return
+	}
+	s.settleBatch(batch)
 }
 
 // droppedLevel: work that was done, and that the log tells otherwise, is a person's business.

@@ -92,7 +92,10 @@ func (e *Engine) startInTurn(t *Type, row *processlog.Row) (putOff bool, err err
 	if err != nil || len(found.Mine) == 0 {
 		e.agenda.free(t, 1)
 	}
-	if err == nil && len(found.Mine) == 0 {
+	switch {
+	case err == nil && len(found.Rejected) > 0:
+		err = &processlog.RefusedError{Refusals: found.Rejected}
+	case err == nil && len(found.Mine) == 0:
 		err = fmt.Errorf("the entry is %v, due in %v and leased for %v", row.State, row.DueIn, max(0, row.LeaseLeft))
 	}
 	if err != nil {

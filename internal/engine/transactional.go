@@ -33,8 +33,8 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 		return end
 	}
 	if err := handler(a.ctx, tx, &a.row); err != nil {
-		if a.ctx.Err() == nil && d.ServerFault(err) { // a timeout is the handler's own
-			err = serversOwn(err)
+		if blame := d.Blame(err); a.ctx.Err() == nil && blame != BlameHandler { // a timeout is the handler's own
+			err = serversOwn(err, blame == BlameServer)
 		}
 		return ending{err: err}
 	}
@@ -67,12 +67,14 @@ func (d *dispatcher) succeedIn(ctx context.Context, tx Transaction, a *attempt, 
 	case errors.Is(err, processlog.ErrNoTransaction) && !errors.Is(err, processlog.ErrTxAborted):
 		return err // the handler ended it
 	}
-	return serversOwn(err)
+	return d.refused(err)
 }
 
-// committed makes sure how a handler's transaction ended: where the reply to COMMIT was lost, the row's
-// token tells. What was rolled back counts nothing as often in a row as any condition of a server's, for it may be one that passes;
-// what stays unknown never counts.
+// refused judges an error by which the database did not take a transaction whose handler had returned nil.
+func (d *dispatcher) refused(err error) error { return serversOwn(err, d.Blame(err) == BlameServer) }
+
+// committed finds out how a handler's transaction ended. Where the reply to COMMIT was lost, the row's token tells. A transaction
+// that was rolled back counts as a condition of the server; see serversOwn. An outcome that stays unknown never counts.
 func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, asked time.Time) ending {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
@@ -84,7 +86,7 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 		// The handler went on after Record had refused, or after the transaction had ended under it.
 		return ending{err: fmt.Errorf("commit: %w", err)}
 	default:
-		return ending{err: serversOwn(fmt.Errorf("commit: %w", err))}
+		return ending{err: d.refused(fmt.Errorf("commit: %w", err))}
 	}
 	ctx, cancel := d.statement()
 	defer cancel()
@@ -94,7 +96,7 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 	case readErr == nil && row.Token == token:
 		return ending{settled: true, token: token, asked: asked}
 	case readErr == nil:
-		return ending{err: serversOwn(fmt.Errorf("commit: %w", err))}
+		return ending{err: d.refused(fmt.Errorf("commit: %w", err))}
 	}
 	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
 	// happened, the version has moved on.

@@ -55,17 +55,30 @@ const (
 	troubleNotify   = "other processes could not be notified"
 	troubleAnnounce = "the queue has no room for entries, which are found in the database"
 
+	// What the database refuses for some entries, which it names; see refusals.
+	troubleRefusedOutcome = "the database refuses to store outcomes of entries"
+	troubleRefusedClaim   = "the database refuses to lease entries"
+	troubleRefusedRelease = "the database refuses to take back leases of entries"
+	troubleRefusedRenewal = "the database refuses to renew leases of entries"
+
 	// Of upkeep; see Period.
 	TroublePurge = "ended entries could not be purged"
 	TroubleCases = "cases could not be opened and closed after the fact"
 )
 
-// failed takes an error of a statement of ours.
+// failed takes an error of a statement of ours, and logs it.
 func (t *troubles) failed(what, businessType string, err error) {
 	if t.closed() {
 		return // Close has ended it
 	}
+	times, since := t.record(what, businessType, err)
+	t.complain(what, err, "type", businessType, "times", times, "since", since)
+}
+
+// record keeps an error for Health. It returns how often the same has failed, and since when.
+func (t *troubles) record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	key := troubleKey{what, businessType}
 	trouble := t.open[key]
 	if trouble == nil {
@@ -75,9 +88,7 @@ func (t *troubles) failed(what, businessType string, err error) {
 	}
 	trouble.Error = err.Error()
 	trouble.Times++
-	times, since := trouble.Times, trouble.Since
-	t.mu.Unlock()
-	t.complain(what, err, "type", businessType, "times", times, "since", since)
+	return trouble.Times, trouble.Since
 }
 
 // passed takes the news that something works. It costs a look at one word while there is no trouble.
@@ -125,7 +136,7 @@ func (t *troubles) attempted(businessType string, err error, counts bool) {
 	switch {
 	case kind == serverFault && counts:
 		t.failed(troubleFaults, businessType, err)
-	case kind == serverFault, kind == unavailable && !counts:
+	case kind == serverFault, kind == serverDown, kind == unavailable && !counts:
 		t.failed(troubleAttempt, businessType, err)
 	default:
 		t.passed(troubleAttempt, businessType)

@@ -64,13 +64,14 @@ func (w *World) RequireNumber(err error, number uint16) {
 // WaitLocked waits until n statements in the world's database wait for a row.
 func (w *World) WaitLocked(n int) {
 	w.T.Helper()
-	w.Eventually(func() bool { return w.waitForRows() == n }, "%d statements wait for a row", n)
+	w.Eventually(func() bool { return len(w.WaitingForRows()) == n }, "%d statements wait for a row", n)
 }
 
 var waitsForRow = regexp.MustCompile(`(?s)\nLOCK WAIT .*?\n(?:MySQL|MariaDB) thread id (\d+),`)
 
-// waitForRows counts them. Of InnoDB's reports this text is the only one that is made anew whenever somebody asks.
-func (w *World) waitForRows() (n int) {
+// WaitingForRows returns the connections to the world's database whose statements wait for a row. Of InnoDB's reports this text
+// is the only one that is made anew whenever somebody asks.
+func (w *World) WaitingForRows() (ids []string) {
 	w.T.Helper()
 	var engine, name, text string
 	require.NoError(w.T, w.DB.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&engine, &name, &text))
@@ -78,10 +79,10 @@ func (w *World) waitForRows() (n int) {
 	require.True(w.T, found)
 	for _, match := range waitsForRow.FindAllStringSubmatch(transactions, -1) {
 		if w.Connected(match[1]) {
-			n++
+			ids = append(ids, match[1])
 		}
 	}
-	return n
+	return ids
 }
 
 // Connected reports whether a connection to the world's database has the id. MySQL's information_schema cannot tell while

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,5 +27,23 @@ func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harne
 	caller, err := sql.Open("mysql", dsn)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = caller.Close() })
-	return suite.Harness{Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) }}
+	return suite.Harness{
+		Store: store, Autocommit: caller, Begin: func(ctx context.Context) (processlog.Transaction, error) { return caller.BeginTx(ctx, nil) },
+		Refuse: func(t *testing.T, ids []processlog.ID) func() { return refuse(t, caller, ids) },
+	}
+}
+
+// refuse has a trigger refuse every change of entries, until allow is called.
+func refuse(t *testing.T, db *sql.DB, ids []processlog.ID) (allow func()) {
+	t.Helper()
+	rows := make([]string, len(ids))
+	for i, id := range ids {
+		rows[i] = id.String()
+	}
+	_, err := db.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.id IN (" + strings.Join(rows, ",") + ") THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='no'; END IF")
+	require.NoError(t, err)
+	return func() {
+		_, err := db.Exec("DROP TRIGGER refuse")
+		require.NoError(t, err)
+	}
 }

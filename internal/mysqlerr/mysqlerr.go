@@ -13,7 +13,10 @@ import (
 const (
 	BadNull            = 1048
 	DuplicateKey       = 1062
+	TableDenied        = 1142
+	ColumnDenied       = 1143
 	NoSuchTable        = 1146
+	Syntax             = 1064
 	LockWaitTimeout    = 1205
 	Deadlock           = 1213
 	Prevented          = 1290 // by an option: --read-only, --super-read-only, or another
@@ -27,77 +30,46 @@ const (
 	NoWait             = 3572
 	ResolveLock        = 9004 // TiDB: a lock held by a transaction in flight
 	NoSuchSavepoint    = 1305
+	Interrupted        = 1317 // KILL QUERY
+	StatementTime      = 1969 // MariaDB: max_statement_time
+	ExecutionTime      = 3024 // MySQL: max_execution_time
 )
 
-// Those of a server that has come to its limits, or is being stopped, or has ended the session.
-const (
-	diskFull           = 1021
-	outOfMemory        = 1037
-	tooManyConnections = 1040
-	notInCluster       = 1047 // Galera
-	shutdown           = 1053
-	tableFull          = 1114
-	aborted            = 1152
-	tooManyOfUser      = 1203
-	lockTableFull      = 1206
-	userLimit          = 1226
-	interrupted        = 1317 // KILL QUERY
-	killed             = 1927 // MariaDB
-	sessionKilled      = 3169
-	idleTooLong        = 4031
-	timestampTimeout   = 9001 // TiDB's, as all that follow: its PD does not answer
-	storageTimeout     = 9002
-	storageBusy        = 9003
-	regionUnavailable  = 9005
-	schemaOld          = 8027
-	schemaChanged      = 8028 // since the transaction began
-	lockConflict       = 8002 // a SELECT FOR UPDATE that cannot be tried again by itself
-	writeConflict      = 8005 // of an optimistic transaction
-	commitFailed       = 8022 // rolled back, safe to try again
-	storageConflict    = 9007
-)
-
-// Number is the server's number for an error, 0 for one that no server has answered with.
-func Number(err error) uint16 {
+// answer is what a server has answered with, nil if err is none of a server's.
+func answer(err error) *mysql.MySQLError {
 	if err == nil {
-		return 0 // what follows allocates
+		return nil // what follows allocates
 	}
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
-		return 0
+		return nil
 	}
-	return answer.Number
+	return answer
 }
 
-// IsReadOnly reports whether the server takes no writes, as a former primary does after a switchover. It goes on
-// answering reads, of what is soon out of date, so the connection must not be used again.
+// Number returns the server's number for an error, 0 for an error that no server has answered with.
+func Number(err error) uint16 {
+	if answer := answer(err); answer != nil {
+		return answer.Number
+	}
+	return 0
+}
+
+// IsReadOnly reports whether the server takes no writes, as a former primary does after a switchover. Such a server still
+// answers reads, from data that is soon out of date, so the connection must not be used again.
 func IsReadOnly(err error) bool {
-	switch Number(err) {
-	case ReadOnlyTx, ReadOnly:
-		return true
-	case Prevented:
-		return strings.Contains(err.Error(), "read-only") || strings.Contains(err.Error(), "read_only")
-	}
-	return false
+	answer := answer(err)
+	return answer != nil && (answer.Number == ReadOnlyTx || answer.Number == ReadOnly || preventsWrites(answer))
 }
 
-// IsServers reports whether an error is of the condition the server, or the way to it, is in, and not of the statement: the
-// same statement may well succeed later on.
-func IsServers(err error) bool {
-	switch Number(err) {
-	case 0:
-		return IsBroken(err)
-	case LockWaitTimeout, NoWait, ResolveLock, Deadlock, RecordChanged, DuringCommit, BeforeCommit, RolledBackOnCommit:
-		return true
-	case diskFull, tableFull, outOfMemory, lockTableFull, tooManyConnections, tooManyOfUser, userLimit:
-		return true
-	case timestampTimeout, schemaOld, schemaChanged, lockConflict, writeConflict, commitFailed, storageConflict:
-		return true
-	case shutdown, aborted, interrupted, killed, sessionKilled, idleTooLong, notInCluster, storageTimeout, storageBusy, regionUnavailable:
-		return true
-	}
-	return IsReadOnly(err)
+// preventsWrites reports whether an option of the server prevents every write, and not one statement.
+func preventsWrites(answer *mysql.MySQLError) bool {
+	return answer.Number == Prevented && (strings.Contains(answer.Message, "read-only") || strings.Contains(answer.Message, "read_only"))
 }
+
+// IsServers reports whether an error is, or may be, a condition of the server or of the way to it: the same statement may well
+// succeed later.
+func IsServers(err error) bool { return Blames(err) != Statement }
 
 // IsBroken reports whether the connection broke: nothing is known of what was sent.
 func IsBroken(err error) bool {

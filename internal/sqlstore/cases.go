@@ -41,11 +41,10 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 // hasCase reports whether an outcome opens one.
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen is updateFreeRows that also opens the cases of those that die, in the same transaction. Tried again it opens
-// them again: the token tells which rows this very UPDATE has changed.
+// updateAndOpen returns an update as updateFreeRows that also opens the cases of those that die, in the same transaction. Tried
+// again it opens them again: the token tells which rows this very UPDATE has changed.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
-	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-		slices.SortFunc(ids, processlog.ID.Compare)
+	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 			free, err := s.lockFree(ctx, tx, ids)
 			if busy = without(ids, free); err != nil || len(free) == 0 {
@@ -60,7 +59,13 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 			}
 			return s.openCases(ctx, tx, dead, " AND token="+hexLiteral(token[:]), func(id processlog.ID) *processlog.CaseDraft { return outcomes[place[id]].Case })
 		})
-		return changed, busy, err
+		if err != nil {
+			return 0, nil, err // rolled back
+		}
+		return changed, busy, nil
+	}
+	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+		return s.updateApart(ctx, ids, update, open)
 	}
 }
 

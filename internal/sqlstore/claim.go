@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +27,9 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	c.ids = slices.Compact(c.ids) // a row is claimed once, however often it is wanted
 	// One transaction reads and writes: what is decided upon is locked, and read where it is written.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
+	if len(c.apart) > 0 {
+		err = c.takeApart(ctx)
+	}
 	if err != nil {
 		return processlog.Claimed{}, fmt.Errorf("compensator: claim %d entries: %w", len(want), err)
 	}
@@ -40,6 +44,7 @@ type claim struct {
 	token processlog.Token
 	lease time.Duration
 	found processlog.Claimed
+	apart []processlog.Row // could be claimed, and the database refused some row of them
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
@@ -63,7 +68,11 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	if len(mine) == 0 {
 		return nil
 	}
-	return c.take(ctx, tx, mine)
+	err := c.take(ctx, tx, mine)
+	if c.s.refusesRow(err) {
+		c.apart = mine
+	}
+	return err
 }
 
 // choose sorts the locked rows into what can be claimed and what cannot. It moves those it returns to the front.
@@ -116,27 +125,36 @@ type claimGroup struct {
 	counted bool // see claim.counted
 }
 
-// take writes the claim.
-func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
-	failpoint.Reach(failpoint.ClaimLocked)
+// grouped sorts rows by what they share.
+func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	groups := make(map[claimGroup][]processlog.ID)
 	for i := range rows {
 		g := claimGroup{rows[i].Version, c.counted(&rows[i])}
 		groups[g] = append(groups[g], rows[i].ID)
 	}
+	return groups
+}
+
+// update is the statement that claims rows of one group.
+func (c *claim) update(g claimGroup, ids []processlog.ID) string {
+	count := "delivery_count=delivery_count+1, "
+	if g.counted {
+		count = ""
+	}
+	next := "version+1"
+	if g.version >= lastVersion {
+		next = "1"
+	}
+	return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
+		c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version)
+}
+
+// take writes the claim.
+func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
+	failpoint.Reach(failpoint.ClaimLocked)
 	var taken int64
-	for g, ids := range groups {
-		count := "delivery_count=delivery_count+1, "
-		if g.counted {
-			count = ""
-		}
-		next := "version+1"
-		if g.version >= lastVersion {
-			next = "1"
-		}
-		n, err := execCount(ctx, tx, fmt.Sprintf(
-			"UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
-			c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version))
+	for g, ids := range c.grouped(rows) {
+		n, err := execCount(ctx, tx, c.update(g, ids))
 		if err != nil {
 			return err
 		}
@@ -151,6 +169,27 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	}
 	c.found.Mine = rows
 	return nil
+}
+
+// takeApart claims rows once more, after their transaction was rolled back because the database refused some of them. The version
+// that was read fences each claim: a row that somebody has changed since is not taken.
+func (c *claim) takeApart(ctx context.Context) error {
+	rejected := make(map[processlog.ID]bool)
+	for g, ids := range c.grouped(c.apart) {
+		_, _, err := c.s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) })
+		var refused *processlog.RefusedError
+		if err != nil && !errors.As(err, &refused) {
+			return err
+		}
+		if refused != nil {
+			for _, r := range refused.Refusals {
+				rejected[r.ID] = true
+			}
+			c.found.Rejected = append(c.found.Rejected, refused.Refusals...)
+		}
+	}
+	rest := slices.DeleteFunc(c.apart, func(row processlog.Row) bool { return rejected[row.ID] })
+	return c.s.readLatest(ctx, func(from processlog.Tx) error { return c.keepTaken(ctx, from, rest) })
 }
 
 // ours reports whether the row stands as the caller left it, by the token he wants it under.
@@ -182,11 +221,14 @@ func (c *claim) own(row *processlog.Row) {
 	row.Token, row.LeaseLeft = c.token, c.lease
 }
 
-// keepTaken is for servers whose row locks are not: the token tells which rows are really ours.
+// keepTaken reads which rows are really ours, by the token. It is for servers whose row locks are none, and for takeApart.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
+	}
+	if len(ids) == 0 {
+		return nil
 	}
 	query := "SELECT id FROM " + c.s.table.quoted("") + " WHERE id IN (" + idList(ids) + ") AND token=" + hexLiteral(c.token[:])
 	ours, err := queryIDs(ctx, tx, query)
@@ -211,6 +253,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 		return nil
 	}
 	var held bool
+	var refusals []processlog.Refusal
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
 		// By token: whoever has claimed the entry since keeps his lease. Both other conditions make a second try change
 		// nothing (G16).
@@ -218,13 +261,24 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 			return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 				s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
 		})
-		if err != nil {
+		var refused *processlog.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			refusals = append(refusals, refused.Refusals...)
+		case err != nil:
 			return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
 		}
 		held = held || len(busy) > 0
 	}
+	var left []error
 	if held {
-		return fmt.Errorf("compensator: release %d entries: %w", len(ids), processlog.ErrBusy)
+		left = append(left, processlog.ErrBusy)
+	}
+	if len(refusals) > 0 {
+		left = append(left, &processlog.RefusedError{Refusals: refusals})
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("compensator: release %d entries: %w", len(ids), errors.Join(left...))
 	}
 	return nil
 }
@@ -251,6 +305,13 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, le
 	changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
 	})
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		// A trigger is asked about rows whose fence holds: they are not lost.
+		left.Rejected = append(left.Rejected, refused.Refusals...)
+		changed += int64(len(refused.Refusals))
+		err = nil
+	}
 	if err != nil || changed == int64(len(ids)) {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -57,7 +58,9 @@ type dialect struct {
 	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool
 	check func(ctx context.Context, s *Store) []error                           // every reason not to run here
 	fault func(err error) fault                                                 // what an error means
-	ill   func(err error) bool                                                  // an error is of the condition the server is in
+	blame func(err error) mysqlerr.Blame                                        // whose fault an error of anybody's statement is
+
+	answered func(err error) bool // the database itself has said it
 }
 
 // fault classifies an error of the database by what it means for a statement of ours.
@@ -67,6 +70,7 @@ const (
 	faultOther       fault = iota
 	faultDuplicate         // a unique key exists
 	faultBusy              // a lock was not to be had in time; the statement did nothing
+	faultEnded             // the server ended the statement, for its time or by KILL; the statement did nothing
 	faultAborted           // the server rolled the whole transaction back
 	faultOutsideTx         // guardedKey refused
 	faultNoTable           // a table is not there
@@ -95,14 +99,20 @@ func dialectNamed(name string) *dialect {
 	return nil
 }
 
-// ServerFault reports whether an error, of a statement of anybody's, is of the condition the database is in, and not of the
-// statement.
-func (s *Store) ServerFault(err error) bool {
+// Blame says whose fault an error is, of a statement of anybody's. What the caller's context has ended is no fault of a server.
+func (s *Store) Blame(err error) mysqlerr.Blame {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false // the caller's
+		return mysqlerr.Statement
 	}
-	return s.d.ill(err) || errors.Is(err, processlog.ErrTxAborted)
+	blame := s.d.blame(err)
+	if blame == mysqlerr.Statement && errors.Is(err, processlog.ErrTxAborted) {
+		return mysqlerr.Doubtful
+	}
+	return blame
 }
+
+// ServerFault reports whether an error is, or may be, a condition of the database, and not the statement's fault.
+func (s *Store) ServerFault(err error) bool { return s.Blame(err) != mysqlerr.Statement }
 
 // DefaultTable is the process log's name in the migrations.
 const DefaultTable = "common_process_log"

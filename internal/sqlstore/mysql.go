@@ -53,7 +53,8 @@ func mysqlDialect(version string) *dialect {
 		begin:      beginMySQL,
 		check:      checkMySQL,
 		fault:      mysqlFault,
-		ill:        mysqlerr.IsServers,
+		blame:      mysqlerr.Blames,
+		answered:   func(err error) bool { return mysqlerr.Number(err) != 0 },
 	}
 	if strings.Contains(version, "MariaDB") {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
@@ -102,6 +103,8 @@ func mysqlFault(err error) fault {
 		return faultDuplicate
 	case mysqlerr.LockWaitTimeout, mysqlerr.NoWait, mysqlerr.ResolveLock:
 		return faultBusy
+	case mysqlerr.Interrupted, mysqlerr.StatementTime, mysqlerr.ExecutionTime:
+		return faultEnded
 	case mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.DuringCommit, mysqlerr.BeforeCommit, mysqlerr.RolledBackOnCommit:
 		return faultAborted
 	case mysqlerr.NoSuchTable:

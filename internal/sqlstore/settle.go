@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,9 +37,6 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	}
 	return result, nil
 }
-
-// rowUpdate is updateRows or updateFreeRows.
-type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
 
 // settleGroup is what outcomes must share to go into one statement: the fence. A success is true whoever holds the
 // lease, so it asks for epoch and state (G8, G13); a failure is worth no more than its attempt, and asks for the
@@ -155,8 +153,8 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. Fewer changed rows than
-// written ones are explained by reading them: a row that carries our token was changed by us, now or in an earlier try.
+// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. Where fewer rows changed than
+// were written, it reads them: a row that carries our token was changed by us, now or in an earlier try.
 func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -167,24 +165,32 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	if slices.ContainsFunc(places, func(i int) bool { return hasCase(&outcomes[i]) }) {
 		write = s.updateAndOpen(token, place, outcomes)
 	}
+	var refused *processlog.RefusedError
 	changed, busy, err := write(ctx, ids, func(ids []processlog.ID) string {
 		v := rowValues{ids, place, outcomes}
 		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v) + s.sameEntries(v)
 	})
-	if err != nil {
+	if err != nil && !errors.As(err, &refused) {
 		return false, err
 	}
 	// All of them, where as many rows changed as were written: nothing is read back.
 	for _, i := range places {
 		result[i] = processlog.Settled{Applied: true}
 	}
+	left := busy
 	for _, id := range busy {
 		result[place[id]] = processlog.Settled{Busy: true}
 	}
-	if changed < int64(len(ids)-len(busy)) {
-		err = s.explain(ctx, token, without(ids, busy), place, outcomes, result)
+	if refused != nil {
+		for _, r := range refused.Refusals {
+			result[place[r.ID]] = processlog.Settled{Refused: r.Err}
+			left = append(left, r.ID)
+		}
 	}
-	return len(busy) > 0, err
+	if changed < int64(len(ids)-len(left)) {
+		return len(busy) > 0, s.explain(ctx, token, without(ids, left), place, outcomes, result)
+	}
+	return len(busy) > 0, nil
 }
 
 // textLiteral writes text from a handler: whatever it is, the column takes it, so that an odd error message

@@ -6,8 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -45,7 +43,8 @@ func sqliteDialect() *dialect {
 		begin:      beginSQLite,
 		check:      checkSQLite,
 		fault:      sqliteFault,
-		ill:        sqliteIll,
+		blame:      sqliteBlame,
+		answered:   func(err error) bool { return sqliteAnswer(err) != nil },
 	}
 }
 
@@ -134,33 +133,6 @@ func (t sqliteTx) Commit() error {
 	return err
 }
 
-// Primary and extended result codes of SQLite.
-const (
-	sqliteBusy          = 5
-	sqliteLocked        = 6
-	sqliteNoMemory      = 7
-	sqliteInterrupt     = 9
-	sqliteIO            = 10
-	sqliteFull          = 13
-	sqlitePrimaryKey    = 1555
-	sqliteUnique        = 2067
-	sqlitePrimaryCodeOf = 0xff
-)
-
-// sqliteMessages classify the errors of drivers that do not tell the code in our way.
-var sqliteMessages = []struct {
-	text string
-	code int
-}{
-	{"UNIQUE constraint failed", sqliteUnique},
-	{"database is locked", sqliteBusy},
-	{"table is locked", sqliteLocked},
-	{"interrupted", sqliteInterrupt},
-	{"disk I/O error", sqliteIO},
-	{"database or disk is full", sqliteFull},
-	{"out of memory", sqliteNoMemory},
-}
-
 func sqliteFault(err error) fault {
 	switch {
 	case err == nil:
@@ -177,48 +149,11 @@ func sqliteFault(err error) fault {
 	switch code & sqlitePrimaryCodeOf {
 	case sqliteBusy, sqliteLocked:
 		return faultBusy
-	case sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull:
+	case sqliteAbort, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull:
 		return faultAborted // SQLite may have rolled back on its own
 	}
 	if strings.Contains(err.Error(), "no such table") { // which has no code of its own
 		return faultNoTable
 	}
 	return faultOther
-}
-
-// sqliteIll judges errors of anybody's, and takes no words of a business for SQLite's ("interrupted by the customer"), nor its codes: in the
-// tree of err it looks for what is of a driver's own type. This package imports no driver, but each has SQLite in its path.
-func sqliteIll(err error) bool {
-	if err == nil {
-		return false
-	}
-	of := reflect.TypeOf(err)
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), "sqlite") {
-		f := sqliteFault(err)
-		return f == faultBusy || f == faultAborted || f == faultUnreachable
-	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		return sqliteIll(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(err.Unwrap(), sqliteIll)
-	}
-	return false
-}
-
-// sqliteCode is the result code of a driver's error, extended where the driver has it, or 0.
-func sqliteCode(err error) int {
-	var coded interface{ Code() int } // modernc.org/sqlite
-	if errors.As(err, &coded) {
-		return coded.Code()
-	}
-	for _, known := range sqliteMessages {
-		if strings.Contains(err.Error(), known.text) {
-			return known.code
-		}
-	}
-	return 0
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
 // codedError is an error as modernc.org/sqlite makes them.
@@ -53,7 +56,18 @@ func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),
 		codedError(5), fmt.Errorf("vendor: %w", codedError(9)), errors.Join(errors.New("interrupted"), codedError(517)),
 	} {
-		assert.False(t, sqliteIll(err), "%v", err)
+		assert.Equal(t, mysqlerr.Statement, sqliteBlame(err), "%v", err)
 	}
-	assert.True(t, sqliteIll(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
+	assert.Equal(t, mysqlerr.Doubtful, sqliteBlame(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
+}
+
+// Every primary result code of an error is in the table, with a reason, and the texts of drivers without codes lead there.
+func TestEveryResultCodeOfSQLiteIsJudged(t *testing.T) {
+	for code := 1; code <= 26; code++ {
+		require.NotEmpty(t, sqliteConditions[code].reason, "%d", code)
+	}
+	for _, known := range sqliteMessages {
+		require.Contains(t, sqliteConditions, known.code&sqlitePrimaryCodeOf, known.text)
+		require.Equal(t, known.code, sqliteCode(errors.New("sqlite3: "+known.text+": orders")))
+	}
 }

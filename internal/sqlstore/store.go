@@ -269,30 +269,85 @@ func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) er
 	return err
 }
 
-// updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed. It
-// never waits long for a lock: ids whose rows are locked by others come back as busy, untouched.
+// updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed.
+//
+// It never waits long for a lock: ids whose rows others hold come back as busy, untouched. Rows that the database refuses to
+// write come back in a *RefusedError, and all others are written. On any other error nothing is known.
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	slices.SortFunc(ids, processlog.ID.Compare)
-	if s.own != nil && !s.d.halves {
-		// At once where the wait for a lock is as short as our sessions have it; which rows are free is asked only
-		// when one is not.
-		began := time.Now()
-		changed, err = execCount(ctx, s.own, update(ids))
-		if f := s.d.fault(err); f != faultBusy && !(f == faultUnreachable && ctx.Err() == nil && time.Since(began) > lockedSilence) {
-			return changed, nil, s.dropReadOnly(err)
-		}
-	}
-	return s.updateFreeRows(ctx, ids, update)
+	write := s.updateAtOnce
+	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
+		// Only the first statement may wait for a lock. Of the halves of what is refused each would wait for the same row.
+		once := write
+		write = s.updateFree
+		return once(ctx, ids, update)
+	})
 }
 
-// lockedSilence is from when on an answer that did not come may be that to a wait for a lock: a client whose readTimeout is shorter
-// than our sessions wait gives up before the server does, and would each time. What it has asked for may still be done; asked for
-// again, no statement of updateRows does it twice.
+// rowUpdate is one way to run a guarded UPDATE over ids.
+type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
+
+// updateApart runs an UPDATE by way of write, and keeps rows that the database refuses apart from the others.
+func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changed int64, busy []processlog.ID, err error) {
+	slices.SortFunc(ids, processlog.ID.Compare)
+	refused, left, err := writeApart(s, ids, func(ids []processlog.ID) error {
+		n, held, err := write(ctx, ids, update)
+		changed += n
+		busy = append(busy, held...)
+		return err
+	})
+	busy = append(busy, left...) // untouched, and offered again, as those that are locked
+	if err == nil && len(refused) > 0 {
+		err = asRefused(refused)
+	}
+	return changed, busy, err
+}
+
+// asRefused names the refused rows.
+func asRefused(refused []refusal[processlog.ID]) error {
+	refusals := make([]processlog.Refusal, len(refused))
+	for i, r := range refused {
+		refusals[i] = processlog.Refusal{ID: r.item, Err: r.err}
+	}
+	return &processlog.RefusedError{Refusals: refusals}
+}
+
+// updateAtOnce runs an UPDATE without asking first which rows are free, where our own sessions wait only briefly for a lock.
+func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+	if s.own == nil || s.d.halves {
+		return s.updateFree(ctx, ids, update)
+	}
+	began := time.Now()
+	changed, err = execCount(ctx, s.own, update(ids))
+	if ctx.Err() == nil && s.waitedInVain(err, time.Since(began)) {
+		return s.updateFree(ctx, ids, update)
+	}
+	return changed, nil, s.dropReadOnly(err)
+}
+
+// waitedInVain reports whether a statement failed because of a row that somebody holds, or may have: the server, or somebody at
+// the server, may have ended its wait, and a client may have given up first. What the statement has asked for may still be done.
+// Asked for again, no statement of updateRows does it twice.
+func (s *Store) waitedInVain(err error, took time.Duration) bool {
+	switch s.d.fault(err) {
+	case faultBusy, faultEnded:
+		return true
+	case faultUnreachable:
+		return took > lockedSilence
+	}
+	return false
+}
+
+// lockedSilence is how long an answer must be missing for a broken connection to be taken for a wait for a lock. A client whose
+// readTimeout is shorter than our sessions wait gives up before the server does.
 const lockedSilence = 100 * time.Millisecond
 
 // updateFreeRows is updateRows for what cannot wait at all: it asks first which rows are free.
 func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	slices.SortFunc(ids, processlog.ID.Compare)
+	return s.updateApart(ctx, ids, update, s.updateFree)
+}
+
+// updateFree locks the rows that are free, and updates them.
+func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
 		if busy = without(ids, free); err != nil || len(free) == 0 {
@@ -301,7 +356,10 @@ func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update 
 		changed, err = execCount(ctx, tx, update(free))
 		return err
 	})
-	return changed, busy, err
+	if err != nil {
+		return 0, nil, err // rolled back
+	}
+	return changed, busy, nil
 }
 
 // byID is the table, to be read by id whatever its size: of a small one a server reads all rows, and waits for those

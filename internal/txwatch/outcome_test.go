@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -169,4 +170,13 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.Equal(t, outcomes{RolledBack}, *got)
 	require.NoError(t, db.Ping())
 	assert.False(t, exists(t, plain, 100))
+}
+
+// What ends a transaction without its statement's fault is no fault of a handler's either.
+func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
+	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
+		for number, why := range table {
+			require.True(t, mysqlerr.IsServers(&mysql.MySQLError{Number: number}), "%d: %s", number, why)
+		}
+	}
 }

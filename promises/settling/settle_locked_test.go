@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -77,6 +79,53 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	for _, r := range results[1:] {
 		require.True(t, r.Applied, "%+v", r)
 	}
+}
+
+// A server that ends a statement while it waits for a row says nothing of a lock: max_statement_time does so (MariaDB), and a
+// watchdog of the administrators that kills what waits.
+func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
+	t.Parallel()
+	ends := map[string]map[string]string{"killed": nil}
+	if testservers.SharedSQL(t).Flavor == "mariadb" {
+		ends["after 1 s"] = map[string]string{"max_statement_time": "1"}
+		ends["after 30 ms"] = map[string]string{"max_statement_time": "0.03"}
+	}
+	for name, params := range ends {
+		for pool, open := range harness.Pools {
+			t.Run(name+", "+pool, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				store, receipt := storeBeside(t, w, w.Open(open(harness.WithParams(t, w.DSN, params))), 20)
+				var outcomes []processlog.Outcome
+				for _, e := range receipt.Entries {
+					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+				}
+				defer w.LockRow(outcomes[7].ID)()
+				if params == nil {
+					defer killWaiting(w)()
+				}
+				results, err := store.Settle(t.Context(), processlog.Token{1}, outcomes)
+				require.NoError(t, err)
+				for i, r := range results {
+					require.Equal(t, processlog.Settled{Applied: i != 7, Busy: i == 7}, r, "%d", i)
+				}
+			})
+		}
+	}
+}
+
+// killWaiting kills each statement in the world's database that waits for a row, until stop is called.
+func killWaiting(w *harness.World) (stop func()) {
+	ctx, cancel := context.WithCancel(w.T.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			for _, id := range w.WaitingForRows() {
+				_, _ = w.DB.ExecContext(ctx, "KILL QUERY "+id) // it may be over
+			}
+		}
+	})
+	return func() { cancel(); done.Wait() }
 }
 
 // A hundred errors as long as the column takes, each of its own, over a client that sends a quarter of a megabyte at once.

@@ -81,7 +81,7 @@ func adopting() []mutant {
 			name: "odd-version-fails-its-claim", oracle: lateness,
 			what: "a version that cannot be raised is raised: no claim succeeds that has the row in it",
 			edits: []edit{
-				{"internal/sqlstore/claim.go", "		if g.version >= lastVersion {\n			next", "		if g.version == 0 && lastVersion == 0 {\n			next"},
+				{"internal/sqlstore/claim.go", "	if g.version >= lastVersion {\n		next", "	if g.version == 0 && lastVersion == 0 {\n		next"},
 			},
 			sees: tests("TestRowOfAnyShapeStopsNoOther"),
 		},

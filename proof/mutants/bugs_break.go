@@ -103,7 +103,7 @@ func breaking() []mutant {
 			name: "breaker-counts-the-database", oracle: lateness,
 			what: "a transaction that could not be begun or committed counts against what the handler calls",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.ours, v.kind == serverFault, errors.Is", "	case v.kind == serverFault, errors.Is"},
+				{"internal/engine/breaker.go", "	case v.ours, v.kind == serverFault, v.kind == serverDown, errors.Is", "	case v.kind == serverFault, v.kind == serverDown, errors.Is"},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},

@@ -94,7 +94,7 @@ func running() []mutant {
 			edits: []edit{
 				{"internal/engine/settler.go", "		ctx, cancel := s.statement()\n		asked", "		ctx, cancel := context.WithTimeout(s.ended, statementTimeout)\n		asked"},
 				{"internal/engine/settler.go", "import (\n", "import (\n	\"context\"\n"},
-				{"internal/engine/settler.go", "	lane groupcommit", "	ended context.Context\n	lane groupcommit"},
+				{"internal/engine/settler.go", "	lane    groupcommit", "	ended   context.Context\n	lane    groupcommit"},
 				{"internal/engine/dispatcher.go", "	d.handler, d.stop = context.WithCancelCause(d.work)\n", "	d.handler, d.stop = context.WithCancelCause(d.work)\n	d.settler.ended = d.handler\n"},
 			},
 			sees: tests("TestHandlersThatFinishWhileRunStopsAreRecorded").and(simulation, "10000"),
@@ -328,7 +328,7 @@ func running() []mutant {
 			name: "debts-forgotten", oracle: safety,
 			what: "a lease that could not be given back is left to end by itself, and counts as lost",
 			edits: []edit{
-				{"internal/engine/debts.go", "	d.owe(owed.ids())\n	d.lane.Add(owed.after(err)...)\n", ""},
+				{"internal/engine/debts.go", "		d.owe(left[i].ids())\n	}\n	d.lane.Add(left...)\n", "		_ = left[i]\n	}\n"},
 			},
 			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
 		},
@@ -352,7 +352,7 @@ func running() []mutant {
 			name: "debt-is-all-or-nothing", oracle: lateness,
 			what: "of leases that are to be given back one row is locked, and all stay owed for as long as it is",
 			edits: []edit{
-				{"internal/engine/debts.go", "	if !errors.Is(err, processlog.ErrBusy) || len(d.entries) == 1 {\n", "	if len(d.entries) > 0 {\n"},
+				{"internal/engine/debts.go", "	if !errors.Is(err, processlog.ErrBusy) || len(rest.entries) == 1 {\n", "	if len(rest.entries) > 0 {\n"},
 			},
 			sees: tests("TestOneLockedRowKeepsNoOtherFromBeingGivenBack"),
 		},
@@ -408,7 +408,7 @@ func running() []mutant {
 			name: "business-words-are-sqlites", oracle: duplicates,
 			what: "a handler's error with a database's words or codes is taken for SQLite's condition: the entry runs twice as often as it may",
 			edits: []edit{
-				{"internal/sqlstore/sqlite.go", "if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), \"sqlite\") {", "if err == driver.ErrBadConn || of != nil {"},
+				{"internal/sqlstore/sqlite_errors.go", "if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), \"sqlite\") {", "if err == driver.ErrBadConn || of != nil {"},
 			},
 			sees: tests("TestErrorOfNoDriverIsNotOfSQLitesCondition").and(sqlite, "TestErrorOfTheBusinessIsNotTakenForSQLites"),
 		},

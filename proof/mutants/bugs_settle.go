@@ -131,9 +131,34 @@ func settling() []mutant {
 			name: "server-fault-counts", oracle: safety,
 			what: "a lock that was not to be had, or a full disk, spends an attempt of a transactional handler",
 			edits: []edit{
-				{"internal/engine/transactional.go", "if a.ctx.Err() == nil && d.ServerFault(err) {", "if false {"},
+				{"internal/engine/transactional.go", "a.ctx.Err() == nil && blame != BlameHandler {", "a == nil && blame != BlameHandler {"},
 			},
 			sees: tests("TestServersConditionSpendsNoAttempt").and(simulation, "600"),
+		},
+		{
+			name: "whole-server-counts", oracle: safety,
+			what: "an entry that meets a full disk, or a server out of connections, for longer than it has attempts is exhausted",
+			edits: []edit{
+				{"internal/engine/outcome.go", "	if whole {\n", "	if false {\n"},
+			},
+			sees: tests("TestConditionOfTheWholeServerNeverCounts", "TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt"),
+		},
+		{
+			name: "neighbours-prepared-statements-count", oracle: safety,
+			what: "prepared statements that a neighbour has used up are taken for a fault of the handler's statement",
+			edits: []edit{
+				{"internal/mysqlerr/conditions.go", "	1461: {Server, \"max", "	1461: {Statement, \"max"},
+			},
+			sees: tests("TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt"),
+		},
+		{
+			name: "statement-time-counts", oracle: safety,
+			what: "a statement that the server has ended for its time, as it waited for a row, spends an attempt",
+			edits: []edit{
+				{"internal/mysqlerr/conditions.go", "	1969: {Doubtful, ", "	1969: {Statement, "},
+				{"internal/mysqlerr/conditions.go", "	3024: {Doubtful, ", "	3024: {Statement, "},
+			},
+			sees: tests("TestStatementEndedForItsTimeSpendsNoAttempt"),
 		},
 		{
 			name: "server-fault-never-counts", oracle: safety,
@@ -147,7 +172,7 @@ func settling() []mutant {
 			name: "refused-commit-never-counts", oracle: safety,
 			what: "an entry whose COMMIT is always refused is tried for ever, and no person hears of it",
 			edits: []edit{
-				{"internal/engine/transactional.go", "	default:\n		return ending{err: serversOwn(fmt", "	default:\n		return ending{err: Unavailable(fmt"},
+				{"internal/engine/transactional.go", "	default:\n		return ending{err: d.refused(fmt", "	default:\n		return ending{err: Unavailable(fmt"},
 			},
 			sees: tests("TestCommitThatIsAlwaysRefusedReachesAPerson"),
 		},
@@ -309,7 +334,7 @@ func settling() []mutant {
 			name: "locked-outcomes-block", oracle: lateness,
 			what: "an outcome whose row is locked is offered again among the others, which wait with it",
 			edits: []edit{
-				{"internal/engine/settler.go", "		s.slow.Add(done)\n", "		s.lane.Add(done)\n"},
+				{"internal/engine/settler.go", "	s.slow.Add(done)\n", "	s.lane.Add(done)\n"},
 			},
 			sees: tests("TestOutcomeOfALockedRowWaitsApartFromTheOthers"),
 		},
@@ -357,9 +382,49 @@ func settling() []mutant {
 			name: "silence-is-no-lock", oracle: lateness,
 			what: "under a readTimeout shorter than the wait for a lock all outcomes of a batch wait for one locked row",
 			edits: []edit{
-				{"internal/sqlstore/store.go", "f == faultUnreachable && ctx.Err() == nil", "false"},
+				{"internal/sqlstore/store.go", "		return took > lockedSilence\n", "		return took < 0\n"},
 			},
 			sees: tests("TestOutcomesPassALockedRowByUnderAShortReadTimeout"),
+		},
+		{
+			name: "ended-wait-is-no-lock", oracle: lateness,
+			what: "where the server ends a statement that waits for a row, all outcomes of a batch wait for one locked row",
+			edits: []edit{
+				{"internal/sqlstore/store.go", "	case faultBusy, faultEnded:\n", "	case faultBusy:\n"},
+			},
+			sees: tests("TestOutcomesPassALockedRowByThoughTheServerEndsTheWait"),
+		},
+		{
+			name: "refused-row-refuses-all", oracle: lateness,
+			what: "a row that the database refuses to write holds up all others of its batch for ever",
+			edits: []edit{
+				{"internal/sqlstore/apart.go", "	if !s.refusesRow(err) {\n", "	if err != nil || !s.refusesRow(err) {\n"},
+			},
+			sees: tests("TestRowThatTheDatabaseRefusesHoldsUpNoOther", "TestRefusedItemsAreFoundByHalving"),
+		},
+		{
+			name: "refused-rows-cost-a-statement-each", oracle: lateness,
+			what: "a batch that is all refused costs two statements an entry, each time it is offered",
+			edits: []edit{
+				{"internal/sqlstore/apart.go", "	p.statements--\n", ""},
+			},
+			sees: tests("TestRefusedItemsAreFoundByHalving"),
+		},
+		{
+			name: "refused-outcome-dropped", oracle: safety,
+			what: "an outcome that the database refuses is offered no more, although it would be taken later",
+			edits: []edit{
+				{"internal/engine/settler.go", "		s.refused.Add(done)\n", ""},
+			},
+			sees: tests("TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken"),
+		},
+		{
+			name: "refused-claims-do-not-rest", oracle: lateness,
+			what: "entries that the database refuses to lease are asked for with every claim",
+			edits: []edit{
+				{"internal/engine/refusals.go", "		rests := e != nil && now.Before(e.until)\n", "		rests := e != nil && now.After(e.until)\n"},
+			},
+			sees: tests("TestRefusedEntriesRestLongerEachTime"),
 		},
 	}
 }

@@ -1,0 +1,242 @@
+package mysqlerr
+
+import "strings"
+
+// Blame says whether an error is the fault of a statement or of the server.
+type Blame uint8
+
+const (
+	// Statement errors come back whenever the same statement is sent again: a constraint, a right, a syntax, a size.
+	Statement Blame = iota
+
+	// Doubtful errors are a condition of the server that a statement may also bring about by itself, each time it is sent.
+	// A lock wait is one: somebody else may hold the row, or the handler itself on another connection.
+	Doubtful
+
+	// Server errors are a condition in which the server serves nobody, or nobody's writes. No statement can avoid them.
+	Server
+)
+
+// condition is one row of the table: who is to blame, and why.
+type condition struct {
+	blame  Blame
+	reason string
+}
+
+// conditions lists the errors that were considered, by number. An error that is not listed is the statement's.
+//
+// It was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages of TiDB. From 1900 on
+// the two servers give one number different meanings. Such an error is Doubtful at most.
+//
+// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are missing: a transaction that cannot begin never counts.
+var conditions = map[uint16]condition{
+	// Disk and files. outOfSystem tells a full disk, and a limit of the operating system, from other causes.
+	1004: {Doubtful, "cannot create a file"},
+	1005: {Doubtful, "cannot create a table, a temporary one too"},
+	1015: {Doubtful, "cannot lock a file"},
+	1016: {Doubtful, "cannot open a file"},
+	1021: {Server, "disk full"},
+	1023: {Doubtful, "error on close of a file"},
+	1024: {Doubtful, "error reading a file"},
+	1025: {Doubtful, "error on rename of a file"},
+	1026: {Doubtful, "error writing a file"},
+	1028: {Doubtful, "sort aborted"},
+	1030: {Doubtful, "error of the storage engine"},
+	1114: {Server, "table full: the disk or the tablespace; tableFull tells the statement's own temporary table"},
+	1878: {Doubtful, "cannot write a temporary file"},
+	3019: {Server, "undo log full"},
+	3675: {Server, "disk full"},
+	3884: {Server, "no temporary tablespace left for this session"},
+	4139: {Doubtful, "index file full (MariaDB)"},
+
+	// Data that a person must mend. Nobody knows when, so the entry must reach a person, too.
+	1034: {Doubtful, "index corrupt"},
+	1035: {Doubtful, "old key file"},
+	1036: {Doubtful, "table is read only"},
+	1194: {Doubtful, "table marked as crashed"},
+	1195: {Doubtful, "table crashed, repair failed"},
+	1712: {Doubtful, "index corrupt"},
+	1812: {Doubtful, "tablespace missing"},
+	1814: {Doubtful, "tablespace discarded, as during an import"},
+	1817: {Doubtful, "index corrupt"},
+	1877: {Doubtful, "table corrupt"},
+
+	// Memory and threads. A statement may ask for more than there ever is.
+	1037: {Doubtful, "out of memory"},
+	1038: {Doubtful, "out of sort memory"},
+	1041: {Doubtful, "out of memory"},
+	1135: {Server, "cannot create a thread"},
+	1206: {Doubtful, "lock table full"},
+	1637: {Server, "too many concurrent transactions"},
+	3015: {Doubtful, "engine out of memory"},
+	3044: {Doubtful, "memory allocation failed"},
+	3170: {Doubtful, "memory capacity exceeded"},
+	3985: {Doubtful, "no resources for a metadata lock"},
+	4081: {Doubtful, "global memory limit: connection closed (MySQL)"},
+	4082: {Doubtful, "memory limit of the connection: closed (MySQL)"},
+	8001: {Doubtful, "memory limit of a query (TiDB)"},
+	8175: {Doubtful, "query cancelled for the server's memory (TiDB)"},
+
+	// Quotas that all clients of the server, or of the user, share.
+	1040: {Server, "too many connections"},
+	1203: {Server, "too many connections of this user"},
+	1226: {Server, "a user's resource limit"},
+	1461: {Server, "max_prepared_stmt_count is used up, by whichever client"},
+
+	// Locks, and transactions that lost against others.
+	1020: {Doubtful, "record changed since the snapshot (MariaDB)"},
+	1099: {Doubtful, "the session was left inside LOCK TABLES"},
+	1100: {Doubtful, "the session was left inside LOCK TABLES"},
+	1192: {Doubtful, "the session was left with locked tables or a transaction"},
+	1205: {Doubtful, "lock wait timeout"},
+	1213: {Doubtful, "deadlock; failed certification (Galera)"},
+	1223: {Doubtful, "the session holds a conflicting read lock"},
+	1402: {Doubtful, "XA branch rolled back"},
+	1613: {Doubtful, "XA branch rolled back: timeout"},
+	1614: {Doubtful, "XA branch rolled back: deadlock"},
+	1689: {Doubtful, "lock wait given up for an exclusive lock"},
+	3058: {Doubtful, "deadlock on GET_LOCK"},
+	3132: {Doubtful, "deadlock of the locking service"},
+	3133: {Doubtful, "timeout of the locking service"},
+	3177: {Doubtful, "lock refused by the engine"},
+	3572: {Doubtful, "NOWAIT found a lock"},
+	4145: {Doubtful, "BACKUP STAGE is active (MariaDB)"},
+	8002: {Doubtful, "write conflict of a SELECT FOR UPDATE (TiDB)"},
+	8005: {Doubtful, "write conflict of an optimistic transaction (TiDB)"},
+	8020: {Doubtful, "table is locked (TiDB)"},
+	8022: {Doubtful, "commit failed, safe to retry (TiDB)"},
+	9004: {Doubtful, "lock of a transaction in flight (TiDB)"},
+	9007: {Doubtful, "write conflict (TiDB)"},
+
+	// COMMIT, and what replicates it.
+	1180: {Doubtful, "error during COMMIT"},
+	1181: {Doubtful, "error during ROLLBACK"},
+	1964: {Doubtful, "an earlier commit failed (MariaDB)"},
+	3100: {Doubtful, "a replication hook refused (Group Replication)"},
+	3101: {Doubtful, "failed certification (Group Replication)"},
+	3197: {Doubtful, "XA commit not possible now"},
+	3781: {Server, "held while a new primary catches up (Group Replication)"},
+	3782: {Server, "held while a new primary catches up (Group Replication)"},
+	3783: {Server, "held while a new primary catches up (Group Replication)"},
+	3797: {Server, "waiting for the group's transactions (Group Replication)"},
+	3798: {Server, "waiting for the group's transactions (Group Replication)"},
+	4060: {Doubtful, "the transaction was rolled back (MyRocks)"},
+	4094: {Doubtful, "the primary is changing (MySQL, Group Replication)"},
+
+	// Time and KILL. A statement that is always too slow meets these each time.
+	1317: {Doubtful, "KILL QUERY"},
+	1927: {Doubtful, "connection killed (MariaDB)"},
+	1969: {Doubtful, "max_statement_time exceeded (MariaDB)"},
+	3024: {Doubtful, "max_execution_time exceeded (MySQL)"},
+	3169: {Doubtful, "session killed"},
+	4031: {Doubtful, "session idle for too long (MySQL)"},
+	8253: {Doubtful, "query killed as a runaway (TiDB)"},
+
+	// The way to the server, as it says itself. 2002 to 2055 are a client's numbers, which proxies send.
+	1043: {Doubtful, "bad handshake"},
+	1080: {Server, "thread closed by force at shutdown"},
+	1152: {Doubtful, "connection aborted"},
+	1154: {Doubtful, "read error from the pipe"},
+	1155: {Doubtful, "fcntl failed"},
+	1156: {Doubtful, "packets out of order"},
+	1157: {Doubtful, "cannot uncompress a packet"},
+	1158: {Doubtful, "error reading packets"},
+	1159: {Doubtful, "timeout reading packets"},
+	1160: {Doubtful, "error writing packets"},
+	1161: {Doubtful, "timeout writing packets"},
+	1184: {Doubtful, "connection aborted"},
+	1429: {Doubtful, "no connection to a foreign server (FEDERATED)"},
+	1430: {Doubtful, "error of a foreign server (FEDERATED)"},
+	2002: {Server, "a proxy cannot reach the server"},
+	2003: {Server, "a proxy cannot reach the server"},
+	2006: {Doubtful, "a proxy has lost the server"},
+	2013: {Doubtful, "a proxy has lost the server"},
+	2055: {Doubtful, "a proxy has lost the server"},
+
+	// A server that stops, starts, or takes no writes. 1290 has a text of its own: see IsReadOnly.
+	1047: {Server, "node not in the cluster (Galera)"},
+	1053: {Server, "shutdown in progress"},
+	1077: {Server, "normal shutdown"},
+	1078: {Server, "the server got a signal"},
+	1079: {Server, "shutdown complete"},
+	1792: {Doubtful, "read-only transaction: the server's default, or the handler's own"},
+	1836: {Server, "read-only mode"},
+	1874: {Server, "InnoDB is read-only"},
+	1881: {Server, "innodb_force_recovery"},
+	3032: {Server, "offline mode"},
+	3168: {Server, "server not available"},
+	3989: {Server, "schema is read-only"},
+	9001: {Server, "PD does not answer (TiDB); no connection to the server (ProxySQL)"},
+	9002: {Server, "TiKV does not answer (TiDB)"},
+	9003: {Server, "TiKV is busy (TiDB)"},
+	9005: {Server, "region unavailable (TiDB)"},
+
+	// A statement that must be prepared, or a transaction begun, once more.
+	1243: {Doubtful, "unknown prepared statement, as behind a proxy"},
+	1412: {Doubtful, "table definition changed since the snapshot"},
+	1467: {Doubtful, "cannot read the auto-increment value"},
+	1615: {Doubtful, "the statement must be prepared again"},
+	8027: {Server, "schema out of date: PD cannot be reached (TiDB)"},
+	8028: {Doubtful, "schema changed since the transaction began (TiDB)"},
+
+	// Errors that say too little.
+	1105: {Doubtful, "unknown error, which proxies send for any"},
+	1296: {Doubtful, "error of an engine"},
+	1297: {Doubtful, "temporary error of an engine"},
+
+	// Looked at, and the statement's own, although the text sounds otherwise.
+	1119: {Statement, "thread stack overrun: too deep"},
+	1153: {Statement, "packet larger than max_allowed_packet"},
+	1162: {Statement, "result string too long"},
+	1197: {Statement, "transaction larger than max_binlog_cache_size"},
+	1207: {Statement, "locks at READ UNCOMMITTED"},
+	1390: {Statement, "too many placeholders"},
+	1436: {Statement, "thread stack overrun: too deep"},
+	1456: {Statement, "recursion limit"},
+	1705: {Statement, "statement larger than max_binlog_stmt_cache_size"},
+	1931: {Statement, "LIMIT ROWS EXAMINED exceeded"},
+	3164: {Statement, "refused by an audit rule"},
+	3231: {Statement, "write set too large (Group Replication)"},
+	3636: {Statement, "recursion of a common table expression"},
+	3699: {Statement, "regular expression too slow"},
+	8004: {Statement, "transaction too large (TiDB)"},
+	8025: {Statement, "row too large (TiDB)"},
+	9006: {Statement, "transaction older than the GC life time (TiDB)"},
+}
+
+// Blames says whose fault an error is. An error that no server has answered with is the statement's, unless the connection broke.
+func Blames(err error) Blame {
+	answer := answer(err)
+	if answer == nil {
+		if IsBroken(err) {
+			return Doubtful // a statement may break it each time, by its size or its time
+		}
+		return Statement
+	}
+	blame := conditions[answer.Number].blame
+	switch {
+	case preventsWrites(answer):
+		return Server
+	case answer.Number == tableFull && strings.Contains(answer.Message, "#sql"):
+		return Doubtful // a temporary table of the statement's
+	case blame == Doubtful && answer.Number <= lastOfFiles && outOfSystem(answer.Message):
+		return Server
+	}
+	return blame
+}
+
+const (
+	tableFull   = 1114
+	lastOfFiles = 1199 // the errors of files and engines, which name the operating system's error, come before
+)
+
+// outOfSystem reports whether an error of a file, or of an engine, says that the operating system has no more to give: the
+// server names ENOSPC, ENFILE, EMFILE or EDQUOT.
+func outOfSystem(text string) bool {
+	for _, cause := range []string{"No space left", "errno: 28", "error 28 ", "Too many open files", "errno: 23 ", "errno: 24", "error 24 ", "Disk quota exceeded", "errno: 122"} {
+		if strings.Contains(text, cause) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,111 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+)
+
+// pretend writes numbers, refuses some of them with a trigger's error, and counts the statements.
+type pretend struct {
+	refused    func(int) bool
+	written    []int
+	statements int
+}
+
+func (p *pretend) write(items []int) error {
+	p.statements++
+	if slices.ContainsFunc(items, p.refused) {
+		return fmt.Errorf("update: %w", &mysql.MySQLError{Number: 1644, Message: "no"})
+	}
+	p.written = append(p.written, items...)
+	return nil
+}
+
+func numbers(n int) (items []int) {
+	for i := range n {
+		items = append(items, i)
+	}
+	return items
+}
+
+func TestRefusedItemsAreFoundByHalving(t *testing.T) {
+	s := &Store{d: mysqlDialect("")}
+	for name, tc := range map[string]struct {
+		items, most int
+		refused     func(int) bool
+	}{
+		"none":            {500, 1, func(int) bool { return false }},
+		"the only one":    {1, 1, func(int) bool { return true }},
+		"three of 40":     {40, 30, func(i int) bool { return i == 3 || i == 4 || i == 39 }},
+		"one of 500":      {500, 20, func(i int) bool { return i == 250 }},
+		"three of 500":    {500, 1 + splitStatements, func(i int) bool { return i%200 == 7 }},
+		"every other one": {500, 1 + splitStatements, func(i int) bool { return i%2 == 0 }},
+		"all":             {500, 1 + splitStatements, func(int) bool { return true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pretend{refused: tc.refused}
+			refused, left, err := writeApart(s, numbers(tc.items), p.write)
+			require.NoError(t, err)
+			require.LessOrEqual(t, p.statements, tc.most)
+			all := slices.Concat(p.written, left)
+			for _, r := range refused {
+				require.True(t, tc.refused(r.item))
+				require.ErrorContains(t, r.err, "Error 1644")
+				all = append(all, r.item)
+			}
+			require.False(t, slices.ContainsFunc(p.written, tc.refused))
+			slices.Sort(all)
+			require.Equal(t, numbers(tc.items), all, "each item is answered for once")
+			if tc.most <= splitStatements {
+				require.Empty(t, left)
+			}
+		})
+	}
+}
+
+// Offered again without those that were refused alone, what was left comes to its end, at about two statements a refused item.
+func TestWhatIsLeftComesToItsEnd(t *testing.T) {
+	s, items, refused := &Store{d: mysqlDialect("")}, numbers(500), 0
+	p := &pretend{refused: func(i int) bool { return i%5 != 0 }}
+	for rounds := 0; len(items) > 0; rounds++ {
+		require.Less(t, rounds, 30)
+		some, left, err := writeApart(s, items, p.write)
+		require.NoError(t, err)
+		refused, items = refused+len(some), left
+	}
+	require.Equal(t, 400, refused)
+	require.Len(t, p.written, 100)
+	require.Less(t, p.statements, 3*400)
+}
+
+func TestErrorOfNoRowIsReturnedAtOnce(t *testing.T) {
+	name, err := parseTable(DefaultTable)
+	require.NoError(t, err)
+	s := &Store{d: mysqlDialect(""), table: name}
+	for _, err := range []error{
+		&mysql.MySQLError{Number: 1205}, &mysql.MySQLError{Number: 1213}, &mysql.MySQLError{Number: 1040}, &mysql.MySQLError{Number: 1969},
+		&mysql.MySQLError{Number: 1142, Message: "UPDATE command denied to user 'shop'@'%' for table 'common_process_log'"},
+		&mysql.MySQLError{Number: 1146, Message: "Table 'shop.common_process_log' doesn't exist"},
+		mysql.ErrInvalidConn, driver.ErrBadConn, context.DeadlineExceeded, context.Canceled, errors.New("any"),
+	} {
+		tries := 0
+		refused, left, got := writeApart(s, numbers(40), func([]int) error { tries++; return err })
+		require.Equal(t, err, got)
+		require.Empty(t, refused)
+		require.Empty(t, left)
+		require.Equal(t, 1, tries, "%v", err)
+	}
+	// A trigger fails for some rows with any error there is.
+	for _, number := range []uint16{1048, 1062, 1142, 1146, 1172, 1264, 1366, 1406, 1442, 1449, 1451, 1452, 1644, 3819, 4025} {
+		require.True(t, s.refusesRow(&mysql.MySQLError{Number: number, Message: "Table 'shop.audit' doesn't exist"}), "%d", number)
+	}
+	s.d = sqliteDialect()
+	require.False(t, s.refusesRow(errors.New("UNIQUE constraint failed")), "no driver's")
+}

@@ -1,0 +1,242 @@
+package settling
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// refuse has a trigger of the administrators' refuse to change entries as the condition says, until allow is called.
+func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow func()) {
+	rows := make([]string, len(ids))
+	for i, id := range ids {
+		rows[i] = id.String()
+	}
+	w.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log FOR EACH ROW IF NEW.id IN (" + strings.Join(rows, ",") + ") AND " + when +
+		" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
+	return func() { w.Exec("DROP TRIGGER refuse") }
+}
+
+// threeOf returns three entries that stand apart.
+func threeOf(ids []compensator.EntryID) []compensator.EntryID {
+	return []compensator.EntryID{ids[3], ids[4], ids[len(ids)-1]}
+}
+
+func idsOf(receipt *compensator.Receipt) (ids []compensator.EntryID) {
+	for _, e := range receipt.Entries {
+		ids = append(ids, e.ID)
+	}
+	slices.SortFunc(ids, compensator.EntryID.Compare)
+	return ids
+}
+
+func refusedIDs(list []processlog.Refusal) (ids []compensator.EntryID) {
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	slices.SortFunc(ids, compensator.EntryID.Compare)
+	return ids
+}
+
+const entriesBesideRefused = 40
+
+func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		store, receipt := storeBeside(t, w, db, entriesBesideRefused)
+		ids, all := idsOf(receipt), func(*processlog.Row) bool { return true }
+		refused := threeOf(ids)
+		var want []processlog.Wanted
+		var held []processlog.Held
+		var outcomes []processlog.Outcome
+		for i, id := range ids {
+			at := slices.IndexFunc(receipt.Entries, func(e compensator.Recorded) bool { return e.ID == id })
+			want = append(want, processlog.Wanted{ID: id})
+			held = append(held, processlog.Held{ID: id, Version: 1})
+			outcomes = append(outcomes, processlog.Outcome{ID: id, IdempotentID: receipt.Entries[at].IdempotentID, Version: 3, To: compensator.Retrying, ProcessCount: 1, LastError: fmt.Sprint(i)})
+		}
+		free := len(ids) - len(refused)
+
+		allow := refuse(w, refused, "NEW.delivery_count>OLD.delivery_count")
+		found, err := store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, all)
+		require.NoError(t, err)
+		require.Len(t, found.Mine, free)
+		require.Equal(t, refused, refusedIDs(found.Rejected))
+		require.ErrorContains(t, found.Rejected[0].Err, "the auditors say no")
+		allow()
+		found, err = store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, all)
+		require.NoError(t, err)
+		require.Len(t, found.Mine, len(refused))
+
+		allow = refuse(w, refused, "NEW.lease_until>OLD.lease_until")
+		left, err := store.Renew(t.Context(), held, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, refused, refusedIDs(left.Rejected))
+		require.Empty(t, left.Busy)
+		require.Empty(t, left.Lost)
+		require.Equal(t, free, w.Count("common_process_log WHERE lease_until > (SELECT MIN(lease_until)+1800000 FROM common_process_log)"))
+		allow()
+
+		allow = refuse(w, refused, "NEW.delivery_count<OLD.delivery_count")
+		err = store.Release(t.Context(), ids, processlog.Token{1})
+		var named *processlog.RefusedError
+		require.ErrorAs(t, err, &named)
+		require.NotErrorIs(t, err, processlog.ErrBusy)
+		require.Equal(t, refused, refusedIDs(named.Refusals))
+		require.Equal(t, free, w.Count("common_process_log WHERE lease_until=0"))
+		allow()
+		require.NoError(t, store.Release(t.Context(), ids, processlog.Token{1}))
+
+		found, err = store.Claim(t.Context(), want, processlog.Token{2}, time.Minute, all)
+		require.NoError(t, err)
+		require.Len(t, found.Mine, len(ids))
+		allow = refuse(w, refused, "NEW.state<>OLD.state")
+		results, err := store.Settle(t.Context(), processlog.Token{3}, outcomes)
+		require.NoError(t, err)
+		for i, r := range results {
+			if slices.Contains(refused, ids[i]) {
+				require.ErrorContains(t, r.Refused, "the auditors say no")
+				require.False(t, r.Applied)
+				continue
+			}
+			require.Equal(t, processlog.Settled{Applied: true}, r)
+		}
+		require.Equal(t, free, w.Count("common_process_log WHERE state=-1"))
+		allow()
+	})
+}
+
+// A wait for a lock is 2 s. One for each half of what is refused would outlast the statement's own deadline.
+func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	store, receipt := storeBeside(t, w, w.DB, entriesBesideRefused)
+	ids := idsOf(receipt)
+	refused := threeOf(ids)
+	var outcomes []processlog.Outcome
+	for _, e := range receipt.Entries {
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+	}
+	allow := refuse(w, refused, "NEW.state<>OLD.state")
+	release := w.LockRow(ids[7])
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	results, err := store.Settle(ctx, processlog.Token{1}, outcomes)
+	require.NoError(t, err)
+	for i, r := range results {
+		id := outcomes[i].ID
+		require.Equal(t, slices.Contains(refused, id), r.Refused != nil, "%v", id)
+		require.Equal(t, id == ids[7], r.Busy, "%v", id)
+		require.Equal(t, r.Refused == nil && !r.Busy, r.Applied, "%v", id)
+	}
+	release()
+	allow()
+}
+
+// A trigger refuses the outcomes of 3 entries of 40. The others are stored, people are told which, and no handler runs twice.
+func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		lines := harness.LogInto(&cfg)
+		c := w.New(cfg)
+		hold := make(chan struct{})
+		orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: entriesBesideRefused, Timeout: harness.Patience}, func(*compensator.Entry, int) error {
+			<-hold
+			return nil
+		})
+		w.Run(c)
+		var ids []compensator.EntryID
+		for i := range entriesBesideRefused {
+			ids = append(ids, w.Put(orders, i, compensator.Options{}))
+		}
+		w.Eventually(func() bool { return calls.Total() == len(ids) }, "all handlers run")
+		refused := threeOf(ids)
+		allow := refuse(w, refused, "NEW.state=1")
+		close(hold)
+		for _, id := range ids {
+			if !slices.Contains(refused, id) {
+				w.WaitState(id, compensator.Succeeded)
+			}
+		}
+		w.Eventually(func() bool { return names(c, "the database refuses to store outcomes", refused) }, "Health names the refused entries")
+		for unsaid := slices.Clone(refused); len(unsaid) > 0; {
+			line := lines.Contains(w, "the database refuses to store outcomes of entries", "the auditors say no")
+			unsaid = slices.DeleteFunc(unsaid, func(id compensator.EntryID) bool { return strings.Contains(line, id.String()) })
+		}
+		more := w.Put(orders, len(ids), compensator.Options{})
+		w.WaitState(more, compensator.Succeeded)
+		allow()
+		for _, id := range refused {
+			w.WaitState(id, compensator.Succeeded)
+		}
+		w.Eventually(func() bool { return len(c.Health(t.Context()).Troubles) == 0 }, "nothing is refused")
+		require.Equal(t, len(ids)+1, calls.Total(), "no handler ran again")
+	})
+}
+
+// names reports whether Health tells of a trouble with all these entries.
+func names(c *compensator.Compensator, what string, ids []compensator.EntryID) bool {
+	for _, trouble := range c.Health(context.Background()).Troubles {
+		if strings.HasPrefix(trouble.What, what) {
+			return !slices.ContainsFunc(ids, func(id compensator.EntryID) bool { return !strings.Contains(trouble.Error, id.String()) })
+		}
+	}
+	return false
+}
+
+// A trigger refuses the claims of 3 due entries, which stand in front of the others.
+func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(cfg)
+		orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, func(*compensator.Entry, int) error { return nil })
+		var ids []compensator.EntryID
+		for i := range entriesBesideRefused {
+			ids = append(ids, w.Put(orders, i, compensator.Options{}))
+		}
+		refused := ids[:3]
+		allow := refuse(w, refused, "NEW.delivery_count>OLD.delivery_count")
+		w.Exec("UPDATE common_process_log SET lease_until=0, token=X'', delivery_count=0, version=version+1") // none is taken on as it was born
+		w.Run(c)
+		for _, id := range ids[3:] {
+			w.WaitState(id, compensator.Succeeded)
+		}
+		w.Eventually(func() bool { return names(c, "the database refuses to lease", refused) }, "Health names the refused entries")
+		for _, id := range refused {
+			require.Zero(t, calls.Of(id))
+		}
+		allow()
+		for _, id := range refused {
+			w.WaitState(id, compensator.Succeeded)
+		}
+	})
+}
+
+// A Run that ends while outcomes are refused says which entries will run again.
+func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
+	stop := w.Run(c)
+	id := w.Put(orders, 1, compensator.Options{Delay: 500 * time.Millisecond})
+	allow := refuse(w, []compensator.EntryID{id}, "NEW.state=1")
+	w.Eventually(func() bool { return names(c, "the database refuses to store outcomes", []compensator.EntryID{id}) }, "its outcome is refused")
+	err := stop()
+	var named *processlog.RefusedError
+	require.True(t, errors.As(err, &named), "%v", err)
+	require.Equal(t, []compensator.EntryID{id}, refusedIDs(named.Refusals))
+	require.Positive(t, calls.Of(id))
+	allow()
+}
