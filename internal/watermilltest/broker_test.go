@@ -34,7 +34,7 @@ type broker interface {
 func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
 	t.Run("rabbitmq", func(t *testing.T) {
 		t.Parallel()
-		test(t, newRabbit(t, own))
+		test(t, newRabbit(t, own, plug{}))
 	})
 	t.Run("nats", func(t *testing.T) {
 		t.Parallel()
@@ -45,6 +45,23 @@ func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
 // plug is how a service gets at a topic through watermill, with the settings that relay's README asks for.
 type plug struct {
 	Kind, URL, Topic string
+
+	// Of RabbitMQ alone.
+	QueueType     string // "": classic
+	DeliveryLimit int    // 0: none
+	Plain         bool   // watermill-amqp's own marshaler, which reads no header but text
+}
+
+// queueArguments are what the queue is declared with.
+func (p plug) queueArguments() amqp091.Table {
+	if p.QueueType == "" {
+		return nil
+	}
+	arguments := amqp091.Table{"x-queue-type": p.QueueType}
+	if p.DeliveryLimit > 0 {
+		arguments["x-delivery-limit"] = p.DeliveryLimit
+	}
+	return arguments
 }
 
 // uuidHeader is where both of watermill's marshalers put the UUID.
@@ -55,7 +72,26 @@ func (p plug) amqp() wmamqp.Config {
 	config.Publish.ConfirmDelivery = true
 	config.Connection.Reconnect = &wmamqp.ReconnectConfig{
 		BackoffInitialInterval: 100 * time.Millisecond, BackoffMultiplier: 1.1, BackoffMaxInterval: time.Second}
+	config.Queue.Arguments = p.queueArguments()
+	if p.QueueType == "stream" {
+		config.Consume.Arguments = amqp091.Table{"x-stream-offset": "first"}
+	}
+	if !p.Plain {
+		config.Marshaler = marshaler{}
+	}
 	return config
+}
+
+// marshaler is the one that the README of relay/watermill shows: it reads headers of every type.
+type marshaler struct{ wmamqp.DefaultMarshaler }
+
+func (m marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
+	headers := make(amqp091.Table, len(d.Headers))
+	for name, value := range d.Headers {
+		headers[name] = fmt.Sprint(value)
+	}
+	d.Headers = headers
+	return m.DefaultMarshaler.Unmarshal(d)
 }
 
 func (p plug) publisher() (message.Publisher, error) {
@@ -87,10 +123,11 @@ type rabbit struct {
 	*testservers.RabbitMQServer
 	t     *testing.T
 	queue string
+	kind  plug // of the queue
 }
 
-func newRabbit(t *testing.T, own bool) *rabbit {
-	b := &rabbit{t: t}
+func newRabbit(t *testing.T, own bool, kind plug) *rabbit {
+	b := &rabbit{t: t, kind: kind}
 	if own {
 		b.RabbitMQServer = testservers.NewRabbitMQ(t)
 	} else {
@@ -98,7 +135,7 @@ func newRabbit(t *testing.T, own bool) *rabbit {
 	}
 	b.queue = b.Name()
 	b.with(func(ch *amqp091.Channel) error {
-		_, err := ch.QueueDeclare(b.queue, true, false, false, false, nil)
+		_, err := ch.QueueDeclare(b.queue, true, false, false, false, b.kind.queueArguments())
 		return err
 	})
 	if own {
@@ -124,7 +161,11 @@ func (b *rabbit) with(work func(ch *amqp091.Channel) error) {
 	require.NoError(b.t, work(ch))
 }
 
-func (b *rabbit) plug() plug               { return plug{Kind: "rabbitmq", URL: b.URL(), Topic: b.queue} }
+func (b *rabbit) plug() plug {
+	p := b.kind
+	p.Kind, p.URL, p.Topic = "rabbitmq", b.URL(), b.queue
+	return p
+}
 func (b *rabbit) addr() string             { return b.Addr() }
 func (b *rabbit) urlAt(addr string) string { return b.URLAt(addr) }
 func (b *rabbit) kill()                    { b.Kill() }

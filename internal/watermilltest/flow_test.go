@@ -160,6 +160,40 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
+// TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue: the broker drops a message that is nacked more often than the limit of the queue
+// allows.
+func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
+	t.Parallel()
+	for name, plain := range map[string]bool{"watermill-amqp's marshaler": true, "the README's marshaler": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newRabbit(t, false, plug{QueueType: "quorum", DeliveryLimit: 1, Plain: plain})
+			w := harness.NewWorld(t)
+			start(w, service{Plug: b.plug(), Consume: true, Fails: "x"})
+			w.Exec("RENAME TABLE common_process_log TO hidden")
+			b.send("0x", "1x", "2x", "3x", "4x", "5x", "6x", "7x", "8x", "9x")
+			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
+			<-time.After(10 * time.Second) // time to do wrong: each message is nacked twice; none is needed to do right
+			w.Exec("RENAME TABLE hidden TO common_process_log")
+			eventually(t, func() bool { return done(w) == 10 && b.left() == 0 }, "all are done")
+			assert.Equal(t, 10, w.Count("common_process_log"), "by the log, each once")
+			assert.Equal(t, 10, w.Count("effects WHERE what LIKE 'begun:%'")-done(w), "each was called once before it was recorded")
+		})
+	}
+}
+
+// TestStreamIsRefusedBeforeAnythingIsDone: it delivers nothing again, so a message that fails while the database is away would be lost.
+func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
+	t.Parallel()
+	b := newRabbit(t, false, plug{QueueType: "stream"})
+	w := harness.NewWorld(t)
+	b.send("x")
+	start(w, service{Plug: b.plug(), Consume: true, Fails: "x"})
+	eventually(t, func() bool { return w.Count("effects WHERE what='refused:x'") > 0 }, "it is refused")
+	assert.Zero(t, w.Count("effects WHERE what LIKE 'begun:%'"))
+	assert.Zero(t, w.Count("common_process_log"))
+}
+
 // TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID: once more for each kill, and no oftener.
 func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()

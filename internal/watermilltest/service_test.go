@@ -145,7 +145,13 @@ func (s *service) consume(c *compensator.Compensator, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	router.AddConsumerHandler("orders", s.Plug.Topic, from, consumer.Handle)
+	router.AddConsumerHandler("orders", s.Plug.Topic, from, func(msg *message.Message) error {
+		err := consumer.Handle(msg)
+		if errors.Is(err, relay.ErrStream) {
+			must(effect(db, "refused:"+msg.UUID))
+		}
+		return err
+	})
 	go func() { must(router.Run(context.Background())) }()
 	<-router.Running()
 	return nil

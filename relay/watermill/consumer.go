@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,15 +18,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redeliveredMetadata is where watermill-amqp says that a message was delivered before.
-const redeliveredMetadata = "_watermill_amqp_redelivered"
+// Metadata of a delivery, not of its message.
+const (
+	redeliveredMetadata = "_watermill_amqp_redelivered" // set by watermill-amqp on a message that was delivered before
+	deliveriesMetadata  = "x-delivery-count"            // a header of RabbitMQ's quorum queues, from the second delivery on
+	acquiredMetadata    = "x-acquired-count"            // the same, since RabbitMQ 4.3
+	offsetMetadata      = "x-stream-offset"             // a header of RabbitMQ's streams
+)
 
-// ErrRefused: the log will never take this message, as one that is too large. What is left is watermill's PoisonQueueWithFilter.
-var ErrRefused = errors.New("watermill: the log refuses the message")
+// Metadata that ConsumerConfig.Refused finds on its message.
+const (
+	RefusedMetadata      = "compensator-refused"       // why the log refuses the message; at most 1,000 characters
+	RefusedTopicMetadata = "compensator-refused-topic" // the topic that the message comes from
+)
+
+var (
+	// ErrRefused says that the log will never take a message, for example because it is too large. See ConsumerConfig.Refused.
+	ErrRefused = errors.New("watermill: the log refuses the message")
+
+	// ErrStream says that a message comes from a RabbitMQ stream. A stream does not deliver again what was not acknowledged, so a
+	// Consumer would lose messages. Consume from a queue instead.
+	ErrStream = errors.New("watermill: the message comes from a RabbitMQ stream, which delivers nothing again")
+)
 
 const (
 	firstPause   = 100 * time.Millisecond
-	longestPause = 3 * time.Second // below the patience of any subscriber
+	longestPause = 3 * time.Second
 )
 
 // ConsumerConfig says how a Consumer treats its messages. Its zero value suits a router's handler.
@@ -33,12 +52,16 @@ type ConsumerConfig struct {
 	Topic string
 
 	// MessageID tells a message from all others of its topic. Default: its UUID. It is called concurrently. A message whose
-	// id is empty has as many entries as deliveries that failed: the log cannot tell it from its repetition.
+	// id is empty has as many entries as deliveries that failed: the log cannot tell it from its repetition. A message for which
+	// MessageID panics is recorded without an id, and waits for a person.
 	MessageID func(msg *message.Message) string
 
-	// Redelivered says that a message may have been delivered before: it goes straight into the log, which knows it if it
-	// was recorded, and takes out what kills its process. Default: what watermill-amqp says; other subscribers say nothing,
-	// and the function is called again. Answer true, and every message is worked on from the log alone.
+	// Redelivered reports whether a message may have been delivered before. Such a message goes straight into the log. The log knows
+	// it if it was recorded, and stops calling work for a message that kills its process. Return true always to work from the log
+	// alone. It is called concurrently. A panic counts as true.
+	//
+	// Default: watermill-amqp says so, or RabbitMQ's header x-delivery-count or x-acquired-count is above 0. Other subscribers say
+	// nothing. Then work is called again.
 	Redelivered func(msg *message.Message) bool
 
 	// Middlewares stand around the function, here and in the log; those of the router only around Handle. The first is the
@@ -52,18 +75,33 @@ type ConsumerConfig struct {
 	// function. Give the one of compensator.Config.
 	Propagator compensator.Propagator
 
-	// RecordTimeout is how long a failed message may take into the log, whatever became of its context. Default 10 s; less
-	// than your broker waits for an acknowledgement.
+	// RecordTimeout is how long one try to record a failed message may take, whatever became of its context. Default 10 s. Set it
+	// below the time that your broker waits for an acknowledgement.
 	RecordTimeout time.Duration
+
+	// Refused puts a message that the log will never take where a person finds it; Publisher.RefusedTo puts it into a topic. msg is the
+	// message as it came, with RefusedMetadata and RefusedTopicMetadata. reason wraps ErrRefused. The message is acknowledged once Refused has returned nil. After an error Refused is called again, with
+	// pauses. If it returns reason, Handle returns that error, for example to watermill's PoisonQueueWithFilter. It is called
+	// concurrently.
+	//
+	// Without Refused, Handle holds such a message, unacknowledged, until the message's context ends.
+	Refused func(ctx context.Context, msg *message.Message, reason error) error
+
+	// Logger is told about messages that Handle holds. It never gets their content. Default slog.Default().
+	Logger *slog.Logger
 }
 
 func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 	setDefault(&cfg.RecordTimeout, 10*time.Second)
+	setDefault(&cfg.Logger, slog.Default())
 	if cfg.MessageID == nil {
 		cfg.MessageID = func(msg *message.Message) string { return msg.UUID }
 	}
 	if cfg.Redelivered == nil {
-		cfg.Redelivered = func(msg *message.Message) bool { return msg.Metadata.Get(redeliveredMetadata) == "true" }
+		cfg.Redelivered = redelivered
+	}
+	if cfg.Type.Codec == nil {
+		cfg.Type.Codec = compensator.JSON
 	}
 	if cfg.Type.Retry == nil {
 		cfg.Type.Retry = compensator.Exponential(time.Second, 10*time.Minute)
@@ -89,7 +127,7 @@ type Consumer struct {
 	entries      *compensator.Type[Delivery]
 	work         message.HandlerFunc
 	cfg          ConsumerConfig
-	refusals     atomic.Int32 // messages in a row that were neither done nor recorded
+	errors       atomic.Int32 // of Handle in a row, but for messages whose context ended
 }
 
 // Consume registers the business type under which failed messages are recorded, and returns the Consumer, whose Handle
@@ -101,7 +139,8 @@ type Consumer struct {
 // there the error says the same as a handler's: see compensator.Permanent and its like. It may run more than once for a
 // message, and is called concurrently. It publishes nothing; for one that returns messages see Publisher.Publishing.
 //
-// An entry takes a payload of about three quarters of compensator's Config.MaxContent, since it is stored as base64.
+// An entry takes a payload of about three quarters of compensator's Config.MaxContent, since it is stored as base64. What becomes of a
+// larger message that fails, ConsumerConfig.Refused says.
 func Consume(c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -128,24 +167,28 @@ func (k *Consumer) IdempotentID(topic, messageID string) compensator.IdempotentI
 
 // Handle works on a message: give it to Router.AddConsumerHandler (AddNoPublisherHandler before watermill 1.5), or call
 // it, and Ack or Nack by its answer. nil: acknowledge, it is done, or its entry has committed. An error: it is neither,
-// and must come again; the router nacks it. That is so when the log is away, when it refuses the message
-// (ErrRefused: too large), and when the message's context ended and the function with it. Before all but
-// the last Handle pauses, 3 s at most, so that the same message does not come at full speed.
+// and must come again; the router nacks it.
+//
+// While the log is away Handle does not return: it holds the message and tries again, with pauses of 3 s at most, until the message
+// is recorded or its context ends. So an outage of the database spends none of the deliveries that a broker allows. It holds a
+// message that the log refuses likewise: see ConsumerConfig.Refused.
+//
+// Handle returns an error when the message's context ended before the message was recorded, when ConsumerConfig.Refused says so, for
+// a message without a topic, and for ErrStream. The last three come after a pause of 3 s at most.
 func (k *Consumer) Handle(msg *message.Message) error {
 	ctx := msg.Context() // a middleware may leave another, which has ended
 	err := k.settle(ctx, msg)
 	switch {
 	case err == nil:
-		k.refusals.Store(0)
-	case !interrupted(ctx, err):
-		pause(ctx, k.refusals.Add(1))
+		k.errors.Store(0)
+	case ctx.Err() == nil:
+		pause(ctx, int(k.errors.Add(1)))
 	}
 	return err
 }
 
-// settle returns nil when nothing is left to do but to acknowledge. A message that was delivered before may have ended
-// a process: the log has ways to treat those, and knows the message if it was recorded. One that the log does not take
-// has its function alone.
+// settle returns nil when the message can be acknowledged. A message that was delivered before goes into the log without a call of
+// work, because it may have killed a process. If the log refuses such a message, work is called all the same.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
@@ -153,8 +196,12 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	}
 	ctx = k.extract(ctx, a.Metadata)
 	if a.again {
-		if err := k.record(ctx, a, 0); !refusedByTheLog(err) {
+		err := k.keep(ctx, a, 0)
+		switch {
+		case !isRefusal(err):
 			return err
+		case a.Parked != "":
+			return k.setAside(ctx, a, err)
 		}
 	}
 	msg.SetContext(ctx)
@@ -162,39 +209,72 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	if err == nil || interrupted(ctx, err) {
 		return err
 	}
-	refused := k.record(ctx, a, k.failed(a, err))
+	kept := k.keep(ctx, a, k.failed(a, err))
 	switch {
-	case refused == nil:
+	case kept == nil:
 		return nil
-	case refusedByTheLog(refused):
-		refused = fmt.Errorf("%w: %w", ErrRefused, refused)
+	case isRefusal(kept):
+		return k.setAside(ctx, a, errors.Join(kept, err))
 	}
-	return fmt.Errorf("watermill: a failed message of topic %q, %q, cannot be recorded: %w", a.Topic, a.UUID, errors.Join(refused, err))
+	return errors.Join(kept, err)
 }
 
 // arrival is a message as it came.
 type arrival struct {
 	*Delivery
 	id    compensator.IdempotentID
-	again bool
+	again bool // it goes straight into the log
 }
 
-// arrive asks the user's functions about a message. Their panic is an error, which Handle paces.
-func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (a *arrival, err error) {
+// arrive calls the user's functions about a message. Where MessageID panics, the message is to be parked without an id.
+func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, error) {
+	topic := message.SubscribeTopicFromCtx(ctx)
+	if topic == "" {
+		topic = k.cfg.Topic
+	}
+	switch {
+	case topic == "":
+		return nil, fieldProblem(true, "Topic", "is missing: the message comes from no router")
+	case msg.Metadata.Get(offsetMetadata) != "" && msg.Metadata.Get(redeliveredMetadata) == "":
+		return nil, fmt.Errorf("%w: topic %q", ErrStream, topic)
+	}
+	a := &arrival{Delivery: newDelivery(topic, msg), again: true}
+	if err := recovered(func() { a.again = k.cfg.Redelivered(msg) }); err != nil {
+		k.cfg.Logger.Error("watermill: Redelivered panicked", "topic", topic, "uuid", msg.UUID, "err", err)
+	}
+	if err := recovered(func() { a.id = k.IdempotentID(topic, k.cfg.MessageID(msg)) }); err != nil {
+		a.again, a.Parked = true, parkedFor(fmt.Errorf("MessageID: %w", err))
+	}
+	return a, nil
+}
+
+// recovered calls work and returns its panic as an error.
+func recovered(work func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	topic := message.SubscribeTopicFromCtx(ctx)
-	if topic == "" {
-		topic = k.cfg.Topic
+	work()
+	return nil
+}
+
+// redelivered is the default of ConsumerConfig.Redelivered.
+func redelivered(msg *message.Message) bool {
+	if msg.Metadata.Get(redeliveredMetadata) == "true" {
+		return true
 	}
-	if topic == "" {
-		return nil, fieldProblem(true, "Topic", "is missing: the message comes from no router")
+	for _, name := range []string{deliveriesMetadata, acquiredMetadata} {
+		if n, err := strconv.Atoi(msg.Metadata.Get(name)); err == nil && n > 0 {
+			return true
+		}
 	}
-	id := k.IdempotentID(topic, k.cfg.MessageID(msg))
-	return &arrival{Delivery: newDelivery(topic, msg), id: id, again: k.cfg.Redelivered(msg)}, nil
+	return false
+}
+
+// parkedFor is the text of a reason, of the length that LastError has, and never empty.
+func parkedFor(reason error) string {
+	return cmp.Or(processlog.FitError(reason.Error()), "parked: no reason given")
 }
 
 // extract is the context with what travelled in the metadata.
@@ -242,10 +322,30 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 		}
 	}()
 	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
-		a.Parked = cmp.Or(processlog.FitError(err.Error()), "parked: no reason given")
+		a.Parked = parkedFor(err)
 		return 0
 	}
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
+}
+
+// keep records a message and retries until the log answers: until then the message is held. An error says that the log refuses the
+// message, as a *refusal, or that ctx has ended.
+func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
+	for failures := 1; ; failures++ {
+		err := k.record(ctx, a, delay)
+		if err == nil {
+			return nil
+		}
+		if k.refusedByTheLog(a.Delivery, err) {
+			return &refusal{err}
+		}
+		if failures == 1 && ctx.Err() == nil {
+			k.cfg.Logger.Warn("watermill: message is held until it can be recorded", "topic", a.Topic, "uuid", a.UUID, "err", err)
+		}
+		if !pause(ctx, failures) {
+			return fmt.Errorf("watermill: message %q of topic %q cannot be recorded: %w", a.UUID, a.Topic, err)
+		}
+	}
 }
 
 // record commits an entry of a message. That of one recorded before changes nothing.
@@ -258,10 +358,69 @@ func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) 
 	})
 }
 
-func refusedByTheLog(err error) bool {
+// refusal is why the log will never take a message.
+type refusal struct{ reason error }
+
+func (r *refusal) Error() string { return r.reason.Error() }
+func (r *refusal) Unwrap() error { return r.reason }
+
+func isRefusal(err error) bool {
+	var r *refusal
+	return errors.As(err, &r)
+}
+
+// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a while: then the
+// message is held like one whose database is away.
+func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
-	return errors.As(err, &field) || errors.As(err, &other)
+	return (errors.As(err, &field) || errors.As(err, &other)) && k.encodes(d)
+}
+
+func (k *Consumer) encodes(d *Delivery) bool {
+	var err error
+	panicked := recovered(func() { _, err = k.cfg.Type.Codec.Marshal(*d) })
+	return panicked == nil && err == nil
+}
+
+// stillRefused is how many pauses lie between two log lines about a message that nobody takes: about five minutes.
+const stillRefused = 100
+
+// setAside gives a message that the log refuses to ConsumerConfig.Refused, until that has it. An error goes to the router.
+func (k *Consumer) setAside(ctx context.Context, a *arrival, why error) error {
+	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, why)
+	for failures := 1; ; failures++ {
+		err := k.refused(ctx, a, reason)
+		if err == nil || errors.Is(err, ErrRefused) {
+			return err
+		}
+		if failures%stillRefused == 1 {
+			k.cfg.Logger.Error("watermill: message is held, because the log refuses it and it cannot be set aside",
+				"topic", a.Topic, "uuid", a.UUID, "reason", why, "err", err)
+		}
+		if !pause(ctx, failures) {
+			return errors.Join(reason, err)
+		}
+	}
+}
+
+var errNoRefused = errors.New("ConsumerConfig.Refused is not set")
+
+// refused calls ConsumerConfig.Refused with the message as it came.
+func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err error) {
+	if k.cfg.Refused == nil {
+		return errNoRefused
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.RecordTimeout)
+	defer cancel()
+	msg := a.Message()
+	msg.SetContext(ctx)
+	msg.Metadata.Set(RefusedMetadata, parkedFor(reason))
+	msg.Metadata.Set(RefusedTopicMetadata, a.Topic)
+	if panicked := recovered(func() { err = k.cfg.Refused(ctx, msg, reason) }); panicked != nil {
+		return panicked
+	}
+	return err
 }
 
 // again is the handler of the entries.
@@ -284,13 +443,16 @@ func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) 
 
 var errNacked = errors.New("watermill: the function has nacked the message")
 
-// pause waits after the failures-th failure in a row, counted from 1, with full jitter above a floor, or until ctx ends.
-func pause(ctx context.Context, failures int32) {
+// pause waits after the failures-th failure in a row, counted from 1, with full jitter above a floor, or until ctx ends. It reports
+// whether ctx is still alive.
+func pause(ctx context.Context, failures int) bool {
 	most := min(longestPause-firstPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(most))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -229,66 +230,154 @@ func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 2, calls.all()["poison"])
 }
 
-// TestMessageComesAgainUntilTheLogIsBack: what can be neither done nor recorded is not acknowledged.
-func TestMessageComesAgainUntilTheLogIsBack(t *testing.T) {
+// TestMessageIsHeldUntilTheLogIsBack: a broker that counts what is nacked would drop it.
+func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
+	lines := make(harness.Log, 1000)
 	var calls called
 	k := consumer(t, c, func(msg *message.Message) error {
 		calls.add(msg)
 		return errTest
-	}, ConsumerConfig{})
+	}, ConsumerConfig{Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	ch := routed(t, k, "orders")
 	w.Exec("RENAME TABLE common_process_log TO hidden")
-	require.NoError(t, ch.Publish("orders", numbered(3)...))
-	eventually(t, func() bool {
-		for _, times := range calls.all() {
-			if times > 2 {
-				return true
-			}
-		}
-		return false
-	}, "one comes again and again")
-	w.Exec("RENAME TABLE hidden TO common_process_log")
-	w.Eventually(func() bool { return w.Count("common_process_log") == 3 }, "they are recorded")
-}
-
-// TestMessageTheLogWillNotTakeIsLeftToTheRouter: it is larger than an entry may be; watermill's PoisonQueue is the way out.
-func TestMessageTheLogWillNotTakeIsLeftToTheRouter(t *testing.T) {
-	t.Parallel()
-	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.MaxContent = 1000
-	c := w.New(cfg)
-	var calls called
-	k := consumer(t, c, func(msg *message.Message) error {
-		calls.add(msg)
-		return errTest
-	}, ConsumerConfig{})
-	large := new(topics)
-	poison, err := middleware.PoisonQueueWithFilter(large, "too_large", func(err error) bool { return errors.Is(err, ErrRefused) })
-	require.NoError(t, err)
-	ch := routed(t, k, "orders", poison)
-	again := message.NewMessage("again", bytes.Repeat([]byte("x"), 2000))
+	again := message.NewMessage("again", nil)
 	again.Metadata.Set(redeliveredMetadata, "true")
-	require.NoError(t, ch.Publish("orders", message.NewMessage("large", bytes.Repeat([]byte("x"), 2000)), again, message.NewMessage("small", nil)))
-	eventually(t, func() bool { return len(large.of("too_large")) == 2 && w.Count("common_process_log") == 1 }, "it is in nobody's way")
-	assert.Equal(t, map[string]int{"large": 1, "again": 1, "small": 1}, calls.all(), "each had its function, and came once")
-	assert.Contains(t, large.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
+	require.NoError(t, ch.Publish("orders", append(numbered(3), again)...))
+	lines.Contains(w, "is held until it can be recorded")
+	w.Exec("RENAME TABLE hidden TO common_process_log")
+	w.Eventually(func() bool { return w.Count("common_process_log") == 4 }, "they are recorded")
+	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "none has come again")
 }
 
-// A function may fail with a *FieldError of its own while the log is away: the message is not one for the poison queue.
-func TestMessageWhoseLogIsAwayIsNotRefused(t *testing.T) {
+// TestMessageIsHeldUntilItsContextEnds: the subscriber that stops delivers it again.
+func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	k := consumer(t, c, func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }, ConsumerConfig{Topic: "orders"})
+	lines := make(harness.Log, 1000)
+	// A function may fail with a *FieldError of its own: that is not the log's.
+	fails := func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }
+	k := consumer(t, c, fails, ConsumerConfig{Topic: "orders", Logger: slog.New(slog.NewTextHandler(lines, nil)),
+		Refused: func(context.Context, *message.Message, error) error { return errors.New("not reached") }})
 	w.Exec("RENAME TABLE common_process_log TO away")
-	err := k.Handle(message.NewMessage("one", nil))
-	w.Exec("RENAME TABLE away TO common_process_log")
+	defer w.Exec("RENAME TABLE away TO common_process_log")
+	ctx, cancel := context.WithCancel(t.Context())
+	msg := message.NewMessage("one", nil)
+	msg.SetContext(ctx)
+	answer := make(chan error, 1)
+	go func() { answer <- k.Handle(msg) }()
+	lines.Contains(w, "is held until it can be recorded")
+	cancel()
+	err := harness.Next(t, answer)
 	require.ErrorContains(t, err, "cannot be recorded")
 	require.NotErrorIs(t, err, ErrRefused)
+}
+
+// large is a message that no entry of a log with a MaxContent of 1,000 bytes can hold.
+func large(uuid string) *message.Message {
+	return message.NewMessage(uuid, bytes.Repeat([]byte("x"), 2000))
+}
+
+func smallLog(w *harness.World) *compensator.Compensator {
+	cfg := w.Quick()
+	cfg.MaxContent = 1000
+	return w.New(cfg)
+}
+
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged: it is larger than an entry may be.
+func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	var calls called
+	var tries atomic.Int32
+	b := &topics{publish: func(string, *message.Message) error {
+		switch tries.Add(1) {
+		case 1:
+			return errTest
+		case 2:
+			panic("a bug")
+		}
+		return nil
+	}}
+	aside, err := publisher(t, b, Config{}).RefusedTo("too_large")
+	require.NoError(t, err)
+	k := consumer(t, smallLog(w), func(msg *message.Message) error {
+		calls.add(msg)
+		clear(msg.Payload)
+		return errTest
+	}, ConsumerConfig{Refused: aside})
+	ch := routed(t, k, "orders")
+	again, parked := large("again"), large("parked")
+	again.Metadata.Set(redeliveredMetadata, "true")
+	require.NoError(t, ch.Publish("orders", large("large"), again, parked, message.NewMessage("small", nil)))
+	eventually(t, func() bool { return len(b.of("too_large")) == 3 && w.Count("common_process_log") == 1 }, "they are in nobody's way")
+	assert.Equal(t, map[string]int{"large": 1, "again": 1, "parked": 1, "small": 1}, calls.all(), "each had its function, and came once")
+	assert.EqualValues(t, 5, tries.Load(), "it was tried again until the topic had it")
+	for _, msg := range b.of("too_large") {
+		assert.Equal(t, large("").Payload, msg.Payload, "as it came")
+		assert.Equal(t, "orders", msg.Metadata.Get(RefusedTopicMetadata))
+		assert.Contains(t, msg.Metadata.Get(RefusedMetadata), "content")
+	}
+}
+
+// TestMessageTheLogRefusesIsHeldWhereNothingTakesIt: it is not acknowledged, and an operator is told what to do.
+func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	lines := make(harness.Log, 1000)
+	k := consumer(t, smallLog(w), func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders", Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	msg := large("large")
+	msg.SetContext(ctx)
+	answer := make(chan error, 1)
+	go func() { answer <- k.Handle(msg) }()
+	lines.Contains(w, "the log refuses it", "ConsumerConfig.Refused is not set", "large", "content")
+	cancel()
+	require.ErrorIs(t, harness.Next(t, answer), ErrRefused)
+}
+
+// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt: to its PoisonQueue, for example.
+func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	k := consumer(t, smallLog(w), func(*message.Message) error { return errTest }, ConsumerConfig{
+		Refused: func(_ context.Context, _ *message.Message, reason error) error { return reason }})
+	kept := new(topics)
+	poison, err := middleware.PoisonQueueWithFilter(kept, "too_large", func(err error) bool { return errors.Is(err, ErrRefused) })
+	require.NoError(t, err)
+	ch := routed(t, k, "orders", poison)
+	require.NoError(t, ch.Publish("orders", large("large"), message.NewMessage("small", nil)))
+	eventually(t, func() bool { return len(kept.of("too_large")) == 1 && w.Count("common_process_log") == 1 }, "it is in nobody's way")
+	assert.Contains(t, kept.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
+}
+
+// TestMessageOfAStreamIsRefused: a stream never delivers again what was not acknowledged.
+func TestMessageOfAStreamIsRefused(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	k := consumer(t, c, func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders"})
+	msg := message.NewMessage("m", nil)
+	msg.Metadata.Set(offsetMetadata, "7")
+	require.ErrorIs(t, k.Handle(msg), ErrStream)
+	assert.Zero(t, w.Count("common_process_log"))
+	msg.Metadata.Set(redeliveredMetadata, "true") // a queue, into which somebody has moved a stream's messages
+	require.NoError(t, k.Handle(msg))
+	assert.Equal(t, 1, w.Count("common_process_log"))
+}
+
+func TestDeliveryCountsOfQuorumQueuesSayThatAMessageComesAgain(t *testing.T) {
+	for name, again := range map[string]bool{"x-delivery-count": true, "x-acquired-count": true, "x-death": false} {
+		msg := message.NewMessage("m", nil)
+		assert.False(t, redelivered(msg))
+		msg.Metadata.Set(name, "0")
+		assert.False(t, redelivered(msg), name)
+		msg.Metadata.Set(name, "2")
+		assert.Equal(t, again, redelivered(msg), name)
+	}
 }
 
 func TestParkedMessageSaysWhyInSoManyCharacters(t *testing.T) {
@@ -436,19 +525,32 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		cfg      ConsumerConfig
 		recorded bool
 	}{
-		"schedule":   {fails, ConsumerConfig{Type: compensator.TypeConfig{Retry: func(int) time.Duration { panic("a bug") }}}, true},
-		"error":      {func(*message.Message) error { return compensator.Permanent(new(mute)) }, ConsumerConfig{}, true},
-		"propagator": {fails, ConsumerConfig{Propagator: panicking{}}, true},
-		"codec":      {fails, ConsumerConfig{Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}, false},
-		"id":         {fails, ConsumerConfig{MessageID: func(*message.Message) string { panic("a bug") }}, false},
+		"schedule":    {fails, ConsumerConfig{Type: compensator.TypeConfig{Retry: func(int) time.Duration { panic("a bug") }}}, true},
+		"error":       {func(*message.Message) error { return compensator.Permanent(new(mute)) }, ConsumerConfig{}, true},
+		"propagator":  {fails, ConsumerConfig{Propagator: panicking{}}, true},
+		"codec":       {fails, ConsumerConfig{Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}}, false},
+		"id":          {fails, ConsumerConfig{MessageID: func(*message.Message) string { panic("a bug") }}, true},
+		"redelivered": {fails, ConsumerConfig{Redelivered: func(*message.Message) bool { panic("a bug") }}, true},
 	} {
 		try.cfg.Topic = "orders"
 		k, err := Consume(c, name, try.work, try.cfg)
 		require.NoError(t, err)
-		err = k.Handle(message.NewMessage("m", nil))
+		ctx, cancel := context.WithCancel(t.Context())
+		if !try.recorded { // it would be held
+			cancel()
+		}
+		msg := message.NewMessage("m", nil)
+		msg.SetContext(ctx)
+		err = k.Handle(msg)
+		cancel()
 		assert.Equal(t, try.recorded, err == nil, "%s: %v", name, err)
 		assert.Equal(t, try.recorded, w.Count("common_process_log WHERE business_type=?", name) == 1, name)
 	}
+	w.Run(c)
+	eventually(t, func() bool {
+		return w.Count("common_process_log WHERE business_type='id' AND state=? AND last_error LIKE '%MessageID%'", int64(compensator.Dead)) == 1
+	},
+		"one whose id cannot be told waits for a person")
 }
 
 // panicking is a Propagator that does.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,5 +24,19 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 		ctx, cancel := p.timed(ctx)
 		defer cancel()
 		return p.outcome(p.publish(ctx, topic, produced))
+	}, nil
+}
+
+// RefusedTo returns a ConsumerConfig.Refused that publishes messages to topic, where a person finds them. A message keeps its UUID and
+// payload. Errors name the argument that is wrong.
+func (p *Publisher) RefusedTo(topic string) (func(ctx context.Context, msg *message.Message, reason error) error, error) {
+	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, msg *message.Message, _ error) error {
+		ctx, cancel := p.timed(ctx)
+		defer cancel()
+		return p.publish(ctx, topic, []*message.Message{msg})
 	}, nil
 }
