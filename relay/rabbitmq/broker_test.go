@@ -17,6 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	confirmPatience = 3 * time.Second // what comes later is nobody's any more, as after the default
+	refusedPause = 200 * time.Millisecond
 	harness.Main(m)
 }
 

@@ -34,6 +34,13 @@ type ConsumerConfig struct {
 	// Queue is consumed; it is not declared here, and waited for when it does not exist.
 	Queue string
 
+	// RefusedQueue is where messages wait for a person that fail and that the log refuses, for example because they are too large. A
+	// Consumer publishes such a message there, awaits the confirm, and then acknowledges it. The message keeps its body, its properties
+	// and its headers. RefusedHeader and its like say why it was refused and where it comes from. The queue is declared, durable and without arguments, when a
+	// message needs it and it does not exist. While that fails the message is held, and Logger is told every 30 s. Give the queue neither
+	// a limit of its length nor a time to live. Default: Queue followed by ".refused".
+	RefusedQueue string
+
 	// Declare, if given, is called on a channel of its own after each connect, before the queue is consumed: to declare
 	// queues, exchanges and bindings.
 	Declare func(ch *amqp091.Channel) error
@@ -62,6 +69,7 @@ type ConsumerConfig struct {
 
 func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 	setDefault(&cfg.Prefetch, 32)
+	setDefault(&cfg.RefusedQueue, cfg.Queue+".refused")
 	setDefault(&cfg.RecordTimeout, 10*time.Second)
 	setDefault(&cfg.StopTimeout, 30*time.Second)
 	setDefault(&cfg.Logger, slog.Default())
@@ -79,6 +87,8 @@ func (cfg ConsumerConfig) validate() error {
 	refuse := func(bad bool, field, reason string) { problems = append(problems, fieldProblem(bad, field, reason)) }
 	refuse(cfg.Queue == "", "Queue", "is missing")
 	refuse(len(cfg.Queue) > maxShort, "Queue", fmt.Sprintf("%d bytes, at most %d", len(cfg.Queue), maxShort))
+	refuse(len(cfg.RefusedQueue) > maxShort, "RefusedQueue", fmt.Sprintf("%d bytes, at most %d", len(cfg.RefusedQueue), maxShort))
+	refuse(cfg.RefusedQueue == cfg.Queue, "RefusedQueue", "is the queue itself")
 	refuse(cfg.Prefetch < 1 || cfg.Prefetch > 65_535, "Prefetch", fmt.Sprintf("%d: want 1 to 65,535", cfg.Prefetch))
 	refuse(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "cannot be kept: a message that is delivered again may have other headers")
 	refuse(cfg.RecordTimeout < time.Millisecond, "RecordTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.RecordTimeout))
@@ -94,6 +104,7 @@ type Consumer struct {
 	work         Work
 	cfg          ConsumerConfig
 	slots        chan struct{} // one for each function that runs, whatever became of its connection
+	moving       chan struct{} // holds one value while a refused message is moved
 	running      atomic.Bool
 
 	mu  sync.Mutex // guards err
@@ -105,8 +116,8 @@ type Consumer struct {
 // another that registers the same type. Errors name the field that is wrong.
 //
 // An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64, less the headers as
-// JSON, where a control character has six bytes. A message that needs more and fails cannot be recorded: Logger is told, and it goes
-// back to its queue, to be tried again half a minute later. Until then it counts in Prefetch.
+// JSON, where a control character has six bytes. A message that needs more and fails cannot be recorded. It goes to RefusedQueue, and
+// Logger is told.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -115,7 +126,8 @@ func Consume(c *compensator.Compensator, businessType string, work Work, cfg Con
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch), err: errConnecting}
+	k := &Consumer{c: c, businessType: businessType, work: work, cfg: cfg, slots: make(chan struct{}, cfg.Prefetch),
+		moving: make(chan struct{}, 1), err: errConnecting}
 	var err error
 	k.entries, err = compensator.Handle(c, businessType, k.again, cfg.Type)
 	if err != nil {
@@ -198,4 +210,23 @@ func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration)
 		_, err := k.entries.Record(ctx, tx, *d, options)
 		return err
 	})
+}
+
+// errProof ends a transaction that only tries whether the log takes an entry.
+var errProof = errors.New("rabbitmq: only tried")
+
+// prove returns nil if the log takes entries. It records one and rolls back.
+func (k *Consumer) prove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
+	defer cancel()
+	err := k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := k.c.Record(ctx, tx, compensator.NewEntry{BusinessType: k.businessType}); err != nil {
+			return err
+		}
+		return errProof
+	})
+	if errors.Is(err, errProof) {
+		return nil
+	}
+	return err
 }

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,9 +169,12 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	}
 	again()
 	proxy, url := b.proxied() // a second consumer, whose acknowledgements are lost
-	lossy, err := Consume(w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{URL: url, Queue: queue, Logger: quiet})
+	lossy, err := Consume(w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
+		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // the log goes away when it is connected
+			w.Exec("RENAME TABLE common_process_log TO hidden")
+			return nil
+		}})
 	require.NoError(t, err)
-	w.Exec("RENAME TABLE common_process_log TO hidden")
 	stop := consume(t, lossy)
 	eventually(t, func() bool { return lossy.Err() == nil && b.depth(queue) == 0 }, "it has them all")
 	proxy.Refuse()
@@ -503,8 +506,9 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	lines := make(harness.Log, 1000)
 	k := consumer(t, c, func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil))})
-	w.Exec("RENAME TABLE common_process_log TO hidden")
 	stop := consume(t, k)
+	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	w.Exec("RENAME TABLE common_process_log TO hidden")
 	b.publish(queue, numbered(3)...)
 	lines.Contains(w, "held until it can be recorded")
 	w.Exec("RENAME TABLE hidden TO common_process_log")
@@ -513,7 +517,35 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and acknowledged")
 }
 
-// TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay: it is larger than an entry may be.
+// TestMessagesStayInTheirQueueWhileTheLogIsAway: those that are taken and given back again count as delivered, and a quorum queue drops them.
+func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": 1})
+	proxy, url := b.proxied()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	lines := make(harness.Log, 1000)
+	var calls called
+	k := consumer(t, c, func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, ConsumerConfig{
+		URL: url, Queue: queue, Prefetch: 2, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	stop := consume(t, k)
+	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	w.Exec("RENAME TABLE common_process_log TO hidden")
+	b.publish(queue, numbered(10)...)
+	lines.Contains(w, "held until it can be recorded")
+	for range 3 { // each would count for those that it holds
+		proxy.Cut()
+		eventually(t, func() bool { return k.Err() != nil }, "it is lost")
+	}
+	eventually(t, func() bool { return strings.Contains(fmt.Sprint(k.Err()), "the log takes no entries") }, "nothing is taken while the log is away")
+	assert.Zero(t, b.consumers(queue))
+	w.Exec("RENAME TABLE hidden TO common_process_log")
+	w.Eventually(func() bool { return w.Count("common_process_log") == 10 }, "all are recorded")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue), "and acknowledged")
+}
+
 // TestMessageIsRecordedBesideAConnectionThatFellSilent: as old ones do after a failover, while new ones are answered.
 func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	t.Parallel()
@@ -531,36 +563,133 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
 }
 
-func TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay(t *testing.T) {
+// refusing is a consumer whose log takes no message of 2,000 bytes and whose function fails.
+func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, harness.Log, *called) {
+	t.Helper()
+	settings := w.Quick()
+	settings.MaxContent = 1000
+	lines, calls := make(harness.Log, 1000), new(called)
+	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
+	return consumer(t, w.New(settings), func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, cfg), lines, calls
+}
+
+// large is a message with all that a message can have, which the log of refusing does not take.
+func large() amqp091.Publishing {
+	return amqp091.Publishing{
+		MessageId: "large", Type: "t", ContentType: "c", ContentEncoding: "e", CorrelationId: "co", ReplyTo: "re", AppId: "app", UserId: "guest",
+		Priority: 3, Expiration: "3600000", Timestamp: time.Unix(1700000000, 0), Body: bytes.Repeat([]byte("x"), 2000),
+		Headers: amqp091.Table{"n": int32(7), "l": []any{"a", amqp091.Table{"t": true}}},
+	}
+}
+
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged: it is larger than an entry may be, and its queue drops what comes back.
+func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	for name, args := range map[string]amqp091.Table{"classic": nil, "quorum": {"x-queue-type": "quorum", "x-delivery-limit": 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+			queue := b.queue(args)
+			t.Cleanup(func() { b.deleteQueue(queue + ".refused") })
+			w := harness.NewWorld(t)
+			k, lines, calls := refusing(t, w, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 2})
+			b.publish(queue, large())
+			b.publish(queue, numbered(5)...)
+			stop := consume(t, k)
+			lines.Contains(w, "is set aside", "large", "content")
+			eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "the others are recorded")
+			require.NoError(t, stop())
+			assert.Zero(t, b.depth(queue), "all are acknowledged")
+			assert.Equal(t, 1, calls.all()["large"])
+			kept := b.messages(queue + ".refused")
+			require.Len(t, kept, 1)
+			d, want := kept[0], large()
+			assert.Equal(t, want.Body, d.Body)
+			assert.Equal(t, []any{want.MessageId, want.Type, want.ContentType, want.ContentEncoding, want.CorrelationId, want.ReplyTo, want.AppId, want.Priority, want.Timestamp.UTC()},
+				[]any{d.MessageId, d.Type, d.ContentType, d.ContentEncoding, d.CorrelationId, d.ReplyTo, d.AppId, d.Priority, d.Timestamp.UTC()})
+			assert.Empty(t, d.Expiration, "it waits for a person")
+			assert.EqualValues(t, amqp091.Persistent, d.DeliveryMode)
+			assert.Contains(t, d.Headers[RefusedHeader], "content")
+			assert.Equal(t, amqp091.Table{"n": int32(7), "l": []any{"a", amqp091.Table{"t": true}}, RefusedHeader: d.Headers[RefusedHeader],
+				RefusedQueueHeader: queue, RefusedExchangeHeader: "", RefusedKeyHeader: queue}, d.Headers)
+		})
+	}
+}
+
+// TestMessageThatCannotBeSetAsideIsHeld: a full queue takes nothing, and a queue with a delivery limit would drop what is given back.
+func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": 1})
+	full := b.queue(amqp091.Table{"x-max-length": 1, "x-overflow": "reject-publish"})
+	b.publish(full, numbered(1)...)
+	w := harness.NewWorld(t)
+	k, lines, calls := refusing(t, w, ConsumerConfig{URL: b.URL(), Queue: queue, RefusedQueue: full, Prefetch: 2})
+	b.publish(queue, large())
+	b.publish(queue, numbered(5)...)
+	stop := consume(t, k)
+	for range 4 { // more often than the limit allows
+		lines.Contains(w, "is held until it can be set aside", "large", "content", "nack")
+	}
+	eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "it is in nobody's way")
+	assert.Equal(t, map[string]int{"m0": 1}, b.ids(full))
+	lines.Contains(w, "is set aside", "large")
+	require.NoError(t, stop())
+	assert.Equal(t, map[string]int{"large": 1}, b.ids(full))
+	assert.Equal(t, 1, calls.all()["large"], "its function was called once")
+	assert.Zero(t, b.depth(queue))
+}
+
+// TestCopyOfARefusedMessageGoesToItsQueueAlone: RabbitMQ sends a message to each key in the header CC.
+func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
+	k := &Consumer{cfg: ConsumerConfig{Queue: "orders"}}
+	raw := &amqp091.Delivery{Headers: amqp091.Table{"CC": []any{"orders"}, "x-delivery-count": int64(3), "kept": "x"}, UserId: "somebody", Expiration: "1"}
+	copied := k.refusedCopy(raw, errTest, 0)
+	assert.Equal(t, amqp091.Table{"kept": "x", RefusedHeader: errTest.Error(), RefusedQueueHeader: "orders", RefusedExchangeHeader: "", RefusedKeyHeader: ""}, copied.Headers)
+	assert.Empty(t, copied.UserId)
+	assert.Empty(t, copied.Expiration)
+	assert.Equal(t, amqp091.Table{"kept": "x"}, k.refusedCopy(raw, errTest, otherProperties+100).Headers, "where no frame has room for more")
+}
+
+// TestStreamIsRefusedAtTheStart: it would deliver what comes next and nothing again.
+func TestStreamIsRefusedAtTheStart(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(amqp091.Table{"x-queue-type": "stream"})
+	b.publish(queue, numbered(40)...)
+	w := harness.NewWorld(t)
+	var calls called
+	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
+	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	defer cancel()
+	require.ErrorIs(t, k.Run(ctx), ErrStream)
+	require.ErrorIs(t, k.Err(), ErrStream)
+	assert.Empty(t, calls.all())
+}
+
+// TestQueueThatBecomesAStreamIsRefused: somebody deletes it and declares another of its name.
+func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
-	cfg := w.Quick()
-	cfg.MaxContent = 1000
-	c := w.New(cfg)
-	lines := make(harness.Log, 1000)
 	var calls called
-	var mended atomic.Bool
-	k := consumer(t, c, func(_ context.Context, d *Delivery) error {
-		calls.add(d)
-		if d.MessageID == "large" && !mended.Load() {
-			return errTest
-		}
-		return nil
-	}, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 2, Logger: slog.New(slog.NewTextHandler(lines, nil))})
-	b.publish(queue, amqp091.Publishing{MessageId: "large", Body: bytes.Repeat([]byte("x"), 2000)})
-	stop := consume(t, k)
-	b.publish(queue, numbered(5)...)
-	lines.Contains(w, "cannot be recorded", "large", "content")
-	eventually(t, func() bool { return calls.ids() == 6 }, "the others are worked on")
-	require.NoError(t, stop())
-	assert.Equal(t, 1, b.depth(queue))
-	mended.Store(true)
-	stop = consume(t, k)
-	eventually(t, func() bool { return calls.all()["large"] == 2 }, "it is tried again")
-	require.NoError(t, stop())
-	assert.Zero(t, b.depth(queue))
+	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
+	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- k.Run(ctx) }()
+	b.publish(queue, amqp091.Publishing{MessageId: "moved", Headers: amqp091.Table{offsetArgument: int64(7)}})
+	eventually(t, func() bool { return calls.ids() == 1 }, "a message that was moved out of a stream is worked on")
+	b.deleteQueue(queue)
+	eventually(t, func() bool { return k.Err() != nil }, "it is lost")
+	_, err := b.channel().QueueDeclare(queue, true, false, false, false, amqp091.Table{"x-queue-type": "stream"})
+	require.NoError(t, err)
+	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	b.publish(queue, numbered(1)...)
+	require.ErrorIs(t, harness.Next(t, ended), ErrStream)
+	assert.Equal(t, map[string]int{"moved": 1}, calls.all())
 }
 
 // TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer: what the function did not do, the log does.

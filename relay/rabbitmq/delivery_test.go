@@ -83,7 +83,7 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil)), Type: compensator.TypeConfig{Codec: brokenCodec{compensator.JSON}}})
 	b.publish(queue, numbered(1)...)
 	stop := consume(t, k)
-	lines.Contains(w, "cannot be recorded", "m0")
+	lines.Contains(w, "is held until it can be recorded", "m0")
 	require.NoError(t, stop())
 	assert.Equal(t, 1, b.depth(queue))
 }

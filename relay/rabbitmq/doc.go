@@ -18,10 +18,11 @@
 // entry, recorded under the queue's name and the message id, and is then acknowledged: the log tries it again by the
 // type's schedule, and the queue is never blocked. One that is delivered again, because its first consumer died or its
 // acknowledgement was lost, goes straight into the log, whose quarantine knows how to treat what kills processes.
-// [DeliveryOf] reads the message back from an entry.
+// [DeliveryOf] reads the message back from an entry. A message that the log refuses, because it is too large, goes to
+// ConsumerConfig.RefusedQueue before it is acknowledged. While the log is away, messages are held, and no new connection consumes.
 //
 // # What is not promised
 //
-// Order. That a message is delivered once: consumers go by the message id. That the function of a message runs once,
+// Settings of a queue by which the broker drops messages: the README names them. Order. That a message is delivered once: consumers go by the message id. That the function of a message runs once,
 // or only after its last run has ended when the connection broke in between.
 package rabbitmq

@@ -20,6 +20,7 @@ const (
 // message is an entry on its way.
 type message struct {
 	exchange, key string
+	mandatory     bool
 	publishing    amqp091.Publishing
 }
 
@@ -34,7 +35,7 @@ func newMessage(e *compensator.Entry, to Destination) (*message, error) {
 		headers[name] = value
 	}
 	headers[KeyHeader] = e.Key()
-	m := &message{exchange: to.Exchange, key: to.Key, publishing: amqp091.Publishing{
+	m := &message{exchange: to.Exchange, key: to.Key, mandatory: !to.NotMandatory, publishing: amqp091.Publishing{
 		MessageId: messageID(e), Type: e.BusinessType, Timestamp: e.CreatedAt, DeliveryMode: amqp091.Persistent,
 		Headers: headers, ContentType: to.ContentType, Body: e.Content,
 	}}

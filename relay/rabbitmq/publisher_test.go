@@ -434,3 +434,30 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	}
 	assert.LessOrEqual(t, again, 3, "more was under way than there are channels")
 }
+
+// TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable: an exchange of the plugin x-delayed-message confirms a message and routes
+// it later; RabbitMQ returns a mandatory one first. Here an exchange without bindings stands for it: it confirms, and returns what is
+// mandatory.
+func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	each(t, func(t *testing.T, batch bool) {
+		b := broker{RabbitMQServer: b.RabbitMQServer, t: t}
+		exchange := b.Name()
+		ch := b.channel()
+		require.NoError(t, ch.ExchangeDeclare(exchange, "direct", false, false, false, false, nil))
+		t.Cleanup(func() { _ = ch.ExchangeDelete(exchange, false, false) })
+		w := harness.NewWorld(t)
+		c := w.New(w.Quick())
+		p := open(t, Config{URL: b.URL()})
+		orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) {
+			return Destination{Exchange: exchange, Key: "k", NotMandatory: e.IdempotentID == "later"}, nil
+		}, batch, compensator.TypeConfig{})
+		later := w.Put(orders, 1, compensator.Options{IdempotentID: "later"})
+		now := w.Put(orders, 2, compensator.Options{IdempotentID: "now"})
+		w.Run(c)
+		w.WaitState(later, compensator.Succeeded)
+		w.WaitState(now, compensator.Dead)
+		assert.Contains(t, w.Entry(c, now).LastError, "unroutable", "the default stays mandatory")
+	})
+}

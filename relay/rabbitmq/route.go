@@ -18,6 +18,12 @@ type Destination struct {
 	// Headers are added to those that travelled with the entry, and win over them: together 24 KiB as JSON at most.
 	Headers amqp091.Table
 
+	// NotMandatory has the message published without AMQP's flag mandatory. Set it for an exchange that routes a message after it has
+	// confirmed it, for example one of the type x-delayed-message: RabbitMQ returns a mandatory message to the Publisher first, so
+	// that its entry fails although the message is delivered. Without the flag nobody notices a message that no queue is bound for:
+	// the broker confirms it and drops it. Give such an exchange an alternate exchange.
+	NotMandatory bool
+
 	// ContentType of the content. Default "application/json", what compensator.JSON writes.
 	ContentType string
 }

@@ -120,7 +120,7 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 			verdicts[i] = m.refused(0, problem)
 			continue
 		}
-		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, true, false, m.publishing)
+		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, m.mandatory, false, m.publishing)
 		if err != nil {
 			if !ch.IsClosed() { // amqp091 would keep a connection that takes nothing
 				l.link.drop()

@@ -18,24 +18,25 @@ const (
 
 	// probeEvery is how long a queue may be quiet before the broker is asked whether it still knows this consumer.
 	probeEvery = 10 * time.Second
-
-	// unrecordablePause is how long a message that the log refuses is held before it goes back to its queue.
-	unrecordablePause = 30 * time.Second
 )
 
 // Run consumes the queue until ctx ends, over a connection of its own, which it makes again whenever connection,
 // channel or consumer is lost: with pauses of up to 3 s and jitter. When ctx has ended it takes no more messages,
 // waits for its functions, acknowledges what they have done, and returns nil; what is not acknowledged is delivered
-// again. An error says that functions did not return, or that Run is running already.
+// again. An error says that functions did not return, that Run is running already, or that the queue is a stream: ErrStream.
+//
+// Before each connection Run waits until the log takes entries. So messages stay in their queue while the database is
+// away, and the broker does not count their deliveries.
 func (k *Consumer) Run(ctx context.Context) error {
 	if k.running.Swap(true) {
 		return compensator.ErrRunning
 	}
 	defer k.running.Store(false)
+	known := false // whether the queue's kind is
 	for failures := 0; ctx.Err() == nil; {
-		s, err := k.session(ctx)
+		s, err := k.session(ctx, known)
 		if err == nil {
-			failures = 0
+			failures, known = 0, true
 			if err = s.pump(ctx); err == nil {
 				return s.finish()
 			}
@@ -44,6 +45,10 @@ func (k *Consumer) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			break
+		}
+		if errors.Is(err, ErrStream) {
+			k.set(err)
+			return errors.Join(err, k.drain())
 		}
 		failures++
 		k.set(failure("not consuming "+k.cfg.Queue, err))
@@ -84,20 +89,25 @@ type session struct {
 	deliveries <-chan amqp091.Delivery
 	closed     chan *amqp091.Error // of the channel
 	ending     chan struct{}       // closed when Run takes no more
+	kindKnown  bool                // the queue is no stream
 
 	works   context.Context // of the functions
 	lose    context.CancelCauseFunc
 	working sync.WaitGroup
 }
 
-// session connects, and begins to consume.
-func (k *Consumer) session(ctx context.Context) (*session, error) {
+// session waits until the log takes entries, connects, and begins to consume. It asks whether the queue is a stream unless known says
+// that an earlier session did: RabbitMQ logs that question.
+func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
+	if err := k.prove(ctx); err != nil {
+		return nil, fmt.Errorf("the log takes no entries: %w", err)
+	}
 	l, err := connect(ctx, k.cfg.URL, k.cfg.AMQP, "compensator consumer of "+k.cfg.Queue)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{Consumer: k, link: l, ending: make(chan struct{})}
-	if err := s.subscribe(); err != nil {
+	if err := s.subscribe(!known); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -108,9 +118,14 @@ func (k *Consumer) session(ctx context.Context) (*session, error) {
 }
 
 // subscribe begins to consume. Its questions are all guarded: a broker that falls silent half-way ends the connection.
-func (s *session) subscribe() error {
+func (s *session) subscribe(first bool) error {
 	if err := s.declare(); err != nil {
 		return failure("declare", err)
+	}
+	if first {
+		if err := s.refuseStream(); err != nil {
+			return err
+		}
 	}
 	defer s.link.guard()()
 	var err error
@@ -152,7 +167,7 @@ func (s *session) pump(ctx context.Context) error {
 				return s.loss()
 			}
 			quiet = false
-			if err := s.hand(ctx, d); err != nil {
+			if err := s.admit(ctx, d); err != nil {
 				return err
 			}
 		case <-probe.C:
@@ -209,6 +224,17 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
+// admit hands out a message unless it comes from a stream: somebody may have replaced the queue since the first session. A message that
+// was moved from a stream into a queue has the header as well.
+func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
+	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
+		if err := s.refuseStream(); err != nil {
+			return err
+		}
+	}
+	return s.hand(ctx, d)
+}
+
 // hand starts a function for a message. It waits only for functions of connections before this one, and not when this
 // one is lost as well.
 func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
@@ -260,7 +286,7 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 // has its function alone.
 func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
-		if err := s.keep(ctx, d, 0); !refusedByTheLog(err) {
+		if err := s.keep(ctx, d, 0); !isRefusal(err) {
 			return err == nil
 		}
 	}
@@ -272,8 +298,8 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 		return false // it was told to stop: that is no failure
 	}
 	err = s.keep(ctx, d, s.failed(d, err))
-	if refusedByTheLog(err) {
-		s.putBack(ctx, raw, d, err)
+	if isRefusal(err) {
+		return s.setAside(ctx, raw, d, err)
 	}
 	return err == nil
 }
@@ -293,13 +319,16 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message, however long the database takes to be back: until then it is held. An error says that the log
-// will never take it, or that ctx has ended.
+// keep records a message and retries until the log answers: until then the message is held. An error says that the log refuses the
+// message, as a *refusal, or that ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := s.record(ctx, d, delay)
-		if err == nil || refusedByTheLog(err) {
-			return err
+		if err == nil {
+			return nil
+		}
+		if s.refusedByTheLog(d, err) {
+			return &refusal{err}
 		}
 		if failures == 1 && ctx.Err() == nil {
 			s.cfg.Logger.Warn("rabbitmq: message is held until it can be recorded", "queue", d.Queue, "message_id", d.MessageID, "err", err)
@@ -310,25 +339,29 @@ func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) er
 	}
 }
 
-func refusedByTheLog(err error) bool {
-	var field *compensator.FieldError
-	var other *compensator.OtherTypeError
-	return errors.As(err, &field) || errors.As(err, &other)
+// refusal is why the log will never take a message.
+type refusal struct{ reason error }
+
+func (r *refusal) Error() string { return r.reason.Error() }
+func (r *refusal) Unwrap() error { return r.reason }
+
+func isRefusal(err error) bool {
+	var r *refusal
+	return errors.As(err, &r)
 }
 
-// putBack returns a message that the log will never take to its queue, after a while: it is neither dropped, nor in
-// the way of others.
-func (s *session) putBack(ctx context.Context, raw *amqp091.Delivery, d *Delivery, err error) {
-	s.cfg.Logger.Error("rabbitmq: message cannot be recorded, and goes back to its queue", "queue", d.Queue, "message_id", d.MessageID, "err", err)
-	timer := time.NewTimer(unrecordablePause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.ending:
-	case <-ctx.Done():
-		return // a connection that is lost puts it back as well
-	}
-	_ = raw.Nack(false, true)
+// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a while: then the
+// message is held like one whose database is away.
+func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
+	var field *compensator.FieldError
+	var other *compensator.OtherTypeError
+	return (errors.As(err, &field) || errors.As(err, &other)) && k.encodes(d)
+}
+
+func (k *Consumer) encodes(d *Delivery) (ok bool) {
+	defer func() { ok = recover() == nil && ok }()
+	_, err := k.cfg.Type.Codec.Marshal(*d)
+	return err == nil
 }
 
 // finish ends the consumer in order and waits for all functions. The acknowledgements of its own still go out, also of what
