@@ -82,18 +82,18 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 		{"Africa/Cairo", time.Date(2024, 11, 1, 12, 0, 0, 0, time.UTC), 24, "7 * 31 10 *"},
 		{"America/Havana", time.Date(2024, 3, 10, 12, 0, 0, 0, time.UTC), 23, "0 * * * 0"},
 		{"America/Santiago", time.Date(2024, 9, 8, 12, 0, 0, 0, time.UTC), 23, "59 * * * 0"},
-		{"America/Sao_Paulo", time.Date(2018, 11, 4, 12, 0, 0, 0, time.UTC), 23, "0 * 1-7 11 0"},
+		{"America/Sao_Paulo", time.Date(2018, 11, 4, 12, 0, 0, 0, time.UTC), 23, "0 * * 11 0"},
 		{"Europe/Berlin", time.Date(2024, 3, 31, 12, 0, 0, 0, time.UTC), 23, "0 * 31 * *"},
-		{"Europe/Berlin", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 25, "*/7 * * 10 0"},
+		{"Europe/Berlin", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 25, "0-59/7 * * 10 0"},
 		{"Australia/Lord_Howe", time.Date(2024, 10, 6, 12, 0, 0, 0, time.UTC), 23, "15 * * * 0"},
-		{"Australia/Lord_Howe", time.Date(2024, 4, 7, 12, 0, 0, 0, time.UTC), 24, "*/45 * * * 0"},
+		{"Australia/Lord_Howe", time.Date(2024, 4, 7, 12, 0, 0, 0, time.UTC), 24, "0-59/45 * * * 0"},
 		{"Pacific/Apia", time.Date(2011, 12, 30, 12, 0, 0, 0, time.UTC), 0, "0 * * 12 4-6"}, // a day that was not
 	} {
 		in := zone(t, c.zone)
 		day := strconv.Itoa(c.day.Day()) + " " + strconv.Itoa(int(c.day.Month()))
 		from, to := c.day.Add(-60*time.Hour), c.day.Add(60*time.Hour)
 		assert.Len(t, slots(parse(t, "0 * "+day+" *", in), from, to), c.ofThatDay, "%s, the hours of %v", c.zone, c.day)
-		for _, expression := range []string{c.expression, "* * " + day + " *", "*/11 * * * *", "@hourly"} {
+		for _, expression := range []string{c.expression, "* * " + day + " *", "0-59/11 * * * *", "@hourly"} {
 			assert.Equal(t, walked(t, expression, in, from, to), shown(slots(parse(t, expression, in), from, to), in), "%s %s", c.zone, expression)
 		}
 	}
@@ -164,7 +164,7 @@ func walked(t *testing.T, expression string, in *time.Location, from, to time.Ti
 func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
 		in := zone(t, name)
-		for _, expression := range []string{"30 2 * * *", "*/7 1-3 * * *", "*/30 * * * *", "0 0 * * *", "59 23 31 * *"} {
+		for _, expression := range []string{"30 2 * * *", "0-59/7 1-3 * * *", "*/30 * * * *", "0 0 * * *", "59 23 31 * *"} {
 			schedule := parse(t, expression, in)
 			begin, end := time.Date(2026, 1, 1, 0, 0, 0, 0, in), time.Date(2027, 1, 1, 0, 0, 0, 0, in)
 			list := slots(schedule, begin, end)
@@ -219,7 +219,8 @@ func TestProcessesOwnZoneIsThatZone(t *testing.T) {
 }
 
 func TestExpressionsThatAreRefused(t *testing.T) {
-	for _, expression := range []string{"", "61 * * * *", "* * * * * *", "@every 1h", "TZ=UTC 0 2 * * *", "CRON_TZ=UTC 0 2 * * *", "@never"} {
+	for _, expression := range []string{"", "61 * * * *", "* * * * * *", "@every 1h", "TZ=UTC 0 2 * * *", "CRON_TZ=UTC 0 2 * * *", "@never", "@reboot",
+		"0 22-2 * * *", "0 0 * * sat-sun", "0 0 * * 7", "*/0 * * * *", "1--5 * * * *", "1-5-7 * * * *", "mon * * * *", "-5 * * * *"} {
 		_, err := cron.Parse(expression, time.UTC)
 		assert.Error(t, err, "%q", expression)
 	}
@@ -227,6 +228,86 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestExpressionOfNoDayHasNoSlot(t *testing.T) {
-	assert.True(t, parse(t, "0 0 30 2 *", time.UTC).Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero())
+// TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused: cron accepts each of them without a word.
+func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
+	for expression, why := range map[string]string{
+		"0 0 31 4 *":           "never fires",
+		"0 0 30 2 *":           "never fires",
+		"0 0 30,31 2 *":        "never fires",
+		"0 0 31 2,4,6 *":       "never fires",
+		"0 0 31 feb,apr *":     "never fires",
+		"0 * 31 9 *":           "never fires",
+		"0 0 31 1,4 *":         "month 4 has no such day",
+		"0 0 30 1-12 *":        "month 2 has no such day",
+		"0 0 31 */3 *":         "month 4 has no such day",
+		"*/90 * * * *":         "larger than the field",
+		"*/60 * * * *":         "larger than the field",
+		"0 */24 * * *":         "larger than the field",
+		"0 */36 * * *":         "larger than the field",
+		"0 0 */31 * *":         "larger than the field",
+		"0 0 1 */12 *":         "larger than the field",
+		"0 0 * * */7":          "larger than the field",
+		"0-10/20 * * * *":      "larger than the field",
+		"10-10/5 * * * *":      "larger than the field",
+		"59/5 * * * *":         "larger than the field",
+		"0 0 1 jan-mar/3 *":    "larger than the field",
+		"0,*/90 * * * *":       "larger than the field",
+		"*/7 * * * *":          "write 0-59/7, or use compensator.Every",
+		"*/45 * * * *":         "write 0-59/45",
+		"0 */5 * * *":          "write 0-23/5",
+		"0 0 1 */5 *":          "write 1-12/5",
+		"0 0 */2 * *":          "write 1-31/2",
+		"0 0 * * */2":          "write 0-6/2",
+		"0 0 ?/2 * *":          "write 1-31/2",
+		"20/15 * * * *":        "write 20-59/15",
+		"5/1 * * * *":          "write 5-59/1",
+		"0 0 1 feb/3 *":        "", // 2, 5, 8, 11: even
+		"0 0 13 * 5":           "fits either",
+		"0 0 1-31 * 5":         "fits either",
+		"0 9 1-7 * mon":        "fits either",
+		"0 0 13 * 0-6":         "fits either",
+		", * * * *":            "empty",
+		"1,,2 * * * *":         "empty",
+		"5, * * * *":           "empty",
+		"*-5 * * * *":          "no end of a range",
+		"0 0 ?-5 * *":          "stands alone",
+		"? * * * *":            "for a day",
+		"+5 * * * *":           "no number",
+		"*/15 * * * *":         "",
+		"5/15 * * * *":         "",
+		"*/1 * * * *":          "",
+		"0 0 */1 * 5":          "",
+		"0-59/7 * * * *":       "",
+		"0 0 1-31/2 * *":       "",
+		"0 0 29 2 *":           "",
+		"0 0 31 * *":           "",
+		"0 0 29-31 1-12 *":     "",
+		"0 0 ? * mon-fri":      "",
+		"0 0 13 * ?":           "",
+		"1,1-5,3 * * * *":      "",
+		"0 0-23/5 1 JAN *":     "",
+		"0 0 31 1,3,5-8/2 *":   "",
+		"@yearly":              "",
+		"@midnight":            "",
+		"0  2\t* * *":          "",
+		"0 8-18/2 * * 1-5":     "",
+		"0 0 1 1,4,7,10 *":     "",
+		"0 0 30 4,6,9,11 *":    "",
+		"0 12 29 2,4,6,9,11 *": "",
+	} {
+		_, err := cron.Parse(expression, time.UTC)
+		if why == "" {
+			assert.NoError(t, err, "%q", expression)
+		} else {
+			assert.ErrorContains(t, err, why, "%q", expression)
+		}
+	}
+}
+
+// TestLeapDayHasItsSlotAcrossAYearThatIsNone: 2100 is no leap year.
+func TestLeapDayHasItsSlotAcrossAYearThatIsNone(t *testing.T) {
+	for _, expression := range []string{"0 0 29 2 *", "0 * 29 2 *"} {
+		slot := parse(t, expression, zone(t, "Europe/Berlin")).Next(time.Date(2096, 3, 1, 0, 0, 0, 0, time.UTC))
+		assert.Equal(t, time.Date(2104, 2, 28, 23, 0, 0, 0, time.UTC), slot.UTC(), expression)
+	}
 }
