@@ -138,8 +138,8 @@ bench-seckill: ## measure the sale's purchases a second beside the same service 
 	$(GO) test -C examples -run '^$$' -bench '^BenchmarkSale$$' -benchtime 1x -timeout 30m ./seckill
 
 .PHONY: bench
-bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute
-	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick)
+bench: ## measure ours beside the floors and other libraries, an hour; QUICK=1: the floors, in a minute; SIZE=0.25: a quarter of the work; PAIRS=10
+	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBench$$' -v . $(if $(QUICK),-quick) $(if $(SIZE),-size=$(SIZE)) $(if $(PAIRS),-pairs=$(PAIRS))
 
 .PHONY: bench-delay
 bench-delay: ## measure the mechanisms of delay side by side; build/delay.md and .svg

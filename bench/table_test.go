@@ -1,40 +1,56 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestBench holds every contest and prints the table. It measures; nothing here fails for being slow.
+// TestBench holds every contest and prints the table. It measures; nothing here fails for being slow. When a contest fails, the table
+// still shows those before it.
 func TestBench(t *testing.T) {
 	factor, rounds := *size, *pairs
 	if *quick {
-		factor, rounds = factor/20, 3
+		factor /= 20
+		if !given("pairs") {
+			rounds = 3
+		}
 	}
 	n := func(full int) int { return max(1, int(float64(full)*factor)) }
+	var found report
+	defer func() { show(t, found) }()
 	a := newArena(t)
 	if !*quick {
 		a.invite()
 	}
-	var rows []row
 	for _, c := range contests(a, n) {
 		if strings.Contains(c.work+" "+c.other, *only) {
-			rows = append(rows, c.hold(a, rounds))
+			found.Contests = append(found.Contests, c.hold(a, rounds))
 		}
 	}
-	fmt.Print("\n", table(rows), "\n", costs(rows), "\n", lagHead, "\n")
-	var found []lags
 	for _, l := range latencies(a, n) {
 		if strings.Contains(l.work, *only) {
-			measured := l.measure()
-			found = append(found, measured)
-			fmt.Println(measured)
+			found.Latencies = append(found.Latencies, l.measure())
 		}
 	}
-	if err := save(*out, report{rows, found}); err != nil {
-		t.Fatal(err)
+}
+
+// given reports whether the command line has that flag.
+func given(name string) (found bool) {
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// show prints a report and saves it.
+func show(t *testing.T, found report) {
+	fmt.Print("\n", table(found.Contests), "\n", costs(found.Contests), "\n", lagHead, "\n")
+	for _, l := range found.Latencies {
+		fmt.Println(l)
+	}
+	if err := save(*out, found); err != nil {
+		t.Error(err)
 	}
 }
 
