@@ -48,7 +48,8 @@ func (p Period) trouble() (what, businessType string) {
 // set, makes a slot no later than that.
 var longestRest = time.Minute // longer in a test that lives a year
 
-// add gives a period its mark, if it has none: what was before is not its concern. One whose mark exists goes on there.
+// add gives a period its mark unless it has one; a period whose mark exists goes on there. A schedule without another slot is logged and
+// accepted, because it may have ended before this process began.
 func (c *calendar) add(ctx context.Context, p Period) error {
 	now, marks, err := c.Store.Marks(ctx, []string{p.Name})
 	if _, found := marks[p.Name]; err == nil && !found {
@@ -57,8 +58,12 @@ func (c *calendar) add(ctx context.Context, p Period) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.next(now); err != nil { // one that has ended is none: this process may be a later one
+	next, err := p.next(now)
+	if err != nil {
 		return err
+	}
+	if next.IsZero() {
+		c.Log.Warn("compensator: the schedule of a periodic type has no slot any more, so that nothing is recorded", "type", p.Name, "after", now)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

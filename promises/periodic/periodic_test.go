@@ -176,3 +176,16 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 		return errors.Is(compensator.Periodic(t.Context(), late, compensator.Every(time.Hour), compensator.PeriodicConfig{}), compensator.ErrRunning)
 	}, "it comes before Run") // Run may not have begun yet, and the type is then registered already
 }
+
+// TestScheduleThatNeverFiresIsLogged: nothing else would say why nothing comes.
+func TestScheduleThatNeverFiresIsLogged(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	lines := harness.LogInto(&cfg)
+	tick, err := compensator.Declare[time.Time](w.New(cfg), "tick", compensator.TypeConfig{})
+	require.NoError(t, err)
+	never := schedule(func(time.Time) time.Time { return time.Time{} })
+	require.NoError(t, compensator.Periodic(t.Context(), tick, never, compensator.PeriodicConfig{}), "it may have ended")
+	lines.Contains(w, "has no slot any more", "tick")
+}
