@@ -34,7 +34,7 @@
 //
 // What Redis loses before the intake has read it is lost with it: with appendfsync everysec the last second of a crashed
 // server, in a failover what the replica had not seen. With appendfsync always a single server loses nothing it has
-// acknowledged; against a failover the producer follows each XADD with WAIT 1 and a timeout, and takes less than 1 as "not
+// acknowledged; a producer that trims its stream, by MAXLEN or MINID, deletes messages that nobody has read; against a failover the producer follows each XADD with WAIT 1 and a timeout, and takes less than 1 as "not
 // added", to be made right. A stream that began anew (FLUSHALL) on a server whose clock went back, or with ids of the
 // producer's own, may give an id twice: the second message is taken for the first.
 //

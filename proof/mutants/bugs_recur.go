@@ -229,5 +229,38 @@ func recurring() []mutant {
 			},
 			sees: scheduleTests("TestSlotsGoOnPastTheLastDayOfALeapYear"),
 		},
+		{
+			name: "cron-never", oracle: lateness,
+			what: "an expression of a day that its months do not have is accepted, and never fires",
+			edits: []edit{
+				{"cron/check.go", "	case len(without) == months:\n", "	case false:\n"},
+				{"cron/check.go", "	case len(without) > 0 && s.Month", "	case false && s.Month"},
+			},
+			sees: scheduleTests("TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused"),
+		},
+		{
+			name: "cron-any-step", oracle: duplicates,
+			what: "a step that is larger than its field is accepted: 90 minutes are an hour",
+			edits: []edit{
+				{"cron/check.go", "	case step > last-first:\n", "	case false:\n"},
+			},
+			sees: scheduleTests("TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused"),
+		},
+		{
+			name: "cron-either-day", oracle: duplicates,
+			what: "a day of the month beside a day of the week is accepted: cron takes either",
+			edits: []edit{
+				{"cron/cron.go", "		err = check(expression)\n", "		_ = check\n"},
+			},
+			sees: scheduleTests("TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused"),
+		},
+		{
+			name: "cron-ends-before-2104", oracle: lateness,
+			what: "a schedule of leap days ends when eight years lie between two of them",
+			edits: []edit{
+				{"cron/cron.go", "		if !found.IsZero() {\n", "		if true {\n"},
+			},
+			sees: scheduleTests("TestLeapDayHasItsSlotAcrossAYearThatIsNone"),
+		},
 	}
 }

@@ -32,9 +32,17 @@ func relaying() []mutant {
 			name: "relay-not-mandatory", oracle: safety,
 			what: "messages are sent without asking for those back that no queue is bound for: the broker confirms and drops them",
 			edits: []edit{
-				{"relay/rabbitmq/send.go", "(m.exchange, m.key, true, false,", "(m.exchange, m.key, false, false,"},
+				{"relay/rabbitmq/send.go", "(m.exchange, m.key, m.mandatory, false,", "(m.exchange, m.key, false, false,"},
 			},
 			sees: relayTests("TestRefusedMessageWaitsForAPerson"),
+		},
+		{
+			name: "relay-always-mandatory", oracle: safety,
+			what: "a message is mandatory although its route says that the exchange routes it later: it is delivered, and compensated",
+			edits: []edit{
+				{"relay/rabbitmq/message.go", "mandatory: !to.NotMandatory,", "mandatory: true,"},
+			},
+			sees: relayTests("TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable"),
 		},
 		{
 			name: "relay-headers-beyond-the-frame", oracle: lateness,
@@ -182,9 +190,65 @@ func consuming() []mutant {
 			name: "consumer-drops-the-refused", oracle: safety,
 			what: "a failed message that the log does not take is acknowledged",
 			edits: []edit{
-				{"relay/rabbitmq/session.go", "		s.putBack(ctx, raw, d, err)\n", "		return true\n"},
+				{"relay/rabbitmq/session.go", "		return s.setAside(ctx, raw, d, err)\n", "		return true\n"},
 			},
-			sees: relayTests("TestMessageTheLogRefusesIsNeitherDroppedNorInTheWay"),
+			sees: relayTests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged", "TestMessageThatCannotBeSetAsideIsHeld"),
+		},
+		{
+			name: "consumer-gives-back-the-refused", oracle: safety,
+			what: "a message that cannot be set aside goes back to its queue each time, which drops it beyond its delivery limit",
+			edits: []edit{
+				{"relay/rabbitmq/refused.go", "	case <-timer.C:\n		return true\n", "	case <-timer.C:\n		_ = raw.Nack(false, true)\n"},
+			},
+			sees: relayTests("TestMessageThatCannotBeSetAsideIsHeld"),
+		},
+		{
+			name: "consumer-sets-aside-unconfirmed", oracle: safety,
+			what: "a message is acknowledged although the queue of refused messages did not take it",
+			edits: []edit{
+				{"relay/rabbitmq/refused.go", "	if !confirm.Wait() {\n", "	if !confirm.Wait() && false {\n"},
+			},
+			sees: relayTests("TestMessageThatCannotBeSetAsideIsHeld"),
+		},
+		{
+			name: "consumer-sets-aside-nowhere", oracle: safety,
+			what: "a message is acknowledged although there is no queue of refused messages",
+			edits: []edit{
+				{"relay/rabbitmq/refused.go", "	if err != nil || routed {\n", "	if err != nil || routed || true {\n"},
+			},
+			sees: relayTests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged"),
+		},
+		{
+			name: "consumer-copies-cc", oracle: duplicates,
+			what: "the copy of a refused message goes to the queues of its CC as well, its own among them",
+			edits: []edit{
+				{"relay/rabbitmq/refused.go", "range []string{\"CC\", \"BCC\",", "range []string{"},
+			},
+			sees: relayTests("TestCopyOfARefusedMessageGoesToItsQueueAlone"),
+		},
+		{
+			name: "consumer-consumes-without-a-log", oracle: safety,
+			what: "a consumer takes messages again and again while the database is away: each lost connection counts as a delivery",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	if err := k.prove(ctx); err != nil {\n", "	if err := k.prove(ctx); err != nil && false {\n"},
+			},
+			sees: relayTests("TestMessagesStayInTheirQueueWhileTheLogIsAway"),
+		},
+		{
+			name: "consumer-works-off-a-stream", oracle: safety,
+			what: "a stream is consumed like a queue: what it had before is never worked on",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "	if first {\n", "	if false {\n"},
+			},
+			sees: relayTests("TestStreamIsRefusedAtTheStart"),
+		},
+		{
+			name: "consumer-trusts-the-queue-of-a-name", oracle: safety,
+			what: "a queue that was replaced by a stream is consumed on",
+			edits: []edit{
+				{"relay/rabbitmq/session.go", "marked && !s.kindKnown {", "marked && false {"},
+			},
+			sees: relayTests("TestQueueThatBecomesAStreamIsRefused"),
 		},
 		{
 			name: "consumer-gives-up-the-log", oracle: lateness,
@@ -294,7 +358,7 @@ func consuming() []mutant {
 			name: "consumer-waits-for-a-silent-database", oracle: lateness,
 			what: "a message is held for as long as one connection to the database is silent, although others answer",
 			edits: []edit{
-				{"relay/rabbitmq/consumer.go", "context.WithTimeout(ctx, k.cfg.RecordTimeout)", "context.WithCancel(ctx)"},
+				{"relay/rabbitmq/consumer.go", "context.WithTimeout(ctx, k.cfg.RecordTimeout)\n	defer cancel()\n	options", "context.WithCancel(ctx)\n	defer cancel()\n	options"},
 			},
 			sees: relayTests("TestMessageIsRecordedBesideAConnectionThatFellSilent"),
 		},
@@ -321,6 +385,52 @@ func consuming() []mutant {
 				{"relay/rabbitmq/delivery.go", " || year < 0 || year > 9999 {", " || year < 0 {"},
 			},
 			sees: relayTests("TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog"),
+		},
+	}
+}
+
+// routing: what a router's handler of watermill cannot do, into the log.
+func routing() []mutant {
+	return []mutant{
+		{
+			name: "router-gives-up-the-log", oracle: safety,
+			what: "a message is nacked after one try while the database is away: a broker that counts drops it",
+			edits: []edit{
+				{"relay/watermill/consumer.go", "		if !pause(ctx, failures) {\n			return fmt.Errorf(", "		if true {\n			return fmt.Errorf("},
+			},
+			sees: routerTests("TestMessageIsHeldUntilTheLogIsBack"),
+		},
+		{
+			name: "router-acks-the-refused", oracle: safety,
+			what: "a message that the log refuses is acknowledged although nothing has taken it",
+			edits: []edit{
+				{"relay/watermill/consumer.go", "		if err == nil || errors.Is(err, ErrRefused) {\n			return err\n", "		if true {\n			return nil\n"},
+			},
+			sees: routerTests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged", "TestMessageTheLogRefusesIsHeldWhereNothingTakesIt"),
+		},
+		{
+			name: "router-sets-aside-what-is-changed", oracle: safety,
+			what: "a person gets a refused message as its function has left it",
+			edits: []edit{
+				{"relay/watermill/delivery.go", "Payload: bytes.Clone(msg.Payload)}", "Payload: msg.Payload}"},
+			},
+			sees: routerTests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged"),
+		},
+		{
+			name: "router-works-off-a-stream", oracle: safety,
+			what: "a stream's message is worked on, although it is never delivered again",
+			edits: []edit{
+				{"relay/watermill/consumer.go", "	case msg.Metadata.Get(offsetMetadata) != \"\" &&", "	case false &&"},
+			},
+			sees: routerTests("TestMessageOfAStreamIsRefused"),
+		},
+		{
+			name: "router-deaf-to-quorum-queues", oracle: duplicates,
+			what: "a message that a quorum queue delivers again is worked on at once",
+			edits: []edit{
+				{"relay/watermill/consumer.go", "err == nil && n > 0 {", "err == nil && n < 0 {"},
+			},
+			sees: routerTests("TestDeliveryCountsOfQuorumQueuesSayThatAMessageComesAgain"),
 		},
 	}
 }

@@ -10,7 +10,7 @@ func catalogue() []mutant {
 		managing(), operating(), showing(), commanding(), telling(),
 		reconciling(),
 		recurring(), takingTurns(), meeting(), observing(),
-		relaying(), consuming(), takingIn(),
+		relaying(), consuming(), routing(), takingIn(),
 		adopting(),
 	)
 }

@@ -14,6 +14,7 @@ type layer string
 const (
 	unit       layer = "unit"       // tests of the module, most on real servers; its selection: names joined by |
 	relay      layer = "relay"      // tests of the module relay/rabbitmq, on a real broker; its selection: as of unit
+	router     layer = "router"     // tests of the module relay/watermill; its selection: as of unit
 	telemetry  layer = "telemetry"  // tests of the module otel, which are internal/oteltest's; its selection: as of unit
 	pages      layer = "pages"      // tests of the module internal/uitest, some in a browser; its selection: as of unit
 	command    layer = "command"    // tests of the module cmd/compensator; its selection: as of unit
@@ -26,11 +27,11 @@ const (
 )
 
 // layers are those that are run, cheapest first.
-var layers = []layer{unit, sqlite, schedules, telemetry, relay, pages, command, simulation, crash, chaos}
+var layers = []layer{unit, sqlite, schedules, telemetry, relay, router, pages, command, simulation, crash, chaos}
 
 // hasTests reports whether the layer's selections are names of tests.
 func (l layer) hasTests() bool {
-	return slices.Contains([]layer{unit, sqlite, schedules, telemetry, relay, pages, command}, l)
+	return slices.Contains([]layer{unit, sqlite, schedules, telemetry, relay, router, pages, command}, l)
 }
 
 // dir is where the layer's command runs, from the module's root.
@@ -38,6 +39,8 @@ func (l layer) dir() string {
 	switch l { // modules of their own, with this one in them
 	case relay:
 		return "relay/rabbitmq"
+	case router:
+		return "relay/watermill"
 	case telemetry:
 		return "internal/oteltest"
 	case pages:
@@ -59,7 +62,7 @@ func (l layer) args(what string) []string {
 	switch l {
 	case unit:
 		return append([]string{"-timeout=10m", "-run=" + anchored(what)}, packagesOf(what)...)
-	case sqlite, schedules, telemetry, relay, pages, command:
+	case sqlite, schedules, telemetry, relay, router, pages, command:
 		return []string{"-timeout=10m", "-run=" + anchored(what), "."}
 	case simulation:
 		return []string{"-timeout=10m", "-run=^TestSeeds$", "./proof/sim", "-seeds=" + what}
@@ -93,7 +96,7 @@ func (l layer) names(what string) []string {
 func (l layer) settings() []edit {
 	patience := edit{"internal/harness/world.go", "const Patience = 3 * time.Minute", "const Patience = 20 * time.Second"}
 	switch l {
-	case unit, sqlite, telemetry, command:
+	case unit, sqlite, telemetry, command, router:
 		return []edit{patience}
 	case relay:
 		return []edit{patience, {"relay/rabbitmq/broker_test.go", "const testPatience = 4 * time.Minute", "const testPatience = 40 * time.Second"}}

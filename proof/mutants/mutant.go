@@ -55,6 +55,9 @@ func commandTests(names ...string) selection { return selection{command: strings
 // sqliteTests names tests of the layer sqlite.
 func sqliteTests(names ...string) selection { return selection{sqlite: strings.Join(names, "|")} }
 
+// routerTests names tests of the layer router.
+func routerTests(names ...string) selection { return selection{router: strings.Join(names, "|")} }
+
 // scheduleTests names tests of the layer schedules.
 func scheduleTests(names ...string) selection { return selection{schedules: strings.Join(names, "|")} }
 
