@@ -3,9 +3,11 @@ package people
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/observe/probe"
@@ -83,10 +86,16 @@ func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	require.NoError(t, c.Health(t.Context()).Ready())
 }
 
-// silentQueue is a queue whose server says nothing.
-type silentQueue struct{ processlog.Queue }
+// silentQueue is a queue whose server says nothing, or falls silent after New.
+type silentQueue struct {
+	processlog.Queue
+	afterNew bool
+}
 
-func (silentQueue) Check(ctx context.Context, _ string) error {
+func (q silentQueue) Check(ctx context.Context, fingerprint string) error {
+	if q.afterNew {
+		return q.Queue.Check(ctx, fingerprint)
+	}
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -101,7 +110,7 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	cfg.Queue = silentQueue{compensatortest.NewMemoryQueue().Client()}
+	cfg.Queue = silentQueue{compensatortest.NewMemoryQueue().Client(), false}
 	cfg.Keep = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
@@ -111,6 +120,33 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	h := c.Health(ctx) // and so does Health, with what is left
 	require.NoError(t, h.Database)
 	require.ErrorIs(t, h.Queue, context.DeadlineExceeded)
+}
+
+// A probe asks every 2 s and waits 1.5 s. The bubble's clock moves only when nothing else can, so an answer that comes in time
+// comes in time on every machine.
+func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, err := compensator.New(t.Context(), compensator.Config{
+			Store: compensatortest.NewMemoryStore(), Queue: silentQueue{compensatortest.NewMemoryQueue().Client(), true},
+			Operations: new(compensator.Operations), Logger: slog.New(slog.DiscardHandler),
+		})
+		require.NoError(t, err)
+		pages, err := desk.New(c, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+		require.NoError(t, err)
+		for range 20 {
+			asked := time.Now()
+			status, body := ready(t, probe.Ready(c, 1500*time.Millisecond))
+			require.Equal(t, http.StatusOK, status, "%s", body)
+			require.Less(t, time.Since(asked), 1500*time.Millisecond, "of the bubble's clock")
+			seen, err := pages.Overview(t.Context(), desk.Actor{ID: "mei"})
+			require.NoError(t, err)
+			require.Empty(t, seen.Health.Database, "the pages do not take the database for silent")
+			require.NotEmpty(t, seen.Health.Queue)
+			time.Sleep(time.Until(asked.Add(2 * time.Second)))
+		}
+		require.NoError(t, c.Close())
+	})
 }
 
 // The log says for how long Redis was away, also where it was away from the start.

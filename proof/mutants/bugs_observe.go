@@ -35,7 +35,7 @@ func observing() []mutant {
 				{"internal/engine/health.go", "	e.askDatabase(ctx, &h)\n	h.Queue = queue()\n", "	h.Queue = queue()\n	e.askDatabase(ctx, &h)\n"},
 				{"internal/engine/base.go", "time.Until(deadline)/2", "time.Until(deadline)"},
 			},
-			sees: tests("TestProcessIsReadyWhileRedisIsSilent"),
+			sees: tests("TestProcessIsReadyWhileRedisIsSilent", "TestProcessIsReadyInEachTryWhileTheQueueIsSilent"),
 		},
 		{
 			name: "new-gives-the-queue-all-its-time", oracle: lateness,
