@@ -272,7 +272,7 @@ func reconciling() []mutant {
 			edits: []edit{
 				{"internal/redisqueue/lua/claim.lua", "redis.call('ZSCORE', KEYS[1], ARGV[1])", "redis.call('ZSCORE', KEYS[1], 'whole ' .. KEYS[1])"},
 			},
-			sees: tests("TestEveryScriptNamesItsKeysAsServersWantThatReadScripts"),
+			sees: tests("TestScriptsTouchOnlyKeysTheyWereGiven"),
 		},
 		{
 			name: "full-queue-whole", oracle: lateness,
