@@ -1,6 +1,7 @@
 package queueloss
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -56,10 +57,11 @@ func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 	}
 }
 
-// pipelines is how many connections a newer go-redis may open for pipelines, beside those that MaxActiveConns counts.
+// pipelines is how many connections a newer go-redis may open for pipelines, beside those that MaxActiveConns counts; 10 by
+// its default.
 func pipelines(opt *redis.Options) int {
 	if size := reflect.ValueOf(opt).Elem().FieldByName("PipelinePoolSize"); size.IsValid() {
-		return int(size.Int())
+		return cmp.Or(int(size.Int()), 10)
 	}
 	return 0
 }
