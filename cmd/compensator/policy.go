@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -153,9 +152,9 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 type rules struct {
 	store *console
 
-	mu     sync.Mutex // guards what follows
-	policy *policy    // nil: there is none
-	err    error      // why it could not be read
+	turn   chan struct{} // of capacity 1: whoever has put a token in may use what follows
+	policy *policy       // nil: there is none
+	err    error         // why it could not be read
 	at     time.Time
 }
 
@@ -166,7 +165,7 @@ const (
 
 func openRules(ctx context.Context, store *console) (*rules, processlog.Setting, error) {
 	p, setting, err := store.readPolicy(ctx)
-	return &rules{store: store, policy: p, at: time.Now()}, setting, err
+	return &rules{store: store, turn: make(chan struct{}, 1), policy: p, at: time.Now()}, setting, err
 }
 
 // May implements desk.Access.
@@ -175,10 +174,15 @@ func (r *rules) May(ctx context.Context, a desk.Actor, right desk.Right, on desk
 	return err == nil && p.May(ctx, a, right, on)
 }
 
-// now is the policy of a few seconds ago at most.
+// now returns the policy of a few seconds ago at most. One caller reads it for all. The others wait for that, each no longer than its
+// own ctx.
 func (r *rules) now(ctx context.Context) (*policy, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-r.turn }()
 	if time.Since(r.at) >= policyKept {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // for all who ask, also when this one has gone
 		defer cancel()

@@ -28,6 +28,7 @@ type Batcher[T any] struct {
 	running int
 	flushed int           // items of the last flush
 	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
+	full    chan struct{} // closed when a whole batch waits; nil when no worker keeps its pace
 }
 
 // Add hands items over and returns at once. It returns false, and takes none, when the bound is reached.
@@ -42,6 +43,10 @@ func (b *Batcher[T]) Add(items ...T) bool {
 		b.waiting = make([]T, 0, max(len(items), b.flushed)) // as many may come as last time
 	}
 	b.waiting = append(b.waiting, items...)
+	if b.full != nil && len(b.waiting) >= b.Max {
+		close(b.full)
+		b.full = nil
+	}
 	if len(b.waiting) > 0 && b.running < b.Workers {
 		b.running++
 		go b.work()
@@ -87,25 +92,34 @@ func (b *Batcher[T]) gather() {
 	}
 }
 
-// keepPace waits while a flush would come too soon after the last one.
+// keepPace waits while a flush would come too soon after the last one. A batch that becomes full meanwhile ends the wait.
 func (b *Batcher[T]) keepPace() {
 	for {
-		early := b.early()
+		early, full := b.early()
 		if early <= 0 {
 			return
 		}
-		time.Sleep(early)
+		timer := time.NewTimer(early)
+		select {
+		case <-timer.C:
+		case <-full:
+			timer.Stop()
+		}
 	}
 }
 
-// early is how much too soon a flush would be now; a full one never is.
-func (b *Batcher[T]) early() time.Duration {
+// early returns how much too soon a flush would be now, and what is closed once the batch is full. A full batch is never too soon.
+func (b *Batcher[T]) early() (time.Duration, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 || len(b.waiting) >= b.Max {
-		return 0
+		return 0, nil
 	}
-	return time.Until(b.Pace.Next())
+	early := time.Until(b.Pace.Next())
+	if early > 0 && b.full == nil {
+		b.full = make(chan struct{})
+	}
+	return early, b.full
 }
 
 // next takes the next batch, or ends the worker.

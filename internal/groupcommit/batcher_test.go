@@ -107,6 +107,24 @@ func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 	})
 }
 
+func TestBatchThatBecomesFullWaitsForItsPaceNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		b := &Batcher[int]{Max: 3, Workers: 1, Pace: Pace{Most: 10 * time.Second}, Flush: func([]int) {
+			at = append(at, time.Since(began))
+			time.Sleep(6 * time.Second)
+		}}
+		b.Add(1)
+		time.Sleep(6 * time.Second)
+		b.Add(2)
+		time.Sleep(time.Second)
+		b.Add(3, 4)
+		<-b.Done()
+		require.Equal(t, []time.Duration{0, 7 * time.Second}, at, "alone it would wait until the tenth second")
+	})
+}
+
 func TestBatcherRunsNoMoreFlushesThanWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes

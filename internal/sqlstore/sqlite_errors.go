@@ -3,11 +3,11 @@ package sqlstore
 import (
 	"database/sql/driver"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
 // Result codes of SQLite, primary and extended.
@@ -103,28 +103,13 @@ func sqliteBlame(err error) mysqlerr.Blame {
 	return sqliteConditions[sqliteCode(said)&sqlitePrimaryCodeOf].blame
 }
 
-// sqliteAnswer finds what a driver has said in the tree of err, nil if none has. This package imports no driver, but each has SQLite
-// in its path.
+// sqliteAnswer finds what a driver, or database/sql for it, has said in the tree of err. It returns nil if none has.
 func sqliteAnswer(err error) error {
-	if err == nil {
-		return nil
+	if said := txwatch.SQLiteAnswer(err); said != nil {
+		return said
 	}
-	of := reflect.TypeOf(err)
-	if of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), "sqlite") {
-		return err
-	}
-	switch err := err.(type) {
-	case interface{ Unwrap() error }:
-		return sqliteAnswer(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, one := range err.Unwrap() {
-			if said := sqliteAnswer(one); said != nil {
-				return said
-			}
-		}
+	if errors.Is(err, driver.ErrBadConn) {
+		return driver.ErrBadConn
 	}
 	return nil
 }

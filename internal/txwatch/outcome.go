@@ -3,6 +3,7 @@ package txwatch
 import (
 	"database/sql/driver"
 	"errors"
+	"reflect"
 	"strings"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
@@ -87,8 +88,7 @@ var lostAgainstOthers = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Retryable tells whether the transaction that err has ended may be begun again as a whole; see the root's. SQLite's
-// drivers agree on the words alone.
+// Retryable tells whether the transaction that err has ended may be begun again as a whole; see the root's.
 func Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, processlog.ErrCommitUnknown):
@@ -99,7 +99,35 @@ func Retryable(err error) bool {
 	if number := mysqlerr.Number(err); number != 0 {
 		return lostAgainstOthers[number] != ""
 	}
-	return strings.Contains(err.Error(), "database is locked") || strings.Contains(err.Error(), "table is locked")
+	// SQLite's drivers agree on the words alone.
+	said := SQLiteAnswer(err)
+	return said != nil && (strings.Contains(said.Error(), "database is locked") || strings.Contains(said.Error(), "table is locked"))
+}
+
+// SQLiteAnswer returns the error in the tree of err that is of a SQLite driver's own type, or nil. So the words of a business are not
+// taken for SQLite's. This package imports no driver, but each has SQLite in its path.
+func SQLiteAnswer(err error) error {
+	if err == nil {
+		return nil
+	}
+	of := reflect.TypeOf(err)
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if strings.Contains(of.PkgPath(), "sqlite") {
+		return err
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return SQLiteAnswer(err.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range err.Unwrap() {
+			if said := SQLiteAnswer(one); said != nil {
+				return said
+			}
+		}
+	}
+	return nil
 }
 
 // statementAborts are the errors of a statement after which the server has rolled the whole transaction

@@ -408,7 +408,7 @@ func running() []mutant {
 			name: "business-words-are-sqlites", oracle: duplicates,
 			what: "a handler's error with a database's words or codes is taken for SQLite's condition: the entry runs twice as often as it may",
 			edits: []edit{
-				{"internal/sqlstore/sqlite_errors.go", "if err == driver.ErrBadConn || strings.Contains(of.PkgPath(), \"sqlite\") {", "if err == driver.ErrBadConn || of != nil {"},
+				{"internal/txwatch/outcome.go", "	if strings.Contains(of.PkgPath(), \"sqlite\") {", "	if of != nil {"},
 			},
 			sees: tests("TestErrorOfNoDriverIsNotOfSQLitesCondition").and(sqlite, "TestErrorOfTheBusinessIsNotTakenForSQLites"),
 		},
