@@ -44,7 +44,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Compensator{cfg: cfg, log: cfg.Logger, types: newRegistry()}
+	c := &Compensator{cfg: cfg, log: cfg.Logger, types: newRegistry(), kept: kept{begin: make(chan struct{}, 1)}}
 	queueAnswers, err := c.open(ctx)
 	if err != nil {
 		return nil, err

@@ -231,7 +231,7 @@ func (c *Compensator) transactional(handler TxHandlerFunc, cfg *TypeConfig) func
 		scoped := tx.(handlerTx).ScopedTx
 		scoped.handles = row
 		run := wrap(func(ctx context.Context, e *Entry) error { return handler(ctx, scoped, e) }, outer, inner)
-		return run(ctx, c.handed(row, codec))
+		return run(c.holding(ctx), c.handed(row, codec))
 	}
 }
 

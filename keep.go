@@ -10,6 +10,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // A round of purging is for a slot, one every keepEvery, and ends keepFor after it, however late it began. It deletes keepStep
@@ -33,9 +34,11 @@ func badKeep(keep time.Duration) string {
 
 // kept is what is purged by itself, and when.
 type kept struct {
-	mu    sync.Mutex // guards the fields below
-	begun bool
-	shelf []shelf // one of each type and state
+	mu    sync.Mutex // guards the shelf
+	shelf []shelf    // one of each type and state
+
+	begin chan struct{} // of capacity 1: holds a token while somebody begins
+	begun bool          // guarded by begin
 }
 
 // shelf holds the ended entries of a type and state.
@@ -62,15 +65,20 @@ func (c *Compensator) shelve(businessType string, keep time.Duration) {
 	}
 }
 
-// keepHouse has this process take part in the rounds, if something is kept for a while only.
+// keepHouse makes this process take part in the rounds, if something is kept for a while only. It asks the database, so it holds no
+// mutex meanwhile. A second caller waits for the first, and asks again if that failed.
 func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
-	c.kept.mu.Lock()
-	defer c.kept.mu.Unlock()
+	select {
+	case c.kept.begin <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("compensator: wait to take part in purging: %w", ctx.Err())
+	}
+	defer func() { <-c.kept.begin }()
 	if c.kept.begun {
 		return nil
 	}
@@ -92,9 +100,9 @@ func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Durati
 		}})
 }
 
-// purgeRound takes a step from each shelf in turn, until all are tidy or its time is over. It begins anywhere, so that a shelf
-// behind a full one has its turn. One that fails waits for the next round, and the others do not wait with it. One of which fewer
-// than a whole step went may have rows that somebody holds locked, and more behind them.
+// purgeRound takes a step from each shelf in turn, until nothing is left or its time is over. It begins with any of them, so that a
+// shelf behind a full one has its turn. A shelf of which nothing went waits for the next round. One of which fewer entries went than a
+// step takes may have entries that somebody holds or refers to, and more behind them.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.kept.shelf) + 1)))
@@ -104,10 +112,11 @@ func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	for len(shelves) > 0 && time.Now().Before(end) && ctx.Err() == nil {
 		s := shelves[0]
 		shelves = shelves[1:]
-		switch n, err := c.purgeStep(ctx, s, end); {
-		case err != nil:
+		n, err := c.purgeStep(ctx, s, end)
+		if err != nil {
 			failed = append(failed, err)
-		case n > 0:
+		}
+		if n > 0 && (err == nil || errors.As(err, new(*processlog.RefusedError))) {
 			shelves = append(shelves, s)
 		}
 	}
@@ -120,18 +129,19 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (in
 	defer cancel()
 	began := time.Now()
 	n, err := c.store.Purge(step, s.businessType, s.state, s.keep, keepStep)
-	if err != nil || n == 0 {
-		return n, err
+	if n > 0 {
+		rest(ctx, min(keepRest*time.Since(began), time.Until(end)))
 	}
-	rest(ctx, min(keepRest*time.Since(began), time.Until(end)))
-	return n, nil
+	return n, err
 }
 
 // Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at most
 // 1,000 that no producer waits for, and returns how many; ctx ends it. Without states: succeeded, compensated and
 // cancelled. Where Config.Operations is set it passes by dead ones, whose cases are open until somebody settles, cancels
 // or requeues them. age is to be longer than any event may take to come again, as Config.Keep. Below an hour the audit
-// table gets a note, by which other processes tell it from a loss.
+// table gets a note, by which other processes tell it from a loss. Entries that another transaction holds stay. So do those that the
+// database refuses to delete, because a foreign key refers to one, say: a
+// *processlog.RefusedError names them, and the count is of the others.
 func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
 	if age < time.Minute {
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
@@ -151,19 +161,23 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 		}
 	}
 	deleted := 0
+	var failed []error
 	for _, state := range states {
 		for {
 			n, err := c.store.Purge(ctx, "", state, age+time.Since(began), purgeStep)
 			deleted += n
 			if err != nil {
-				return deleted, err
+				failed = append(failed, err)
+				if !errors.As(err, new(*processlog.RefusedError)) {
+					return deleted, errors.Join(failed...)
+				}
 			}
-			if n == 0 { // fewer than a step: somebody holds rows, and there may be more behind them
+			if n == 0 { // fewer than a step: somebody holds entries, and there may be more behind them
 				break
 			}
 		}
 	}
-	return deleted, nil
+	return deleted, errors.Join(failed...)
 }
 
 // purged are the states in which an entry is nobody's concern any more.

@@ -193,6 +193,14 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	return &ScopedTx{c: c, tx: tx, end: alone, alone: alone}, nil
 }
 
+// holding marks the context of work in a transaction of ours, where a file has one writer.
+func (c *Compensator) holding(ctx context.Context) context.Context {
+	if s, ok := c.store.(*sqlstore.Store); ok {
+		return s.Holding(ctx)
+	}
+	return ctx
+}
+
 // handlerTx is what the engine sees of a handler's transaction.
 type handlerTx struct{ *ScopedTx }
 
@@ -221,7 +229,7 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 			tx.rollback()
 		}
 	}()
-	if err := work(ctx, tx); err != nil {
+	if err := work(c.holding(ctx), tx); err != nil {
 		return err
 	}
 	finished = true

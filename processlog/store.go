@@ -144,7 +144,9 @@ type Keeper interface {
 	Note(ctx context.Context, action Action, by ByHand) error
 
 	// Purge deletes up to limit entries that reached state more than age ago, of one business type or, where it is empty,
-	// of all, and returns how many. It takes no lock a producer could wait for.
+	// of all, and returns how many. It passes by entries that another transaction holds, in whichever index, and waits for none.
+	// Whoever records such an id meanwhile waits for one short transaction at most. A *RefusedError names entries
+	// that the database refuses to delete: the others are deleted all the same, and counted.
 	Purge(ctx context.Context, businessType string, state State, age time.Duration, limit int) (int, error)
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// maxPassed is how many rows of a type that transactions hold a Purge goes on behind.
+const maxPassed = 1000
+
 // Purge implements processlog.Store: by type, oldest first. It leaves rows that a transaction holds for another
 // time.
 func (s *Store) Purge(ctx context.Context, businessType string, state processlog.State, age time.Duration, limit int) (int, error) {
@@ -30,18 +33,19 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 	slices.SortFunc(old, func(a, b *version) int {
 		return cmp.Or(cmp.Compare(a.entry.BusinessType, b.entry.BusinessType), place(a.scheduled(now), b.scheduled(now)))
 	})
-	purged, looked := 0, 0
+	purged, passed := 0, 0
 	for i, v := range old {
 		if i > 0 && v.entry.BusinessType != old[i-1].entry.BusinessType {
-			looked = purged // rows that are held count against the limit within their type only
+			passed = 0
 		}
-		if looked++; looked > limit {
-			continue
-		}
-		if row := s.rows[v.entry.ID]; row.freeFor(nil) {
+		switch row := s.rows[v.entry.ID]; {
+		case purged >= limit, passed > maxPassed:
+		case row.freeFor(nil):
 			purged++
 			s.removeLocked(row)
 			s.watch(v.row(now), processlog.Row{})
+		default:
+			passed++
 		}
 	}
 	return purged, nil

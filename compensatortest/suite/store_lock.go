@@ -21,6 +21,7 @@ var lockPromises = []storePromise{
 	{"ClaimPassesAnUncommittedSettle", true, (*storeTest).claimPassesAnUncommittedSettle},
 	{"ResolveGivesUpOnALongTransaction", true, (*storeTest).resolveGivesUpOnALongTransaction},
 	{"PurgeLeavesALockedRow", true, (*storeTest).purgeLeavesALockedRow},
+	{"PurgePassesByWhatIsRecordedAgain", true, (*storeTest).purgePassesByWhatIsRecordedAgain},
 }
 
 // early is long enough to see an answer that does not wait for a transaction.
@@ -192,4 +193,23 @@ func (t *storeTest) purgeLeavesALockedRow() {
 	assert.Equal(t, 1, n)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Pending, t.load(held.ID).State, "what a person brings back is not purged")
+}
+
+func (t *storeTest) purgePassesByWhatIsRecordedAgain() {
+	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
+	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both grow old")
+	tx := t.begin()
+	d := t.draft("again")
+	d.IdempotentID = held.IdempotentID
+	again, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
+	require.NoError(t, err)
+	require.True(t, again[0].Duplicate)
+	n, err := t.Store.Purge(t.ctx, "", processlog.Dead, time.Millisecond, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n, "the other one")
+	assert.Equal(t, processlog.Dead, t.load(held.ID).State, "whose duplicate was told of it finds it there")
+	require.NoError(t, tx.Commit())
+	n, err = t.Store.Purge(t.ctx, "", processlog.Dead, time.Millisecond, 10)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
 }

@@ -3,6 +3,8 @@ package sqlitetest
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -89,6 +91,47 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrBusy)
 	require.NoError(t, first.Commit())
 	assertPoolIsClean(t, db, s)
+}
+
+// TestTransactionInsideAnotherIsToldThatTheFileIsBusy: it would wait for the one that it is in. It waits as long as for a lock, whether its
+// context tells where it is or not, and nothing deadlocks.
+func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
+	t.Parallel()
+	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
+	require.NoError(t, compensator.Migrate(t.Context(), db))
+	c, err := compensator.New(t.Context(), compensator.Config{DB: db})
+	require.NoError(t, err)
+	defer c.Close()
+	nothing := func(context.Context, *compensator.ScopedTx) error { return nil }
+	for name, from := range map[string]func(ctx context.Context) context.Context{
+		"its context":       func(ctx context.Context) context.Context { return ctx },
+		"a context outside": func(context.Context) context.Context { return t.Context() },
+	} {
+		err := c.InTx(t.Context(), func(ctx context.Context, _ *compensator.ScopedTx) error {
+			err := c.InTx(from(ctx), nothing)
+			require.ErrorContains(t, err, "locked", name)
+			require.True(t, compensator.Retryable(err), name)
+			_, err = c.Cancel(from(ctx), compensator.IdempotentID("a"))
+			require.ErrorIs(t, err, compensator.ErrBusy, name)
+			return nil
+		})
+		require.NoError(t, err, name)
+	}
+	require.NoError(t, c.InTx(t.Context(), nothing), "the turn came back")
+}
+
+// TestWordsOfABusinessAreNotTakenForSQLites: a partner may say of a table in a restaurant that it is locked.
+func TestWordsOfABusinessAreNotTakenForSQLites(t *testing.T) {
+	t.Parallel()
+	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(20)")
+	first, err := s.Begin(t.Context())
+	require.NoError(t, err)
+	defer func() { _ = first.Rollback() }()
+	_, busy := db.ExecContext(t.Context(), "UPDATE common_process_log SET state=0")
+	require.True(t, compensator.Retryable(fmt.Errorf("place order: %w", errors.Join(errors.New("sold out"), busy))))
+	for _, words := range []string{"the table is locked", "database is locked", busy.Error()} {
+		require.False(t, compensator.Retryable(errors.New(words)), words)
+	}
 }
 
 // assertPoolIsClean looks at every idle connection of the pool, and at one more.

@@ -43,7 +43,7 @@ func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action proces
 
 // Note implements Store.
 func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
-	if err := s.insertAudit(ctx, s.pool(), action, by, auditRow{before: []byte("{}"), after: []byte("{}")}); err != nil {
+	if err := s.insertAudit(ctx, s.writes(), action, by, auditRow{before: []byte("{}"), after: []byte("{}")}); err != nil {
 		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}
 	return nil

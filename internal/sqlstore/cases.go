@@ -120,7 +120,7 @@ func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []chang
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_case")+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(ids)+") AND closed_at=0")
+	_, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(ids)+") AND closed_at=0")
 	if err != nil {
 		err = fmt.Errorf("compensator: close the cases of %d entries: %w", len(ids), err)
 	}
@@ -228,7 +228,7 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	closed := 0
 	for chunk := range slices.Chunk(ids, purgeRows) {
 		version := byRow("entry_id", chunk, func(i int) uint64 { return versions[chunk[i]] }, decimal)
-		n, err := execCount(ctx, s.pool(), "UPDATE "+s.table.quoted("_case")+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(chunk)+") AND closed_at=0 AND version="+version)
+		n, err := execCount(ctx, s.writes(), "UPDATE "+s.casesByID()+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(chunk)+") AND closed_at=0 AND version="+version)
 		if closed += int(n); err != nil {
 			return closed, s.dropReadOnly(err)
 		}
@@ -241,7 +241,7 @@ func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (
 	ids, err := queryIDs(ctx, s.pool(), fmt.Sprintf("SELECT entry_id FROM %s WHERE closed_at>0 AND closed_at<%s-%d ORDER BY closed_at LIMIT %d", s.table.quoted("_case"), s.d.now, processlog.Millis(age), limit))
 	if err == nil && len(ids) > 0 {
 		slices.SortFunc(ids, processlog.ID.Compare)
-		_, err = execCount(ctx, s.pool(), fmt.Sprintf("DELETE FROM %s WHERE entry_id IN (%s) AND closed_at>0 AND closed_at<%s-%d", s.table.quoted("_case"), idList(ids), s.d.now, processlog.Millis(age)))
+		_, err = execCount(ctx, s.writes(), fmt.Sprintf("%s WHERE entry_id IN (%s) AND closed_at>0 AND closed_at<%s-%d", s.d.deleteByID(s.table.quoted("_case")), idList(ids), s.d.now, processlog.Millis(age)))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("compensator: forget closed cases: %w", s.dropReadOnly(err))

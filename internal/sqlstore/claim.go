@@ -252,6 +252,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	if len(ids) == 0 {
 		return nil
 	}
+	ctx = s.urgently(ctx)
 	var held bool
 	var refusals []processlog.Refusal
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
@@ -286,6 +287,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 // Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on. A
 // row that somebody holds locked must not cost the others their leases: it keeps the one it has.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
+	ctx = s.urgently(ctx)
 	byVersion := make(map[uint64][]processlog.ID)
 	for _, h := range held {
 		byVersion[h.Version] = append(byVersion[h.Version], h.ID)

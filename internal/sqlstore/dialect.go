@@ -28,6 +28,7 @@ type dialect struct {
 	stampAt    func(ms int64) string       // the literal for ms
 	text       func(utf8 string) string    // a text literal
 	numbers    func(columns string) string // reads whole numbers, whatever they were written as
+	bytes      string                      // type that a text is cast to so that no character set changes it
 	dueIndex   string                      // hint: read the table by its due index
 	idIndex    string                      // hint: read the table by id
 	by         func(index string) string   // hint: read the table by this index of migrations/, whatever seems cheaper
@@ -53,6 +54,8 @@ type dialect struct {
 	groups func(from string, states []processlog.State) string        // the states and types that occur, without reading every row; nil: GROUP BY does not
 	ended  func(seconds int, query string) string                     // a SELECT that the server ends after so long; nil: a context does
 	own    func(inner driver.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
+
+	openTurns func(ctx context.Context, s *Store) error // finds out who writes to the same file; nil: there are many writers
 
 	probe func(ctx context.Context, tx processlog.Tx) error                     // ErrNoTransaction unless open
 	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool

@@ -35,7 +35,7 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 // eraseOperations blanks what is free text in the case of an entry, and in what people did to it beside changing it.
 func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
 	// In this order, as who takes a case: what he records of it is there before it is free.
-	if _, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_case")+" SET error='', version=version+1 WHERE entry_id="+id.String()); err != nil {
+	if _, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET error='', version=version+1 WHERE entry_id="+id.String()); err != nil {
 		return err
 	}
 	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_operation")+" SET reason='' WHERE entry_id="+id.String())

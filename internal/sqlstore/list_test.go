@@ -10,12 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/testservers"
-	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -577,39 +575,20 @@ func TestPurgePassesByWhatSomebodyHolds(t *testing.T) {
 	assert.Equal(t, processlog.Pending, row.State)
 }
 
-func TestPurgeSparesWhatMovedOnWhileItWaited(t *testing.T) {
+func TestPurgeSparesWhatHasMovedOnSinceItWasFound(t *testing.T) {
 	ctx := t.Context()
-	config, err := mysql.ParseDSN(testservers.Database(t))
+	s := newListStore(t, []listedRow{
+		{id: 1, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
+		{id: 2, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
+	})
+	p := purge{s: s, group: group{processlog.Dead, "t"}, old: "next_at<" + s.d.now}
+	found, err := p.oldest(ctx, ended{}, 10)
 	require.NoError(t, err)
-	inner, err := mysql.NewConnector(config)
+	require.Len(t, found, 2)
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleByHand, Actor: "ann", Reason: "paid in cash"})
 	require.NoError(t, err)
-	db := sql.OpenDB(txwatch.Wrap(inner)) // so that Purge has a pool of its own, which tries without asking first
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
-	require.NoError(t, Migrate(ctx, db, "purge_race"))
-	s, err := Open(ctx, db, "purge_race")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	_, err = db.ExecContext(ctx, "INSERT INTO purge_race (id, idempotent_id, business_type, state, content, next_at, created_at, updated_at) VALUES (1,'a','t',-2,'',1,NOW(3),NOW(3))")
-	require.NoError(t, err)
-
-	person, err := s.Begin(ctx)
-	require.NoError(t, err)
-	_, err = s.Change(ctx, person, true, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleByHand, Actor: "ann", Reason: "paid in cash"})
-	require.NoError(t, err)
-	purged := make(chan int, 1)
-	go func() {
-		n, err := s.Purge(ctx, "", processlog.Dead, time.Hour, 10)
-		assert.NoError(t, err)
-		purged <- n
-	}()
-	const innodbNews = 150 * time.Millisecond // asked sooner, InnoDB repeats what it said before
-	require.Eventually(t, func() bool {
-		var waiting int
-		err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state='LOCK WAIT' AND trx_query LIKE 'DELETE %`purge_race`%'").Scan(&waiting)
-		return assert.NoError(t, err) && waiting > 0
-	}, time.Minute, innodbNews, "Purge waits for the row")
-	require.NoError(t, person.Commit())
-	assert.Zero(t, <-purged)
+	require.NoError(t, p.delete(ctx, found))
+	assert.Equal(t, 1, p.purged)
 	row, err := s.Resolve(ctx, processlog.RowID(1))
 	require.NoError(t, err)
 	assert.Equal(t, processlog.SettledByHand, row.State)

@@ -33,6 +33,7 @@ func mysqlDialect(version string) *dialect {
 		},
 		text:       func(utf8 string) string { return "_utf8mb4 " + hexLiteral([]byte(utf8)) },
 		numbers:    func(columns string) string { return columns },
+		bytes:      "BINARY",
 		dueIndex:   " FORCE INDEX (k_due)",
 		idIndex:    " FORCE INDEX (PRIMARY)",
 		by:         func(index string) string { return " FORCE INDEX (" + index + ")" },

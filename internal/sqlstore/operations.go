@@ -28,7 +28,7 @@ func (s *Store) outline() string {
 
 // Operate implements Operations.
 func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
-	if err := s.operate(ctx, s.pool(), op); err != nil {
+	if err := s.operate(ctx, s.writes(), op); err != nil {
 		return s.dropReadOnly(err)
 	}
 	return nil

@@ -194,11 +194,11 @@ var protocol = []struct {
 		_, err := s.IDs(ctx, nil, []processlog.IdempotentID{"key 1", "key 2", "key none"})
 		return err
 	}},
-	{"purge", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *Store) error {
+	{"purge", []string{"PRIMARY", "uk_idempotent_id", "k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Purge(ctx, "", processlog.Succeeded, 0, 1000)
 		return err
 	}},
-	{"purge of a type", []string{"PRIMARY", "k_due"}, func(ctx context.Context, s *Store) error {
+	{"purge of a type", []string{"PRIMARY", "uk_idempotent_id", "k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Purge(ctx, "type 1", processlog.Succeeded, 0, 100)
 		return err
 	}},

@@ -291,20 +291,30 @@ const resolveTimeout = 10 * time.Second
 
 // find reads the one row ref names, under the given lock.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
-	where, arg := "id = ?", any(nil)
+	home := ""
+	if s.home != "" {
+		home = " AND " + s.atHome() // a transaction of another database has such entries, too
+	}
+	read := func(where, lock string, arg any) ([]processlog.Row, error) {
+		return s.queryRows(ctx, tx, 1, s.selectRows(where+home)+lock, arg)
+	}
+	var rows []processlog.Row
+	var err error
 	key, byKey := ref.(processlog.IdempotentID)
 	switch ref := ref.(type) {
 	case processlog.ID:
-		arg = ref.Row()
+		rows, err = read("id = ?", lock, ref.Row())
 	case processlog.IdempotentID:
-		where, arg = "idempotent_id = ?", string(ref)
+		if lock != "" {
+			// Lock the row by its id. In the unique index it may be held by whoever has recorded the key again.
+			rows, err = read("id = (SELECT id FROM "+s.table.quoted("")+s.d.by("uk_idempotent_id")+" WHERE idempotent_id = ?)", lock, string(ref))
+		}
+		if err == nil && len(rows) == 0 { // an older snapshot hides it from all but a lock
+			rows, err = read("idempotent_id = ?", lock, string(ref))
+		}
 	default:
 		return processlog.Row{}, &processlog.FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
 	}
-	if s.home != "" {
-		where += " AND " + s.atHome() // a transaction of another database has such entries, too
-	}
-	rows, err := s.queryRows(ctx, tx, 1, s.selectRows(where)+lock, arg)
 	switch {
 	case err != nil:
 		return processlog.Row{}, err

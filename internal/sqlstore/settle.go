@@ -23,6 +23,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	groups := grouped.By(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
 	result := make([]processlog.Settled, len(outcomes))
 	write := s.updateRows
+	ctx = s.urgently(ctx)
 	for _, g := range groups.Order {
 		for chunk := range s.settleChunks(g, groups.Groups[g], outcomes) {
 			busy, err := s.writeGroup(ctx, write, token, g, outcomes, chunk, result)

@@ -46,7 +46,7 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Tim
 
 // BeginMark implements Store.
 func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error) {
-	_, err := s.pool().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text(businessType), s.d.now))
+	_, err := s.writes().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text(businessType), s.d.now))
 	switch {
 	case s.d.fault(err) == faultDuplicate:
 		return false, nil

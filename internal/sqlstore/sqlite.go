@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/migrations"
@@ -30,6 +31,7 @@ func sqliteDialect() *dialect {
 		stampAt:    func(ms int64) string { return strconv.FormatInt(ms, 10) },
 		text:       sqliteText,
 		numbers:    sqliteNumbers,
+		bytes:      "BLOB",
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		by:         func(string) string { return "" }, // it takes that index by itself
 		deleteByID: func(table string) string { return "DELETE FROM " + table },
@@ -39,6 +41,7 @@ func sqliteDialect() *dialect {
 		again:      sqliteAgain,
 		keyed:      sqliteKeyed,
 		groups:     sqliteGroups,
+		openTurns:  openTurnsSQLite,
 		probe:      probeSQLite,
 		begin:      beginSQLite,
 		check:      checkSQLite,
@@ -119,6 +122,45 @@ func beginSQLite(ctx context.Context, db *sql.DB) (processlog.Transaction, error
 		}
 	}
 	return sqliteTx{tx}, nil
+}
+
+// openTurnsSQLite finds out which file the store writes to, and how long its connections wait for a lock.
+func openTurnsSQLite(ctx context.Context, s *Store) error {
+	var file string
+	var busyTimeout int64 // ms
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE((SELECT file FROM pragma_database_list WHERE name='main'),'')").Scan(&file)
+	if err == nil {
+		err = s.db.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&busyTimeout)
+	}
+	if err != nil {
+		return fmt.Errorf("compensator: ask SQLite for its file: %w", err)
+	}
+	s.writer, s.patience = openWriter(file), time.Duration(busyTimeout)*time.Millisecond
+	return nil
+}
+
+// turnTx is a transaction that gives its turn back when it ends.
+type turnTx struct {
+	sqliteTx
+	release func()
+}
+
+// newTurnTx also gives the turn back when ctx ends: database/sql rolls back by itself then.
+func newTurnTx(ctx context.Context, tx processlog.Transaction, release func()) turnTx {
+	stop := context.AfterFunc(ctx, release)
+	return turnTx{tx.(sqliteTx), func() { stop(); release() }}
+}
+
+// Commit implements Transaction.
+func (t turnTx) Commit() error {
+	defer t.release()
+	return t.sqliteTx.Commit()
+}
+
+// Rollback implements Transaction.
+func (t turnTx) Rollback() error {
+	defer t.release()
+	return t.sqliteTx.Rollback()
 }
 
 // sqliteTx is a transaction whose connection never goes back to the pool with the transaction still open.

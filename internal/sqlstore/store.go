@@ -53,6 +53,11 @@ type Store struct {
 	bound      time.Duration // when the server ends any read, in sessions like the user's; 0: never
 	notes      []string      // what a person should know about this server
 	opened     atomic.Int64  // connections of own so far
+
+	refusals purgeRefusals
+
+	writer   *writer       // of SQLite's file; nil elsewhere
+	patience time.Duration // how long to wait for it, as a connection waits for a lock
 }
 
 // Open tells the database apart and takes connections of its own where it can.
@@ -79,6 +84,11 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 		s.users = txwatch.Lend(db)
 	case d.own != nil:
 		s.own = d.own(s.connector.Inner(), &s.opened)
+	}
+	if d.openTurns != nil {
+		if err := d.openTurns(ctx, s); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	return s, nil
 }
@@ -120,6 +130,9 @@ func (s *Store) Close() error {
 	}
 	if s.users != s.db {
 		err = errors.Join(err, s.users.Close())
+	}
+	if s.writer != nil {
+		s.writer.close()
 	}
 	return err
 }
@@ -219,6 +232,23 @@ func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 // beginUsers begins in the user's pool. What package sql takes for a new connection is one that is lent, and may have
 // been left inside a transaction as those before it: each that is found so is thrown away, and it goes on.
 func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) {
+	release, err := s.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := s.beginNow(ctx)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	if s.writer != nil {
+		tx = newTurnTx(ctx, tx, release)
+	}
+	return tx, nil
+}
+
+// beginNow is beginUsers without a turn.
+func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.d.begin(ctx, s.users)
 	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {
 		return tx, err

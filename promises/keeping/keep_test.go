@@ -35,6 +35,7 @@ type purgeStore struct {
 	fails  error
 	failed string // the type that fails; empty: all
 	locked bool   // the oldest row of each type and state is another's
+	refers int    // so many steps more tell of a row that the database refuses to delete
 	late   bool   // whose round it is cannot be found out in the first 40 seconds of a minute
 }
 
@@ -65,6 +66,10 @@ func (s *purgeStore) Purge(ctx context.Context, businessType string, state compe
 	if s.locked {
 		limit--
 	}
+	refuses := s.refers > 0
+	if refuses {
+		s.refers--
+	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -77,6 +82,9 @@ func (s *purgeStore) Purge(ctx context.Context, businessType string, state compe
 	n, err := s.MemoryStore.Purge(ctx, businessType, state, age, limit)
 	if n > 0 {
 		time.Sleep(s.takes)
+	}
+	if refuses && err == nil {
+		err = &processlog.RefusedError{Refusals: []processlog.Refusal{{ID: processlog.RowID(7), Err: errors.New("a foreign key refers to it")}}}
 	}
 	return n, err
 }
@@ -457,6 +465,37 @@ func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	})
 }
 
+// The database refuses to delete an entry: the round says so, and goes on with the others; so does Purge.
+func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newPurgeStore()
+		c, stop := start(t, config(store, time.Hour), map[string]time.Duration{"usual": 0})
+		fill(t, c, store, 1000, "usual")
+		time.Sleep(50 * time.Minute)
+		store.mu.Lock()
+		store.refers = 1 << 20
+		store.mu.Unlock()
+		time.Sleep(12 * time.Minute)
+		require.Empty(t, left(store))
+		troubles := c.Health(t.Context()).Troubles
+		require.Len(t, troubles, 1)
+		require.Contains(t, troubles[0].Error, "entry 7: a foreign key refers to it")
+
+		fill(t, c, store, 2500, "usual")
+		store.mu.Lock()
+		store.refers = 1
+		store.mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		n, err := c.Purge(t.Context(), time.Minute)
+		require.Equal(t, 2500, n)
+		if err != nil { // a round may have met it before
+			require.ErrorAs(t, err, new(*processlog.RefusedError))
+		}
+		stop()
+	})
+}
+
 func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -567,4 +606,54 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 		require.Equal(t, 1, w.Count(fmt.Sprintf("common_process_log WHERE business_type='kept' AND state=%d AND idempotent_id LIKE '%%1'", state)), "the young %s one", state)
 	}
 	require.Equal(t, 2*len(compensator.States), w.Count("common_process_log WHERE business_type='other'"))
+}
+
+// silentMarks is a store whose marks nobody is told while silent is open.
+type silentMarks struct {
+	*purgeStore
+	silent chan struct{}
+	asked  chan struct{}
+}
+
+func (s *silentMarks) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case <-s.silent:
+		return s.purgeStore.Marks(ctx, businessTypes)
+	case <-ctx.Done():
+		return time.Time{}, nil, ctx.Err()
+	}
+}
+
+// TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother: what asks the database holds up nobody who does not.
+func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &silentMarks{purgeStore: newPurgeStore(), silent: make(chan struct{}), asked: make(chan struct{}, 1)}
+		c, err := compensator.New(t.Context(), config(store, 0))
+		require.NoError(t, err)
+		first := make(chan error, 1)
+		go func() {
+			_, err := compensator.Declare[string](c, "one", compensator.TypeConfig{Keep: time.Hour})
+			first <- err
+		}()
+		<-store.asked
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() {
+			_, err := compensator.Declare[string](c, "two", compensator.TypeConfig{Keep: time.Hour})
+			ended <- err
+		}()
+		// Both give up in their own time, which has begun with their calls, and a third call works.
+		require.ErrorIs(t, <-first, context.DeadlineExceeded)
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		require.Equal(t, 10*time.Second, time.Since(began), "the second has waited in its own time, not behind the first one's")
+		close(store.silent)
+		_, err = compensator.Declare[string](c, "three", compensator.TypeConfig{Keep: time.Hour})
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	})
 }

@@ -184,9 +184,57 @@ func managing() []mutant {
 			name: "purge-takes-what-moved-on", oracle: safety,
 			what: "a purge deletes rows that a person has set in motion since it found them",
 			edits: []edit{
-				{"internal/sqlstore/purge.go", "WHERE id IN (%s) AND state+0=%d AND %s\",", "WHERE id IN (%s) AND state+0<>%d+100 AND %s<>-1\","},
+				{"internal/sqlstore/purge.go", "\"state+0=%d AND %s\", p.group.state", "\"state+0<>%d+100 AND %s<>-1\", p.group.state"},
 			},
-			sees: tests("TestPurgeSparesWhatMovedOnWhileItWaited"),
+			sees: tests("TestPurgeSparesWhatHasMovedOnSinceItWasFound"),
+		},
+		{
+			name: "purge-locks-the-row-first", oracle: lateness,
+			what: "a purge looks at the rows alone, and then waits for whoever has recorded one of their ids again",
+			edits: []edit{
+				{"internal/sqlstore/purge.go", "p.s.table.quoted(\"\"), p.s.d.by(\"uk_idempotent_id\"), strings.Join(literals, \",\")", "p.s.table.quoted(\"\"), p.s.d.idIndex, strings.Join(literals, \",\")+\") AND id IN (\"+idList(ids)"},
+			},
+			sees: tests("TestPurgePassesByAnEntryThatAnOpenTransactionHolds"),
+		},
+		{
+			name: "change-locks-the-key", oracle: lateness,
+			what: "a change by idempotent id waits for whoever has recorded the id again",
+			edits: []edit{
+				{"internal/sqlstore/rows.go", "		if lock != \"\" {\n", "		if lock == \"never\" {\n"},
+			},
+			sees: tests("TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain"),
+		},
+		{
+			name: "refused-entry-keeps-the-others", oracle: lateness,
+			what: "an entry that a foreign key refers to keeps all others of its type from being purged",
+			edits: []edit{
+				{"internal/sqlstore/purge.go", "refused, left, err := writeApart(p.s, entries, p.try(ctx))", "refused, left, err := []refusal[ended]{}, []ended{}, p.try(ctx)(entries)"},
+			},
+			sees: tests("TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete"),
+		},
+		{
+			name: "refused-entry-is-tried-for-ever", oracle: lateness,
+			what: "an entry that the database refuses to delete costs failing statements with every purge",
+			edits: []edit{
+				{"internal/sqlstore/purge.go", "after, looked, err := known.passed, 0,", "after, looked, err := ended{}, 0,"},
+			},
+			sees: tests("TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete"),
+		},
+		{
+			name: "outcomes-wait-their-turn", oracle: lateness,
+			what: "on SQLite outcomes stand in the line of those who want to write, behind all handlers that begin",
+			edits: []edit{
+				{"internal/sqlstore/writer.go", "	if len(w.urgent) > 0 && (!w.before || len(w.others) == 0) {", "	if len(w.urgent) > 0 && len(w.others) == 0 {"},
+			},
+			sees: tests("TestTurnsComeInOrderAndOutcomesGoFirstButNotTwiceInARow"),
+		},
+		{
+			name: "turn-is-waited-for-for-ever", oracle: lateness,
+			what: "on SQLite a handler that begins a transaction beside its own waits for itself",
+			edits: []edit{
+				{"internal/sqlstore/writer.go", "time.NewTimer(patience)", "time.NewTimer(patience + 1000*time.Hour)"},
+			},
+			sees: tests("TestNobodyWaitsForATurnLongerThanForALock"),
 		},
 		{
 			name: "purge-takes-what-waits", oracle: safety,
@@ -200,7 +248,7 @@ func managing() []mutant {
 			name: "purge-takes-young", oracle: safety,
 			what: "a purge deletes entries that have only just ended: their idempotent ids guard no longer",
 			edits: []edit{
-				{"internal/sqlstore/purge.go", "old := fmt.Sprintf(\"next_at<%s-%d\",", "old := fmt.Sprintf(\"next_at<%s+0*%d\","},
+				{"internal/sqlstore/purge.go", "old: fmt.Sprintf(\"next_at<%s-%d\",", "old: fmt.Sprintf(\"next_at<%s+0*%d\","},
 			},
 			sees: tests("TestPurgeDeletesOnlyWhatIsOldAndTerminal").and(crash, "purge-part,old"),
 		},

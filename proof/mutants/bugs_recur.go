@@ -193,15 +193,23 @@ func recurring() []mutant {
 			name: "keep-stops-at-a-lock", oracle: lateness,
 			what: "one old row that is locked ends the round of its type after 99",
 			edits: []edit{
-				{"keep.go", "		case n > 0:\n", "		case n == keepStep:\n"},
+				{"keep.go", "		if n > 0 && (", "		if n == keepStep && ("},
 			},
 			sees: tests("TestRoundGoesOnBehindALockedRow"),
+		},
+		{
+			name: "keep-stops-at-a-refusal", oracle: lateness,
+			what: "an entry that the database refuses to delete ends the round of its type",
+			edits: []edit{
+				{"keep.go", "(err == nil || errors.As(err, new(*processlog.RefusedError)))", "(err == nil || errors.As(err, new(*processlog.RefusedError)) && false)"},
+			},
+			sees: tests("TestRoundTakesTheRestOfARefusedEntry"),
 		},
 		{
 			name: "keep-fails-for-all", oracle: lateness,
 			what: "a type whose purge fails ends the round of all others",
 			edits: []edit{
-				{"keep.go", "			failed = append(failed, err)\n", "			return err\n"},
+				{"keep.go", "end)\n		if err != nil {\n			failed = append(failed, err)\n", "end)\n		if err != nil {\n			return err\n"},
 			},
 			sees: tests("TestTypeWhosePurgeFailsHoldsUpNoOther"),
 		},

@@ -1,0 +1,132 @@
+package sqlstore
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// line is a writer's waiters, who note the order in which their turns came.
+type line struct {
+	w     writer
+	order []string
+}
+
+// wait has somebody wait for a turn, and end its transaction a second after that came.
+func (l *line) wait(t *testing.T, name string, urgent bool) {
+	go func() {
+		release, err := l.w.take(t.Context(), urgent, time.Hour)
+		assert.NoError(t, err)
+		l.order = append(l.order, name) // whoever has the turn is alone
+		time.Sleep(time.Second)
+		release()
+	}()
+	synctest.Wait()
+}
+
+func TestTurnsComeInOrderAndOutcomesGoFirstButNotTwiceInARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l line
+		for _, name := range []string{"a", "b", "c"} {
+			l.wait(t, name, false)
+		}
+		for _, name := range []string{"settle 1", "settle 2", "settle 3"} {
+			l.wait(t, name, true)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"a", "settle 1", "b", "settle 2", "c", "settle 3"}, l.order)
+		release, err := l.w.take(t.Context(), false, 0)
+		require.NoError(t, err, "nobody has the turn any more")
+		release()
+	})
+}
+
+func TestNobodyWaitsForATurnLongerThanForALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w writer
+		release, err := w.take(t.Context(), false, time.Hour)
+		require.NoError(t, err)
+		began := time.Now()
+		without, err := w.take(t.Context(), true, 5*time.Second)
+		require.NoError(t, err, "SQLite is asked all the same")
+		require.Equal(t, 5*time.Second, time.Since(began))
+		without() // gives nobody a turn
+		require.True(t, w.taken)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = w.take(ctx, false, time.Hour)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, w.others)
+		require.Empty(t, w.urgent)
+		release()
+		release() // as a Rollback after a Commit
+		require.False(t, w.taken)
+	})
+}
+
+// TestTurnIsNotLostWhereItComesAsSomebodyGivesUp: whoever has it hands it on as the other's patience ends.
+func TestTurnIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 200 {
+			var w writer
+			release, err := w.take(t.Context(), false, time.Hour)
+			require.NoError(t, err)
+			time.AfterFunc(time.Second, release)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if other, err := w.take(ctx, false, time.Hour); err == nil {
+				other()
+			}
+			cancel()
+			synctest.Wait()
+			require.False(t, w.taken)
+		}
+	})
+}
+
+// TestWriterIsFreeNowAndThen: SQLite lets those who take no turns look every 25 ms at first.
+func TestWriterIsFreeNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w writer
+		var free []time.Duration // between two turns
+		ended := time.Now()
+		for range 100 {
+			release, err := w.take(t.Context(), false, time.Hour)
+			require.NoError(t, err)
+			if between := time.Since(ended); between > 0 {
+				free = append(free, between)
+			}
+			time.Sleep(10 * time.Millisecond)
+			ended = time.Now()
+			release()
+		}
+		require.Len(t, free, 9, "of 1,000 ms in use")
+		for _, between := range free {
+			require.Equal(t, breath, between)
+		}
+		time.Sleep(breath) // free by itself
+		began := time.Now()
+		_, err := w.take(t.Context(), false, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, began, time.Now())
+	})
+}
+
+func TestStoresOfOneFileShareItsWriter(t *testing.T) {
+	a, b, other, memory := openWriter("/a.db"), openWriter("/a.db"), openWriter("/b.db"), openWriter("")
+	assert.Same(t, a, b)
+	assert.NotSame(t, a, other)
+	assert.NotSame(t, memory, openWriter(""))
+	for _, w := range []*writer{a, other, memory} {
+		w.close()
+	}
+	assert.Same(t, b, openWriter("/a.db"), "one store has it open still")
+	b.close()
+	b.close()
+	assert.NotSame(t, b, openWriter("/a.db"))
+}
