@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -44,7 +45,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Compensator{cfg: cfg, log: cfg.Logger, types: newRegistry(), kept: kept{begin: make(chan struct{}, 1)}}
+	c := &Compensator{cfg: cfg, log: usererr.Logger(cfg.Logger), types: newRegistry(), kept: kept{begin: make(chan struct{}, 1)}}
 	queueAnswers, err := c.open(ctx)
 	if err != nil {
 		return nil, err

@@ -160,12 +160,12 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 	}
 }
 
-// decode turns an entry's content into its value. Content that this version of the code cannot read may be
-// from a newer one that runs beside it, so that costs no attempt.
+// decode returns the value of an entry's content. A newer version of the code may run beside this one and read what this one
+// cannot, so a failure costs no attempt until MaxWait is over.
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
-		return v, engine.Free(Unavailable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err)))
+		return v, engine.Undecodable(fmt.Errorf("decode content of %s entry: %w", e.BusinessType, err))
 	}
 	return v, nil
 }

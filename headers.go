@@ -7,6 +7,7 @@ import (
 	"maps"
 	"unicode/utf8"
 
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -76,7 +77,7 @@ func (c *Compensator) extract(base context.Context, headers map[string]string) (
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("compensator: propagator panicked", "panic", p)
+			c.log.Error("compensator: propagator panicked", "panic", usererr.PanicText(p))
 			ctx = base
 		}
 	}()

@@ -15,6 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/likeness"
 	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/internal/scrub"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -91,7 +92,7 @@ func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) 
 		return nil
 	}
 	return func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
-		unknown := row.DeliveryCount > 1 || timedOut(row.LastError) // an attempt before this one
+		unknown := o.TimedOut || row.DeliveryCount > 1 || engine.TimedOut(row.LastError) // this attempt, or one before it
 		draft := c.draftCase(row, o.EndedBy, o.LastError, unknown)
 		return &draft
 	}
@@ -115,7 +116,8 @@ func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error
 	}
 }
 
-// draftCase: whether the effect of an attempt that never ended, or timed out, has happened nobody knows.
+// draftCase makes the case of an entry that is dead. unknown says that an attempt timed out or never ended, so that nobody knows
+// whether its effect has happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
 	scrubbed := processlog.FitError(c.scrubLong(lastError)) // before it is cut
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
@@ -123,7 +125,7 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 	if kept := processlog.FitCaseError(scrubbed); kept != processlog.FitCaseError(lastError) {
 		draft.Error = kept
 	}
-	if unknown || by == EndedByCrash || timedOut(lastError) {
+	if unknown || by == EndedByCrash {
 		draft.Kind = processlog.CaseUnknown
 	}
 	if cfg, found := c.cfg.Operations.Types[row.BusinessType]; found {
@@ -174,15 +176,12 @@ func (c *Compensator) byRules(text string) (scrubbed string) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("compensator: Operations.Scrub panicked", "panic", p)
+			c.log.Error("compensator: Operations.Scrub panicked", "panic", usererr.PanicText(p))
 			scrubbed = blacked
 		}
 	}()
 	return cmp.Or(c.cfg.Operations.Scrub(text), blacked)
 }
-
-// timedOut reports whether a stored error is of an attempt whose time had passed.
-func timedOut(lastError string) bool { return strings.HasPrefix(lastError, ErrTimeout.Error()) }
 
 // Rounds of the cases' upkeep begin every caseEvery, in one process at a time, and take caseStep cases of each kind. All dead
 // entries are looked at once an hour, and with a process's first round; in between those that died a while ago. Nothing waits
@@ -243,7 +242,8 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	}
 	drafts := make([]processlog.CaseDraft, len(rows))
 	for i := range rows {
-		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, false)
+		// The attempt is long over: its text is all that is left of it.
+		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, engine.TimedOut(rows[i].LastError))
 	}
 	opened, err := store.OpenCases(ctx, rows, drafts)
 	if opened == 0 {
@@ -336,7 +336,7 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.log.Error("compensator: the Amount of a type panicked", "type", row.BusinessType, "entry", row.ID, "panic", p)
+			c.log.Error("compensator: the Amount of a type panicked", "type", row.BusinessType, "entry", row.ID, "panic", usererr.PanicText(p))
 			amount = Amount{}
 		}
 	}()
@@ -344,7 +344,7 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 	amount.Currency = strings.ToUpper(amount.Currency) // some providers' codes are in small letters, and the decimals of a currency go by its capitals
 	switch {
 	case err != nil:
-		c.log.Warn("compensator: the Amount of a type failed", "type", row.BusinessType, "entry", row.ID, "err", err)
+		c.log.Warn("compensator: the Amount of a type failed", "type", row.BusinessType, "entry", row.ID, "err", usererr.Text(err))
 		return Amount{}
 	case !amount.Known():
 		return Amount{}

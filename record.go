@@ -15,6 +15,7 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -79,6 +80,7 @@ func (t *Type[T]) Entry(v T, opts Options) NewEntry {
 func (t *Type[T]) encode(v T) (content []byte, err error) {
 	defer refusePanic("content", &err)
 	if content, err = t.codec.Marshal(v); err != nil {
+		err = usererr.Safe(err)
 		return nil, &FieldError{Field: "content", Reason: fmt.Sprintf("encode %T: %v", v, err)}
 	}
 	return content, nil
@@ -230,7 +232,7 @@ func nameEntry(i, n int, err error) error {
 // business commit without its entry.
 func refusePanic(field string, err *error) {
 	if p := recover(); p != nil {
-		*err = &FieldError{Field: field, Reason: fmt.Sprintf("panicked: %v", p)}
+		*err = &FieldError{Field: field, Reason: "panicked: " + usererr.PanicText(p)}
 	}
 }
 
@@ -290,6 +292,7 @@ func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 	}
 	defer refusePanic("content", &err)
 	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, string(draft.IdempotentID)); err != nil {
+		err = usererr.Safe(err)
 		return &FieldError{Field: "content", Reason: fmt.Sprintf("seal: %v", err)}
 	}
 	if len(draft.Content) > c.cfg.MaxContent {

@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -265,7 +266,7 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 	}
 	defer c.proofs.under(proof)()
 	for try := 1; ; try++ {
-		err := c.certain(ctx, proof, do(ctx))
+		err := c.certain(ctx, proof, usererr.Safe(do(ctx)))
 		if !Retryable(err) || try == retryTries {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Config says which rows become which entries. Name, Table, Key and Map are required. Table, Key, Columns, Where and Take go
@@ -57,6 +58,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.Rest, 20*time.Millisecond)
 	setDefault(&cfg.Every, time.Second)
 	setDefault(&cfg.Logger, slog.Default())
+	cfg.Logger = usererr.Logger(cfg.Logger)
 	return cfg
 }
 

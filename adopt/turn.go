@@ -11,6 +11,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // turn is one transaction: a page of rows behind after, or only those named.
@@ -191,7 +192,8 @@ func (t *turn) entry(row *Row) (entry compensator.NewEntry, err error) {
 			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	return t.cfg.Map(row)
+	entry, err = t.cfg.Map(row)
+	return entry, usererr.Of(err)
 }
 
 // record writes the entries, and takes the rows from the old system.

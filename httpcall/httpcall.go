@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // KeyHeader carries the key, bare, as payment services read it; the IETF's draft of the header would have it in quotes.
@@ -116,14 +117,14 @@ func addressed(request *http.Request) error {
 // unanswered is what a call without an answer means, or with one that the client made an error of.
 func unanswered(request *http.Request, redirect *http.Response, err error) error {
 	var about *url.Error
-	if errors.As(err, &about) {
+	if usererr.As(err, &about) {
 		err = about.Err // it names the URL, and what is in its query
 	}
 	var noAddress *net.AddrError // of a port that is none, say
 	counts := redirect != nil || // as net/http has it where it was told not to follow
-		errors.As(err, &noAddress)
+		usererr.As(err, &noAddress)
 	// What net/http says in words only.
-	switch said := err.Error(); {
+	switch said := usererr.Text(err); {
 	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
 		counts = true
 	case strings.HasPrefix(said, "failed to parse Location header"):
@@ -134,7 +135,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	switch {
 	case counts, request.Context().Err() != nil:
 		return err
-	case errors.Is(err, context.DeadlineExceeded) && !(errors.As(err, &dialled) && dialled.Op == "dial"):
+	case usererr.Is(err, context.DeadlineExceeded) && !(usererr.As(err, &dialled) && dialled.Op == "dial"):
 		return err // the client's Timeout
 	}
 	return compensator.Unavailable(err)

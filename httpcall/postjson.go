@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // PostJSON posts v as JSON, by Do with its key, and reads the answer's JSON into into, unless that is nil. Its error is what a handler returns, as it
@@ -48,7 +50,7 @@ var errNoAddress = errors.New("the address is none")
 // withoutAddress is err without the address, or any part of it: a secret may be in each, and errors are kept.
 func withoutAddress(err error) error {
 	var about *url.Error
-	if !errors.As(err, &about) {
+	if !usererr.As(err, &about) {
 		return err
 	}
 	if strings.Contains(about.Err.Error(), `"`) { // it quotes a part, as what it takes for a port in http://user:secret/

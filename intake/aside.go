@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -52,7 +53,7 @@ func (in *Intake) encode(it *item) (err error) {
 	kept := *it.message
 	kept.Parked, kept.dense = it.reason, it.dense
 	if it.entry.Content, err = in.cfg.Aside.Codec.Marshal(kept); err != nil {
-		return failure("encode message "+kept.ID, err)
+		return failure("encode message "+kept.ID, usererr.Of(err))
 	}
 	return nil
 }
@@ -87,15 +88,7 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	}()
 	entry, err = in.cfg.Entry(m)
 	entry.FailOnDuplicate = false
-	return entry, asked(err)
-}
-
-// asked is err, once it has said what it is: one that panics does so here, where it is recovered.
-func asked(err error) error {
-	if err != nil {
-		_, _ = err.Error(), compensator.VerdictOf(err)
-	}
-	return err
+	return entry, usererr.Of(err)
 }
 
 // call calls Config.Work. Its panic is a failure: one message must not end the process.
@@ -108,7 +101,7 @@ func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if in.cfg.Work == nil {
 		return nil
 	}
-	return asked(in.cfg.Work(ctx, tx, messages))
+	return usererr.Of(in.cfg.Work(ctx, tx, messages))
 }
 
 // work tells an error of Work from one of the database, whose transaction has ended, or which takes no writes.

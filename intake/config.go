@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Config says what becomes of messages. Type and Entry are required. Open copies it, fills in the defaults named below, and
@@ -47,6 +48,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.StopTimeout, 30*time.Second)
 	setDefault(&cfg.StatsEvery, 10*time.Second)
 	setDefault(&cfg.Logger, slog.Default())
+	cfg.Logger = usererr.Logger(cfg.Logger)
 	if cfg.Aside.Retry == nil {
 		cfg.Aside.Retry = compensator.Exponential(time.Second, 10*time.Minute)
 	}

@@ -3,6 +3,8 @@ package intake
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Observer is told what an Intake does. Its functions must return at once; Measured is called concurrently with the others.
@@ -44,7 +46,7 @@ func tell[E any](in *Intake, observe func(E), event E) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			in.cfg.Logger.Error("intake: observer panicked", "source", in.name, "panic", p)
+			in.cfg.Logger.Error("intake: observer panicked", "source", in.name, "panic", usererr.PanicText(p))
 		}
 	}()
 	observe(event)

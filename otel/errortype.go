@@ -27,13 +27,12 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	word = typeFailed // should a method of the error panic
 	defer survive()
 	verdict, cause := compensator.VerdictOf(err), context.Cause(ctx)
-	var panicked *compensator.PanicError
 	switch {
 	case verdict == compensator.VerdictPermanent:
 		word = typePermanent
 	case verdict == compensator.VerdictSnooze:
 		word = ""
-	case errors.As(err, &panicked):
+	case isPanic(err):
 		word = typePanic
 	case errors.Is(cause, compensator.ErrTimeout):
 		word = typeTimeout
@@ -49,6 +48,20 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 		word = t.ownErrorType(err)
 	}
 	return word
+}
+
+// mostWrapped bounds how deep isPanic looks: an error of a handler's may unwrap to itself.
+const mostWrapped = 100
+
+// isPanic reports whether an error is, or wraps, a panic that somebody has recovered from.
+func isPanic(err error) bool {
+	for range mostWrapped {
+		if _, panicked := err.(*compensator.PanicError); panicked || err == nil {
+			return panicked
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
 }
 
 const maxErrorType = 64 // bytes

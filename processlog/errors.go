@@ -207,9 +207,20 @@ type PanicError struct {
 	Stack []byte
 }
 
+// printed is the value as package fmt prints it. fmt recovers from a String or Error method that panics, unless it panics with a
+// value whose own method panics, too.
+func (e *PanicError) printed() (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a value of type %T, whose own method panics", e.Value)
+		}
+	}()
+	return fmt.Sprint(e.Value)
+}
+
 func (e *PanicError) Error() string {
 	if e.Value == nil {
 		return "handler called runtime.Goexit"
 	}
-	return fmt.Sprintf("handler panicked: %v\n%s", e.Value, e.Stack)
+	return fmt.Sprintf("handler panicked: %s\n%s", e.printed(), e.Stack)
 }

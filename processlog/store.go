@@ -303,6 +303,10 @@ type Outcome struct {
 	EndedBy         EndedBy
 	LastError       string
 
+	// TimedOut says that the attempt's time had passed when it ended, so that what it did outside this database may have
+	// happened. A Store ignores it: it decides the kind of the case.
+	TimedOut bool
+
 	Case *CaseDraft // of one that comes to Dead: the case that opens with it, in the same transaction; nil: none
 }
 

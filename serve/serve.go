@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Log is a *compensator.Compensator.
@@ -78,7 +80,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	for i, consume := range cfg.Consumers {
 		outside = append(outside, start(end, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
 			err := consume(receiving)
-			if receiving.Err() != nil && errors.Is(err, receiving.Err()) {
+			if receiving.Err() != nil && usererr.Is(err, receiving.Err()) {
 				return nil // it was told
 			}
 			return err

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -23,6 +24,8 @@ type attempt struct {
 	ctx     context.Context // kept to ask why it ended. nil when none is called: the entry is taken out
 	cancel  context.CancelCauseFunc
 	started time.Time
+
+	lateBatch bool // its batch timed out, and it runs alone; no other goroutine has it then
 
 	leaseEnd time.Time   // by our clock, which no write depends on; guarded by holdings.mu once running
 	stuck    bool        // reported; guarded by holdings.mu
@@ -77,6 +80,6 @@ func (a *attempt) loseLocked() {
 func (a *attempt) event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
 		Context: a.ctx, ID: a.row.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.row.BusinessType, BusinessID: a.row.BusinessID,
-		Attempt: a.row.Attempt(), Compensation: a.compensating(), Late: -a.row.DueIn, Duration: time.Since(a.started), Err: err,
+		Attempt: a.row.Attempt(), Compensation: a.compensating(), Late: -a.row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // A connection that has gone silent must not hold up a lane for good.
@@ -103,7 +104,7 @@ func tell[E any](b *base, observe func(E), event E) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			b.Log.Error("observer panicked", "panic", p)
+			b.Log.Error("observer panicked", "panic", usererr.PanicText(p))
 		}
 	}()
 	observe(event)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -22,6 +23,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	// A handler that ends its goroutine, or whose start the stop has overtaken, leaves whole false: all entries are
 	// dealt with from here.
 	defer func() {
+		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
 		t.breaker.batchEnded(batch, verdicts, whole, context.Cause(ctx))
 		cancel(nil)
 		if !whole {
@@ -31,6 +33,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 		for i, a := range batch {
 			switch {
 			case !whole:
+				a.lateBatch = timedOut
 				d.again(a)
 			case verdicts == nil:
 				d.finish(a, ending{})
@@ -67,11 +70,11 @@ func leaveSlot(batch []*attempt, whole bool) {
 func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.Row) (verdicts []error, whole bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.Log.Warn("compensator: batch handler panicked; its entries run alone", "type", t.Name, "panic", p)
+			d.Log.Warn("compensator: batch handler panicked; its entries run alone", "type", t.Name, "panic", usererr.PanicText(p))
 			whole = false
 		}
 	}()
-	verdicts = t.RunBatch(ctx, rows)
+	verdicts = t.callBatch(ctx, rows)
 	if verdicts == nil {
 		return nil, true
 	}

@@ -280,16 +280,11 @@ func (b *breaker) countLocked(id processlog.ID, failed bool) bool {
 
 // tells is what an attempt's end says of what its handler needs; cause is why its context ended, if it did.
 func tells(err, cause error) (of tale) {
-	defer func() {
-		if recover() != nil { // an error's own methods are the user's
-			of = fine
-		}
-	}()
 	v := judged(err)
 	switch {
 	case err == nil:
 		return fine
-	case v.free:
+	case v.free, v.undecodable:
 		return uncalled
 	case v.ours, v.kind == serverFault, v.kind == serverDown, errors.Is(err, processlog.ErrHistoryLost), errors.Is(err, processlog.ErrLeaseLost):
 		return nothing

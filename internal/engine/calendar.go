@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -201,7 +202,7 @@ func (p Period) since(ctx context.Context, mark, now time.Time) (d due, err erro
 func (p Period) next(after time.Time) (next time.Time, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &processlog.FieldError{Field: "schedule", Reason: fmt.Sprintf("panicked: %v", r)}
+			err = &processlog.FieldError{Field: "schedule", Reason: "panicked: " + usererr.PanicText(r)}
 		}
 	}()
 	next = p.Schedule(after)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -122,7 +123,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
 	d.agenda.free(t, calls)
 	d.claims.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
-		d.holdings.leaveQuarantine(a)
+		d.holdings.leaveQuarantine(a, false)
 	}
 }
 
@@ -136,20 +137,23 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, sp
 	run, _ := d.contexts()
 	attempts, refused = d.holdings.admit(run, attempts)
 	spare = needed - callsOf(t, attempts)
-	var batch []*attempt
+	var batches [companies][]*attempt
 	for _, a := range attempts {
-		if t.together(a.row.State, lostLeases(&a.row)) {
-			batch = append(batch, a)
-		} else {
+		with := t.company(a.row.State, lostLeases(&a.row))
+		if with == alone {
 			go d.attempt(a)
+		} else {
+			batches[with] = append(batches[with], a)
 		}
 	}
-	for chunk := range slices.Chunk(batch, t.seats()) {
-		if len(chunk) == 1 {
-			go d.attempt(chunk[0]) // alone already: what comes of it counts
-		} else {
-			t.breaker.join(chunk)
-			go d.runBatch(t, chunk)
+	for _, batch := range batches {
+		for chunk := range slices.Chunk(batch, t.seats()) {
+			if len(chunk) == 1 {
+				go d.attempt(chunk[0]) // alone already: what comes of it counts
+			} else {
+				t.breaker.join(chunk)
+				go d.runBatch(t, chunk)
+			}
 		}
 	}
 	return refused, spare
@@ -223,7 +227,7 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	}
 	if a.t.Ready != nil && !a.compensating() {
 		if err := a.t.Ready(a.ctx, &a.row); err != nil {
-			return ending{err: Free(err)}
+			return ending{err: usererr.Of(Free(err))}
 		}
 	}
 	if inTx != nil {
@@ -244,7 +248,8 @@ func (d *dispatcher) heldUp(a *attempt) (end ending, late bool) {
 	return ending{}, false
 }
 
-func panicked(p any) error { return &processlog.PanicError{Value: p, Stack: debug.Stack()} }
+// panicked is the failure of a panic with p. Its text is made here, since the methods of p are the user's.
+func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
 func (d *dispatcher) finish(a *attempt, end ending) {
@@ -254,6 +259,9 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	a.cancel(nil)
 	tell(d.base, d.Observer.AttemptEnded, a.event(end.err))
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
+	if a.lateBatch {
+		s.outcome = a.t.withLateBatch(s.outcome)
+	}
 	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
 		d.troubles.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
 	}

@@ -78,14 +78,13 @@ func (h *holdings) forget(a *attempt) {
 		delete(h.held, a.holding())
 	}
 	h.mu.Unlock()
-	h.leaveQuarantine(a)
+	h.leaveQuarantine(a, true)
 }
 
-// leaveQuarantine lets the next suspect in.
-func (h *holdings) leaveQuarantine(a *attempt) {
+// leaveQuarantine lets the next suspect in. ended: the attempt has run and has an outcome.
+func (h *holdings) leaveQuarantine(a *attempt, ended bool) {
 	// Once: a handler that was found stuck has left, and may return all the same.
-	if a.suspect.CompareAndSwap(true, false) {
-		h.quarantine.leave(a.t, lostLeases(&a.row))
+	if a.suspect.CompareAndSwap(true, false) && h.quarantine.leave(a.t, lostLeases(&a.row), ended) {
 		h.agenda.overflow(a.t.Name) // others like it were refused meanwhile
 	}
 }

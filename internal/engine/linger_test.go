@@ -143,7 +143,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 0, mail.calls(nil))
 	require.Equal(t, 1, mail.calls(rows(3, 0, 0)))
 	require.Equal(t, 2, mail.calls(rows(4, 0, 0)))
-	require.Equal(t, 5, mail.calls(rows(4, 2, 1)))
+	require.Equal(t, 4, mail.calls(rows(4, 2, 1)), "two of one lost lease share a call")
 	require.Equal(t, 7, (&Type{Name: "plain"}).calls(rows(4, 2, 1)))
 	require.Equal(t, processlog.MaxRows, mail.fits(1000))
 	mail.breaker = &breaker{open: new(observe.OpenBreaker)}
@@ -153,7 +153,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 // Of what is claimable as much is claimed as the calls take, in whatever order it comes.
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := &Type{Name: "mail", BatchSize: 3, Concurrency: 2, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
-	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}} {
+	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}, {1, 1, 0, 1, 0, 2}, {1, 1, 0, 1, 0, 0}} {
 		p := picker{t: mail, holdings: newHoldings(newAgenda(newTypes(time.Minute))), room: 2}
 		var mine []processlog.Row
 		for i, n := range lost {

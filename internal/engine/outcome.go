@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -41,6 +42,12 @@ func Free(err error) error {
 	return &v
 }
 
+// Undecodable is Unavailable for content that this process cannot decode. A newer version of the code may run beside it, so it
+// costs no attempt until MaxWait is over. A breaker does not count it, since no call was made.
+func Undecodable(err error) error {
+	return &verdict{kind: unavailable, undecodable: true, err: orUnnamed(err)}
+}
+
 // VerdictOf is what err asks for; see the root's.
 func VerdictOf(err error) observe.Verdict {
 	if err == nil {
@@ -60,22 +67,33 @@ func VerdictOf(err error) observe.Verdict {
 	return observe.Failure
 }
 
-// judged is what err asks for; a failure asks for nothing. RetryAfter around Unavailable has that one's patience, and a time of
-// its own.
+// judged returns what err asks for. A failure asks for nothing. RetryAfter around Unavailable is Unavailable with a time of its
+// own. err may be an error of user code that has not been copied.
 func judged(err error) *verdict {
 	if err == nil {
 		return &plain // each success passes here
 	}
-	var v *verdict
-	if !errors.As(err, &v) {
+	v := verdictIn(err)
+	if v == nil {
 		return &plain
 	}
 	if v.kind != retryAfter {
 		return v
 	}
-	var within *verdict
-	if errors.As(v.err, &within) && within.kind == unavailable {
-		return &verdict{kind: unavailable, after: v.after, ours: within.ours, err: v.err}
+	if within := verdictIn(v.err); within != nil && within.kind == unavailable {
+		return &verdict{kind: unavailable, after: v.after, ours: within.ours, undecodable: within.undecodable, err: v.err}
+	}
+	return v
+}
+
+// verdictIn finds the outermost verdict in an error's tree, or returns nil.
+func verdictIn(err error) *verdict {
+	if v, ok := err.(*verdict); ok {
+		return v
+	}
+	var v *verdict
+	if !usererr.As(err, &v) {
+		return nil
 	}
 	return v
 }
@@ -88,8 +106,7 @@ var plain verdict
 // A condition of the whole server never spends an attempt. Any other spends none as many times in a row as the entry has attempts,
 // and counts from then on: a handler that always brings the server into it must reach a person.
 func serversOwn(err error, whole bool) error {
-	var v *verdict
-	if errors.As(err, &v) {
+	if verdictIn(err) != nil {
 		return err // the handler has said what it asks for
 	}
 	if whole {
@@ -131,8 +148,27 @@ func serverDownPause(times int) time.Duration {
 	return d + jitter.N(d)
 }
 
-// unavailablePause spares a downstream that is down the schedule's first, short delays, again and again.
+// unavailablePause is the least pause after Unavailable. The first short delays of a schedule would otherwise come again and
+// again, since Unavailable counts no failure.
 const unavailablePause = 2 * time.Second
+
+// mostUnavailable is where the pauses after Unavailable stop growing.
+const mostUnavailable = 2 * time.Minute
+
+// untilAvailable is how long to wait after Unavailable. Each pause is about twice the one before, up to mostUnavailable. The one
+// before is read from the row: it lies between the time of the last outcome and the time when the entry was due again.
+func (t *Type) untilAvailable(row *processlog.Row, v *verdict) time.Duration {
+	wait := max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
+	if v.after > 0 || v.ours || row.LastError == "" {
+		return wait // the handler knows when, or the database was away, or this is the first
+	}
+	before := min(max(0, row.NextAt.Sub(row.UpdatedAt)), mostUnavailable)
+	longer := min(before*3/2+jitter.N(before+1), mostUnavailable-jitter.N(mostUnavailable/4))
+	if t.MaxWait > 0 {
+		longer = min(longer, t.MaxWait-row.Age()) // it counts from then on, and is not to come late for that
+	}
+	return max(wait, longer)
+}
 
 type verdictKind int
 
@@ -152,7 +188,10 @@ type verdict struct {
 	after time.Duration // until the next attempt; ≤ 0: the type's schedule
 	ours  bool          // the database's failure, or this process's, not the handler's word
 	free  bool          // see Free
-	err   error
+
+	undecodable bool // see Undecodable
+
+	err error
 }
 
 func (v *verdict) Error() string { return v.err.Error() }
@@ -172,6 +211,21 @@ const crashBudget = 3
 // lostLeases counts the deliveries before this one that ended with no outcome.
 func lostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 
+// timedOutPrefix begins the LastError of an attempt whose time had passed. The next attempt's case is decided by it: see TimedOut.
+var timedOutPrefix = processlog.ErrTimeout.Error()
+
+// waitedOutPrefix is written where a handler asks to wait although MaxWait is over.
+const waitedOutPrefix = "waits for longer than MaxWait, "
+
+// TimedOut reports whether a stored LastError is of an attempt whose time had passed. Versions before 0.2 put the words about
+// MaxWait first.
+func TimedOut(lastError string) bool {
+	if strings.HasPrefix(lastError, waitedOutPrefix) {
+		_, lastError, _ = strings.Cut(lastError, ": ")
+	}
+	return strings.HasPrefix(lastError, timedOutPrefix)
+}
+
 // outcomeOf is what an attempt's error means for its entry. cause is why the handler's context ended, if it
 // did. Nothing here is computed from anything but the row as claimed.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
@@ -182,20 +236,21 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 	if err == nil {
 		return succeeded(o, row)
 	}
-	o.LastError = err.Error()
-	if errors.Is(cause, processlog.ErrTimeout) {
-		o.LastError = fmt.Sprintf("%v after %v: %v", processlog.ErrTimeout, t.Timeout, err)
-	}
 	v := judged(err)
+	o.LastError = err.Error()
+	// A server's fault is told while the handler still has time: it may pass before the outcome is made.
+	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.kind != serverFault && v.kind != serverDown
 	switch {
 	case interrupted(err, cause), errors.Is(err, processlog.ErrHistoryLost):
 		o.LastError = row.LastError
 		return o // due at once, for somebody else
 	case t.waitedOut(row, v):
-		o.LastError = fmt.Sprintf("waits for longer than MaxWait, %v: %s", t.MaxWait, o.LastError)
+		o.LastError = fmt.Sprintf("%s%v: %s", waitedOutPrefix, t.MaxWait, o.LastError)
 	case v.kind == snooze:
-		o.LastError = row.LastError
 		o.After = t.backoff(v, max(1, row.Attempt()-1))
+		if o.LastError = row.LastError; o.TimedOut {
+			o.LastError = t.late(err.Error())
+		}
 		return o
 	case v.kind == serverDown:
 		times := 1 + faultsInARow(row, v.kind)
@@ -210,13 +265,36 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 			return o
 		}
 	case v.kind == unavailable:
-		o.After = max(t.backoff(v, max(1, row.Attempt()-1)), unavailablePause+jitter.N(unavailablePause))
+		o.After = t.untilAvailable(row, v)
+		if o.TimedOut {
+			o.LastError = t.late(o.LastError)
+		}
 		return o
+	}
+	if o.TimedOut {
+		o.LastError = t.late(o.LastError) // in front of all else: TimedOut finds it there
 	}
 	if row.State == processlog.Compensating {
 		return t.compensationFailed(o, v)
 	}
 	return t.failed(o, row, v)
+}
+
+// late is the LastError of an attempt whose time had passed.
+func (t *Type) late(lastError string) string {
+	return fmt.Sprintf("%s after %v: %s", timedOutPrefix, t.Timeout, lastError)
+}
+
+// withLateBatch is the outcome of an entry that has run alone after its batch had timed out: the batch may have done its work.
+func (t *Type) withLateBatch(o processlog.Outcome) processlog.Outcome {
+	if o.TimedOut || o.EndedBy == processlog.EndedByHandler {
+		return o
+	}
+	o.TimedOut = true
+	if !TimedOut(o.LastError) {
+		o.LastError = fmt.Sprintf("%s after %v in its batch; then, alone: %s", timedOutPrefix, t.Timeout, o.LastError)
+	}
+	return o
 }
 
 // waitedOut reports whether a handler asks to wait, at no cost, although the entry's MaxWait is over. What the library itself
@@ -242,7 +320,7 @@ func (t *Type) budget(row *processlog.Row) int {
 func (t *Type) safeOutcomeOf(row *processlog.Row, err, cause error) (o processlog.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			o = t.outcomeOf(row, RetryAfter(unavailablePause, panicked(p)), nil)
+			o = t.outcomeOf(row, RetryAfter(unavailablePause, panicked(p)), cause)
 		}
 	}()
 	return t.outcomeOf(row, err, cause)

@@ -143,6 +143,7 @@ func aged(row *processlog.Row, age time.Duration) *processlog.Row {
 	old.CreatedAt = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
 	old.NextAt = old.CreatedAt.Add(age - time.Second)
 	old.DueIn = -time.Second
+	old.UpdatedAt = old.NextAt // due at once after its last outcome
 	return &old
 }
 
@@ -238,6 +239,71 @@ func TestNoScheduleMakesAHotLoop(t *testing.T) {
 		require.GreaterOrEqual(t, down, max(c.least, unavailablePause))
 		require.LessOrEqual(t, down, max(c.most, 2*unavailablePause))
 	}
+}
+
+func TestUnavailableBacksOffToMinutes(t *testing.T) {
+	typ := outcomeType(false)
+	typ.Retry = fixed(time.Second)
+	row := attempted(processlog.Pending, 0, 0)
+	row.CreatedAt = time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
+	row.UpdatedAt, row.NextAt, row.LastError = row.CreatedAt, row.CreatedAt.Add(30*24*time.Hour), ""
+	var waits []time.Duration
+	for range 20 {
+		o := typ.outcomeOf(row, Unavailable(errDownstream), nil)
+		require.Equal(t, processlog.Pending, o.To)
+		waits = append(waits, o.After)
+		row.UpdatedAt = row.NextAt.Add(time.Minute) // it came late, and that is no pause
+		row.NextAt, row.LastError = row.UpdatedAt.Add(o.After), o.LastError
+	}
+	require.LessOrEqual(t, waits[0], 2*unavailablePause, "the first is no longer than that, however long the entry was delayed")
+	for i, wait := range waits[1:] {
+		require.LessOrEqual(t, wait, mostUnavailable)
+		require.GreaterOrEqual(t, wait, min(waits[i]*3/2, mostUnavailable*3/4))
+	}
+	require.GreaterOrEqual(t, waits[19], mostUnavailable*3/4)
+	require.Equal(t, time.Hour, typ.outcomeOf(row, RetryAfter(time.Hour, Unavailable(errDownstream)), nil).After, "a service that says until when is believed")
+	require.LessOrEqual(t, typ.outcomeOf(row, RetryAfter(time.Second, Unavailable(errDownstream)), nil).After, 2*unavailablePause)
+	require.LessOrEqual(t, typ.outcomeOf(row, ours(errDownstream), nil).After, 2*unavailablePause, "the database's own absence")
+	typ.MaxWait = row.Age() + 10*time.Second
+	require.LessOrEqual(t, typ.outcomeOf(row, Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
+}
+
+func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
+	typ := outcomeType(false)
+	typ.MaxWait = time.Hour
+	late := "compensator: handler timed out after 30s: "
+	for name, c := range map[string]struct {
+		row  *processlog.Row
+		err  error
+		text string
+	}{
+		"a failure":            {attempted(processlog.Pending, 0, 0), errDownstream, late + "downstream said no"},
+		"the last":             {attempted(processlog.Pending, 2, 0), errDownstream, late + "downstream said no"},
+		"permanent":            {attempted(processlog.Pending, 0, 0), Permanent(errDownstream), late + "downstream said no"},
+		"unavailable":          {attempted(processlog.Pending, 0, 0), Unavailable(errDownstream), late + "downstream said no"},
+		"unavailable, MaxWait": {aged(attempted(processlog.Pending, 2, 0), time.Hour), Unavailable(errDownstream), late + "waits for longer than MaxWait, 1h0m0s: downstream said no"},
+		"snoozed":              {attempted(processlog.Pending, 0, 0), Snooze(time.Minute), late + "compensator: snoozed for 1m0s"},
+		"snoozed, MaxWait":     {aged(attempted(processlog.Pending, 2, 0), time.Hour), Snooze(time.Minute), late + "waits for longer than MaxWait, 1h0m0s: compensator: snoozed for 1m0s"},
+		"a compensation":       {attempted(processlog.Compensating, 3, 1), errDownstream, late + "downstream said no"},
+		"its schedule panics":  {attempted(processlog.Pending, 0, 0), RetryAfter(0, errDownstream), ""},
+	} {
+		typ := *typ
+		if c.text == "" {
+			typ.Retry = func(int) time.Duration { panic("no schedule") }
+			c.text = late + "handler panicked: no schedule"
+		}
+		o := typ.safeOutcomeOf(c.row, c.err, processlog.ErrTimeout)
+		require.True(t, o.TimedOut, name)
+		require.True(t, TimedOut(o.LastError), name)
+		require.True(t, strings.HasPrefix(o.LastError, c.text), "%s: %s", name, o.LastError)
+		inTime := typ.safeOutcomeOf(c.row, c.err, nil)
+		require.False(t, inTime.TimedOut || TimedOut(inTime.LastError), name)
+	}
+	require.True(t, TimedOut("waits for longer than MaxWait, 1h0m0s: "+late+"x"), "as versions before 0.2 have written it")
+	require.False(t, TimedOut("waits for longer than MaxWait, 1h0m0s: x: "+late))
+	batched := typ.withLateBatch(typ.outcomeOf(attempted(processlog.Pending, 2, 0), errDownstream, nil))
+	require.True(t, batched.TimedOut && TimedOut(batched.LastError))
+	require.False(t, typ.withLateBatch(typ.outcomeOf(attempted(processlog.Pending, 2, 0), nil, nil)).TimedOut)
 }
 
 func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {

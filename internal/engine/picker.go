@@ -14,7 +14,7 @@ type picker struct {
 	holdings *holdings
 	want     []processlog.Wanted
 	room     int             // calls that may begin
-	seats    int             // left in the one that has begun for several
+	seats    [companies]int  // left in the calls that have begun for several
 	hanging  bool            // nothing but what a handler of this process is stuck on
 	spare    []processlog.ID // came when there was no room left
 	suspects []suspect       // that were let in
@@ -23,26 +23,29 @@ type picker struct {
 
 func (p *picker) accept(row *processlog.Row) bool {
 	// First, so that no suspect takes a place in quarantine for nothing.
-	together := p.t.RunBatch != nil && p.t.together(row.State, p.lost(row))
-	if p.room == 0 && !(together && p.seats > 0) {
+	with := alone
+	if p.t.RunBatch != nil {
+		with = p.t.company(row.State, p.lost(row))
+	}
+	if p.room == 0 && p.seats[with] == 0 {
 		p.spare = append(p.spare, row.ID)
 		return false
 	}
 	if row.BusinessType != p.t.Name || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
 		return false
 	}
-	p.sit(together)
+	p.sit(with)
 	return true
 }
 
-// sit gives an entry its place: beside others while their call has one, or in a call of its own.
-func (p *picker) sit(together bool) {
+// sit gives an entry its seat: in a call that has begun with its company, or in a call of its own.
+func (p *picker) sit(with company) {
 	switch {
-	case together && p.seats > 0:
-		p.seats--
+	case p.seats[with] > 0:
+		p.seats[with]--
 		return
-	case together:
-		p.seats = p.t.seats() - 1
+	case with != alone:
+		p.seats[with] = p.t.seats() - 1
 	}
 	p.room--
 }
@@ -99,7 +102,7 @@ func (p *picker) admit(id processlog.ID, lost int) bool {
 func (p *picker) keepOnly(mine []processlog.Row) {
 	for _, s := range p.suspects {
 		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.id }) {
-			p.holdings.quarantine.leave(p.t, s.lost)
+			p.holdings.quarantine.leave(p.t, s.lost, false)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,14 +24,49 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	require.True(t, q.enter(small, 1), "each type has places of its own")
 	require.False(t, q.enter(small, 2), "not beside others")
 	for range 8 {
-		q.leave(large, 1)
+		q.leave(large, 1, true)
 	}
-	q.leave(small, 1)
+	q.leave(small, 1, true)
 	require.True(t, q.enter(large, 2))
 	require.False(t, q.enter(small, 2), "alone, of all types")
 	require.False(t, q.enter(small, 1))
-	q.leave(large, 2)
+	q.leave(large, 2, true)
 	require.True(t, q.enter(small, 1))
+}
+
+// A healthy process that was killed has left all that it held: it is worked off in a few rounds, of few entries first.
+func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		typ := &Type{Concurrency: 4, BatchSize: 100, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+		var q quarantine
+		enter := func() (n int) {
+			for q.enter(typ, 1) {
+				n++
+			}
+			return n
+		}
+		leave := func(n int, ended bool) (room bool) {
+			for range n {
+				room = q.leave(typ, 1, ended)
+			}
+			return room
+		}
+		for _, round := range []int{20, 60, 180, 400, 400} {
+			require.Equal(t, round, enter())
+			require.False(t, leave(round/2-1, true))
+			require.Zero(t, enter(), "one by one they would run in calls of one")
+			require.True(t, leave(1, true))
+			if round == 20 {
+				require.Equal(t, round/2, enter(), "one that hangs does not keep out all others")
+				leave(round/2, true)
+			}
+			require.True(t, leave(round-round/2, true))
+		}
+		time.Sleep(fewForget + 1)
+		require.Equal(t, 20, enter(), "these are of another crash")
+		require.True(t, leave(20, false))
+		require.Equal(t, 20, enter(), "what has not run proves nothing")
+	})
 }
 
 func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
@@ -40,10 +76,10 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 		require.True(t, q.enter(typ, 1))
 		require.False(t, q.enter(typ, 2))
 		require.False(t, q.enter(typ, 1), "the next ones wait for it")
-		q.leave(typ, 1)
+		q.leave(typ, 1, true)
 		require.False(t, q.enter(typ, 1))
 		require.True(t, q.enter(typ, 2))
-		q.leave(typ, 2)
+		q.leave(typ, 2, true)
 		require.True(t, q.enter(typ, 1))
 		require.False(t, q.enter(typ, 2))
 		<-time.After(aloneWait)

@@ -84,7 +84,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	slices.SortFunc(stuck, func(a, b hanging) int { return inOrder(a.attempt, b.attempt) })
 	for _, s := range stuck {
 		s.t.breaker.hung(s.attempt, s.in)
-		r.holdings.leaveQuarantine(s.attempt) // it has not killed the process, and may never return
+		r.holdings.leaveQuarantine(s.attempt, false) // it has not killed the process, and may never return
 		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		tell(r.base, r.Observer.Stuck, s.event)
 	}

@@ -213,7 +213,7 @@ func (s *settler) wait(done settlement, r processlog.Settled) {
 	if r.Refused != nil {
 		done.refused++
 		s.refusing.Store(true)
-		s.holdings.leaveQuarantine(done.a) // it has not killed the process, and may wait for as long as the database refuses it
+		s.holdings.leaveQuarantine(done.a, false) // it has not killed the process, and may wait for as long as the database refuses it
 	}
 	if done.refused > 0 {
 		s.refused.Add(done)

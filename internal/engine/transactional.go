@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -33,10 +34,10 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 		return end
 	}
 	if err := handler(a.ctx, tx, &a.row); err != nil {
-		if blame := d.Blame(err); a.ctx.Err() == nil && blame != BlameHandler { // a timeout is the handler's own
+		if blame := d.Blame(usererr.Safe(err)); a.ctx.Err() == nil && blame != BlameHandler { // a timeout is the handler's own
 			err = serversOwn(err, blame == BlameServer)
 		}
-		return ending{err: err}
+		return ending{err: usererr.Of(err)}
 	}
 	if a.ctx.Err() != nil || !inTime() {
 		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -71,6 +72,7 @@ func (t *troubles) failed(what, businessType string, err error) {
 	if t.closed() {
 		return // Close has ended it
 	}
+	err = usererr.Of(err) // of a driver, or of a Store or Queue of the user's
 	times, since := t.record(what, businessType, err)
 	t.complain(what, err, "type", businessType, "times", times, "since", since)
 }

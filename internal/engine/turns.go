@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -85,7 +85,7 @@ func (e *Engine) TakesTurns(businessType string) bool {
 func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &processlog.FieldError{Field: "Serial", Reason: fmt.Sprintf("panicked: %v", p)}
+			err = &processlog.FieldError{Field: "Serial", Reason: "panicked: " + usererr.PanicText(p)}
 		}
 	}()
 	// The same as when it was recorded, so that it cannot come to another answer later.
@@ -277,7 +277,7 @@ func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
 			err = failed
 		}
 		for _, w := range o.list {
-			d.holdings.leaveQuarantine(w.attempt)
+			d.holdings.leaveQuarantine(w.attempt, false)
 		}
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -46,10 +47,26 @@ func (t *Type) seats() int {
 	return max(1, t.BatchSize)
 }
 
-// together reports whether an entry that has lost so many leases shares its call with others: a killer must not take them
-// with it, and a compensation is one entry's.
-func (t *Type) together(state processlog.State, lost int) bool {
-	return t.RunBatch != nil && state != processlog.Compensating && lost == 0
+// company is whom an entry shares its call with.
+type company int
+
+const (
+	alone        company = iota
+	withOthers           // that have lost no lease
+	withSuspects         // that have lost one
+	companies
+)
+
+// company is whom an entry that has lost so many leases shares its call with. A compensation is one entry's. An entry that may
+// have killed a process is kept apart from those that have not.
+func (t *Type) company(state processlog.State, lost int) company {
+	switch {
+	case t.RunBatch == nil, state == processlog.Compensating, lost >= aloneAfter:
+		return alone
+	case lost >= suspectAfter:
+		return withSuspects
+	}
+	return withOthers
 }
 
 // callsFor is how many calls n entries need that share them.
@@ -70,13 +87,11 @@ func (t *Type) calls(rows []processlog.Row) int {
 }
 
 func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
-	together := 0
+	var entries [companies]int
 	for i := range n {
-		if t.together(row(i).State, lostLeases(row(i))) {
-			together++
-		}
+		entries[t.company(row(i).State, lostLeases(row(i)))]++
 	}
-	return n - together + t.callsFor(together)
+	return entries[alone] + t.callsFor(entries[withOthers]) + t.callsFor(entries[withSuspects])
 }
 
 func (t *Type) compensates() bool { return t.Undo != nil || t.UndoTx != nil }
@@ -100,13 +115,26 @@ func (t *Type) Attempt(ctx context.Context, row *processlog.Row) (o processlog.O
 	return o, t.call(ctx, row)
 }
 
-// call runs the handler, or the compensation, that needs no transaction.
+// call runs the handler, or the compensation, that needs no transaction. Its error is a copy: see package usererr.
 func (t *Type) call(ctx context.Context, row *processlog.Row) error {
 	switch {
 	case row.State == processlog.Compensating:
-		return t.Undo(ctx, row)
+		return usererr.Of(t.Undo(ctx, row))
 	case t.RunBatch != nil:
-		return only(t.RunBatch(ctx, []*processlog.Row{row}))
+		return only(t.callBatch(ctx, []*processlog.Row{row}))
 	}
-	return t.Run(ctx, row)
+	return usererr.Of(t.Run(ctx, row))
+}
+
+// callBatch runs the batch handler. Its errors are copies: see package usererr.
+func (t *Type) callBatch(ctx context.Context, rows []*processlog.Row) []error {
+	verdicts := t.RunBatch(ctx, rows)
+	if verdicts == nil {
+		return nil
+	}
+	copies := make([]error, len(verdicts)) // the handler may keep its slice
+	for i, err := range verdicts {
+		copies[i] = usererr.Of(err)
+	}
+	return copies
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -127,7 +128,7 @@ func (w *Tx) finish(outcome Outcome, state error) {
 func runHook(hook func(Outcome), outcome Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			warnConnector(fmt.Errorf("compensator: hook on a transaction's end panicked: %v", p))
+			warnConnector(fmt.Errorf("compensator: hook on a transaction's end panicked: %s", usererr.PanicText(p)))
 		}
 	}()
 	hook(outcome)

@@ -108,6 +108,69 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
 }
 
+// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned: a person who reads "dead" may repeat a refund that has happened.
+func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(operated(w.Quick()))
+	down := errors.New("the bank does not answer")
+	permanent := compensator.Permanent(errors.New("no such account"))
+	cfg := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
+	waited := cfg
+	waited.MaxWait = time.Millisecond
+	panics := cfg
+	panics.MaxProcessCount = 2
+	panics.Retry = func(failures int) time.Duration { panic("no schedule") }
+	undone := waited
+	undone.Compensate = func(ctx context.Context, _ *compensator.Entry) error {
+		<-ctx.Done()
+		return compensator.Unavailable(down)
+	}
+	types := make(map[string]*compensator.Type[harness.Order])
+	add := func(name string, cfg compensator.TypeConfig, first func(ctx context.Context) error) {
+		var calls harness.Calls
+		orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			if calls.Add(e.ID) > 1 {
+				return permanent
+			}
+			return first(ctx)
+		}, cfg)
+		require.NoError(t, err)
+		types[name] = orders
+	}
+	late := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error { <-ctx.Done(); return err }
+	}
+	add("unavailable after MaxWait", waited, late(compensator.Unavailable(down)))
+	add("snoozed after MaxWait", waited, late(compensator.Snooze(time.Second)))
+	add("permanent", cfg, late(permanent))
+	add("snoozed, then permanent", cfg, late(compensator.Snooze(100*time.Millisecond)))
+	add("unavailable, then permanent", cfg, late(compensator.RetryAfter(100*time.Millisecond, compensator.Unavailable(down))))
+	add("its schedule panics, then permanent", panics, late(down))
+	add("the compensation's", undone, func(context.Context) error { return permanent })
+	var calls harness.Calls
+	orders, err := compensator.HandleBatch(c, "a batch, then alone permanent", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		for _, item := range items {
+			calls.Add(item.Entry.ID)
+		}
+		if len(items) > 1 {
+			<-ctx.Done()
+		}
+		return slices.Repeat([]error{permanent}, len(items))
+	}, cfg)
+	require.NoError(t, err)
+	types["a batch, then alone permanent"] = orders
+	for _, orders := range types {
+		w.PutMany(c, orders, 2, compensator.Options{}) // in one transaction, so that two share a batch
+	}
+	w.Run(c)
+	w.WaitAllEnded()
+	for name := range types {
+		assert.Equal(t, 2, w.Count("common_process_log_case c JOIN common_process_log l ON l.id=c.entry_id WHERE l.state=-2 AND l.business_type=? AND c.kind=? AND c.closed_at=0",
+			name, int(desk.CaseUnknown)), name)
+	}
+}
+
 // TestNoAmountIsMadeUp: what its function cannot tell is not known, and takes nobody down.
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()

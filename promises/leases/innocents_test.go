@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -69,6 +70,48 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A killed process leaves all that it held, which of a batch type is much. It must not take a call for each entry.
+func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		const concurrency, size = 4, 100
+		c := w.New(cfg)
+		var mu sync.Mutex
+		var calls []int
+		_, err := compensator.HandleBatch(c, "close_order", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, len(items))
+			return nil
+		}, compensator.TypeConfig{Concurrency: concurrency, BatchSize: size})
+		require.NoError(t, err)
+		w.Backlog("close_order", concurrency*size)
+		w.Exec("UPDATE common_process_log SET delivery_count=1")
+		w.Run(c)
+		w.WaitAllEnded()
+		require.Equal(t, concurrency*size, w.Ended(compensator.Succeeded, 0))
+		t.Log(calls)
+		require.LessOrEqual(t, len(calls), 4*concurrency, "undisturbed they take four calls")
+		require.LessOrEqual(t, calls[0], 20, "the first are few")
+	})
+}
+
+// An entry that kills its process takes its neighbours of the second crash no further: they run alone, and none is taken out with it.
+func TestEntryThatKillsItsBatchIsTakenOutAlone(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t).WithRedis()
+	c, types := w.LifeInstance(w.DB)
+	countDeliveries(w)
+	w.PutMany(c, types.Mail, 400, compensator.Options{})
+	crashes := w.Supervise(harness.Program{Killer: "250"})
+	n := innocents(w)
+	t.Logf("crashes %d, innocents by deliveries: 1: %d, 2: %d, 3: %d", crashes, n[1], n[2], n[3])
+	require.Equal(t, 3, crashes)
+	require.Equal(t, 399, w.Ended(compensator.Succeeded, 0), "no innocent is taken out, and none has spent an attempt")
+	require.Equal(t, 1, w.Count("common_process_log WHERE business_id='250' AND state=-2 AND ended_by='crash' AND process_count=0"))
+	require.LessOrEqual(t, n[3], 180, "no more than ran beside it at the second crash")
 }
 
 // All that a healthy process had claimed when somebody killed it has lost a lease, and is run among few: that must end

@@ -213,7 +213,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 			})
 			require.Equal(t, 19, w.Ended(compensator.Succeeded, 0), "one attempt would have been one too many")
 			require.Equal(t, 1, w.Ended(compensator.Dead, 1))
-			require.Equal(t, 1, w.Count("common_process_log WHERE last_error='thirteen'"))
+			require.Equal(t, 1, w.Count("common_process_log WHERE last_error LIKE '%thirteen'"))
 			for n := range 20 {
 				sizes := seen.of(n)
 				require.Equal(t, 1, sizes[len(sizes)-1], "the verdict on %d came when it ran alone", n)
@@ -294,8 +294,12 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // the budget
 	w.Run(c)
 	w.WaitAllEnded()
-	for _, n := range []int{3, 4, 5, 6} {
+	for _, n := range []int{5, 6} {
 		require.Equal(t, []int{1}, seen.of(n), "%d runs alone", n)
+	}
+	for _, n := range []int{3, 4} {
+		require.Len(t, seen.of(n), 1)
+		require.LessOrEqual(t, seen.of(n)[0], 2, "%d runs with the other one that has lost a lease at most", n)
 	}
 	require.Empty(t, seen.of(7), "it is taken out, not run")
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND ended_by='crash' AND process_count=0"))

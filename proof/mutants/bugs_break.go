@@ -111,7 +111,7 @@ func breaking() []mutant {
 			name: "breaker-counts-what-nobody-could-read", oracle: lateness,
 			what: "entries of a newer version's content, for which no handler was called, open the breaker of all others",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.free:\n		return uncalled\n", ""},
+				{"internal/engine/breaker.go", "	case v.free, v.undecodable:\n		return uncalled\n", ""},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
@@ -119,7 +119,7 @@ func breaking() []mutant {
 			name: "follow-up-is-the-probe", oracle: lateness,
 			what: "an entry whose batch has not ended is an open breaker's probe, and a pause follows each of them",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.free:\n		return uncalled\n", "	case v.free && v.kind == snooze:\n		return nothing\n	case v.free:\n		return uncalled\n"},
+				{"internal/engine/breaker.go", "	case v.free, v.undecodable:\n		return uncalled\n", "	case v.free && v.kind == snooze:\n		return nothing\n	case v.free, v.undecodable:\n		return uncalled\n"},
 			},
 			sees: tests("TestEntriesThatWaitForTheirBatchGiveWayToTheProbe"),
 		},
@@ -127,7 +127,7 @@ func breaking() []mutant {
 			name: "unread-is-the-probe", oracle: lateness,
 			what: "an entry of a newer version's content, for which no handler was called, is an open breaker's probe, and a pause follows each of them",
 			edits: []edit{
-				{"internal/engine/breaker.go", "	case v.free:\n		return uncalled\n", "	case v.free && v.kind == unavailable:\n		return nothing\n	case v.free:\n		return uncalled\n"},
+				{"internal/engine/breaker.go", "	case v.free, v.undecodable:\n		return uncalled\n", "	case v.undecodable:\n		return nothing\n	case v.free:\n		return uncalled\n"},
 			},
 			sees: tests("TestEntriesThatNobodyHereCanReadGiveWayToTheProbe", "TestProbeThatMakesNoCallGivesWayAtOnce"),
 		},

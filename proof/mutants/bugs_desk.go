@@ -343,5 +343,29 @@ func operating() []mutant {
 			},
 			sees: tests("TestPausedTypeIsClaimedByNobodyUntilItIsResumed").and(simulation, "300"),
 		},
+		{
+			name: "case-forgets-the-timeout", oracle: safety,
+			what: "the case of an entry whose last attempt timed out says dead, and a person repeats a refund that has happened",
+			edits: []edit{
+				{"operations.go", "unknown := o.TimedOut || ", "unknown := "},
+			},
+			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
+		},
+		{
+			name: "case-forgets-the-late-batch", oracle: safety,
+			what: "the same where it was the entry's batch that timed out, before it ran alone",
+			edits: []edit{
+				{"internal/engine/dispatcher.go", "	if a.lateBatch {\n", "	if false {\n"},
+			},
+			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
+		},
+		{
+			name: "snooze-forgets-the-timeout", oracle: safety,
+			what: "the same where the attempt that timed out asked to wait, and the next one failed for good",
+			edits: []edit{
+				{"internal/engine/outcome.go", "		if o.LastError = row.LastError; o.TimedOut {\n", "		if o.LastError = row.LastError; false {\n"},
+			},
+			sees: tests("TestOutcomeRemembersThatTheTimeHadPassed", "TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
+		},
 	}
 }

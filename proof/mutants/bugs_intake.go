@@ -159,7 +159,7 @@ func takingIn() []mutant {
 			name: "intake-mute-error-ends-the-process", oracle: safety,
 			what: "an error of Entry or Work whose Error panics is asked outside of what recovers",
 			edits: []edit{
-				{"intake/aside.go", "		_, _ = err.Error(), compensator.VerdictOf(err)\n", ""},
+				{"intake/aside.go", "	return usererr.Of(in.cfg.Work(ctx, tx, messages))\n", "	return in.cfg.Work(ctx, tx, messages)\n"},
 			},
 			sees: tests("TestScheduleOrErrorThatPanicsEndsNoProcess"),
 		},
@@ -200,7 +200,7 @@ func takingIn() []mutant {
 			name: "intake-encodes-to-nothing", oracle: safety,
 			what: "a message whose codec fails is set aside without its content",
 			edits: []edit{
-				{"intake/aside.go", "		return failure(\"encode message \"+kept.ID, err)\n", "		return nil\n"},
+				{"intake/aside.go", "		return failure(\"encode message \"+kept.ID, usererr.Of(err))\n", "		return nil\n"},
 			},
 			sees: tests("TestMessageThatCannotBeEncodedIsHeld"),
 		},

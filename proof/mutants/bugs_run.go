@@ -186,7 +186,7 @@ func running() []mutant {
 			name: "lane-left-before-outcome-is-durable", oracle: safety,
 			what: "a suspect lets the next one in when its handler returns: a process that dies while outcomes wait counts against all of them",
 			edits: []edit{
-				{"internal/engine/dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.holdings.leaveQuarantine(a)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
+				{"internal/engine/dispatcher.go", "	s := settlement{a: a, outcome: a.t.safeOutcomeOf(", "	d.holdings.leaveQuarantine(a, true)\n	s := settlement{a: a, outcome: a.t.safeOutcomeOf("},
 			},
 			sees: tests("TestSuspectHoldsItsLaneUntilItsOutcomeIsStored").and(simulation, "1000").and(model, "m:lane-left-at-return"),
 		},
@@ -194,9 +194,25 @@ func running() []mutant {
 			name: "suspects-run-with-all", oracle: safety,
 			what: "entries of one lost lease run like any others: all that was claimed beside a killer is at its last delivery after two crashes",
 			edits: []edit{
-				{"internal/engine/quarantine.go", "	case q.few[t] >= fewOf(t) ||", "	case q.few[t] >= 1<<30 ||"},
+				{"internal/engine/quarantine.go", "	if f.full || f.held >= f.allowed {\n", "	if false {\n"},
 			},
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").and(simulation, "2000"),
+		},
+		{
+			name: "suspects-of-a-batch-run-one-by-one", oracle: lateness,
+			what: "what a killed process held of a batch type takes a call for each entry",
+			edits: []edit{
+				{"internal/engine/type.go", "		return withSuspects\n", "		return alone\n"},
+			},
+			sees: tests("TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls", "TestClaimedEntriesNeedAsManyCallsAsHandlersRun"),
+		},
+		{
+			name: "suspects-share-a-batch-with-innocents", oracle: safety,
+			what: "an entry that has lost a lease shares its batch with those that have not, and may take them with it",
+			edits: []edit{
+				{"internal/engine/type.go", "		return withSuspects\n", "		return withOthers\n"},
+			},
+			sees: tests("TestSuspectsStayOutOfBatches").and(simulation, "1000"),
 		},
 		{
 			name: "alone-beside-few", oracle: safety,
@@ -411,6 +427,30 @@ func running() []mutant {
 				{"internal/txwatch/outcome.go", "	if strings.Contains(of.PkgPath(), \"sqlite\") {", "	if of != nil {"},
 			},
 			sees: tests("TestErrorOfNoDriverIsNotOfSQLitesCondition").and(sqlite, "TestErrorOfTheBusinessIsNotTakenForSQLites"),
+		},
+		{
+			name: "unavailable-never-backs-off", oracle: duplicates,
+			what: "an entry whose service is down for a day calls it every three seconds, all day",
+			edits: []edit{
+				{"internal/engine/outcome.go", "	return max(wait, longer)\n", "	return wait\n"},
+			},
+			sees: tests("TestUnavailableBacksOffToMinutes"),
+		},
+		{
+			name: "hostile-error-ends-the-process", oracle: safety,
+			what: "an error of a handler whose methods panic, a nil pointer for example, is looked at where nothing recovers",
+			edits: []edit{
+				{"internal/engine/type.go", "	return usererr.Of(t.Run(ctx, row))\n", "	return t.Run(ctx, row)\n"},
+			},
+			sees: tests("TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther"),
+		},
+		{
+			name: "hostile-batch-ends-the-process", oracle: safety,
+			what: "the same of a batch's errors",
+			edits: []edit{
+				{"internal/engine/type.go", "		copies[i] = usererr.Of(err)\n", "		copies[i] = err\n"},
+			},
+			sees: tests("TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther"),
 		},
 	}
 }

@@ -220,7 +220,7 @@ func settling() []mutant {
 			name: "batch-out-of-patience", oracle: safety,
 			what: "an entry that comes after a batch fails, unrun, when the batch takes longer than its MaxWait",
 			edits: []edit{
-				{"internal/engine/dispatcher.go", "ending{err: Free(err)}", "ending{err: err}"},
+				{"internal/engine/dispatcher.go", "usererr.Of(Free(err))", "usererr.Of(err)"},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
 		},
@@ -228,7 +228,7 @@ func settling() []mutant {
 			name: "wait-until-then-counts", oracle: safety,
 			what: "a service that is down and says until when spends an attempt",
 			edits: []edit{
-				{"internal/engine/outcome.go", "	if errors.As(v.err, &within) && within", "	if errors.As(v.err, &within) && false && within"},
+				{"internal/engine/outcome.go", "within != nil && within.kind == unavailable {", "within != nil && false && within.kind == unavailable {"},
 			},
 			sees: tests("TestOutcomeFollowsTheContract", "TestWaitsCountOnceMaxWaitIsOver"),
 		},

@@ -198,6 +198,11 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 		}
 		attempts[i] = a
 	}
+	for _, a := range attempts {
+		if a.lost != attempts[0].lost || a.lost > 1 && len(attempts) > 1 {
+			n.w.oracle.fail("G16: entry %s, which has lost %d leases, shares its batch with entry %s, which has lost %d", a.id, a.lost, attempts[0].id, attempts[0].lost)
+		}
+	}
 	first := n.w.behaviour(items[0].Entry, attempts[0].start)
 	if len(items) > 1 {
 		first = n.midway(items[0].Entry, attempts[0].start, first)

@@ -97,8 +97,8 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	}
 }
 
-// quarantinedLocked: of the entries that have lost one lease few run on an instance; one that has lost two runs beside
-// none that has lost any. A place is free again when the outcome is stored.
+// quarantinedLocked judges that few entries of one lost lease run on an instance, and one of two beside none that has lost any. Of
+// a batch type no more run than its calls hold. A place is free again when the outcome is stored.
 func (o *oracle) quarantinedLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {
@@ -115,11 +115,11 @@ func (o *oracle) quarantinedLocked(a *attempt) {
 			}
 		}
 	}
-	concurrency := o.w.plan.types.Concurrency
+	allowed := func(few int) bool { return (few-1)*(few-1) < o.w.plan.types.Concurrency }
 	if a.kind == batchType {
-		concurrency = o.w.apart.batchCalls
+		allowed = func(few int) bool { return few <= o.w.atOnce(batchType) }
 	}
-	if (few-1)*(few-1) >= concurrency {
-		o.failLocked("G16: %d suspects of %s run on instance %d, whose concurrency is %d", few, a.kind, a.from.number, concurrency)
+	if !allowed(few) {
+		o.failLocked("G16: %d suspects of %s run on instance %d, whose concurrency is %d", few, a.kind, a.from.number, o.w.calls(a.kind))
 	}
 }

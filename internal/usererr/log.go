@@ -1,0 +1,61 @@
+package usererr
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+)
+
+// Logger returns a logger that writes to l and survives a panic of l's handler, or of an attribute's own method. A line that the
+// handler cannot write at all is lost. The first one is told on standard error, since no other place is left to tell it.
+func Logger(l *slog.Logger) *slog.Logger {
+	if _, ok := l.Handler().(guarded); ok {
+		return l
+	}
+	return slog.New(guarded{l.Handler(), new(sync.Once)})
+}
+
+type guarded struct {
+	slog.Handler
+	once *sync.Once
+}
+
+func (g guarded) survive() {
+	if p := recover(); p != nil {
+		g.once.Do(func() {
+			fmt.Fprintf(os.Stderr, "compensator: the logger panicked, and lines are lost: %s\n", PanicText(p))
+		})
+	}
+}
+
+func (g guarded) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
+	defer g.survive()
+	return g.Handler.Enabled(ctx, level)
+}
+
+// Handle writes the line without its attributes if it cannot be written with them.
+func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
+	defer g.survive()
+	defer func() {
+		if p := recover(); p != nil {
+			bare := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+			bare.AddAttrs(slog.String("attributes_lost", PanicText(p)))
+			err = g.Handler.Handle(ctx, bare)
+		}
+	}()
+	return g.Handler.Handle(ctx, r)
+}
+
+func (g guarded) WithAttrs(attrs []slog.Attr) (h slog.Handler) {
+	h = g // if WithAttrs panics, the lines go on without the attributes
+	defer g.survive()
+	return guarded{g.Handler.WithAttrs(attrs), g.once}
+}
+
+func (g guarded) WithGroup(name string) (h slog.Handler) {
+	h = g
+	defer g.survive()
+	return guarded{g.Handler.WithGroup(name), g.once}
+}
