@@ -20,7 +20,8 @@ import (
 type Log interface{ Run(context.Context) error }
 
 // Server answers requests, over TLS where its TLSConfig is set, with the certificates in it. As any http.Server it serves
-// once, in one Run.
+// once, in one Run. Set its ReadTimeout and IdleTimeout: without them a client that sends a body slowly holds its connection, and
+// a goroutine, for ever.
 type Server struct {
 	*http.Server
 	Listener net.Listener // nil: one on Addr, as ListenAndServe has it. Run closes it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/compensator-go/compensator"
@@ -77,6 +78,7 @@ func (rq *request) file(name, format string, lines []desk.Line) {
 		return
 	}
 	rq.w.Header().Set("Content-Type", kind)
+	rq.w.Header().Set("Content-Length", strconv.Itoa(text.Len()))
 	rq.w.Header().Set("Content-Disposition", `attachment; filename="`+name+"."+format+`"`)
 	_, _ = rq.w.Write(text.Bytes())
 }

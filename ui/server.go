@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/compensator-go/compensator/desk"
@@ -19,6 +20,9 @@ type server struct {
 	made           string // stands for all that pages of this handler are made of, besides what they say
 	assets         map[string]asset
 	reads, actions *limiter
+	origins        *http.CrossOriginProtection
+	times          times
+	unbounded      sync.Once // said that slow clients are not bounded
 }
 
 const (

@@ -49,6 +49,14 @@ var bases = regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
 
 // New makes the pages of a Desk. A *FieldError names what is missing or will not do. The handler may be called concurrently.
 func New(d *desk.Desk, opts Options) (http.Handler, error) {
+	s, err := newServer(d, opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.handler(), nil
+}
+
+func newServer(d *desk.Desk, opts Options) (*server, error) {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
@@ -68,10 +76,10 @@ func New(d *desk.Desk, opts Options) (http.Handler, error) {
 	case !bases.MatchString(opts.Base):
 		return nil, &compensator.FieldError{Field: "Base", Reason: fmt.Sprintf("%q: want a path that begins and ends with /, of letters, digits and . _ ~ -", opts.Base)}
 	}
-	s := &server{desk: d, opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond)}
-	origins := http.NewCrossOriginProtection()
+	s := &server{desk: d, opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond),
+		origins: http.NewCrossOriginProtection(), times: times{bodyTime, mostTime + sendTime, lingerTime}}
 	for _, origin := range opts.TrustedOrigins {
-		if err := origins.AddTrustedOrigin(origin); err != nil {
+		if err := s.origins.AddTrustedOrigin(origin); err != nil {
 			return nil, &compensator.FieldError{Field: "TrustedOrigins", Reason: err.Error()}
 		}
 	}
@@ -85,5 +93,10 @@ func New(d *desk.Desk, opts Options) (http.Handler, error) {
 	if s.made, err = makings(opts.Title, d.ReadOnly()); err != nil {
 		return nil, err
 	}
-	return s.secured(origins.Handler(s.identified(s.routes()))), nil
+	return s, nil
+}
+
+// handler is the way in: how long a client may take, what browsers are told, no other site, nobody unknown, then the form.
+func (s *server) handler() http.Handler {
+	return s.bounded(s.secured(s.origins.Handler(s.identified(s.received(s.routes())))))
 }

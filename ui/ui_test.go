@@ -418,7 +418,7 @@ func TestCookiesStayWithThePages(t *testing.T) {
 			}
 		}
 	}
-	if got := post("https://shop.example", "theme=dark&x="+strings.Repeat("x", mostBytes)); got.StatusCode != http.StatusBadRequest || len(got.Cookies()) != 0 {
+	if got := post("https://shop.example", "theme=dark&x="+strings.Repeat("x", mostBytes)); got.StatusCode != http.StatusRequestEntityTooLarge || len(got.Cookies()) != 0 {
 		t.Errorf("a form of a megabyte: %d", got.StatusCode)
 	}
 }

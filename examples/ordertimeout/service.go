@@ -77,7 +77,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s%s\n", greeting, listener.Addr())
-	server := &http.Server{Handler: shop.routes(), ReadHeaderTimeout: longestRequest}
+	server := &http.Server{Handler: shop.routes(), ReadTimeout: 2 * longestRequest, ReadHeaderTimeout: longestRequest, IdleTimeout: 2 * time.Minute}
 	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}})
 }
 

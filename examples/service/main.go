@@ -188,5 +188,5 @@ func listen(what, addr string, handler http.Handler) (serve.Server, error) {
 		return serve.Server{}, fmt.Errorf("%s: %w", what, err)
 	}
 	slog.Info("open", "what", what, "addr", listener.Addr())
-	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}, Listener: listener}, nil
+	return serve.Server{Server: &http.Server{Handler: handler, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}, Listener: listener}, nil
 }

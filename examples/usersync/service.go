@@ -104,7 +104,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if rdb != nil {
 		defer rdb.Close()
 	}
-	server := &http.Server{ReadHeaderTimeout: longestRequest}
+	server := &http.Server{ReadTimeout: 2 * longestRequest, ReadHeaderTimeout: longestRequest, IdleTimeout: 2 * time.Minute}
 	way, err := s.algorithm(ctx, server, db, rdb)
 	if err != nil {
 		return err

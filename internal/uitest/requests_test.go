@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -773,7 +775,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		all.Add("seen", fmt.Sprintf("%d:1", i+1))
 	}
 	assert.Equal(t, 422, alice.post("do", all).status)
-	assert.Equal(t, 422, alice.post("do", values("do", "requeue", "reason", strings.Repeat("x", 1<<20))).status)
+	assert.Equal(t, 413, alice.post("do", values("do", "requeue", "reason", strings.Repeat("x", 1<<20))).status)
 	alice.hasty = true
 	refused := false
 	for range 10_000 {
@@ -783,6 +785,22 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 	assert.True(t, refused, "more than 5 actions a second")
 	assert.Equal(t, 404, w.client("bob").get("assets/x").status, "each for himself")
+}
+
+// Whoever announces a thousand bytes and sends eight hears at once that nobody knows him, and holds no connection.
+func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(w.url, "http://"), w.base))
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err = io.WriteString(conn, "POST /ops/do HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nreason=x")
+	require.NoError(t, err)
+	all, err := io.ReadAll(conn)
+	require.NoError(t, err, "the connection stays open")
+	assert.Contains(t, string(all), "HTTP/1.1 401 Unauthorized")
+	assert.Contains(t, string(all), "Connection: close")
 }
 
 // Under any base every link leads to these pages, and to one that is there.

@@ -48,8 +48,21 @@ func because(health observe.Health) string {
 	return "run"
 }
 
+// lingerTime is how long a client may go on sending a body that nobody reads, once the answer is out.
+const lingerTime = time.Second
+
+// handler reads no body. It answers at once, and closes the connection of a request that has one: net/http would read the body
+// before the answer, however slowly it arrives.
 func handler(of Asked, patience time.Duration, body func(observe.Health) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+			defer func() {
+				control := http.NewResponseController(w)
+				_ = control.Flush()
+				_ = control.SetReadDeadline(time.Now().Add(lingerTime)) // net/http reads on before it closes
+			}()
+		}
 		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(patience, time.Second))
 		defer cancel()
 		health := of.Health(ctx)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -119,4 +121,24 @@ func ExampleReady() {
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	fmt.Print(answer.Code, " ", answer.Body)
 	// Output: 200 {"ready":true}
+}
+
+// TestProbeWaitsForNoBody: who announces a body and sends none holds neither the answer nor, after it, the connection.
+func TestProbeWaitsForNoBody(t *testing.T) {
+	t.Parallel()
+	well := health(func(context.Context) observe.Health { return observe.Health{} })
+	for name, handler := range map[string]http.Handler{"ready": probe.Ready(well, 0), "health": probe.Health(well, 0)} {
+		server := httptest.NewServer(handler)
+		defer server.Close()
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nslowly..")
+		require.NoError(t, err)
+		all, err := io.ReadAll(conn)
+		require.NoError(t, err, name)
+		assert.Contains(t, string(all), "HTTP/1.1 200 OK", name)
+		assert.Contains(t, string(all), `"ready":true`, name)
+	}
 }

@@ -55,7 +55,7 @@ func showing() []mutant {
 			name: "pages-take-foreign-forms", oracle: safety,
 			what: "a form of another site acts for whoever is signed in",
 			edits: []edit{
-				{"ui/ui.go", "s.secured(origins.Handler(s.identified(s.routes())))", "s.secured(s.identified(s.routes()))"},
+				{"ui/ui.go", "s.bounded(s.secured(s.origins.Handler(s.identified(s.received(s.routes())))))", "s.bounded(s.secured(s.identified(s.received(s.routes()))))"},
 			},
 			sees: pageTests("TestPostFromAnotherOriginIsRefused"),
 		},
@@ -74,6 +74,14 @@ func showing() []mutant {
 				{"ui/act.go", "		answers, err = s.desk.Change(", "		now, _ := s.weigh(rq, wi)\n		for i := range now.Lines {\n			wi.Seen[i].Version = now.Lines[i].Entry.Version\n		}\n		answers, err = s.desk.Change("},
 			},
 			sees: pageTests("TestOperatorWithoutScriptPutsRefundsRight"),
+		},
+		{
+			name: "pages-read-before-they-ask", oracle: safety,
+			what: "a body that comes slowly holds its connection before anybody is asked who sends it",
+			edits: []edit{
+				{"ui/bounds.go", "			if r.ProtoMajor == 1 {\n				w.Header()", "			if r.ProtoMajor == 0 {\n				w.Header()"},
+			},
+			sees: pageTests("TestSlowBodyIsAnsweredBeforeItArrives"),
 		},
 		{
 			name: "pages-do-not-warn", oracle: safety,

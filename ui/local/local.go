@@ -52,7 +52,7 @@ func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
 	mux.HandleFunc("GET /enter", door.enter)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: stopping}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // pages take half a minute at most
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ready(fmt.Sprintf("http://%s/enter?token=%s", listener.Addr(), door.token))

@@ -11,15 +11,21 @@ import (
 	"time"
 )
 
+// sendTime is how long a client may take an event.
+const sendTime = 30 * time.Second
+
 // Stream sends what render makes, as one JSON string, at once and then each time it is another, until whoever looks has
-// gone or stopping is closed: a page that is looked at would keep the service from stopping. What fails is tried again.
+// gone or stopping is closed: a page that is looked at would keep the service from stopping. What fails is tried again. A
+// client that does not take an event within sendTime is gone.
 func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
-	flush, ticks := http.NewResponseController(w), time.NewTicker(every)
+	control, ticks := http.NewResponseController(w), time.NewTicker(every)
 	defer ticks.Stop()
+	_ = control.SetReadDeadline(time.Time{}) // the server's would end a stream that is looked at for long
 	var last []byte
 	for {
+		_ = control.SetWriteDeadline(time.Now().Add(every + sendTime))
 		html, err := render(r.Context())
 		if err == nil && !bytes.Equal(html, last) {
 			line, _ := json.Marshal(string(html)) // one line, whatever it holds; a string always encodes
@@ -28,7 +34,7 @@ func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stoppin
 			}
 			last = html
 		}
-		if flush.Flush() != nil {
+		if control.Flush() != nil {
 			return
 		}
 		select {

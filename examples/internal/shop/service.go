@@ -123,7 +123,7 @@ func serve(ctx context.Context, out io.Writer, listener net.Listener, way Way, o
 		beside = []func(context.Context){p.letIn, func(ctx context.Context) { api.answers.share(ctx, c) }}
 	}
 	fmt.Fprintf(out, "%s%s\n", instance.Greeting, listener.Addr())
-	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(api.Mux), ReadHeaderTimeout: LongestRequest}
+	server := &http.Server{Handler: http.NewCrossOriginProtection().Handler(api.Mux), ReadTimeout: 2 * LongestRequest, ReadHeaderTimeout: LongestRequest, IdleTimeout: 2 * time.Minute}
 	server.RegisterOnShutdown(sync.OnceFunc(func() { close(stopping) }))
 	return instance.Serve(ctx, server, listener, func(ctx context.Context) error {
 		ctx, stop := context.WithCancel(ctx)
