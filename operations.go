@@ -271,6 +271,8 @@ func init() {
 
 func (l opsLog) Operations() processlog.Operations { return l.store }
 
+func (l opsLog) SharedQueue() bool { return !l.local() }
+
 func (l opsLog) OpenBreakers() []OpenBreaker { return l.engine.OpenBreakers() }
 
 // Scrub is an error's text as people may see it.

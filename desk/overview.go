@@ -46,7 +46,8 @@ type Count struct {
 // who has no SeeErrors with no type.
 type Health struct {
 	Database string `json:"database,omitempty"` // what is wrong; empty: it answers
-	Queue    string `json:"queue,omitempty"`    // what is wrong; empty: it answers
+	Queue    string `json:"queue,omitempty"`    // what is wrong; empty: it answers, or there is none
+	NoQueue  bool   `json:"no_queue,omitempty"` // there is no queue beside the database, so none was asked
 	History  string `json:"history,omitempty"`  // the database has gone back, and this process has stopped
 	Running  bool   `json:"running"`            // Run is at work in this process
 }
@@ -101,7 +102,7 @@ func (d *Desk) Overview(ctx context.Context, a Actor) (Overview, error) {
 	if sees.sees(ctx, "") {
 		inFull := d.may(ctx, a, SeeErrors, Subject{})
 		wrong := func(err error) string { return d.told(processlog.FitError(text(err)), inFull) } // a driver may say its address, with the password
-		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running}
+		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running, NoQueue: !d.log.SharedQueue()}
 	} else if len(types) == 0 {
 		known, err := d.types(ctx)
 		if err != nil {

@@ -20,7 +20,7 @@ type gauges struct {
 
 	ready, queue, stuck, breakers, waiting metric.Int64ObservableGauge
 	cases                                  metric.Int64ObservableGauge
-	overdue, pastDue, atRisk               metric.Float64ObservableGauge
+	overdue, pastDue, atRisk, paused       metric.Float64ObservableGauge
 
 	looking sync.Mutex // held by who asks, and guards at, casesAt and open; others tell what was found before
 	at      time.Time
@@ -64,11 +64,12 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	g.cases = gauge(caseOpen, "{case}", "Cases that wait for a person; the same in every process.")
 	g.overdue = fraction(entryOldestOverdue, "s", "How long the entry that waits longest has been due and unclaimed; the same in every process.")
 	g.pastDue = fraction(casePastDue, "s", "How long the open case that was due first has been due, 0 when none is; the same in every process.")
+	g.paused = fraction(typePaused, "s", "How long people have paused the type, absent where it is not paused; the same in every process.")
 	g.atRisk = fraction(caseAtRisk, "", "What open cases are worth, in the currency's smallest unit, as far as it is known; the same in every process.")
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk)
+	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
 }
 
 // tell is OpenTelemetry's callback, of any number of readers.
@@ -144,6 +145,11 @@ func (g *gauges) tellCases(standing *desk.Standing) (found []reading) {
 		open[businessType] = float64(n)
 	}
 	found = append(g.byType(g.cases, g.t.stored, open, sum, labels{}), reading{g.pastDue, standing.PastDue.Seconds(), labels{}})
+	paused := make(map[string]float64)
+	for businessType, since := range standing.Paused {
+		paused[businessType] = since.Seconds()
+	}
+	found = append(found, g.byType(g.paused, g.t.stored, paused, larger, labels{})...)
 	for currency, minor := range standing.AtRisk {
 		if name, _ := g.t.currencies.of(currency); name != other { // of two currencies there is no sum
 			found = append(found, reading{g.atRisk, minor, labels{currency: name}})

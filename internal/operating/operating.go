@@ -17,6 +17,9 @@ type Log interface {
 	// Scrub is an error's text without what people must not see.
 	Scrub(text string) string
 
+	// SharedQueue reports whether there is a queue beside the database: a Redis, or one of the user's.
+	SharedQueue() bool
+
 	// OpenBreakers are the types that this process leaves alone for now.
 	OpenBreakers() []observe.OpenBreaker
 

@@ -123,6 +123,9 @@ func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
 // orNone is 0 where nothing is told and a process says that the database answers; of one that does not answer nobody knows.
 const orNone = " or 0 * max(compensator_ready{" + job + "} == 1)"
 
+// orZero is 0 where nothing is told and some process tells that it is there. Of a fleet that is gone nobody knows.
+const orZero = " or 0 * max(compensator_ready{" + job + "})"
+
 var prometheusSource = source{Type: "prometheus", UID: "${datasource}"}
 
 // q is one question and what its answer is called.
@@ -133,6 +136,8 @@ func rows() [][]panel {
 	perType := "{{messaging_destination_name}}"
 	return [][]panel{
 		{
+			missing("Processes", "Processes that tell something. None: all are gone, or are not scraped, and nothing else here means anything.",
+				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
 			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand. No data: the database does not answer.", "short", 1,
 				q{"sum(" + once(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Case past due", "How long the open case that was due first has been due. The desk's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
@@ -140,13 +145,15 @@ func rows() [][]panel {
 			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed. No data: the database does not answer.", "s", 60,
 				q{"max(" + lately(`compensator_entry_oldest_overdue_seconds{`+typed+`}`) + ")" + orNone, ""}),
 			light("Stuck", "Handlers that run on after their timeout.", "short", 1,
-				q{`sum(compensator_attempt_stuck{` + typed + `}) or vector(0)`, ""}),
+				q{`sum(compensator_attempt_stuck{` + typed + `})` + orZero, ""}),
 			light("Open breakers", "Types that a process leaves alone, since what their handler needs is down.", "short", 1,
-				q{`sum(compensator_breaker_open{` + typed + `}) or vector(0)`, ""}),
+				q{`sum(compensator_breaker_open{` + typed + `})` + orZero, ""}),
+			light("Paused", "Types that people have paused, on purpose: the overview says who and why. No data: the database did not tell, or no process tells anything.", "short", 1,
+				q{"count(" + once(lately(`compensator_type_paused_seconds{`+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Not ready", "Processes that cannot do their part: see Health.Ready.", "short", 1,
-				q{`count(compensator_ready{` + job + `} == 0) or vector(0)`, ""}),
+				q{`count(compensator_ready{` + job + `} == 0)` + orZero, ""}),
 			light("Queue down", "Processes that poll the database because the queue does not answer.", "short", 1,
-				q{`count(compensator_queue_up{` + job + `} == 0) or vector(0)`, ""}),
+				q{`count(compensator_queue_up{` + job + `} == 0)` + orZero, ""}),
 		},
 		{
 			graph("Recorded and ended", "Entries a second.", "ops",
@@ -202,6 +209,13 @@ func quantile(of, bucket, name string) q {
 func light(title, what, unit string, red float64, questions ...q) panel {
 	p := graph(title, what, unit, questions...)
 	p.Type, p.FieldConfig.Defaults.Thresholds = "stat", &thresholds{"absolute", []step{{"green", nil}, {"red", &red}}}
+	return p
+}
+
+// missing is a number that is red where there is none.
+func missing(title, what string, questions ...q) panel {
+	p, some := graph(title, what, "short", questions...), 1.0
+	p.Type, p.FieldConfig.Defaults.Thresholds = "stat", &thresholds{"absolute", []step{{"red", nil}, {"green", &some}}}
 	return p
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/otel"
 )
@@ -53,6 +54,9 @@ func (w *world) live() {
 	closed, refused, undone := w.record(ctx, orders, compensator.Options{}), w.record(ctx, refunds, compensator.Options{}), w.record(ctx, ships, compensator.Options{})
 	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"})
 	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"}) // a repetition is nothing recorded
+	d, err := desk.New(w.c, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+	require.NoError(t, err)
+	require.NoError(t, d.Pause(ctx, desk.Actor{ID: "mei"}, "later", desk.Why{Reason: "stocktaking"}))
 	w.run()
 	deaf.OpenAtEnd(t) // before Run is told to stop
 	late := w.record(ctx, dropped, compensator.Options{})

@@ -240,6 +240,8 @@ func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	w.trouble()
 	alice := w.client("alice")
 	has(t, alice.get("").text, `class="health"`)
+	has(t, alice.get("").text, "No queue in this process", "none is asked")
+	lacks(t, alice.get("").text, "Queue answers")
 	w.allow(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type == "refund" })
 	for _, path := range []string{"", "settings", "cases", "trail"} {
 		got := alice.get(path)

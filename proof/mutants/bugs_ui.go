@@ -80,6 +80,7 @@ func showing() []mutant {
 			what: "a body that comes slowly holds its connection before anybody is asked who sends it",
 			edits: []edit{
 				{"ui/bounds.go", "			if r.ProtoMajor == 1 {\n				w.Header()", "			if r.ProtoMajor == 0 {\n				w.Header()"},
+				{"ui/bounds.go", "SetReadDeadline(in.began.Add(s.times.body))", "SetReadDeadline(time.Time{})"},
 			},
 			sees: pageTests("TestSlowBodyIsAnsweredBeforeItArrives"),
 		},
