@@ -557,8 +557,9 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	cfg.DB = db
 	k := consumer(t, w.New(cfg), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, RecordTimeout: time.Second})
-	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Nth: 1, Fault: faultproxy.DropRequest, Hang: true})
 	consume(t, k)
+	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Nth: 1, Fault: faultproxy.DropRequest, Hang: true})
 	b.publish(queue, numbered(1)...)
 	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
 }
