@@ -3,7 +3,10 @@ package sqlitetest
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/compensatortest/suite"
 	"github.com/compensator-go/compensator/processlog"
@@ -20,7 +23,19 @@ func TestSQLiteStoreKeepsTheContract(t *testing.T) {
 				begin := func(ctx context.Context) (processlog.Transaction, error) {
 					return db.BeginTx(ctx, &sql.TxOptions{})
 				}
-				return suite.Harness{Store: s, Begin: begin, Autocommit: db, SingleWriter: true}
+				return suite.Harness{Store: s, Begin: begin, Autocommit: db, SingleWriter: true, Refuse: func(t *testing.T, ids []processlog.ID) func() {
+					rows := make([]string, len(ids))
+					for i, id := range ids {
+						rows[i] = id.String()
+					}
+					// The worst there is: it takes the whole transaction back.
+					_, err := db.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log WHEN NEW.id IN (" + strings.Join(rows, ",") + ") BEGIN SELECT RAISE(ROLLBACK,'no'); END")
+					require.NoError(t, err)
+					return func() {
+						_, err := db.Exec("DROP TRIGGER refuse")
+						require.NoError(t, err)
+					}
+				}}
 			})
 		})
 	}

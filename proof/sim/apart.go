@@ -23,13 +23,15 @@ type apart struct {
 	connected bool                     // instances can tell that their connections to the database are new; see drawConnections
 	midway    bool                     // some instances are told to stop while they run a batch, which breaks; see drawMidway
 	faulty    bool                     // the database is in a condition that transactional handlers meet; see drawServerFaults
-	slots     slots                    // of plain entries that are made by themselves; see drawPeriodic
-	outage    outage                   // of what handlers call, where types have breakers; see drawBreakers
-	keep      time.Duration            // of ended entries; 0: for ever
-	desk      bool                     // the operator's side is on; see drawDesk
-	visits    []visit
-	pausing   pausing // of a type, by somebody at a desk; see drawPauses
-	lines     lines   // of entries that take turns; see drawTurns
+
+	wholeServer bool          // that condition is the whole server's
+	slots       slots         // of plain entries that are made by themselves; see drawPeriodic
+	outage      outage        // of what handlers call, where types have breakers; see drawBreakers
+	keep        time.Duration // of ended entries; 0: for ever
+	desk        bool          // the operator's side is on; see drawDesk
+	visits      []visit
+	pausing     pausing // of a type, by somebody at a desk; see drawPauses
+	lines       lines   // of entries that take turns; see drawTurns
 
 	// In all of them:
 	batchCalls int           // the batch type's Concurrency

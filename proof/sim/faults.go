@@ -60,6 +60,7 @@ const (
 	keyTaken      // somebody uses the key of a type
 	keyRenamed    // somebody puts a type's entries under the key of another one
 	stoppedMidway // an instance is stopped in order while it runs a batch that breaks, and another one started; see drawMidway
+	rowsRefused   // the database refuses to change some entries for a while; see drawTriggers
 
 	faults // how many
 )
@@ -71,7 +72,7 @@ var faultNames = [faults]string{
 	storeJump: "database clock jump", storeCrash: "database crash", storeDown: "database down", queueDown: "queue down", lockStorm: "lock storm",
 	typeLost: "type lost by the queue", wholeLost: "wholeness lost by the queue", rebuildLost: "type lost twice by the queue",
 	outcomesDown: "outcomes refused", storeBack: "database rolled back",
-	questionsDown: "questions refused", queueFull: "queue full", keyTaken: "key taken in the queue", keyRenamed: "key renamed in the queue", stoppedMidway: "orderly restart midway",
+	questionsDown: "questions refused", queueFull: "queue full", keyTaken: "key taken in the queue", keyRenamed: "key renamed in the queue", stoppedMidway: "orderly restart midway", rowsRefused: "entries refused",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -203,6 +204,8 @@ func (w *world) fire(e event) {
 		w.questionsDown = now.Add(e.span)
 	case outcomesDown:
 		w.outcomesDown = now.Add(e.span)
+	case rowsRefused:
+		w.refuseRows(e)
 	case lockStorm:
 		w.lockRows(e)
 	case typeLost, rebuildLost:

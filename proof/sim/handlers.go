@@ -77,6 +77,7 @@ const (
 	goexited                    // runtime.Goexit
 	interrupted                 // its context ended, and it returned that
 	serverFaulted               // an error of the database's condition
+	serverDowned                // an error of the whole server
 )
 
 // behaviour is what an attempt does, drawn from the seed, the entry and how many attempts came before.
@@ -116,6 +117,9 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	}
 	if b.manner != fine && w.apart.faulty && transactional(e.BusinessType) && start%8 < 7 {
 		b.manner = serverFaulted
+		if w.apart.wholeServer && !w.healed.Load() {
+			b.manner = serverDowned
+		}
 	}
 	timeout := w.plan.types.Timeout
 	if w.apart.requeues && e.State == compensator.Retrying && rng.IntN(2) == 0 {
@@ -336,6 +340,8 @@ func (n *instance) conclude(a *attempt, end ending) error {
 		runtime.Goexit()
 	case serverFaulted:
 		return errServerFault
+	case serverDowned:
+		return errServerDown
 	}
 	return errHandler
 }

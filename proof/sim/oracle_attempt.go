@@ -106,6 +106,10 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		if answers[i].Busy {
 			continue
 		}
+		if answers[i].Refused != nil {
+			o.sights[sawTrigger]++ // the attempt is held, and its outcome offered again
+			continue
+		}
 		l := o.lives[out.ID]
 		if l == nil {
 			continue // it was never committed, which its attempt has been told off for

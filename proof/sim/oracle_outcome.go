@@ -37,6 +37,8 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 		o.failLocked("G4: an outcome of version %d of entry %s was applied to version %d", out.Version, after.ID, before.Version)
 	}
 	switch {
+	case a != nil && a.manner == serverDowned && out.EndedBy != compensator.EndedByCrash:
+		o.serverDownedLocked(before, after, a)
 	case a != nil && (a.manner == serverFaulted || l.refused(before, after, a)) && out.EndedBy != compensator.EndedByCrash:
 		o.serverFaultedLocked(l, before, after, a)
 	case after.State == compensator.Succeeded:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -19,10 +20,29 @@ const serverFaultStream = 8450
 // errServerFault is what a transactional handler meets then.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
+// wholeServerStream is the stream of conditions of the whole server. It leaves all seeds kept until then the lives they were.
+const wholeServerStream = 8451
+
+// errServerDown is what a transactional handler meets while the whole server is in a condition.
+var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
+
 // drawServerFaults draws whether most failures of transactional handlers are the database's condition.
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0
+	w.apart.wholeServer = rand.New(rand.NewPCG(w.seed, wholeServerStream)).IntN(2) == 0
+}
+
+// serverDownedLocked asserts G7: a condition of the whole server spends no attempt, and the row says what it is.
+func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
+	o.sights[sawServerDown]++
+	if context.Cause(a.ctx) != nil {
+		return // what had overtaken the attempt decides
+	}
+	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount || after.State != before.State
+	if spent || !strings.Contains(after.LastError, ", a condition of the whole server: ") {
+		o.failLocked("G7: entry %s meets a condition of the whole server, and it counted: %v, %q", after.ID, spent, after.LastError)
+	}
 }
 
 // serverFaultedLocked: G7, such an error spends an attempt exactly if there were as many in a row before it as the entry

@@ -62,6 +62,8 @@ const (
 	sawPaused
 	sawRetried
 	sawPolledCommit
+	sawServerDown
+	sawTrigger
 	sights
 )
 
@@ -102,6 +104,8 @@ var sightNames = [sights]string{
 	sawPaused:           "types that were paused",
 	sawRetried:          "transactions of consumers that were run again",
 	sawPolledCommit:     "starts of entries whose commit nobody reported, held to a bound",
+	sawServerDown:       "attempts that met a condition of the whole server",
+	sawTrigger:          "outcomes that a trigger refused for now",
 }
 
 // tally counts faults and sights.

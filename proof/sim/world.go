@@ -107,6 +107,7 @@ func newWorld(seed uint64) *world {
 	w.drawConnections()
 	w.drawKeys()
 	w.drawServerFaults()
+	w.drawTriggers()
 	w.drawPeriodic()
 	w.drawKeep()
 	w.drawBatches()
@@ -323,6 +324,7 @@ func (w *world) heal() {
 		now := time.Now()
 		w.storeDown, w.queueDown, w.outcomesDown, w.questionsDown = now, now, now, now
 		w.queue.Fill(false)
+		w.allowRows()
 		w.giveKeyBack()
 		w.calmed()
 		w.hangUpTheDead()

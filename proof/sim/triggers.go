@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// triggerStream is the stream of rows that the database refuses to change. It leaves all seeds kept until then the lives they were.
+const triggerStream = 1644
+
+// errTrigger is what a trigger says.
+var errTrigger = errors.New("sim: a trigger refuses to change this entry")
+
+// drawTriggers draws whether, and when, the database refuses to change some entries: to lease them, to renew their leases or to
+// take them back, and to store their outcomes.
+func (w *world) drawTriggers() {
+	rng := rand.New(rand.NewPCG(w.seed, triggerStream))
+	if w.plan.calm || rng.IntN(6) > 0 {
+		return
+	}
+	for range 1 + rng.IntN(3) {
+		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: rowsRefused,
+			whom: 1 + rng.IntN(1<<12), span: time.Duration(rng.Int64N(int64(15 * time.Second)))})
+	}
+}
+
+// refuseRows begins to refuse about half of the entries, and ends it after the event's span.
+func (w *world) refuseRows(e event) {
+	var ids []processlog.ID
+	for i, row := range w.store.Rows() {
+		if e.whom>>(i%12)&1 == 1 {
+			ids = append(ids, row.ID)
+		}
+	}
+	w.store.Refuse(errTrigger, ids...)
+	w.schedule(event{at: time.Now().Add(e.span), after: w.allowRows})
+}
+
+// allowRows ends every refusal.
+func (w *world) allowRows() {
+	for _, row := range w.store.Rows() {
+		w.store.Refuse(nil, row.ID)
+	}
+}
