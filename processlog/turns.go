@@ -18,12 +18,13 @@ type Turns interface {
 	Lines(ctx context.Context, businessType string, turns []Turn, token Token, dead bool) (map[string]Line, error)
 
 	// Park puts claimed entries into their lines as Join does, and undoes their claim as Release does; besides, each comes due
-	// only after its wait, unless Advance makes it due sooner. On error some may be parked; Release gives the others back.
+	// only after its wait, unless Advance makes it due sooner. A *RefusedError names entries that the database refuses to write:
+	// all others are parked, but where ErrBusy stands beside it. On another error some may be parked; Release gives the others back.
 	Park(ctx context.Context, parked []Parked, token Token) error
 
 	// Advance forgets, from the front of each key's line on, those who count there no more, and makes the first who does due
 	// now, if he is parked and nobody in the line has a lease. It returns those it has made due, and waits long for nobody: the
-	// first of a line whose row somebody holds keeps his wait.
+	// first of a line whose row somebody holds keeps his wait. A *RefusedError names those that the database refuses to make due.
 	Advance(ctx context.Context, businessType string, keys []string, dead bool) ([]ID, error)
 }
 

@@ -56,7 +56,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.holdings = newHoldings(e.agenda)
 	e.refusals = &refusals{base: b}
 	e.debts = newDebts(b, e.announcer, e.refusals)
-	e.turns = newTurns(b, e.agenda, e.announcer)
+	e.turns = newTurns(b, e.agenda, e.announcer, e.refusals)
 	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts, refusals: e.refusals}
 	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, turns: e.turns, refusals: e.refusals}).withLanes()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}

@@ -154,12 +154,11 @@ func (r *refusals) aside(businessType string, want []processlog.Wanted) (rest []
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	entries := r.open[refusalOf{troubleRefusedClaim, businessType}]
-	if len(entries) == 0 {
+	if !r.claimedLocked(businessType) {
 		return want, nil
 	}
 	rest = slices.DeleteFunc(slices.Clone(want), func(w processlog.Wanted) bool {
-		e := entries[w.ID]
+		e := r.ofClaimLocked(businessType, w.ID)
 		rests := e != nil && now.Before(e.until)
 		if rests {
 			resting = append(resting, processlog.Refusal{ID: w.ID, Err: e.err})
@@ -169,11 +168,34 @@ func (r *refusals) aside(businessType string, want []processlog.Wanted) (rest []
 	return rest, resting
 }
 
+// refusedClaims are what makes a claim of an entry vain: it cannot be leased, or not be put back until its turn comes.
+var refusedClaims = [...]string{troubleRefusedClaim, troubleRefusedPark}
+
+// claimedLocked reports whether a claim of some entry of a type is vain.
+func (r *refusals) claimedLocked(businessType string) bool {
+	for _, what := range refusedClaims {
+		if len(r.open[refusalOf{what, businessType}]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ofClaimLocked returns what makes a claim of an entry vain; nil: nothing does.
+func (r *refusals) ofClaimLocked(businessType string, id processlog.ID) *refused {
+	for _, what := range refusedClaims {
+		if e := r.open[refusalOf{what, businessType}][id]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
 // in returns when a refused entry is to be claimed again.
 func (r *refusals) in(businessType string, id processlog.ID) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.open[refusalOf{troubleRefusedClaim, businessType}][id]; e != nil {
+	if e := r.ofClaimLocked(businessType, id); e != nil {
 		return max(time.Until(e.until), processlog.LockedRetry)
 	}
 	return refusedRetry

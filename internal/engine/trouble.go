@@ -59,6 +59,8 @@ const (
 	// What the database refuses for some entries, which it names; see refusals.
 	troubleRefusedOutcome = "the database refuses to store outcomes of entries"
 	troubleRefusedClaim   = "the database refuses to lease entries"
+	troubleRefusedPark    = "the database refuses to put entries back until their turn comes"
+	troubleRefusedWake    = "the database refuses to make entries due whose turn has come"
 	troubleRefusedRelease = "the database refuses to take back leases of entries"
 	troubleRefusedRenewal = "the database refuses to renew leases of entries"
 

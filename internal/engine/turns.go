@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type turns struct {
 	*base
 	agenda    *agenda
 	announcer *announcer
+	refusals  *refusals
 
 	some   atomic.Bool // there is a serial type: others ask for no more than this
 	mu     sync.RWMutex
@@ -43,8 +45,8 @@ type turns struct {
 // restedLine names a line.
 type restedLine struct{ businessType, key string }
 
-func newTurns(b *base, agenda *agenda, announcer *announcer) *turns {
-	n := &turns{base: b, agenda: agenda, announcer: announcer, serial: make(map[string]Serial)}
+func newTurns(b *base, agenda *agenda, announcer *announcer, r *refusals) *turns {
+	n := &turns{base: b, agenda: agenda, announcer: announcer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
 	return n
 }
@@ -293,6 +295,7 @@ func (d *dispatcher) park(t *Type, wait []waiter) error {
 	ctx, cancel := d.statement()
 	defer cancel()
 	err := d.Store.Park(ctx, parked, wait[0].row.Token)
+	wait, err = d.withoutRefused(t, wait, err)
 	d.saw(troubleTurns, err)
 	if err != nil { // some may be parked all the same
 		d.putBack(t, wait)
@@ -300,14 +303,41 @@ func (d *dispatcher) park(t *Type, wait []waiter) error {
 	failpoint.Reach(failpoint.TurnsParked)
 	// Whoever was first may have come to rest, or given way, before anybody waited.
 	woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
-	d.saw(troubleTurns, advanceErr)
+	_ = d.turns.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
+		if err == nil {
+			d.claims.refusals.taken(troubleRefusedPark, t.Name, w.row.ID)
+		}
 		if err == nil && !slices.Contains(woken, w.row.ID) {
 			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
 		}
 	}
 	d.turns.announce(t.Name, woken)
 	return err
+}
+
+// withoutRefused puts those entries back that the database refuses to park, and returns the others, and an error of another kind.
+func (d *dispatcher) withoutRefused(t *Type, wait []waiter, err error) ([]waiter, error) {
+	var refused *processlog.RefusedError
+	if !errors.As(err, &refused) {
+		return wait, err
+	}
+	d.claims.refusals.note(troubleRefusedPark, t.Name, refused.Refusals)
+	var back, rest []waiter
+	for _, w := range wait {
+		if refuses(refused.Refusals, w.row.ID) {
+			back = append(back, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	if len(back) > 0 {
+		d.putBack(t, back)
+	}
+	if len(rest) > 0 && errors.Is(err, processlog.ErrBusy) {
+		return rest, processlog.ErrBusy
+	}
+	return rest, nil
 }
 
 // putBack gives claims back of which nobody knows whose turn it is.
@@ -360,7 +390,7 @@ func (n *turns) next(batch []restedLine) {
 			ctx, cancel := n.statement()
 			woken, err := n.Store.Advance(ctx, businessType, keys, !s.PassDead)
 			cancel()
-			n.saw(troubleTurns, err)
+			err = n.sawAdvance(businessType, err)
 			failpoint.Reach(failpoint.TurnsMoved)
 			n.announce(businessType, woken)
 			if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
@@ -368,6 +398,18 @@ func (n *turns) next(batch []restedLine) {
 			}
 		}
 	}
+}
+
+// sawAdvance takes the result of an Advance, and returns an error that another try may help with. An entry that the database refuses
+// to make due comes due by itself, when the time is over for which it was parked.
+func (n *turns) sawAdvance(businessType string, err error) error {
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		n.refusals.note(troubleRefusedWake, businessType, refused.Refusals)
+		err = nil
+	}
+	n.saw(troubleTurns, err)
+	return err
 }
 
 // announce tells of entries whose turn has come.

@@ -1,9 +1,11 @@
 package sqlstore
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // splitStatements bounds the statements by which one writeApart looks for refused items. Three refused of 100 cost about 40.
@@ -38,6 +40,35 @@ func writeApart[T any](s *Store, items []T, write func(items []T) error) (refuse
 	p := splitter[T]{s: s, write: write, statements: splitStatements}
 	err = p.split(items)
 	return p.refused, p.left, err
+}
+
+// leftOver is what a call has left unwritten, while all else was written.
+type leftOver struct {
+	busy     bool // some rows are locked, or were not tried
+	refusals []processlog.Refusal
+}
+
+// take takes the answer of updateRows. It returns an error of no row.
+func (l *leftOver) take(busy []processlog.ID, err error) error {
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		l.refusals = append(l.refusals, refused.Refusals...)
+		err = nil
+	}
+	l.busy = l.busy || err == nil && len(busy) > 0
+	return err
+}
+
+// err says what was left; nil: nothing.
+func (l *leftOver) err() error {
+	var left []error
+	if l.busy {
+		left = append(left, processlog.ErrBusy)
+	}
+	if len(l.refusals) > 0 {
+		left = append(left, &processlog.RefusedError{Refusals: l.refusals})
+	}
+	return errors.Join(left...)
 }
 
 // splitter looks for the items that the database refuses.

@@ -253,8 +253,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 		return nil
 	}
 	ctx = s.urgently(ctx)
-	var held bool
-	var refusals []processlog.Refusal
+	var left leftOver
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
 		// By token: whoever has claimed the entry since keeps his lease. Both other conditions make a second try change
 		// nothing (G16).
@@ -262,24 +261,12 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 			return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 				s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
 		})
-		var refused *processlog.RefusedError
-		switch {
-		case errors.As(err, &refused):
-			refusals = append(refusals, refused.Refusals...)
-		case err != nil:
+		if err = left.take(busy, err); err != nil {
 			return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
 		}
-		held = held || len(busy) > 0
 	}
-	var left []error
-	if held {
-		left = append(left, processlog.ErrBusy)
-	}
-	if len(refusals) > 0 {
-		left = append(left, &processlog.RefusedError{Refusals: refusals})
-	}
-	if len(left) > 0 {
-		return fmt.Errorf("compensator: release %d entries: %w", len(ids), errors.Join(left...))
+	if err := left.err(); err != nil {
+		return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -147,42 +148,72 @@ func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token proc
 	if len(parked) == 0 {
 		return nil
 	}
+	var left leftOver
 	for chunk := range slices.Chunk(parked, 100) {
-		if err := s.parkChunk(ctx, chunk, token); err != nil {
+		if err := s.parkChunk(ctx, chunk, token, &left); err != nil {
 			return s.withoutTurns(fmt.Errorf("compensator: park %d entries: %w", len(parked), err))
 		}
+	}
+	if err := left.err(); err != nil {
+		return fmt.Errorf("compensator: park %d entries: %w", len(parked), err)
 	}
 	return nil
 }
 
-func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
-	ids, notes := make([]processlog.ID, len(parked)), make([]noted, len(parked))
-	for i, p := range parked {
-		ids[i], notes[i] = p.ID, noted{p.Turn, p.Version + 1}
-	}
-	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(parked[i].Wait) }, signed) // now: updateRows sorts ids
-	if err := s.note(ctx, s.pool(), notes); err != nil {
+func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token processlog.Token, left *leftOver) error {
+	parked, err := s.noteParked(ctx, parked, left)
+	if err != nil || len(parked) == 0 {
 		return err
 	}
+	ids := make([]processlog.ID, len(parked))
+	for i, p := range parked {
+		ids[i] = p.ID
+	}
+	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(parked[i].Wait) }, signed) // now: updateRows sorts ids
 	failpoint.Reach(failpoint.TurnsNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 			s.byID(), s.d.now, wait, s.d.stamp, idList(ids), hexLiteral(token[:]))
 	})
-	if err == nil && len(busy) > 0 {
-		err = processlog.ErrBusy
+	return left.take(busy, err)
+}
+
+// noteParked notes the turns of entries, and returns those that it could note.
+func (s *Store) noteParked(ctx context.Context, parked []processlog.Parked, left *leftOver) ([]processlog.Parked, error) {
+	refused, untried, err := writeApart(s, parked, func(some []processlog.Parked) error {
+		notes := make([]noted, len(some))
+		for i, p := range some {
+			notes[i] = noted{p.Turn, p.Version + 1}
+		}
+		return s.note(ctx, s.pool(), notes)
+	})
+	if err != nil || len(refused)+len(untried) == 0 {
+		return parked, err
 	}
-	return err
+	not := make(map[processlog.ID]bool)
+	for _, r := range refused {
+		not[r.item.ID] = true
+		left.refusals = append(left.refusals, processlog.Refusal{ID: r.item.ID, Err: r.err})
+	}
+	for _, p := range untried {
+		not[p.ID] = true
+		left.busy = true
+	}
+	return slices.DeleteFunc(slices.Clone(parked), func(p processlog.Parked) bool { return not[p.ID] }), nil
 }
 
 // Advance implements Store. Unlike a claim's look it may come too early: whoever parks an entry advances its line afterwards.
 func (s *Store) Advance(ctx context.Context, businessType string, keys []string, dead bool) (woken []processlog.ID, err error) {
+	var left leftOver
 	for chunk := range slices.Chunk(distinct(keys), linesPerStatement) {
-		some, err := s.advance(ctx, businessType, chunk, dead)
+		some, err := s.advance(ctx, businessType, chunk, dead, &left)
 		woken = append(woken, some...)
 		if err != nil {
 			return woken, s.withoutTurns(fmt.Errorf("compensator: advance %d lines: %w", len(keys), err))
 		}
+	}
+	if err := left.err(); err != nil {
+		return woken, fmt.Errorf("compensator: advance %d lines: %w", len(keys), err)
 	}
 	return woken, nil
 }
@@ -198,7 +229,7 @@ type fronting struct {
 	waits   bool // parked still, beside nobody who has a lease
 }
 
-func (s *Store) advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
+func (s *Store) advance(ctx context.Context, businessType string, keys []string, dead bool, left *leftOver) ([]processlog.ID, error) {
 	var parked []fronting
 	var gone []processlog.Turn
 	for len(keys) > 0 {
@@ -230,7 +261,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 		}
 	}
 	// The others first: whoever is to run waits for no note to go.
-	woken, err := s.wake(ctx, parked)
+	woken, err := s.wake(ctx, parked, left)
 	if err == nil {
 		err = s.forgetTurns(ctx, s.pool(), gone)
 	}
@@ -328,7 +359,7 @@ func (s *Store) turnsOf(ctx context.Context, tx processlog.Tx, row processlog.Ro
 }
 
 // wake makes parked entries due that stand as they were read.
-func (s *Store) wake(ctx context.Context, parked []fronting) ([]processlog.ID, error) {
+func (s *Store) wake(ctx context.Context, parked []fronting, left *leftOver) ([]processlog.ID, error) {
 	if len(parked) == 0 {
 		return nil, nil
 	}
@@ -341,7 +372,14 @@ func (s *Store) wake(ctx context.Context, parked []fronting) ([]processlog.ID, e
 		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s AND lease_until=0 AND state+0 IN (0,-1,-3)",
 			s.byID(), s.d.now, s.d.stamp, idList(ids), version)
 	})
-	return without(ids, busy), err
+	notWoken := busy
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		for _, r := range refused.Refusals {
+			notWoken = append(notWoken, r.ID)
+		}
+	}
+	return without(ids, notWoken), left.take(nil, err) // who is held is woken by whoever looks next
 }
 
 // withoutTurns names the table where it is missing: New does not insist on it.

@@ -240,3 +240,48 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	require.Positive(t, calls.Of(id))
 	allow()
 }
+
+// Entries that wait for their turn are put back, and made due, together. A trigger refuses it for some of them, or for their notes.
+func TestRefusedTurnsHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		store, receipt := storeBeside(t, w, db, entriesBesideRefused)
+		ids := idsOf(receipt)
+		refused, unnoted := threeOf(ids), ids[20]
+		var want []processlog.Wanted
+		var parked []processlog.Parked
+		var keys []string
+		for _, id := range ids {
+			want = append(want, processlog.Wanted{ID: id})
+			key := "account-" + id.String()
+			keys = append(keys, key)
+			parked = append(parked, processlog.Parked{Turn: processlog.Turn{BusinessType: "close_order", Key: key, ID: id}, Version: 1, Wait: time.Hour})
+		}
+		_, err := store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
+		require.NoError(t, err)
+
+		allow := refuse(w, refused, "NEW.delivery_count<OLD.delivery_count")
+		w.Exec("CREATE TRIGGER unnoted BEFORE INSERT ON common_process_log_turns FOR EACH ROW IF NEW.entry_id=" + unnoted.String() +
+			" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
+		err = store.Park(t.Context(), parked, processlog.Token{1})
+		var named *processlog.RefusedError
+		require.ErrorAs(t, err, &named)
+		require.NotErrorIs(t, err, processlog.ErrBusy)
+		require.ElementsMatch(t, append([]compensator.EntryID{unnoted}, refused...), refusedIDs(named.Refusals))
+		free := len(ids) - len(refused) - 1
+		require.Equal(t, free, w.Count("common_process_log WHERE lease_until=0"))
+		allow()
+		w.Exec("DROP TRIGGER unnoted")
+		require.NoError(t, store.Park(t.Context(), parked, processlog.Token{1}))
+
+		allow = refuse(w, refused, "NEW.next_at<OLD.next_at")
+		woken, err := store.Advance(t.Context(), "close_order", keys, true)
+		require.ErrorAs(t, err, &named)
+		require.Equal(t, refused, refusedIDs(named.Refusals))
+		require.Len(t, woken, len(ids)-len(refused))
+		allow()
+		woken, err = store.Advance(t.Context(), "close_order", keys, true)
+		require.NoError(t, err)
+		require.ElementsMatch(t, refused, woken)
+	})
+}

@@ -48,7 +48,7 @@ func takingTurns() []mutant {
 			name: "turn-parked-blindly", oracle: lateness,
 			what: "who is parked does not look again: the first may have ended before there was anybody to tell",
 			edits: []edit{
-				{"internal/engine/turns.go", "woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	d.saw", "woken, advanceErr := []processlog.ID(nil), ctx.Err()\n	_ = s\n	d.saw"},
+				{"internal/engine/turns.go", "woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	_ = d.turns", "woken, advanceErr := []processlog.ID(nil), ctx.Err()\n	_ = s\n	_ = d.turns"},
 			},
 			sees: tests("TestNextOfALineIsTold").and(model, "m:turn-no-second-look"),
 		},
@@ -136,8 +136,8 @@ func meeting() []mutant {
 			name: "forgotten-before-woken", oracle: lateness,
 			what: "the next of a line is made due when the notes of those that have ended are gone: it waits for a lock, or for the next try",
 			edits: []edit{
-				{"internal/sqlstore/turns.go", "	woken, err := s.wake(ctx, parked)\n	if err == nil {\n		err = s.forgetTurns(ctx, s.pool(), gone)\n	}\n",
-					"	if err := s.forgetTurns(ctx, s.pool(), gone); err != nil {\n		return nil, err\n	}\n	woken, err := s.wake(ctx, parked)\n"},
+				{"internal/sqlstore/turns.go", "	woken, err := s.wake(ctx, parked, left)\n	if err == nil {\n		err = s.forgetTurns(ctx, s.pool(), gone)\n	}\n",
+					"	if err := s.forgetTurns(ctx, s.pool(), gone); err != nil {\n		return nil, err\n	}\n	woken, err := s.wake(ctx, parked, left)\n"},
 			},
 			sees: tests("TestNextOfALineWaitsForNoNoteToGo"),
 		},
