@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,11 +41,23 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	if err != nil {
 		return err
 	}
+	nextTry := make(map[int64]time.Time) // of rows that failed: only the ZSET knows when each is tried next
+	scores, err := rdb.ZRangeWithScores(ctx, "WAIT_PROCESS_LOG_KEY", 0, -1).Result()
+	if err != nil {
+		return err
+	}
+	for _, score := range scores {
+		id, err := strconv.ParseInt(fmt.Sprint(score.Member), 10, 64)
+		if err != nil {
+			return err
+		}
+		nextTry[id] = time.UnixMilli(int64(score.Score)) // time.Unix, if your timer writes seconds
+	}
 	mapRow := func(row *adopt.Row) (compensator.NewEntry, error) {
 		var kind, batch, business, user, content string
-		var spent, most int
-		var dueIn int64 // microseconds
-		if err := row.Scan(&kind, &batch, &business, &user, &content, &spent, &most, &dueIn); err != nil {
+		var id, dueIn int64 // dueIn is in microseconds
+		var state, spent, most int
+		if err := row.Scan(&id, &state, &kind, &batch, &business, &user, &content, &spent, &most, &dueIn); err != nil {
 			return compensator.NewEntry{}, err
 		}
 		switch kind {
@@ -57,6 +71,12 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		if err := json.Unmarshal([]byte(content), &order); err != nil {
 			return compensator.NewEntry{}, err
 		}
+		switch at, waits := nextTry[id]; {
+		case waits:
+			dueIn = max(dueIn, time.Until(at).Microseconds())
+		case state == -1: // no score: spread over an hour, instead of all at once
+			dueIn = max(dueIn, rand.N(time.Hour).Microseconds())
+		}
 		return closeOrder.Entry(order, compensator.Options{
 			IdempotentID: compensator.IdempotentID("close-" + order.ID), Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
 			BatchID: batch, BusinessID: business, UserID: user,
@@ -64,7 +84,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	}
 	importer, err := adopt.Open(c, adopt.Config{
 		Name: "old-process-log", Table: "common_process_log", Key: "id",
-		Columns: []string{"business_type", "COALESCE(batch_id, '')", "COALESCE(business_id, '')", "COALESCE(user_id, '')",
+		Columns: []string{"id", "state", "business_type", "COALESCE(batch_id, '')", "COALESCE(business_id, '')", "COALESCE(user_id, '')",
 			"COALESCE(content, '')", "process_count", "max_process_count",
 			"TIMESTAMPDIFF(MICROSECOND, NOW(6), created_at + INTERVAL delay_second SECOND)"},
 		Where: "state IN (0, -1)", Take: "state = 9", Map: mapRow,
@@ -137,6 +157,8 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 	for _, missing := range []string{"next_at", "lease_until", "version", "epoch"} {
 		require.ErrorContains(t, err, missing, "the old table is no log")
 	}
+	require.ErrorContains(t, err, "adopt", "what to do with a table of one's own")
+	require.Equal(t, 1, strings.Count(err.Error(), "\n")+1, "in one line")
 	add := func(id, kind string, content any, columns string) {
 		w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, business_id, content, delay_second, state, process_count) VALUES (?,?,?,?,"+columns+")", id, kind, id, content)
 	}
@@ -145,6 +167,7 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 		add(fmt.Sprint(i), "close_order", `{"id":"`+fmt.Sprint(i)+`"}`, "0, 0, 0")
 	}
 	add("failed", "close_order", `{"id":"failed"}`, "0, -1, 2")
+	add("waiting", "close_order", `{"id":"waiting"}`, "0, -1, 1")
 	add("late", "close_order", `{"id":"late"}`, long)
 	add("report 1", "sync_report", `{}`, long)
 	add("report 2", "sync_report", `{}`, long)
@@ -154,6 +177,12 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 	add("held", "close_order", `{"id":"held"}`, "0, 0, 0")
 	add("empty", "close_order", nil, long)
 	add("payment", "pay_followup", `{"id":"2"}`, long)
+	for _, id := range []string{"failed", "waiting"} {
+		var row int64
+		require.NoError(t, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id=?", id).Scan(&row))
+		next := time.Now().Add(map[string]time.Duration{"failed": -time.Second, "waiting": 3 * time.Hour}[id])
+		require.NoError(t, w.Redis.ZAdd(t.Context(), "WAIT_PROCESS_LOG_KEY", redis.Z{Score: float64(next.UnixMilli()), Member: row}).Err())
+	}
 	var held int64
 	require.NoError(t, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id='held'").Scan(&held))
 
@@ -176,8 +205,9 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 			require.EqualValues(t, 1, n)
 		},
 		taken: func(report *adopt.Report) {
-			assert.Equal(t, map[string]int{"close_order": 100}, report.Recorded)
-			assert.Equal(t, 100, w.Count("common_process_log WHERE state=9"))
+			assert.Equal(t, map[string]int{"close_order": 101}, report.Recorded)
+			assert.Equal(t, 101, w.Count("common_process_log WHERE state=9"))
+			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-waiting' AND ABS(next_at-"+harness.NowMillis+"-3*3600000) < 600000"), "as the ZSET says")
 			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-failed' AND max_process_count=1"))
 			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-late' AND ABS(next_at-"+harness.NowMillis+"-3600000) < 600000"))
 			result, err := w.DB.Exec(takeFirst, 1) // too late

@@ -43,6 +43,16 @@ func TestCheckRefusesUnsafeConnections(t *testing.T) {
 		}
 		assert.ErrorContains(t, s.Check(t.Context()), problem)
 	}
+	exclusive := open(t, newFile(t, append([]string{"locking_mode(EXCLUSIVE)"}, wal...)...))
+	exclusive.SetMaxOpenConns(1)
+	require.NoError(t, compensator.Migrate(t.Context(), exclusive))
+	exclusive.SetMaxOpenConns(0)
+	assert.ErrorContains(t, openStore(t, exclusive).Check(t.Context()), "locking_mode")
+	for _, pragmas := range [][]string{wal, {"busy_timeout(1000)"}} {
+		shared := open(t, newFile(t, pragmas...)+"&cache=shared")
+		require.NoError(t, compensator.Migrate(t.Context(), shared))
+		assert.ErrorContains(t, openStore(t, shared).Check(t.Context()), "cache=shared")
+	}
 	readOnly := newFile(t, wal...)
 	require.NoError(t, compensator.Migrate(t.Context(), open(t, readOnly)))
 	assert.ErrorContains(t, openStore(t, open(t, readOnly+"&_pragma=query_only(1)")).Check(t.Context()), "query_only")
@@ -50,6 +60,42 @@ func TestCheckRefusesUnsafeConnections(t *testing.T) {
 	memory := open(t, "file::memory:?_pragma=busy_timeout(1000)")
 	require.NoError(t, compensator.Migrate(t.Context(), memory))
 	assert.ErrorContains(t, openStore(t, memory).Check(t.Context()), "does not exist, at least on one connection")
+}
+
+// sqlitePragmas change what SQLite does on a connection, and nothing that statements of ours rely on.
+var sqlitePragmas = map[string]string{
+	"foreign_keys(1)":              "references of other tables are checked: Purge fails by name where one is left",
+	"defer_foreign_keys(1)":        "the same, at the COMMIT",
+	"recursive_triggers(1)":        "triggers of others",
+	"ignore_check_constraints(1)":  "no constraint of ours is one",
+	"case_sensitive_like(1)":       "our one LIKE is of small letters",
+	"reverse_unordered_selects(1)": "whatever needs an order says so",
+	"synchronous(NORMAL)":          "with WAL the last commits may be lost with the machine's power",
+	"synchronous(EXTRA)":           "the directory is synced, too",
+	"temp_store(MEMORY)":           "where temporary tables are",
+	"secure_delete(1)":             "what is deleted is overwritten",
+	"automatic_index(0)":           "plans",
+	"cell_size_check(1)":           "pages are checked",
+	"full_column_names(1)":         "names of columns, which nobody reads",
+	"short_column_names(0)":        "the same",
+	"legacy_alter_table(1)":        "ALTER TABLE",
+	"trusted_schema(0)":            "functions in views and triggers",
+	"wal_autocheckpoint(1)":        "when the log of SQLite is folded in",
+	"cache_size(10)":               "room",
+	"mmap_size(1000000)":           "how pages are read",
+	"journal_size_limit(0)":        "room",
+}
+
+func TestEntriesLiveWhateverAConnectionIsSetTo(t *testing.T) {
+	t.Parallel()
+	for pragma := range sqlitePragmas {
+		t.Run(pragma, func(t *testing.T) {
+			t.Parallel()
+			db := open(t, newFile(t, append([]string{pragma}, wal...)...))
+			require.NoError(t, compensator.Migrate(t.Context(), db))
+			live(t, db)
+		})
+	}
 }
 
 func TestCheckRefusesAnotherTable(t *testing.T) {
@@ -64,6 +110,7 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 		"no UNIQUE index":                 rebuilt("idempotent_id TEXT NOT NULL, x TEXT UNIQUE"),
 		"duplicates would be recorded":    rebuilt("idempotent_id TEXT COLLATE NOCASE UNIQUE"),
 		"not AUTOINCREMENT":               rebuilt("idempotent_id TEXT UNIQUE"),
+		"package adopt":                   "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, state INTEGER, content TEXT)",
 	} {
 		db, s := newLog(t, wal...)
 		_, err := db.ExecContext(ctx, change)
@@ -74,7 +121,7 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 
 // rebuilt replaces the table by one with this column for the idempotent id.
 func rebuilt(column string) string {
-	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, " + column + ")"
+	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, " + column + ")"
 }
 
 func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -22,25 +23,79 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 	if s.db.Stats().MaxOpenConnections == 1 {
 		conns = 1
 	}
+	var opened []*sql.Conn
 	for range conns {
 		conn, err := s.db.Conn(ctx)
 		if err != nil {
 			return []error{fmt.Errorf("compensator: connect: %w", err)}
 		}
 		defer conn.Close() // only at the end, so that the second is another one
-		if problems := checkSQLiteConn(ctx, conn, s.table); len(problems) > 0 {
+		if problems := checkSQLiteConn(ctx, conn, s.table, conns > 1); len(problems) > 0 {
 			return problems
 		}
+		opened = append(opened, conn)
+	}
+	if conns == 1 {
+		return nil
+	}
+	return checkSharedCache(ctx, opened[0], opened[1], s.table)
+}
+
+// checkSharedCache tries whether two connections share a cache. Then a connection that reads fails at once, or waits for ever,
+// while another writes, whatever its busy_timeout is. No PRAGMA tells. But read_uncommitted shows a reader what a writer has
+// not committed where they share a cache, and nowhere else. The row is rolled back. While somebody else writes for longer
+// than busy_timeout, nothing is tried.
+func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
+	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return nil
+	}
+	defer func() { _, _ = writer.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") }()
+	meta, name := table.quoted("_meta"), "'compensator-check-"+rand.Text()+"'"
+	if _, err := writer.ExecContext(ctx, "INSERT INTO "+meta+" (name, value) VALUES ("+name+",'')"); err != nil {
+		return []error{fmt.Errorf("compensator: try a write: %w", err)}
+	}
+	seen, err := seesUncommitted(ctx, reader, "SELECT COUNT(*) FROM "+meta+" WHERE name="+name)
+	if err != nil {
+		return []error{fmt.Errorf("compensator: read while another connection writes: %w", err)}
+	}
+	if seen {
+		return []error{&processlog.FieldError{Field: "cache", Reason: "is shared (cache=shared in the DSN): while one connection writes another fails, or waits for ever, your own transactions among them; leave it out, and use WAL"}}
 	}
 	return nil
 }
 
-func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName) []error {
+// seesUncommitted counts what a connection reads at READ UNCOMMITTED, without waiting for a lock: a database in memory may
+// keep readers out while somebody writes. The connection is as before afterwards.
+func seesUncommitted(ctx context.Context, conn *sql.Conn, count string) (seen bool, err error) {
+	var patience int // ms
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience); err != nil {
+		return false, err
+	}
+	for _, pragma := range []string{"PRAGMA busy_timeout=0", "PRAGMA read_uncommitted=1"} {
+		if _, err := conn.ExecContext(ctx, pragma); err != nil {
+			return false, err
+		}
+	}
+	err = conn.QueryRowContext(ctx, count).Scan(&seen)
+	if sqliteFault(err) == faultBusy {
+		err = nil
+	}
+	for _, pragma := range []string{"PRAGMA read_uncommitted=0", fmt.Sprintf("PRAGMA busy_timeout=%d", patience)} {
+		_, restored := conn.ExecContext(context.WithoutCancel(ctx), pragma)
+		err = errors.Join(err, restored)
+	}
+	return seen, err
+}
+
+func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName, several bool) []error {
 	session, err := readSQLiteSession(ctx, conn)
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the connection's settings: %w", err)}
 	}
 	problems := session.problems()
+	if session.exclusive(several) {
+		return append(problems, &processlog.FieldError{Field: "locking_mode", Reason: "is EXCLUSIVE: the first connection keeps all others out for ever; want NORMAL, or a pool of one connection"})
+	}
 	definition, err := readSQLiteTable(ctx, conn, table)
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
@@ -57,7 +112,13 @@ type sqliteSession struct {
 	encoding        string
 	readUncommitted bool
 	queryOnly       bool
+	lockingMode     string
 	file            string // empty: in memory
+}
+
+// exclusive reports whether this connection of several keeps the others out.
+func (p sqliteSession) exclusive(several bool) bool {
+	return several && p.file != "" && strings.EqualFold(p.lockingMode, "exclusive")
 }
 
 func readSQLiteSession(ctx context.Context, conn *sql.Conn) (sqliteSession, error) {
@@ -73,6 +134,7 @@ func readSQLiteSession(ctx context.Context, conn *sql.Conn) (sqliteSession, erro
 		{"PRAGMA encoding", &p.encoding},
 		{"PRAGMA read_uncommitted", &p.readUncommitted},
 		{"PRAGMA query_only", &p.queryOnly},
+		{"PRAGMA main.locking_mode", &p.lockingMode},
 		{"SELECT COALESCE(file,'') FROM pragma_database_list WHERE name='main'", &p.file},
 	}
 	for _, setting := range settings {
@@ -211,6 +273,9 @@ func (t sqliteTable) problems(name tableName) []error {
 	var problems []error
 	refuse := func(what, reason string) {
 		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + what, Reason: reason})
+	}
+	if foreign := foreignTable(name, func(column string) bool { return t.columns[column] != "" }); foreign != nil {
+		return []error{foreign}
 	}
 	for want, columns := range sqliteColumns {
 		for _, column := range columns {
