@@ -165,6 +165,10 @@ bench-gorm: ## measure how late an entry starts that was recorded as in a GORM t
 bench-ready: ## count how often a process is ready within its deadline while Redis is silent, a minute
 	cd bench && $(GO) test -count=1 -timeout 10m -run '^TestReady$$' -v .
 
+.PHONY: bench-blocked
+bench-blocked: ## count the sessions of four processes while a server blocks them for SECONDS=90, a quarter of an hour; ONLY=connector
+	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBlocked$$' -v ./blocked -seconds=$(or $(SECONDS),90) $(if $(ONLY),-only="$(ONLY)")
+
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
