@@ -12,6 +12,7 @@ import (
 // Server errors by number.
 const (
 	BadNull            = 1048
+	OutOfRange         = 1690
 	DuplicateKey       = 1062
 	TableDenied        = 1142
 	ColumnDenied       = 1143

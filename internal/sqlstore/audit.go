@@ -30,14 +30,11 @@ type auditRow struct {
 }
 
 func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action processlog.Action, by processlog.ByHand, records ...auditRow) error {
-	tuple := "(?,?,?,?,?,?," + s.d.stamp + ")"
-	query := "INSERT INTO " + s.table.quoted("_audit") + " (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES " +
-		tuple + strings.Repeat(","+tuple, len(records)-1)
-	args := make([]any, 0, 6*len(records))
-	for _, r := range records {
-		args = append(args, r.id.Row(), string(action), by.Actor, by.Reason, r.before, r.after)
+	rows := make([]string, len(records))
+	for i, r := range records {
+		rows[i] = fmt.Sprintf("(%s,%s,%s,%s,%s,%s,%s)", r.id, s.d.text(string(action)), s.d.text(by.Actor), s.d.text(by.Reason), hexLiteral(r.before), hexLiteral(r.after), s.d.stamp)
 	}
-	_, err := tx.ExecContext(ctx, query, args...)
+	_, err := tx.ExecContext(ctx, "INSERT INTO "+s.table.quoted("_audit")+" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES "+strings.Join(rows, ","))
 	return err
 }
 
@@ -90,8 +87,8 @@ type storedRecord struct {
 }
 
 func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID) (history []storedRecord, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", action, actor, reason, before_state, after_state FROM "+
-		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id")
+	rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", "+s.d.texts("action, actor, reason")+", before_state, after_state FROM "+
+		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id"+everyRow)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processl
 	for i := range seen {
 		ids[i] = seen[i].EntryID
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT entry_id, version, business_type, closed_at FROM "+s.casesByID()+" WHERE entry_id IN ("+idList(ids)+")"+s.d.lockNow)
+	rows, err := tx.QueryContext(ctx, "SELECT entry_id, version, "+s.d.texts("business_type")+", closed_at FROM "+s.casesByID()+" WHERE entry_id IN ("+idList(ids)+")"+s.d.lockNow)
 	if err != nil {
 		return nil, err
 	}

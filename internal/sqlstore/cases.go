@@ -86,7 +86,7 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 	})
 	currency := each(func(d *processlog.CaseDraft) string {
 		if !d.Amount.Known() {
-			return "''"
+			return s.d.empty
 		}
 		return s.d.text(d.Amount.Currency)
 	})
@@ -249,7 +249,10 @@ func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (
 	return len(ids), nil
 }
 
-const caseColumns = "entry_id, epoch, version, kind, business_type, business_id, fingerprint, ended_by, error, COALESCE(amount,0), currency, owner, opened_at, due_at, closed_at"
+func (s *Store) caseColumns() string {
+	return "entry_id, epoch, version, kind, " + s.d.texts("business_type, business_id") + ", fingerprint, " + s.d.texts("ended_by, error") +
+		", COALESCE(amount,0), " + s.d.texts("currency, owner") + ", opened_at, due_at, closed_at"
+}
 
 func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case, error) {
 	rows, err := s.read(ctx, query)
@@ -281,7 +284,7 @@ func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) ([]processlog.
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	cases, err := s.queryCases(ctx, "SELECT "+caseColumns+" FROM "+s.table.quoted("_case")+" WHERE entry_id IN ("+idList(ids)+")")
+	cases, err := s.queryCases(ctx, "SELECT "+s.caseColumns()+" FROM "+s.table.quoted("_case")+" WHERE entry_id IN ("+idList(ids)+")")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the cases of %d entries: %w", len(ids), err)
 	}
@@ -317,7 +320,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 		}
 		where += fmt.Sprintf(" AND due_at>=%[1]d AND (due_at>%[1]d OR due_at=%[1]d AND entry_id>%[2]d)", at, id)
 	}
-	cases, err := s.queryCases(ctx, "SELECT "+caseColumns+" FROM "+s.table.quoted("_case")+" WHERE "+where+fmt.Sprintf(" ORDER BY due_at, entry_id LIMIT %d", limit+1))
+	cases, err := s.queryCases(ctx, "SELECT "+s.caseColumns()+" FROM "+s.table.quoted("_case")+" WHERE "+where+fmt.Sprintf(" ORDER BY due_at, entry_id LIMIT %d", limit+1))
 	if err != nil {
 		return processlog.CasePage{}, fmt.Errorf("compensator: list cases: %w", err)
 	}
@@ -350,7 +353,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	if failure != (processlog.Fingerprint{}) {
 		of += " AND fingerprint=" + hexLiteral(failure[:])
 	}
-	rows, err := s.read(ctx, "SELECT g.business_type, g.fingerprint, g.currency, g.n, g.total, g.earliest, g.latest, g.example, e.error, e.kind FROM "+
+	rows, err := s.read(ctx, "SELECT "+s.d.texts("g.business_type")+", g.fingerprint, "+s.d.texts("g.currency")+", g.n, g.total, g.earliest, g.latest, g.example, "+s.d.texts("e.error")+", e.kind FROM "+
 		"(SELECT business_type, fingerprint, currency, COUNT(*) AS n, COALESCE(SUM(amount),0) AS total, MIN(opened_at) AS earliest, MAX(opened_at) AS latest, MAX(entry_id) AS example FROM "+
 		s.table.quoted("_case")+s.d.by("k_group")+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage)+") AS g JOIN "+
 		s.table.quoted("_case")+" AS e ON e.entry_id=g.example ORDER BY g.n DESC, g.example")

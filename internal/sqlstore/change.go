@@ -126,7 +126,7 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 		", process_count="+number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) })+
 		", compensate_count="+number(func(r *processlog.Row) int64 { return int64(r.CompensateCount) })+
 		", delivery_count="+number(func(r *processlog.Row) int64 { return int64(r.DeliveryCount) })+
-		", ended_by="+byRow("id", ids, func(i int) string { return "'" + string(rows[i].after.EndedBy) + "'" }, asIs)+
+		", ended_by="+byRow("id", ids, func(i int) string { return s.d.endedBy(rows[i].after.EndedBy) }, asIs)+
 		", next_at="+s.d.now+"+"+number(func(r *processlog.Row) int64 { return processlog.DueAfter(r.DueIn) })+
 		", lease_until="+byRow("id", ids, func(i int) string {
 		return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]

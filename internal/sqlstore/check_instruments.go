@@ -143,6 +143,11 @@ func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) erro
 		p.s.home = ""
 		id, err = p.insert(ctx, tx, "-anywhere", proven)
 	}
+	if err != nil && p.s.d.fit != "" {
+		p.s.d.fit, p.s.d.steady = "", ""
+		p.note("the condition on the session of an INSERT does not hold, although the session is as it should be", "sessions with unique_checks=0 or a timestamp of their own are not refused")
+		id, err = p.insert(ctx, tx, "-unfit", proven)
+	}
 	if p.s.d.inTx != "" && (err != nil || !p.counts(ctx, tx, id)) {
 		p.dropGuard()
 		id, err = p.insert(ctx, tx, "-unguarded", proven)
@@ -319,7 +324,7 @@ func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (held
 }
 
 func (p *proof) toldAtOnce(ctx context.Context, ref processlog.Ref, lock string) (told bool, err error) {
-	err = p.look(ctx, p.s.pool(), sql.LevelReadCommitted, func(ctx context.Context, tx *sql.Tx) error {
+	err = p.look(ctx, p.s.database(), sql.LevelReadCommitted, func(ctx context.Context, tx *sql.Tx) error {
 		wait, err := lockWait(ctx, tx)
 		if err != nil {
 			return err
@@ -344,7 +349,7 @@ func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
 // skips tries SKIP LOCKED where a read that locks nothing would see the row.
 func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
-	err := p.look(ctx, p.s.pool(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
+	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
 		read := func(lock string) ([]processlog.ID, error) {
 			return queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String()+lock)
 		}

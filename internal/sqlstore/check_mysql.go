@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,9 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		s.isHome = s.atHome()
 	}
 	problems := session.problems()
+	if session.cutsReads() {
+		return problems // What follows reads several rows.
+	}
 	if session.lockWait == 0 && s.own == nil {
 		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
 			"should pass a locked row by; want 1 or more, or open the database on Connector"})
@@ -88,7 +92,16 @@ type mysqlSession struct {
 	snapshots    bool // innodb_snapshot_isolation
 	foldsNames   bool // lower_case_table_names=2
 	bound        time.Duration
+	limited      bool // sql_select_limit
+	narrow       bool // sql_big_selects=0, as max_join_size leaves it
+	lax          bool // unique_checks=0
+	clockSet     bool // SET timestamp
+	unlogged     bool // sql_log_bin=0
+	readOnlyTx   bool // transactions begin READ ONLY
 }
+
+// cutsReads reports whether the session returns fewer rows than there are, or refuses to read many.
+func (m mysqlSession) cutsReads() bool { return m.limited || m.narrow }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
@@ -104,7 +117,13 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	for i, charset := range charsets {
 		m.charsets[i] = charset.String
 	}
-	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation','lower_case_table_names','max_statement_time','max_execution_time')")
+	// An engine without these variables fails the statement, and has none of their effects.
+	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
+		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
+	if m.cutsReads() {
+		return m, nil
+	}
+	rows, err := db.QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('log_bin','sql_log_bin','tx_read_only','transaction_read_only','binlog_format','read_only','wsrep_on','completion_type','innodb_snapshot_isolation','lower_case_table_names','max_statement_time','max_execution_time')")
 	if err != nil {
 		return m, err
 	}
@@ -118,6 +137,10 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		case "log_bin":
 			m.logBin = isOn(value)
 			m.replicated = m.replicated || m.logBin
+		case "sql_log_bin":
+			m.unlogged = !isOn(value)
+		case "tx_read_only", "transaction_read_only": // MariaDB's, and MySQL's
+			m.readOnlyTx = m.readOnlyTx || isOn(value)
 		case "binlog_format":
 			m.binlogFormat = value
 		case "wsrep_on":
@@ -164,6 +187,24 @@ func (m mysqlSession) problems() []error {
 	}
 	if !strings.Contains(m.sqlMode, "STRICT_TRANS_TABLES") && !strings.Contains(m.sqlMode, "STRICT_ALL_TABLES") {
 		refuse("sql_mode", strconv.Quote(m.sqlMode)+": without STRICT_TRANS_TABLES the server cuts values silently")
+	}
+	if m.limited {
+		refuse("sql_select_limit", "is set in the session (DSN or server): rows beyond it would look as if they did not exist; leave it at its default")
+	}
+	if m.narrow {
+		refuse("max_join_size", "is limited in the session (DSN or server): the server refuses statements that may look at more rows (error 1104), and polling would stop; want sql_big_selects=1")
+	}
+	if m.lax {
+		refuse("unique_checks", "is 0 in the session (DSN or server): an idempotent id could be recorded twice; want 1")
+	}
+	if m.clockSet {
+		refuse("timestamp", "is set in the session (DSN): entries would be due by that clock; leave it at its default")
+	}
+	if m.readOnlyTx {
+		refuse("transaction_read_only", "is 1 in the session (DSN or server): nothing could be recorded; want 0")
+	}
+	if m.logBin && m.unlogged {
+		refuse("sql_log_bin", "is 0 in the session: no replica would have the entries; want 1")
 	}
 	if m.emptyIsNull() {
 		refuse("sql_mode", strconv.Quote(m.sqlMode)+": under EMPTY_STRING_IS_NULL the log's empty columns would be NULL, which they refuse; leave it out in the DSN or the server")
@@ -231,8 +272,11 @@ type mysqlTable struct {
 
 func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	t := mysqlTable{columns: make(map[string]mysqlColumn), indexes: make(map[string]bool)}
-	schema := "COALESCE(NULLIF(?,''), DATABASE())"
-	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base).Scan(&t.engine)
+	schema := "DATABASE()"
+	if s.table.database != "" {
+		schema = s.d.text(s.table.database)
+	}
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base).Scan(&t.engine)
 	if err == sql.ErrNoRows {
 		return t, nil
 	}
@@ -241,7 +285,7 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 	}
 	for _, suffix := range []string{"_audit", "_meta"} {
 		var found int
-		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base+suffix).Scan(&found)
+		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base+suffix).Scan(&found)
 		if err != nil {
 			return t, err
 		}
@@ -249,7 +293,7 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 			t.missing = append(t.missing, s.table.quoted(suffix))
 		}
 	}
-	rows, err := s.db.QueryContext(ctx, "SELECT column_name, LOWER(data_type), COALESCE(character_maximum_length,0), COALESCE(collation_name,'') FROM information_schema.columns WHERE table_schema="+schema+" AND table_name=?", s.table.database, s.table.base)
+	rows, err := s.db.QueryContext(ctx, "SELECT column_name, LOWER(data_type), COALESCE(character_maximum_length,0), COALESCE(collation_name,'') FROM information_schema.columns WHERE table_schema="+schema+" AND table_name=?", s.table.base)
 	if err != nil {
 		return t, err
 	}
@@ -270,21 +314,25 @@ func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
 }
 
 func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) error {
-	rows, err := s.db.QueryContext(ctx, "SELECT LOWER(index_name), MIN(non_unique), GROUP_CONCAT(LOWER(column_name) ORDER BY seq_in_index) FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? GROUP BY index_name", s.table.database, s.table.base)
+	rows, err := s.db.QueryContext(ctx, "SELECT LOWER(index_name), non_unique, COALESCE(LOWER(column_name),'') FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? ORDER BY index_name, seq_in_index", s.table.base)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	columns, unique := make(map[string][]string), make(map[string]bool)
 	for rows.Next() {
 		var nonUnique int
-		var name, columns string
-		if err := rows.Scan(&name, &nonUnique, &columns); err != nil {
+		var name, column string
+		if err := rows.Scan(&name, &nonUnique, &column); err != nil {
 			return err
 		}
-		if nonUnique == 0 {
-			name = "unique"
+		columns[name], unique[name] = append(columns[name], column), nonUnique == 0
+	}
+	for name, of := range columns {
+		of := strings.Join(of, ",")
+		if t.indexes[name+":"+of] = true; unique[name] {
+			t.indexes["unique:"+of] = true
 		}
-		t.indexes[name+":"+columns] = true
 	}
 	return rows.Err()
 }
@@ -313,6 +361,9 @@ func (t mysqlTable) problems(name tableName) []error {
 	var problems []error
 	refuse := func(what, reason string) {
 		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + " " + what, Reason: reason})
+	}
+	if foreign := foreignTable(name, func(column string) bool { return t.columns[column].dataType != "" }); foreign != nil {
+		return []error{foreign}
 	}
 	if !strings.EqualFold(t.engine, "InnoDB") {
 		refuse("engine", t.engine+": want InnoDB")

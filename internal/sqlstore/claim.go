@@ -145,8 +145,8 @@ func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	if g.version >= lastVersion {
 		next = "1"
 	}
-	return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d",
-		c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version)
+	return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d%s",
+		c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version, c.s.steady())
 }
 
 // take writes the claim.
@@ -292,7 +292,7 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 
 func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, lease time.Duration, left *processlog.Unrenewed) error {
 	changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence)
+		return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s%s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence, s.steady())
 	})
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {

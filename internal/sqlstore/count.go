@@ -83,7 +83,7 @@ func (s *Store) countQuery(groups []group, atMost int) string {
 		parts[i] = fmt.Sprintf("SELECT %d AS place, COUNT(*) AS n FROM (SELECT 1 FROM %s%s WHERE %s LIMIT %d) AS g%d",
 			i, s.table.quoted(""), s.d.dueIndex, g.where(s), atMost+1, i)
 	}
-	return strings.Join(parts, " UNION ALL ")
+	return strings.Join(parts, " UNION ALL ") + everyRow
 }
 
 func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
@@ -92,8 +92,8 @@ func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.C
 		where += " AND business_type=" + s.d.text(f.BusinessType)
 	}
 	rows, err := s.readIn(ctx, tx, fmt.Sprintf(
-		"SELECT state, business_type, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type",
-		s.table.quoted(""), s.d.by("k_batch_id"), where, f.AtMost+1))
+		"SELECT state, %s, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type"+everyRow,
+		s.d.texts("business_type"), s.table.quoted(""), s.d.by("k_batch_id"), where, f.AtMost+1))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func distinct[T cmp.Ordered](values []T) []T {
 }
 
 func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []processlog.State) ([]group, error) {
-	rows, err := s.readIn(ctx, tx, s.groupsQuery(states))
+	rows, err := s.readIn(ctx, tx, "SELECT state, "+s.d.texts("business_type")+" FROM ("+s.groupsQuery(states)+") AS g"+everyRow)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -29,6 +29,12 @@ type dialect struct {
 	text       func(utf8 string) string    // a text literal
 	numbers    func(columns string) string // reads whole numbers, whatever they were written as
 	bytes      string                      // type that a text is cast to so that no character set changes it
+	texts      func(columns string) string // reads texts as the bytes that are stored, whatever charset the session has
+	empty      string                      // an empty text, also where a session takes '' for NULL
+	hexText    string                      // the text of a placeholder that holds hexadecimal digits; "": placeholders carry every text
+	fit        string                      // condition that the session of an INSERT writes what it is sent
+	steady     string                      // condition that the session has the server's clock; "": calm sees to it, or there is no such thing
+	calm       func(query string) string   // a statement that variables of the session do not change; nil: there are none
 	dueIndex   string                      // hint: read the table by its due index
 	idIndex    string                      // hint: read the table by id
 	by         func(index string) string   // hint: read the table by this index of migrations/, whatever seems cheaper
@@ -49,11 +55,11 @@ type dialect struct {
 	qualified  bool                        // the table may be named database.table
 	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
 
-	again  func(key string, columns ...string) string                 // an INSERT of a row whose key is there takes these columns over
-	keyed  func(keys []processlog.IdempotentID) string                // condition: the row's idempotent id is one of keys
-	groups func(from string, states []processlog.State) string        // the states and types that occur, without reading every row; nil: GROUP BY does not
-	ended  func(seconds int, query string) string                     // a SELECT that the server ends after so long; nil: a context does
-	own    func(inner driver.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
+	again  func(key string, columns ...string) string                   // an INSERT of a row whose key is there takes these columns over
+	keyed  func(keys []processlog.IdempotentID) string                  // condition: the row's idempotent id is one of keys
+	groups func(from string, states []processlog.State) string          // the states and types that occur, without reading every row; nil: GROUP BY does not
+	ended  func(seconds int, query string) string                       // a SELECT that the server ends after so long; nil: a context does
+	own    func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
 
 	openTurns func(ctx context.Context, s *Store) error // finds out who writes to the same file; nil: there are many writers
 
@@ -75,10 +81,18 @@ const (
 	faultBusy              // a lock was not to be had in time; the statement did nothing
 	faultEnded             // the server ended the statement, for its time or by KILL; the statement did nothing
 	faultAborted           // the server rolled the whole transaction back
-	faultOutsideTx         // guardedKey refused
+	faultGuard             // guardedKey refused
 	faultNoTable           // a table is not there
 	faultUnreachable       // the connection broke: nothing is known
 )
+
+// endedBy is a text literal, of letters alone.
+func (d *dialect) endedBy(by processlog.EndedBy) string {
+	if by == "" {
+		return d.empty
+	}
+	return "'" + string(by) + "'"
+}
 
 func detectDialect(ctx context.Context, db *sql.DB) (*dialect, error) {
 	var version string

@@ -20,14 +20,13 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 	if err != nil {
 		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.before.ID, err)
 	}
-	query := "UPDATE " + s.table.quoted("") + " SET content=?, headers=?, user_name='', last_error='', version=?, epoch=?, token=?, updated_at=" + s.d.stamp +
-		" WHERE id=? AND version=?"
-	res, err := tx.ExecContext(ctx, query, []byte{}, []byte(erasedMark), row.after.Version, int64(row.after.Epoch), row.after.Token[:], row.before.ID.Row(), row.before.Version)
+	n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %[1]s SET content=X'', headers=%[2]s, user_name=%[3]s, last_error=%[3]s, version=%[4]d, epoch=%[5]d, token=%[6]s, updated_at=%[7]s WHERE id=%[8]s AND version=%[9]d",
+		s.table.quoted(""), hexLiteral([]byte(erasedMark)), s.d.empty, row.after.Version, row.after.Epoch, hexLiteral(row.after.Token[:]), s.d.stamp, row.before.ID, row.before.Version))
 	if err != nil {
 		return fmt.Errorf("compensator: erase entry %s: %w", row.before.ID, err)
 	}
-	if n, err := res.RowsAffected(); err != nil || n != 1 {
-		return fmt.Errorf("compensator: erase entry %s: changed %d rows: %w", row.before.ID, n, err)
+	if n != 1 {
+		return fmt.Errorf("compensator: erase entry %s: changed %d rows", row.before.ID, n)
 	}
 	return nil
 }
@@ -35,10 +34,10 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 // eraseOperations blanks what is free text in the case of an entry, and in what people did to it beside changing it.
 func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
 	// In this order, as who takes a case: what he records of it is there before it is free.
-	if _, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET error='', version=version+1 WHERE entry_id="+id.String()); err != nil {
+	if _, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET error="+s.d.empty+", version=version+1 WHERE entry_id="+id.String()); err != nil {
 		return err
 	}
-	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_operation")+" SET reason='' WHERE entry_id="+id.String())
+	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_operation")+" SET reason="+s.d.empty+" WHERE entry_id="+id.String())
 	return err
 }
 
@@ -53,8 +52,9 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // whose own record stays
 			continue
 		}
-		query := "UPDATE " + s.table.quoted("_audit") + " SET reason='', before_state=?, after_state=? WHERE id=?"
-		if _, err := tx.ExecContext(ctx, query, storedState(blank.Before), storedState(blank.After), r.row); err != nil {
+		query := fmt.Sprintf("UPDATE %s SET reason=%s, before_state=%s, after_state=%s WHERE id=%d",
+			s.table.quoted("_audit"), s.d.empty, hexLiteral(storedState(blank.Before)), hexLiteral(storedState(blank.After)), r.row)
+		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return err
 		}
 	}

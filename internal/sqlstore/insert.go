@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -30,7 +33,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	// (G2). MariaDB is asked in the INSERT.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
-			return nil, err
+			return nil, orRowsOpen(err)
 		}
 	}
 	order := make([]int, len(drafts))
@@ -42,8 +45,8 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
 			// The guard says no for either reason; which of them is asked only now that it has.
-			if s.d.fault(err) == faultOutsideTx {
-				err = errors.Join(s.elsewhere(ctx, tx), err)
+			if s.d.fault(err) == faultGuard {
+				err = errors.Join(s.whyRefused(ctx, tx), err)
 			}
 			return nil, s.insertError(s.keptReadOnly(err))
 		}
@@ -84,12 +87,24 @@ func (s *Store) insertError(err error) error {
 	switch f := s.d.fault(err); {
 	case errors.As(err, &elsewhere):
 		return elsewhere
-	case f == faultOutsideTx:
+	case f == faultGuard:
 		return processlog.ErrNoTransaction
 	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
+	case mysqlerr.Number(err) == mysqlerr.BadNull:
+		// No value of ours is NULL. One mode of MariaDB's makes it of an empty text.
+		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's empty columns take no NULL; leave it out"}, err)
 	}
-	return fmt.Errorf("compensator: record: %w", finished(err))
+	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
+}
+
+// orRowsOpen names the second reason for a driver's "bad connection". Where nobody watches the connection, nothing tells the
+// two apart.
+func orRowsOpen(err error) error {
+	if !errors.Is(err, driver.ErrBadConn) {
+		return err
+	}
+	return fmt.Errorf("%w: the connection has broken, or rows of an earlier query are open on this transaction: read them to the end, or Close them, before this call", err)
 }
 
 // insertion is one Insert call under way.
@@ -138,7 +153,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		return err // ids of a bulk insert are never computed: servers step and interleave them
 	}
 	ids := make(map[processlog.IdempotentID]processlog.ID, len(places))
-	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, idempotent_id", args...)
+	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, "+in.s.d.texts("idempotent_id"), args...)
 	if err != nil {
 		return err
 	}
@@ -155,58 +170,138 @@ func (in *insertion) statement(places []int) (string, []any) {
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + in.s.table.quoted("") + " " + insertColumns + " VALUES ")
 	args := make([]any, 0, 13*len(places))
-	tuple, lease, done := in.s.d.tuple(0, false), time.Duration(0), false
-	key := in.s.guardedKey(in.proven)
-	b.Grow(len(key) + (len(places)+1)*(len(tuple)+len("(?,")))
+	form := in.s.d.formOf(in.drafts, places)
+	tuple, lease, done := in.s.d.tuple(form, 0, false), time.Duration(0), false
+	key := in.s.guardedKey(form.text, in.proven)
+	b.Grow(len(key) + (len(places)+1)*(len(tuple)+len(form.text)+len("(,")))
 	for n, i := range places {
 		d := &in.drafts[i]
 		if d.Lease != lease || d.Done != done { // most rows are alike
-			tuple, lease, done = in.s.d.tuple(processlog.Millis(d.Lease), d.Done), d.Lease, d.Done
+			tuple, lease, done = in.s.d.tuple(form, processlog.Millis(d.Lease), d.Done), d.Lease, d.Done
 		}
 		if n > 0 {
-			b.WriteString(",(?")
+			b.WriteString(",(")
+			b.WriteString(form.text)
 		} else {
 			b.WriteByte('(')
 			b.WriteString(key)
 		}
 		b.WriteString(tuple)
-		args = append(args, string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName,
-			nonNil(d.Content), nonNil(d.Headers), int64(d.MaxProcessCount), (processlog.Millis(d.Delay)+999)/1000, d.Token[:], processlog.DueAfter(d.Delay))
+		args = form.append(args, d)
 	}
 	return b.String(), args
 }
 
+// draftForm says which values of an INSERT travel as hexadecimal digits. A server takes a placeholder's value for text of the
+// session's charset, and converts it. All rows of a statement have one form, so that its text stays one of a few.
+type draftForm struct {
+	text, content, bytes string // placeholders
+}
+
+func (d *dialect) formOf(drafts []processlog.Draft, places []int) draftForm {
+	form := draftForm{"?", "?", "?"}
+	if d.hexText == "" {
+		return form
+	}
+	form.bytes = hexBytes
+	for _, i := range places {
+		if !plainTexts(&drafts[i]) {
+			form.text = d.hexText
+		}
+		if !isASCII(drafts[i].Content) {
+			form.content = hexBytes
+		}
+	}
+	return form
+}
+
+// plainTexts reports whether all short texts of a draft are ASCII.
+func plainTexts(d *processlog.Draft) bool {
+	return isASCII(string(d.IdempotentID)) && isASCII(d.BusinessType) && isASCII(d.BatchID) && isASCII(d.BusinessID) && isASCII(d.BusinessExtID) &&
+		isASCII(d.UserID) && isASCII(d.UserName) && isASCII(d.Headers)
+}
+
+// append adds the values of a draft.
+func (f draftForm) append(args []any, d *processlog.Draft) []any {
+	if f.text == "?" {
+		args = append(args, string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName)
+	} else {
+		for _, text := range [...]string{string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName} {
+			args = append(args, hex.EncodeToString([]byte(text)))
+		}
+	}
+	args = append(args, sent(d.Content, f.content), sent(d.Headers, f.headers()), int64(d.MaxProcessCount), (processlog.Millis(d.Delay)+999)/1000)
+	return append(args, sent(d.Token[:], f.bytes), processlog.DueAfter(d.Delay))
+}
+
+// headers is the placeholder of the headers, which go with the texts.
+func (f draftForm) headers() string {
+	if f.text == "?" {
+		return "?"
+	}
+	return hexBytes
+}
+
+// hexBytes is a placeholder of bytes that travel as hexadecimal digits.
+const hexBytes = "UNHEX(?)"
+
+// sent is the argument for bytes.
+func sent(b []byte, placeholder string) any {
+	if placeholder == hexBytes {
+		return hex.EncodeToString(b)
+	}
+	return nonNil(b)
+}
+
 // tuple is the rest of a row's VALUES behind its key. A born-claimed row is leased by its own INSERT, at no
 // further cost, and its delivery counted: a process that dies right after the commit leaves an ordinary lost lease.
-func (d *dialect) tuple(leaseMS int64, done bool) string {
-	lease, delivered, ended := "0", "0", ",0,'')"
+func (d *dialect) tuple(form draftForm, leaseMS int64, done bool) string {
+	lease, delivered, ended := "0", "0", ",0,"+d.empty+")"
 	if leaseMS > 0 {
 		lease, delivered = fmt.Sprintf("%s + %d", d.now, leaseMS), "1"
 	}
 	if done {
 		ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)
 	}
-	return ",?,?,?,?,?,?,?,?,?,?,?," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ended
+	t := "," + form.text
+	return t + t + t + t + t + t + "," + form.content + "," + form.headers() + ",?,?," + form.bytes + "," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ended
 }
 
-// guardedKey is the placeholder of a first row's key, and the statement's own proof, so that no moment passes between
-// it and the write. It is NULL, which the column refuses, where the server can tell that the row would be written
-// outside a transaction, or into the log of another database. An open transaction that is proven is not asked again;
-// which database a session is in nobody sees but the server: a USE changes it.
-func (s *Store) guardedKey(proven bool) string {
-	inTx := s.d.inTx
+// guardedKey is the placeholder of a first row's key, and the statement's own proof, so that no moment passes between it and
+// the write. The server fails the statement where the row would be written outside a transaction, into the log of another
+// database, or by a session that writes something else than it is sent. An open transaction that is proven is not asked
+// again. The variables of the session nobody sees but the server: a USE or a SET changes them.
+//
+// What fails the statement is a number out of range. NULL for a NOT NULL column fails it under a strict sql_mode only: of
+// several rows the server otherwise stores an empty key.
+func (s *Store) guardedKey(placeholder string, proven bool) string {
+	guard := s.guards.Load()
+	if guard == nil {
+		guard = &[2]string{s.guard(false), s.guard(true)}
+	}
+	condition := guard[0]
 	if proven {
-		inTx = ""
+		condition = guard[1]
 	}
-	switch {
-	case inTx != "" && s.home != "":
-		return "IF(" + inTx + " AND " + s.isHome + ",?,NULL)"
-	case inTx != "":
-		return "IF(" + inTx + ",?,NULL)"
-	case s.home != "":
-		return "IF(" + s.isHome + ",?,NULL)"
+	if condition == "" {
+		return placeholder
 	}
-	return "?"
+	return "IF(" + condition + "," + placeholder + ",~0+1)"
+}
+
+// guard is the condition under which an INSERT may write.
+func (s *Store) guard(proven bool) string {
+	conditions := make([]string, 0, 3)
+	if s.d.inTx != "" && !proven {
+		conditions = append(conditions, s.d.inTx)
+	}
+	if s.home != "" {
+		conditions = append(conditions, s.isHome)
+	}
+	if s.d.fit != "" {
+		conditions = append(conditions, s.d.fit)
+	}
+	return strings.Join(conditions, " AND ")
 }
 
 func nonNil(b []byte) []byte {
@@ -256,13 +351,14 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 	if in.s.own == nil {
 		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
 	}
-	return byKey, in.readKeys(ctx, in.s.own, hidden, "", byKey)
+	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)
 }
 
 // readKeys adds the rows that hold one of the keys.
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID, lock string, byKey map[processlog.IdempotentID]processlog.Row) error {
-	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.by("uk_idempotent_id"), "idempotent_id IN ("+placeholders(len(keys))+")") + lock
-	rows, err := in.s.queryRows(ctx, tx, len(keys), query, anySlice(keys)...)
+	literals, args := in.s.d.params(keys)
+	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.by("uk_idempotent_id"), "idempotent_id IN ("+literals+")") + atMost(len(keys)) + lock
+	rows, err := in.s.queryRows(ctx, tx, len(keys), query, args...)
 	for _, row := range rows {
 		byKey[row.IdempotentID] = row
 	}

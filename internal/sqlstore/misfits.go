@@ -47,7 +47,7 @@ func (s *Store) misfits(why, where string, limit int) string {
 
 func (s *Store) appendMisfits(ctx context.Context, found []processlog.Misfit, parts []string) ([]processlog.Misfit, error) {
 	for i, part := range parts {
-		parts[i] = fmt.Sprintf("SELECT * FROM (%s) AS m%d", part, i)
+		parts[i] = fmt.Sprintf("SELECT id, %s, why FROM (%s) AS m%d", s.d.texts("business_type"), part, i)
 	}
 	rows, err := s.pool().QueryContext(ctx, strings.Join(parts, " UNION ALL "))
 	if err != nil {

@@ -57,22 +57,34 @@ func (c *clockConn) ExecContext(ctx context.Context, query string, args []driver
 	if err := c.tellTime(ctx); err != nil {
 		return nil, err
 	}
-	query = strings.ReplaceAll(query, ownLockWait, "innodb_lock_wait_timeout="+c.lockWait)
-	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, c.text(query), args)
 }
 
 func (c *clockConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if err := c.tellTime(ctx); err != nil {
 		return nil, err
 	}
-	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") {
-		query = "SET STATEMENT innodb_lock_wait_timeout=1 FOR " + query // MariaDB fails it with 1180 otherwise
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.text(query), args)
+}
+
+// realClock takes out of a statement what keeps the session's clock from it.
+var realClock = strings.NewReplacer("timestamp=0, ", "", "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000", "1=1")
+
+// text is what is sent of a statement: by the bubble's clock, and waiting for no lock.
+func (c *clockConn) text(query string) string {
+	query = realClock.Replace(query)
+	wait := "innodb_lock_wait_timeout=" + c.lockWait
+	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // MariaDB fails it with 1180 otherwise
+		wait = "innodb_lock_wait_timeout=1"
+		if !strings.Contains(query, ownLockWait) {
+			return "SET STATEMENT " + wait + " FOR " + query
+		}
 	}
-	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+	return strings.ReplaceAll(query, ownLockWait, wait)
 }
 
 func (c *clockConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	stmt, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, query)
+	stmt, err := c.Conn.(driver.ConnPrepareContext).PrepareContext(ctx, c.text(query))
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,10 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
@@ -34,6 +31,12 @@ func mysqlDialect(version string) *dialect {
 		text:       func(utf8 string) string { return "_utf8mb4 " + hexLiteral([]byte(utf8)) },
 		numbers:    func(columns string) string { return columns },
 		bytes:      "BINARY",
+		texts:      mysqlTexts,
+		empty:      "X''",
+		hexText:    "CONVERT(UNHEX(?) USING utf8mb4)",
+		fit:        mysqlFit,
+		steady:     mysqlSteady,
+		calm:       calmMySQL,
 		dueIndex:   " FORCE INDEX (k_due)",
 		idIndex:    " FORCE INDEX (PRIMARY)",
 		by:         func(index string) string { return " FORCE INDEX (" + index + ")" },
@@ -61,6 +64,7 @@ func mysqlDialect(version string) *dialect {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
 		d.inTx = "@@in_transaction=1"
 		d.returning = true
+		d.calm, d.steady = calmMariaDB, ""
 		d.ended = func(seconds int, query string) string {
 			return fmt.Sprintf("SET STATEMENT max_statement_time=%d FOR %s", seconds, query)
 		}
@@ -110,10 +114,15 @@ func mysqlFault(err error) fault {
 		return faultAborted
 	case mysqlerr.NoSuchTable:
 		return faultNoTable
-	case mysqlerr.BadNull:
-		return faultOutsideTx // every value of ours is checked; only guardedKey yields NULL
+	case mysqlerr.OutOfRange:
+		return faultGuard // Values of ours are in range. Only guardedKey computes one that is not.
 	}
 	return faultOther
+}
+
+// mysqlTexts casts texts to bytes. A server sends bytes as they are, and converts texts to the session's charset.
+func mysqlTexts(columns string) string {
+	return "CAST(" + strings.ReplaceAll(columns, ", ", " AS BINARY), CAST(") + " AS BINARY)"
 }
 
 // probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
@@ -152,22 +161,6 @@ func beginMySQL(ctx context.Context, db *sql.DB) (processlog.Transaction, error)
 	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 }
 
-// ownSettings make a session of ours independent of what the user's connections are set to. The short lock
-// wait keeps one held row from holding up a whole batch.
-const ownSettings = "SET SESSION innodb_lock_wait_timeout=2, autocommit=1, sql_mode='STRICT_ALL_TABLES'"
-
-// ownPoolSize is how many connections the library takes for itself.
-const ownPoolSize = 4
-
-// openOwn opens the library's own pool beside the user's, set up once per connection: nothing of it leaks
-// into the user's sessions, and a BEGIN of ours is a single round trip.
-func openOwn(inner driver.Connector, opened *atomic.Int64) *sql.DB {
-	db := sql.OpenDB(ownConnector{inner, opened})
-	db.SetMaxOpenConns(ownPoolSize)
-	db.SetMaxIdleConns(ownPoolSize)
-	return db
-}
-
 // dropReadOnly closes our idle connections to a server that has become read-only: the next are opened to where writes
 // go now. One that is in use meets its own error. The user's pool is not ours to close: its error says what would help.
 func (s *Store) dropReadOnly(err error) error {
@@ -188,29 +181,4 @@ func (s *Store) keptReadOnly(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (the pool keeps its connections to this server; after a switchover set rejectReadOnly=true in the DSN, or open the database on Connector)", err)
-}
-
-type ownConnector struct {
-	driver.Connector
-	opened *atomic.Int64
-}
-
-func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	exec, ok := conn.(driver.ExecerContext)
-	if !ok {
-		_ = conn.Close()
-		return nil, errors.New("compensator: the MySQL driver runs no statements on a bare connection")
-	}
-	for _, setting := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", ownSettings} {
-		if _, err := exec.ExecContext(ctx, setting, nil); err != nil {
-			_ = conn.Close()
-			return nil, fmt.Errorf("compensator: set up a connection: %w", err)
-		}
-	}
-	c.opened.Add(1)
-	return conn, nil
 }

@@ -23,7 +23,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 
 // outline is columns without the content: a thousand of those may be more than memory holds.
 func (s *Store) outline() string {
-	return strings.Replace(s.columns(), " content,", " '' AS content,", 1)
+	return strings.Replace(s.columns(), " content,", " "+s.d.empty+" AS content,", 1)
 }
 
 // Operate implements Operations.
@@ -58,9 +58,9 @@ const typesRead = 1000
 // Types implements Operations.
 func (s *Store) Types(ctx context.Context) ([]string, error) {
 	pause := processlog.Pause("").Name
-	rows, err := s.read(ctx, fmt.Sprintf("SELECT business_type FROM (%s) AS g UNION SELECT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>''"+
-		" UNION SELECT SUBSTR(name,%d) FROM %s WHERE name LIKE %s ORDER BY 1",
-		s.groupsQuery(processlog.States[:]), s.table.quoted("_operation"), typesRead, len(pause)+1, s.table.quoted("_setting"), s.d.text(pause+"_%")))
+	rows, err := s.read(ctx, fmt.Sprintf("SELECT %s FROM (SELECT business_type FROM (%s) AS g UNION SELECT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>%s"+
+		" UNION SELECT SUBSTR(name,%d) FROM %s WHERE name LIKE %s) AS types ORDER BY 1",
+		s.d.texts("business_type"), s.groupsQuery(processlog.States[:]), s.table.quoted("_operation"), typesRead, s.d.empty, len(pause)+1, s.table.quoted("_setting"), s.d.text(pause+"_%")))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find the types: %w", err)
 	}
@@ -78,7 +78,7 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 
 // Settings implements Operations.
 func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT name, value, version, actor, reason, `at` FROM "+s.table.quoted("_setting")+" ORDER BY name")
+	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.texts("name, value")+", version, "+s.d.texts("actor, reason")+", `at` FROM "+s.table.quoted("_setting")+" ORDER BY name")
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the settings: %w", err)
 	}

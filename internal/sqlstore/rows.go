@@ -19,8 +19,8 @@ import (
 // columns lists what a rowScanner reads, in the order of newRowScanner: of a row that somebody else has written, too, whatever it holds. Nothing is computed
 // with such values here, for the statement would fail, and with it all other rows.
 func (s *Store) columns() string {
-	return "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
-		s.d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", ended_by, last_error, " +
+	return "id, " + s.d.texts("idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name") + ", content, headers, " +
+		s.d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + s.d.texts("ended_by, last_error") + ", " +
 		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, " + s.d.numbers("lease_until") + ", " + s.d.now
 }
 
@@ -133,7 +133,8 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 	}
 	found := make(map[processlog.IdempotentID]processlog.ID, len(keys))
 	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
-		rows, err := tx.QueryContext(ctx, "SELECT id, idempotent_id FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+placeholders(len(chunk))+")", anySlice(chunk)...)
+		in, args := s.d.params(chunk)
+		rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.texts("idempotent_id")+" FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+in+")"+atMost(len(chunk)), args...)
 		if err != nil {
 			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", finished(err))
 		}
@@ -181,16 +182,6 @@ func signed(n int64) string { return strconv.FormatInt(n, 10) }
 
 func asIs(expression string) string { return expression }
 
-func placeholders(n int) string { return strings.TrimSuffix(strings.Repeat("?,", n), ",") }
-
-func anySlice[T any](values []T) []any {
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = v
-	}
-	return args
-}
-
 // Load implements Store.
 func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	if len(ids) == 0 {
@@ -208,7 +199,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	found := make([]processlog.Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			rows, err := from.QueryContext(ctx, "SELECT id, idempotent_id, "+s.d.numbers("state, version, epoch")+", token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
+			rows, err := from.QueryContext(ctx, "SELECT id, "+s.d.texts("idempotent_id")+", "+s.d.numbers("state, version, epoch")+", token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
 			if err == nil {
 				found, err = scanVersions(rows, found)
 			}
@@ -261,7 +252,7 @@ func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row
 // be waited for, so a connection is held for both; each that has broken in the pool is thrown away, which package sql does
 // by itself for a transaction alone.
 func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
-	for range s.pool().Stats().OpenConnections + 1 {
+	for range s.database().Stats().OpenConnections + 1 {
 		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
 			break
 		}
@@ -270,7 +261,7 @@ func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transactio
 }
 
 func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transaction) error) error {
-	conn, err := s.pool().Conn(ctx)
+	conn, err := s.database().Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -282,8 +273,8 @@ func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transact
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // it has only read
-	return work(tx)
+	defer func() { _ = tx.Rollback() }() // It has only read.
+	return work(oursTx{ours{tx, s}, tx})
 }
 
 // resolveTimeout is how long Resolve waits for a transaction in flight.
@@ -296,7 +287,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 		home = " AND " + s.atHome() // a transaction of another database has such entries, too
 	}
 	read := func(where, lock string, arg any) ([]processlog.Row, error) {
-		return s.queryRows(ctx, tx, 1, s.selectRows(where+home)+lock, arg)
+		return s.queryRows(ctx, tx, 1, s.selectRows(where+home)+atMost(1)+lock, arg)
 	}
 	var rows []processlog.Row
 	var err error
@@ -305,12 +296,13 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	case processlog.ID:
 		rows, err = read("id = ?", lock, ref.Row())
 	case processlog.IdempotentID:
+		in, args := s.d.params([]processlog.IdempotentID{ref})
 		if lock != "" {
 			// Lock the row by its id. In the unique index it may be held by whoever has recorded the key again.
-			rows, err = read("id = (SELECT id FROM "+s.table.quoted("")+s.d.by("uk_idempotent_id")+" WHERE idempotent_id = ?)", lock, string(ref))
+			rows, err = read("id = (SELECT id FROM "+s.table.quoted("")+s.d.by("uk_idempotent_id")+" WHERE idempotent_id = "+in+")", lock, args[0])
 		}
 		if err == nil && len(rows) == 0 { // an older snapshot hides it from all but a lock
-			rows, err = read("idempotent_id = ?", lock, string(ref))
+			rows, err = read("idempotent_id = "+in, lock, args[0])
 		}
 	default:
 		return processlog.Row{}, &processlog.FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}

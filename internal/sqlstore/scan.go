@@ -17,8 +17,8 @@ var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, 
 // Due implements Store.
 func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
 	due, err := s.scheduled(ctx, s.eachState(func(state processlog.State) string {
-		return s.scanQuery(state, fmt.Sprintf("next_at<=%s AND lease_until<=%s", s.d.now, s.d.now), limit)
-	}), businessType, businessType, businessType)
+		return s.scanQuery(group{state, businessType}, fmt.Sprintf("next_at<=%s AND lease_until<=%s", s.d.now, s.d.now), limit)
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find due entries of %q: %w", businessType, err)
 	}
@@ -35,8 +35,8 @@ func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]proc
 // Heads implements Store. The groups are jumped through, and one row is read of each: ordered by the whole index,
 // because MySQL would sort a group to order it by its last column alone.
 func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
-	query := fmt.Sprintf("SELECT g.state, g.business_type, (SELECT %s FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), %s FROM (%s) AS g",
-		s.d.numbers("next_at"), s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
+	query := fmt.Sprintf("SELECT g.state, %s, (SELECT %s FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), %s FROM (%s) AS g",
+		s.d.texts("g.business_type"), s.d.numbers("next_at"), s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
 	var heads []processlog.Head
 	err := s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
@@ -68,7 +68,7 @@ func (s *Store) Scan(ctx context.Context, w processlog.Window) ([]processlog.Sch
 	if w.Free {
 		where += " AND lease_until<=" + s.d.now
 	}
-	found, err := s.scheduled(ctx, s.scanQuery(w.State, where, w.Limit), w.BusinessType)
+	found, err := s.scheduled(ctx, s.scanQuery(group{w.State, w.BusinessType}, where, w.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: scan %s entries of %q: %w", w.State, w.BusinessType, err)
 	}
@@ -86,9 +86,9 @@ func (s *Store) scanFrom(w processlog.Window) string {
 // maxLookBack keeps now + From far from the edge of BIGINT; ms.
 const maxLookBack = 1 << 50
 
-func (s *Store) scanQuery(state processlog.State, where string, limit int) string {
-	return fmt.Sprintf("SELECT id, %s, %s AS free, %s AS asked FROM %s%s WHERE state=%d AND business_type=? AND %s ORDER BY next_at, id LIMIT %d",
-		s.d.numbers("next_at"), s.d.numbers("lease_until"), s.d.now, s.table.quoted(""), s.d.dueIndex, state, where, limit)
+func (s *Store) scanQuery(g group, where string, limit int) string {
+	return fmt.Sprintf("SELECT id, %s, %s AS free, %s AS asked FROM %s%s WHERE %s AND %s ORDER BY next_at, id LIMIT %d",
+		s.d.numbers("next_at"), s.d.numbers("lease_until"), s.d.now, s.table.quoted(""), s.d.dueIndex, g.where(s), where, limit)
 }
 
 // eachState joins one query per open state.
@@ -100,9 +100,9 @@ func (s *Store) eachState(query func(processlog.State) string) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-func (s *Store) scheduled(ctx context.Context, query string, args ...any) (found []processlog.Scheduled, err error) {
+func (s *Store) scheduled(ctx context.Context, query string) (found []processlog.Scheduled, err error) {
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, query, args...)
+		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}

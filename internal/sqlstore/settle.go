@@ -106,7 +106,7 @@ func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 	// Every value was computed from the row as claimed, not here: MySQL assigns from left to right, and a state taken
 	// from a count just raised would be exhausted one early.
 	return "state=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
-		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, func(by processlog.EndedBy) string { return "'" + string(by) + "'" }) +
+		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, s.d.endedBy) +
 		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
 		", next_at=" + s.d.now + "+" + v.number(func(o *processlog.Outcome) int64 { return processlog.DueAfter(o.After) }) +
 		", last_error=" + perRow(v, func(o *processlog.Outcome) string { return o.LastError }, s.textLiteral)
@@ -198,7 +198,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 // can never keep an entry from advancing.
 func (s *Store) textLiteral(text string) string {
 	if text == "" {
-		return "''"
+		return s.d.empty
 	}
 	return s.d.text(processlog.FitError(text))
 }

@@ -16,7 +16,7 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Tim
 	for i, businessType := range businessTypes {
 		names[i] = s.d.text(businessType)
 	}
-	query := fmt.Sprintf("SELECT %s, '', 0 UNION ALL SELECT 0, business_type, slot FROM %s WHERE business_type IN (%s)", s.d.now, s.table.quoted("_slots"), strings.Join(names, ","))
+	query := fmt.Sprintf("SELECT %s, %s, 0 UNION ALL SELECT 0, %s, slot FROM %s WHERE business_type IN (%s)", s.d.now, s.d.empty, s.d.texts("business_type"), s.table.quoted("_slots"), strings.Join(names, ","))
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 
 // moveMark locks the row before it writes: an UPDATE would wait for whoever holds it.
 func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to time.Time) (bool, error) {
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT slot FROM %s WHERE %s%s", s.table.quoted("_slots"), at, s.d.lockNow))
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT slot FROM %s WHERE %s%s%s", s.table.quoted("_slots"), at, atMost(1), s.d.lockNow))
 	if err != nil {
 		return false, err
 	}

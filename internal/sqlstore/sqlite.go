@@ -32,6 +32,8 @@ func sqliteDialect() *dialect {
 		text:       sqliteText,
 		numbers:    sqliteNumbers,
 		bytes:      "BLOB",
+		texts:      func(columns string) string { return columns },
+		empty:      "''",
 		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
 		by:         func(string) string { return "" }, // it takes that index by itself
 		deleteByID: func(table string) string { return "DELETE FROM " + table },

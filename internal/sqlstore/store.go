@@ -46,13 +46,15 @@ type Store struct {
 	connector *txwatch.Connector // that db was opened on, or nil
 
 	// Check finds these out.
-	home       string        // the database that the table's unqualified name means; empty: not known, or qualified
-	isHome     string        // atHome, which each INSERT asks, written once
-	version    string        // the server's
-	maxContent int           // what a packet of the server leaves room for; 0: no limit
-	bound      time.Duration // when the server ends any read, in sessions like the user's; 0: never
-	notes      []string      // what a person should know about this server
-	opened     atomic.Int64  // connections of own so far
+	home       string                    // the database that the table's unqualified name means; empty: not known, or qualified
+	isHome     string                    // atHome, which each INSERT asks, written once
+	guards     atomic.Pointer[[2]string] // guard, written once: of a transaction that is not proven, and of one that is
+	version    string                    // the server's
+	maxContent int                       // what a packet of the server leaves room for; 0: no limit
+	bound      time.Duration             // when the server ends any read, in sessions like the user's; 0: never
+	notes      []string                  // what a person should know about this server
+	opened     atomic.Int64              // connections of own so far
+	unanswered unanswered
 
 	refusals purgeRefusals
 
@@ -83,7 +85,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	case s.connector == nil:
 		s.users = txwatch.Lend(db)
 	case d.own != nil:
-		s.own = d.own(s.connector.Inner(), &s.opened)
+		s.own = d.own(s.connector, &s.opened)
 	}
 	if d.openTurns != nil {
 		if err := d.openTurns(ctx, s); err != nil {
@@ -91,14 +93,6 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 		}
 	}
 	return s, nil
-}
-
-// pool is where our own statements run.
-func (s *Store) pool() *sql.DB {
-	if s.own != nil {
-		return s.own
-	}
-	return s.db
 }
 
 // Connections counts those of our own that were opened so far, and those of the user's; 0 where they cannot be told.
@@ -138,7 +132,12 @@ func (s *Store) Close() error {
 }
 
 // Check implements Store.
-func (s *Store) Check(ctx context.Context) error { return errors.Join(s.d.check(ctx, s)...) }
+func (s *Store) Check(ctx context.Context) error {
+	s.guards.Store(nil)
+	problems := s.d.check(ctx, s)
+	s.guards.Store(&[2]string{s.guard(false), s.guard(true)})
+	return errors.Join(problems...)
+}
 
 // Fingerprint implements Store.
 func (s *Store) Fingerprint(ctx context.Context) (string, error) {
@@ -147,7 +146,7 @@ func (s *Store) Fingerprint(ctx context.Context) (string, error) {
 
 // FingerprintBy is that of the log which the handle's statements reach.
 func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT `value` FROM "+s.table.quoted("_meta")+" WHERE `name` = 'fingerprint'")
+	rows, err := tx.QueryContext(ctx, "SELECT `value` FROM "+s.table.quoted("_meta")+" WHERE `name` = 'fingerprint'"+atMost(1))
 	if err != nil {
 		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", err)
 	}
@@ -177,7 +176,7 @@ func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
 	if s.home == "" {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT COALESCE(DATABASE(),''), "+s.atHome())
+	rows, err := tx.QueryContext(ctx, "SELECT "+s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")")+", "+s.atHome())
 	if err != nil {
 		return nil // the error at hand says more
 	}
@@ -223,10 +222,17 @@ func finished(err error) error {
 
 // beginOwn starts a READ COMMITTED transaction for our own statements.
 func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
+	var tx processlog.Transaction
+	var err error
 	if s.own != nil {
-		return s.own.BeginTx(ctx, nil) // the session is READ COMMITTED already: one round trip less
+		tx, err = s.own.BeginTx(ctx, nil) // The session is READ COMMITTED already: one round trip less.
+	} else {
+		tx, err = s.beginUsers(ctx)
 	}
-	return s.beginUsers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return oursTx{ours{tx, s}, tx}, nil
 }
 
 // beginUsers begins in the user's pool. What package sql takes for a new connection is one that is lent, and may have
@@ -263,15 +269,17 @@ func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 
 // inOwn runs work in a transaction of ours.
 func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) error) error {
-	tx, err := s.beginOwn(ctx)
-	if err != nil {
-		return err
-	}
-	if err := work(tx); err != nil {
-		_ = tx.Rollback() // the work's error says more
-		return s.dropReadOnly(err)
-	}
-	return s.dropReadOnly(tx.Commit())
+	return s.dropReadOnly(s.send(ctx, transacting, func() error {
+		tx, err := s.beginOwn(ctx)
+		if err != nil {
+			return err
+		}
+		if err := work(tx); err != nil {
+			_ = tx.Rollback() // The work's error says more.
+			return err
+		}
+		return tx.Commit()
+	}))
 }
 
 // readLatest runs a read that must not be answered out of an old snapshot: that is what a session shows that somebody
@@ -281,6 +289,11 @@ func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) er
 	if s.own != nil || s.d.latest == "" {
 		return read(s.pool())
 	}
+	return s.send(ctx, reading, func() error { return s.readUsersLatest(ctx, read) })
+}
+
+// readUsersLatest is readLatest in the user's pool.
+func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.Tx) error) error {
 	var err error
 	for range s.db.Stats().OpenConnections + 1 {
 		var conn *sql.Conn
@@ -292,7 +305,7 @@ func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) er
 			if err != nil {
 				return err
 			}
-			return read(conn)
+			return read(ours{conn, s})
 		}
 		txwatch.ThrowAway(ctx, conn, err)
 	}
@@ -347,7 +360,7 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 		return s.updateFree(ctx, ids, update)
 	}
 	began := time.Now()
-	changed, err = execCount(ctx, s.own, update(ids))
+	changed, err = execCount(ctx, s.pool(), update(ids))
 	if ctx.Err() == nil && s.waitedInVain(err, time.Since(began)) {
 		return s.updateFree(ctx, ids, update)
 	}

@@ -21,7 +21,7 @@ type trailTable struct {
 
 func (s *Store) trailTables() [2]trailTable {
 	return [2]trailTable{
-		{"_audit", " LEFT JOIN " + s.table.quoted("") + " AS l ON l.id=t.entry_id", s.d.stampMS("t.created_at"), "COALESCE(l.business_type,'')", "0", "''", "t.before_state", "t.after_state"},
+		{"_audit", " LEFT JOIN " + s.table.quoted("") + " AS l ON l.id=t.entry_id", s.d.stampMS("t.created_at"), "COALESCE(l.business_type," + s.d.empty + ")", "0", s.d.empty, "t.before_state", "t.after_state"},
 		{"_operation", "", "t.`at`", "t.business_type", "t.refused", "t.subject", "NULL", "NULL"},
 	}
 }
@@ -70,16 +70,16 @@ type trailQuery struct {
 
 // text reads the newest rows of both tables, and, in a row of no side, which is the newest of each.
 func (q *trailQuery) text() string {
-	query, newest := "", ""
+	query, newest, text := "", "", q.s.d.texts
 	for i, t := range q.s.trailTables() {
 		table := q.s.table.quoted(t.suffix)
-		query += fmt.Sprintf("SELECT * FROM (SELECT %d AS side, t.id, %s AS happened, t.actor, t.`action`, t.entry_id, t.reason, %s AS business_type, %s AS refused, %s AS subject, %s AS was, %s AS became"+
+		query += fmt.Sprintf("SELECT * FROM (SELECT %d AS side, t.id, %s AS happened, %s AS actor, %s AS `action`, t.entry_id, %s AS reason, %s AS business_type, %s AS refused, %s AS subject, %s AS was, %s AS became"+
 			" FROM %s AS t%s WHERE %s%s ORDER BY t.id DESC LIMIT %d) AS side%d UNION ALL ",
-			i, t.at, t.businessType, t.refused, t.subject, t.before, t.after, table, t.join, q.window(i, table), q.narrow(t), q.limit+1, i)
+			i, t.at, text("t.actor"), text("t.`action`"), text("t.reason"), text(t.businessType), t.refused, text(t.subject), t.before, t.after, table, t.join, q.window(i, table), q.narrow(t), q.limit+1, i)
 		newest += fmt.Sprintf("(SELECT COALESCE(MAX(id),0) FROM %s), ", table)
 	}
 	// NULL for the action: TiDB has no collation for a text and a column in ASCII.
-	return query + "SELECT 2, " + newest + "'', NULL, 0, '', '', 0, '', NULL, NULL"
+	return query + "SELECT 2, " + newest + fmt.Sprintf("%[1]s, NULL, 0, %[1]s, %[1]s, 0, %[1]s, NULL, NULL", q.s.d.empty)
 }
 
 // window is the rows of a table that are looked at.

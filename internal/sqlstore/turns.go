@@ -341,7 +341,7 @@ func (s *Store) leaveLine(ctx context.Context, tx processlog.Tx, row processlog.
 
 // turnsOf reads all notes of one entry: one, but of a type whose Serial has changed its mind.
 func (s *Store) turnsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (turns []processlog.Turn, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT turn_key, epoch FROM "+s.table.quoted("_turns")+" WHERE business_type="+s.d.text(row.BusinessType)+" AND entry_id="+row.ID.String())
+	rows, err := tx.QueryContext(ctx, "SELECT turn_key, epoch FROM "+s.table.quoted("_turns")+" WHERE business_type="+s.d.text(row.BusinessType)+" AND entry_id="+row.ID.String()+everyRow)
 	if err != nil {
 		return nil, err
 	}

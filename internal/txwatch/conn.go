@@ -1,6 +1,7 @@
 package txwatch
 
 import (
+	"container/list"
 	"context"
 	"database/sql/driver"
 	"fmt"
@@ -13,9 +14,10 @@ import (
 // inner connection lacks is answered as database/sql treats a lack of it.
 type watchedConn struct {
 	inner   driver.Conn
-	home    *Connector // nil: lent
-	loan    *loan      // nil: the connection is ours to close
-	touched bool       // a statement has been sent since it left the pool
+	home    *Connector    // nil: lent
+	place   *list.Element // among the living of home
+	loan    *loan         // nil: the connection is ours to close
+	touched bool          // a statement has been sent since it left the pool
 	txWatch
 }
 
@@ -164,6 +166,9 @@ func (c *watchedConn) Close() error {
 		c.loan.end(!c.discard && c.state == txClosed)
 		c.end(c.dropped())
 		return nil
+	}
+	if c.place != nil {
+		c.home.forget(c.place) // A second call changes nothing: the element is of no list any more.
 	}
 	err := c.inner.Close()
 	c.end(c.dropped())

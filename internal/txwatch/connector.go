@@ -12,12 +12,14 @@
 package txwatch
 
 import (
+	"container/list"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +30,10 @@ import (
 type Connector struct {
 	inner  driver.Connector
 	Opened atomic.Int64 // connections so far
+
+	mu     sync.Mutex // guards the fields below
+	living list.List  // when each open connection was opened, the oldest first
+	last   time.Time  // when the last one was opened that is not among them any more
 }
 
 var (
@@ -50,7 +56,34 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	c.Opened.Add(1)
-	return &watchedConn{inner: conn, home: c}, nil
+	return c.watch(conn), nil
+}
+
+// watch wraps a connection that was just opened.
+func (c *Connector) watch(conn driver.Conn) *watchedConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &watchedConn{inner: conn, home: c, place: c.living.PushBack(time.Now())}
+}
+
+// forget takes a connection that is closed off the living ones.
+func (c *Connector) forget(place *list.Element) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if opened := place.Value.(time.Time); opened.After(c.last) {
+		c.last = opened
+	}
+	c.living.Remove(place)
+}
+
+// Oldest is when the oldest of the open connections was opened. Where none is open it is when the last of them was.
+func (c *Connector) Oldest() (opened time.Time, open bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first := c.living.Front(); first != nil {
+		return first.Value.(time.Time), true
+	}
+	return c.last, false
 }
 
 func (c *Connector) Driver() driver.Driver { return Driver{c} }
@@ -71,7 +104,7 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watchedConn{inner: conn, home: d.Connector}, nil
+	return d.Connector.watch(conn), nil
 }
 
 // Inner is the connector beneath, so that the library's own statements go through a pool that nobody watches.

@@ -8,8 +8,9 @@ import (
 
 // watchedRows watches rows being read: a locking read can meet its deadlock after the first row.
 type watchedRows struct {
-	inner driver.Rows
-	conn  *watchedConn
+	inner  driver.Rows
+	conn   *watchedConn
+	closed bool
 }
 
 var (
@@ -27,6 +28,7 @@ func (c *watchedConn) watchRows(rows driver.Rows) driver.Rows {
 	if c.state == txClosed {
 		return rows
 	}
+	c.reading++
 	return &watchedRows{inner: rows, conn: c}
 }
 
@@ -39,7 +41,15 @@ func (r *watchedRows) failed(err error) error {
 
 func (r *watchedRows) Columns() []string              { return r.inner.Columns() }
 func (r *watchedRows) Next(dest []driver.Value) error { return r.failed(r.inner.Next(dest)) }
-func (r *watchedRows) Close() error                   { return r.failed(r.inner.Close()) }
+
+// Close frees the connection for the next statement.
+func (r *watchedRows) Close() error {
+	if !r.closed {
+		r.closed = true
+		r.conn.reading--
+	}
+	return r.failed(r.inner.Close())
+}
 
 func (r *watchedRows) HasNextResultSet() bool {
 	sets, ok := r.inner.(driver.RowsNextResultSet)

@@ -24,6 +24,9 @@ var (
 
 func (s *watchedStmt) prepare(ctx context.Context) error {
 	inner, err := connPrepare(ctx, s.conn.inner, answering(s.query))
+	if busy := s.conn.busy(err); busy != nil {
+		return busy
+	}
 	if err != nil {
 		s.conn.failed(err)
 		return err

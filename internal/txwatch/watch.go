@@ -34,6 +34,7 @@ type txWatch struct {
 	urgent   bool // an error has raised the doubt, or met it: nothing may be sent before it is settled
 	unended  bool // a COMMIT has failed, and nothing has ended its transaction since
 	suspect  bool // the doubt comes from an error alone: if no transaction is open, the server has rolled it back
+	reading  int  // rows that are open
 	watched  *Tx  // nil until an entry asks for it
 	ours     *Tx  // the transaction that the library began on this connection, also once it is over
 }
@@ -241,8 +242,23 @@ func (t *txWatch) proven(open bool) {
 	}
 }
 
+// ErrRowsOpen is returned in place of driver.ErrBadConn. The MySQL driver answers a statement so while rows of an earlier one
+// are open, and sends nothing.
+var ErrRowsOpen = errors.New("compensator: rows of an earlier query are open on this transaction, and its connection takes no other statement: read them to the end, or Close them, before this call")
+
+// busy names the cause where the driver has sent nothing because rows are open.
+func (t *txWatch) busy(err error) error {
+	if t.reading > 0 && errors.Is(err, driver.ErrBadConn) {
+		return ErrRowsOpen
+	}
+	return nil
+}
+
 // after follows a statement sent as text and returns the error to give to the caller.
 func (t *txWatch) after(kind sqlKind, query string, err error) error {
+	if busy := t.busy(err); busy != nil {
+		return busy
+	}
 	if kind == sqlPlain {
 		if err != nil {
 			t.failed(err)

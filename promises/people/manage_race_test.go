@@ -294,7 +294,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	w.Run(c)
 	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run takes entries as they are born
 	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
-		return r.Runs() && strings.HasPrefix(r.Text, "SELECT id, idempotent_id, business_type") && strings.Contains(r.Text, "WHERE id IN (") && !strings.Contains(r.Text, "FOR UPDATE")
+		return r.Runs() && strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.Contains(r.Text, "WHERE id IN (") && !strings.Contains(r.Text, "FOR UPDATE")
 	}})
 	id := w.PutThrough(db, orders, 2, compensator.Options{})
 	require.NoError(t, readBack.Await(t.Context()))

@@ -209,7 +209,7 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b, _ := newBreakable(t, false) // on such a pool it is asked first which rows are free
 	var asked atomic.Int64
 	b.proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
-		if r.Runs() && strings.HasPrefix(r.Text, "SELECT id FROM") && strings.Contains(r.Text, "SKIP LOCKED") {
+		if r.Runs() && strings.Contains(r.Text, " id FROM `common_process_log`") && strings.Contains(r.Text, "SKIP LOCKED") {
 			asked.Add(1)
 		}
 		return false

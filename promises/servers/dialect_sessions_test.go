@@ -154,7 +154,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 type lockless struct{ driver.Conn }
 
 func unlocked(query string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(query, " FOR UPDATE SKIP LOCKED", ""), " FOR UPDATE", "")
+	return strings.TrimSuffix(strings.TrimSuffix(query, " FOR UPDATE SKIP LOCKED"), " FOR UPDATE")
 }
 
 func (c lockless) Prepare(query string) (driver.Stmt, error) { return c.Conn.Prepare(unlocked(query)) }

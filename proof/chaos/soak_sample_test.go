@@ -205,9 +205,9 @@ type claimCounts struct{ wanted, taken atomic.Int64 }
 func (c *claimCounts) see(r faultproxy.Request) bool {
 	switch {
 	case !strings.Contains(r.Text, "common_process_log"):
-	case strings.HasPrefix(r.Text, "SELECT id, idempotent_id") && strings.HasSuffix(r.Text, "ORDER BY id FOR UPDATE SKIP LOCKED"):
+	case strings.Contains(r.Text, " id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.HasSuffix(r.Text, "ORDER BY id FOR UPDATE SKIP LOCKED"):
 		c.wanted.Add(idsIn(r.Text))
-	case strings.HasPrefix(r.Text, "UPDATE") && strings.Contains(r.Text, " SET version=version+1") && strings.Contains(r.Text, ", token="):
+	case strings.Contains(r.Text, "UPDATE ") && strings.Contains(r.Text, " SET version=version+1") && strings.Contains(r.Text, ", token="):
 		c.taken.Add(idsIn(r.Text))
 	}
 	return false

@@ -73,7 +73,7 @@ func adopting() []mutant {
 			name: "odd-moment-fails-its-page", oracle: lateness,
 			what: "the server computes with a moment at the end of its column: the statement fails, and with it every other row",
 			edits: []edit{
-				{"internal/sqlstore/scan.go", "s.d.numbers(\"next_at\"), s.d.numbers(\"lease_until\"), s.d.now, s.table.quoted(\"\"), s.d.dueIndex, state,", "s.d.numbers(\"next_at\"), \"lease_until - \"+s.d.now+\" + \"+s.d.now, s.d.now, s.table.quoted(\"\"), s.d.dueIndex, state,"},
+				{"internal/sqlstore/scan.go", "s.d.numbers(\"next_at\"), s.d.numbers(\"lease_until\"), s.d.now, s.table.quoted(\"\"), s.d.dueIndex, g.where(s),", "s.d.numbers(\"next_at\"), \"lease_until - \"+s.d.now+\" + \"+s.d.now, s.d.now, s.table.quoted(\"\"), s.d.dueIndex, g.where(s),"},
 			},
 			sees: tests("TestRowOfAnyShapeStopsNoOther"),
 		},

@@ -41,9 +41,18 @@ func claiming() []mutant {
 			name: "claim-without-version", oracle: duplicates,
 			what: "a claim writes without comparing the version it has read: where row locks lock nothing, two get the row",
 			edits: []edit{
-				{"internal/sqlstore/claim.go", "WHERE id IN (%s) AND version=%d\",", "WHERE id IN (%s) AND version>=0*%d\","},
+				{"internal/sqlstore/claim.go", "WHERE id IN (%s) AND version=%d%s\",", "WHERE id IN (%s) AND version>=0*%d%s\","},
 			},
 			sees: tests("TestClaimsHaveOneOwnerWhereRowLocksLockNothing"),
+		},
+		{
+			name: "claim-by-the-sessions-clock", oracle: safety,
+			what: "on MySQL an entry is claimed in a pooled session whose clock somebody has set: early, or with a lease that is over",
+			edits: []edit{
+				{"internal/sqlstore/session.go", "	if s.own != nil || s.d.steady == \"\" {\n", "	if true {\n"},
+				{"internal/txwatch/text.go", "SET STATEMENT timestamp=0, lock_wait_timeout=3", "SET STATEMENT lock_wait_timeout=3"},
+			},
+			sees: tests("TestClaimInASessionWithAClockOfItsOwnIsNotEarly"),
 		},
 		{
 			name: "skip-locked-removed", oracle: lateness,

@@ -261,7 +261,7 @@ func recording() []mutant {
 			what: "our transactions run at REPEATABLE READ: they lock gaps that others insert into",
 			edits: []edit{
 				{"internal/sqlstore/mysql.go", "&sql.TxOptions{Isolation: sql.LevelReadCommitted}", "&sql.TxOptions{Isolation: sql.LevelRepeatableRead}"},
-				{"internal/sqlstore/mysql.go", "\"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED\"", "\"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ\""},
+				{"internal/sqlstore/session.go", "\"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, ", "\"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, "},
 			},
 			sees: tests("TestProducerNeverWaitsForAStatementOfOurs", "TestOwnTransactionsAreReadCommittedWhateverTheServersDefault"),
 		},
@@ -532,9 +532,74 @@ func recording() []mutant {
 			name: "session-elsewhere", oracle: safety,
 			what: "an entry goes into the log of another database that the session has changed to, on a Connector and in InTx",
 			edits: []edit{
-				{"internal/sqlstore/insert.go", "	if proven {\n		inTx = \"\"\n", "	if proven {\n		return \"?\"\n"},
+				{"internal/sqlstore/insert.go", "	if proven {\n		condition = guard[1]\n", "	if proven {\n		condition = \"\"\n"},
 			},
 			sees: tests("TestSessionThatUsesAnotherDatabaseIsRefused"),
+		},
+		{
+			name: "guard-is-null", oracle: safety,
+			what: "the guard of an INSERT is NULL, of which a lenient sql_mode makes an empty id",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "placeholder + \",~0+1)\"", "placeholder + \",NULL)\""},
+			},
+			sees: tests("TestSessionThatUsesAnotherDatabaseIsRefused"),
+		},
+		{
+			name: "texts-in-the-sessions-charset", oracle: safety,
+			what: "texts are read in whatever charset the session has: ids read as others, and a false loss",
+			edits: []edit{
+				{"internal/sqlstore/mysql.go", "		texts:      mysqlTexts,\n", "		texts:      func(columns string) string { return columns },\n"},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
+			name: "ids-in-the-sessions-charset", oracle: safety,
+			what: "an id is sent as text of whatever charset the session has: told again, it is recorded twice",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "		if !plainTexts(&drafts[i]) {\n", "		if false {\n"},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
+			name: "session-unfit", oracle: safety,
+			what: "an entry is recorded by a session that lets an id be stored twice, or has a clock of its own",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "	if s.d.fit != \"\" {\n		conditions", "	if false {\n		conditions"},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
+			name: "pooled-session-as-it-is", oracle: safety,
+			what: "statements of ours run under whatever a pooled session is set to: sql_select_limit hides rows, and a false loss stops the log",
+			edits: []edit{
+				{"internal/sqlstore/session.go", "	if s.own != nil || s.d.calm == nil {\n		return query", "	if true {\n		return query"},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
+			name: "blocked-for-a-year", oracle: producers,
+			what: "a statement of ours waits for a lock of the whole server as long as the server's default says: given up, it holds its session",
+			edits: []edit{
+				{"internal/sqlstore/session.go", "innodb_lock_wait_timeout=2, lock_wait_timeout=3, ", "innodb_lock_wait_timeout=2, lock_wait_timeout=31536000, "},
+				{"internal/sqlstore/unanswered.go", "	mostUnanswered = 4\n", "	mostUnanswered = 1 << 30\n"},
+			},
+			sees: tests("TestBlockedServerHoldsFewSessionsOfOurs"),
+		},
+		{
+			name: "unanswered-unbounded", oracle: producers,
+			what: "statements go on to a server that answers none, each with a session of its own",
+			edits: []edit{
+				{"internal/sqlstore/unanswered.go", "	if total < mostUnanswered || u.n[kind] == 0 {", "	if true {"},
+			},
+			sees: tests("TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime"),
+		},
+		{
+			name: "own-connections-stay", oracle: lateness,
+			what: "our connections stay on a server that the user's have left",
+			edits: []edit{
+				{"internal/sqlstore/own.go", "	return c.opened.Before(oldest) || !open && age > ownLife\n", "	return !open && age > ownLife && oldest.IsZero()\n"},
+			},
+			sees: tests("TestOwnConnectionsFollowTheUsersToAnotherServer"),
 		},
 		{
 			name: "server-packet-ignored", oracle: producers,

@@ -82,7 +82,7 @@ func running() []mutant {
 			what: "a renewal writes the entry back as it was claimed: one that was cancelled elsewhere comes to life again",
 			edits: []edit{
 				{"internal/sqlstore/claim.go", "fence := fmt.Sprintf(\"version=%d AND state+0 IN (0,-1,-3)\", version)", "fence := fmt.Sprintf(\"version>=0*%d\", version)"},
-				{"internal/sqlstore/claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s\""},
+				{"internal/sqlstore/claim.go", "UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s%s\"", "UPDATE %s SET lease_until=%s+%d, state=IF(state IN (1,2,3,4,-2),0,state), ended_by='' WHERE id IN (%s) AND %s%s\""},
 				{"compensatortest/memory/claim.go", "	next.leaseUntil = until\n", "	next.leaseUntil = until\n	if next.entry.State.Terminal() {\n		next.entry.State, next.entry.EndedBy = processlog.Pending, \"\"\n	}\n"},
 				{"compensatortest/memory/claim.go", "case row == nil || row.committed == nil || row.committed.entry.Version != h.Version || row.committed.entry.State.Terminal():", "case row == nil || row.committed == nil:"},
 			},

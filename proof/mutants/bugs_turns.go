@@ -186,8 +186,8 @@ func meeting() []mutant {
 			name: "erased-in-another-order", oracle: leak,
 			what: "an erasure blanks what was done before it has the case: what whoever holds that records of it meanwhile stays",
 			edits: []edit{
-				{"internal/sqlstore/erase.go", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.casesByID()+\" SET error='',", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE entry_id=\"+id.String()); err != nil {\n		return err\n	}\n	if _, err := execCount(ctx, tx, \"UPDATE \"+s.casesByID()+\" SET error='',"},
-				{"internal/sqlstore/erase.go", "	_, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason='' WHERE entry_id=\"+id.String())\n	return err\n", "	return nil\n"},
+				{"internal/sqlstore/erase.go", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.casesByID()+\" SET error=\"+s.d.empty+\", version", "	if _, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason=\"+s.d.empty+\" WHERE entry_id=\"+id.String()); err != nil {\n		return err\n	}\n	if _, err := execCount(ctx, tx, \"UPDATE \"+s.casesByID()+\" SET error=\"+s.d.empty+\", version"},
+				{"internal/sqlstore/erase.go", "	_, err := execCount(ctx, tx, \"UPDATE \"+s.table.quoted(\"_operation\")+\" SET reason=\"+s.d.empty+\" WHERE entry_id=\"+id.String())\n	return err\n", "	return nil\n"},
 			},
 			sees: tests("TestErasureLocksInTheOrderOfWhoeverTakesTheCase"),
 		},

@@ -57,7 +57,7 @@ func role(statement string) string {
 	switch {
 	case strings.Contains(s, strings.ToUpper(history.NemesisComment)):
 		return roleNemesis
-	case engine, strings.HasPrefix(s, "DELETE") && strings.Contains(s, "STATE+0="):
+	case engine, strings.Contains(s, "DELETE ") && strings.Contains(s, "STATE+0="):
 		return roleLibrary
 	case strings.HasPrefix(s, "INSERT INTO") && strings.Contains(s, "IDEMPOTENT_ID"), strings.Contains(s, "/* PRODUCER */"):
 		return roleProducer

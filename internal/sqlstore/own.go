@@ -1,0 +1,165 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/txwatch"
+)
+
+// ownPoolSize is how many connections the library takes for itself.
+const ownPoolSize = 4
+
+// openOwn opens the library's own pool beside the user's, set up once per connection: nothing of it leaks
+// into the user's sessions, and a BEGIN of ours is a single round trip.
+func openOwn(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {
+	db := sql.OpenDB(ownConnector{users.Inner(), users, opened})
+	db.SetMaxOpenConns(ownPoolSize)
+	db.SetMaxIdleConns(ownPoolSize)
+	return db
+}
+
+type ownConnector struct {
+	driver.Connector
+	users  *txwatch.Connector
+	opened *atomic.Int64
+}
+
+// Connect opens a connection and sets its session up.
+func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := &ownConn{Conn: conn, users: c.users, opened: time.Now()}
+	if err := own.setUp(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("compensator: set up a connection: %w", err)
+	}
+	c.opened.Add(1)
+	return own, nil
+}
+
+// setUp makes the session independent of the DSN and of the server. An engine that speaks MySQL's protocol and lacks one of
+// the variables refuses all: it is set the least that our statements need.
+func (c *ownConn) setUp(ctx context.Context) error {
+	_, err := c.ExecContext(ctx, ownTransactions, nil)
+	switch {
+	case errors.Is(err, driver.ErrSkip):
+		return errors.New("the MySQL driver runs no statements on a bare connection")
+	case err != nil:
+		return err
+	}
+	if _, err = c.ExecContext(ctx, ownSettings, nil); mysqlerr.Number(err) != 0 {
+		_, err = c.ExecContext(ctx, ownLeastSettings, nil)
+	}
+	return err
+}
+
+// ownConn is a connection of our own pool. It lives about as long as the user's connections do, so that it leads to the
+// same server: the name or the proxy that both were opened by may lead to another one today.
+type ownConn struct {
+	driver.Conn
+	users  *txwatch.Connector
+	opened time.Time
+}
+
+const (
+	// ownLife is how long a connection of ours lives while the user's pool has none.
+	ownLife = 5 * time.Minute
+	// ownLeast is how long it lives at least: the user's pool may open connections all the time.
+	ownLeast = 5 * time.Second
+)
+
+// outlived reports whether every connection of the user's pool is younger, or those that it had last. database/sql has no
+// getter for ConnMaxLifetime, but the age of the connections tells what it does.
+func (c *ownConn) outlived() bool {
+	age := time.Since(c.opened)
+	if age < ownLeast {
+		return false
+	}
+	oldest, open := c.users.Oldest()
+	return c.opened.Before(oldest) || !open && age > ownLife
+}
+
+// ResetSession is asked whenever the pool hands the connection out.
+func (c *ownConn) ResetSession(ctx context.Context) error {
+	if c.outlived() {
+		return driver.ErrBadConn
+	}
+	if inner, ok := c.Conn.(driver.SessionResetter); ok {
+		return inner.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid implements driver.Validator.
+func (c *ownConn) IsValid() bool {
+	inner, ok := c.Conn.(driver.Validator)
+	return !ok || inner.IsValid()
+}
+
+// ExecContext implements driver.ExecerContext.
+func (c *ownConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if inner, ok := c.Conn.(driver.ExecerContext); ok {
+		return inner.ExecContext(ctx, query, args)
+	}
+	return nil, driver.ErrSkip
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *ownConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if inner, ok := c.Conn.(driver.QueryerContext); ok {
+		return inner.QueryContext(ctx, query, args)
+	}
+	return nil, driver.ErrSkip
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *ownConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if inner, ok := c.Conn.(driver.ConnPrepareContext); ok {
+		return inner.PrepareContext(ctx, query)
+	}
+	return c.Prepare(query)
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *ownConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if inner, ok := c.Conn.(driver.ConnBeginTx); ok {
+		return inner.BeginTx(ctx, opts)
+	}
+	return c.Begin() //nolint:staticcheck // The driver has nothing newer.
+}
+
+// Ping implements driver.Pinger.
+func (c *ownConn) Ping(ctx context.Context) error {
+	if inner, ok := c.Conn.(driver.Pinger); ok {
+		return inner.Ping(ctx)
+	}
+	return nil
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (c *ownConn) CheckNamedValue(value *driver.NamedValue) error {
+	if inner, ok := c.Conn.(driver.NamedValueChecker); ok {
+		return inner.CheckNamedValue(value)
+	}
+	return driver.ErrSkip
+}
+
+var (
+	_ driver.SessionResetter    = (*ownConn)(nil)
+	_ driver.Validator          = (*ownConn)(nil)
+	_ driver.ExecerContext      = (*ownConn)(nil)
+	_ driver.QueryerContext     = (*ownConn)(nil)
+	_ driver.ConnPrepareContext = (*ownConn)(nil)
+	_ driver.ConnBeginTx        = (*ownConn)(nil)
+	_ driver.Pinger             = (*ownConn)(nil)
+	_ driver.NamedValueChecker  = (*ownConn)(nil)
+)

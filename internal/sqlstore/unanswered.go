@@ -1,0 +1,161 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// unanswered bounds the sessions that statements of ours hold on a server that does not answer. A statement that is given
+// up loses its connection, but its session stays on the server until the statement ends there. ownSettings and calm end
+// waits for locks before that. What else can block a server (a frozen process, a full disk, a replica that does not
+// acknowledge) this bounds.
+//
+// Up to mostUnanswered given-up statements change nothing. From then on one statement at a time is tried, with growing
+// pauses, until the server answers one of the same kind.
+type unanswered struct {
+	mu     sync.Mutex // guards the fields below
+	n      [kinds]int // given up since the last answer to one of the kind
+	trying bool       // one statement is under way
+	next   time.Time  // when the next may be tried
+	pause  time.Duration
+	moved  chan struct{} // closed when a field has changed that others wait for
+}
+
+// statementKind tells statements apart that a server may answer while it blocks others.
+type statementKind int
+
+const (
+	reading statementKind = iota
+	writing               // outside a transaction: the statement waits for its own commit
+	transacting
+	kinds
+)
+
+const (
+	mostUnanswered = 4
+	longestPause   = 30 * time.Second
+	// silence is from when on a broken connection may be a client's own timeout. What breaks sooner was ended by the
+	// server or by the network, and holds no session.
+	silence = time.Second
+)
+
+// send runs one statement or transaction of ours, when it may be sent. It waits for that no longer than ctx.
+func (u *unanswered) send(ctx context.Context, kind statementKind, run func() error) error {
+	alone, err := u.enter(ctx, kind)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	err = run()
+	u.leave(kind, alone, err == nil || mysqlerr.Number(err) != 0, ctx.Err() != nil || mysqlerr.IsBroken(err) && time.Since(began) > silence)
+	return err
+}
+
+// enter waits until a statement may be sent. alone says that it is the one that is tried.
+func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool, err error) {
+	for {
+		moved, wait, alone := u.admit(kind)
+		if moved == nil {
+			return alone, nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-moved:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false, fmt.Errorf("compensator: not sent, because the server has left %d statements unanswered and holds their sessions: %w", mostUnanswered, ctx.Err())
+		}
+		timer.Stop()
+	}
+}
+
+// admit returns nil where a statement may be sent, and otherwise what to wait for.
+func (u *unanswered) admit(kind statementKind) (moved chan struct{}, wait time.Duration, alone bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	total := 0
+	for _, n := range u.n {
+		total += n
+	}
+	if total < mostUnanswered || u.n[kind] == 0 {
+		return nil, 0, false
+	}
+	if wait = time.Until(u.next); wait <= 0 && !u.trying {
+		u.trying = true
+		return nil, 0, true
+	}
+	if u.moved == nil {
+		u.moved = make(chan struct{})
+	}
+	return u.moved, max(wait, silence), false
+}
+
+func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !alone && answered && u.n[kind] == 0 {
+		return // Nothing changes: the usual way.
+	}
+	switch {
+	case answered:
+		u.n[kind], u.pause, u.next = 0, 0, time.Time{}
+	case givenUp:
+		u.n[kind]++
+	}
+	if alone {
+		u.trying = false
+		if !answered {
+			u.pause = min(max(2*u.pause, silence), longestPause)
+			u.next = time.Now().Add(u.pause)
+		}
+	}
+	if u.moved != nil {
+		close(u.moved)
+		u.moved = nil
+	}
+}
+
+// bounded sends statements of ours in a pool, as far as unanswered lets them.
+type bounded struct{ ours }
+
+var _ processlog.Tx = bounded{}
+
+// ExecContext implements Tx.
+func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
+	err = b.s.send(ctx, writing, func() (err error) {
+		result, err = b.ours.ExecContext(ctx, query, args...)
+		return err
+	})
+	return result, err
+}
+
+// QueryContext implements Tx. What is read after the first row is not looked at: a server that sends to a closed
+// connection ends the statement by itself.
+func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	err = b.s.send(ctx, reading, func() (err error) {
+		rows, err = b.ours.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // the caller closes them
+		return err
+	})
+	return rows, err
+}
+
+// send is unanswered.send. SQLite has no sessions. In a pool of the user's whose connections are all in use, a statement
+// may have waited for one of them, and not for the server.
+func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
+	if s.d.calm == nil {
+		return run()
+	}
+	if s.own == nil {
+		if has := s.db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
+			return run()
+		}
+	}
+	return s.unanswered.send(ctx, kind, run)
+}

@@ -1,0 +1,99 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// never is a statement that the server does not answer.
+func never(ctx context.Context, sent *atomic.Int32) func() error {
+	return func() error {
+		sent.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+func TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var u unanswered
+		var sent atomic.Int32
+		end := time.Now().Add(time.Hour)
+		done := make(chan bool)
+		for range mostUnanswered {
+			go func() {
+				for time.Now().Before(end) {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+					assert.ErrorIs(t, u.send(ctx, writing, never(ctx, &sent)), context.DeadlineExceeded)
+					cancel()
+				}
+				done <- true
+			}()
+		}
+		for range mostUnanswered {
+			<-done
+		}
+		assert.Less(t, sent.Load(), int32(200), "in an hour, of 1,440")
+		answered := false
+		assert.NoError(t, u.send(t.Context(), reading, func() error { answered = true; return nil }), "what the server may answer is sent at once")
+		assert.True(t, answered)
+	})
+}
+
+func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
+	for name, answer := range map[string]error{"success": nil, "an error of the server's": &mysql.MySQLError{Number: 1205}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var u unanswered
+				var sent atomic.Int32
+				for range mostUnanswered {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					require.Error(t, u.send(ctx, writing, never(ctx, &sent)))
+					cancel()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				release := make(chan bool)
+				go func() {
+					assert.Equal(t, answer, u.send(ctx, writing, func() error { <-release; return answer }))
+				}()
+				synctest.Wait()
+				brief, end := context.WithTimeout(t.Context(), time.Second)
+				defer end()
+				require.ErrorContains(t, u.send(brief, writing, func() error { return errors.New("sent beside the one that is tried") }), "unanswered")
+				close(release)
+				synctest.Wait()
+				for range 3 {
+					require.NoError(t, u.send(ctx, writing, func() error { return nil }))
+				}
+			})
+		})
+	}
+}
+
+// TestBrokenConnectionHoldsNothingUp: what the server or the network has ended at once holds no session.
+func TestBrokenConnectionHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var u unanswered
+		for range 10 * mostUnanswered {
+			require.ErrorIs(t, u.send(t.Context(), writing, func() error { return mysql.ErrInvalidConn }), mysql.ErrInvalidConn)
+		}
+	})
+}
+
+func TestStatementsOfOursAreCalm(t *testing.T) {
+	assert.NotContains(t, calmHints, "timestamp", "prepared, it would stop the session's clock")
+	assert.Equal(t, "UPDATE /*+ "+calmHints+" */ t SET a=1", calmMySQL("UPDATE t SET a=1"))
+	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) "+calmHints+" */ a FROM t", calmMySQL(mysqlEnded(2, "SELECT a FROM t")))
+	d := mysqlDialect("10.11.19-MariaDB")
+	assert.Regexp(t, `^SET STATEMENT timestamp=0, .* FOR UPDATE t SET a=1$`, d.calm("UPDATE t SET a=1"))
+	assert.Regexp(t, `^SET STATEMENT timestamp=0, .*, max_statement_time=2 FOR SELECT 1$`, d.calm(d.ended(2, "SELECT 1")))
+}

@@ -1,0 +1,102 @@
+package servers
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/internal/testservers"
+)
+
+// TestBlockedServerHoldsFewSessionsOfOurs: under a lock of the whole server, as a backup takes it, each statement of ours ends
+// on the server before another is sent in its place. A given-up one would wait on there, session by session, until nobody
+// could connect any more.
+func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
+	t.Parallel()
+	for name, pool := range harness.Pools {
+		for what, statements := range map[string][2]string{
+			"global read lock": {"FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"},
+			"table lock":       {"LOCK TABLES common_process_log WRITE", "UNLOCK TABLES"},
+		} {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
+				config, err := mysql.ParseDSN(asService(w))
+				require.NoError(t, err)
+				cfg := w.Quick()
+				cfg.DB = w.Open(pool(config.FormatDSN()))
+				cfg.Lease = time.Minute
+				c := w.New(cfg)
+				_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+				w.Run(c)
+				w.InsertDue("close_order", 1, 20)
+				w.WaitAllEnded()
+				w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, content, next_at, created_at, updated_at) " +
+					"SELECT CONCAT('later-',id), business_type, content, " + harness.NowMillis + "+1500, created_at, updated_at FROM common_process_log WHERE id>10")
+				most, began := 0, time.Now()
+				lock, err := w.DB.Conn(t.Context())
+				require.NoError(t, err)
+				harness.ExecAll(t, lock, []string{statements[0]})
+				// For longer than two statements of the engine last, each of which is given up after ten seconds.
+				w.Eventually(func() bool {
+					var n int
+					require.NoError(t, w.DB.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user='service'").Scan(&n))
+					most = max(most, n)
+					return time.Since(began) > 22*time.Second
+				}, "the server blocks for a while")
+				harness.ExecAll(t, lock, []string{statements[1]})
+				require.NoError(t, lock.Close())
+				assert.LessOrEqual(t, most, 8)
+				w.WaitAllEnded()
+				assert.Equal(t, 30, ran.Total(), "nothing is lost, and nothing runs twice")
+			})
+		}
+	}
+}
+
+// TestRecordNamesRowsThatAreStillOpen. The driver's answer is "bad connection", which is what it says of a broken one, too.
+func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
+	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+		const says = "rows of an earlier query are open"
+		cfg := w.Quick()
+		cfg.DB = db
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+		tx := w.Begin(db)
+		rows, err := tx.Query("SELECT 1 UNION SELECT 2")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
+		require.ErrorContains(t, err, says)
+		_ = rows.Close() // The driver has lost its place in them.
+		_ = tx.Rollback()
+
+		reading := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
+			rows, err := tx.QueryContext(ctx, "SELECT 1 UNION SELECT 2")
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			rows.Next()
+			_, err = orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
+			return err
+		})
+		w.Run(c)
+		id := w.PutThrough(db, reading, 1, compensator.Options{})
+		w.WaitState(id, compensator.Dead)
+		e := w.Entry(c, id)
+		assert.Equal(t, 2, e.ProcessCount, "the handler's mistake is a failure of the handler's")
+		assert.Contains(t, e.LastError, says)
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
+			return err
+		}))
+	})
+}
