@@ -22,8 +22,9 @@ func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, 
 // schedule has after the last failure, or a first one. It never ends by itself: see TypeConfig.MaxWait.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
-// Unavailable says that something the handler needs is down. It is Snooze(0), but waits 2 to 4 seconds at least, and keeps err as
-// the entry's LastError. Package httpcall returns it for what an HTTP answer means.
+// Unavailable says that something the handler needs is down. It spends no attempt and keeps err as the entry's LastError. The entry is
+// called again as Snooze(0) says, but after 2 to 4 seconds at least. Each further wait is about twice as long, up to 2 minutes. It
+// never ends by itself: see TypeConfig.MaxWait. Package httpcall returns it for what an HTTP answer means.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
 // VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of the

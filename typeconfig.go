@@ -15,7 +15,7 @@ type TypeConfig struct {
 	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
 	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout; where it cannot, docs/operations.md says, it is raised above that
 	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min): ten attempts take some four minutes, 8½ at most
-	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable and Snooze cost an entry no attempt, compensating or not, and a Breaker holds it up. Default 0: for ever
+	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable, Snooze and content that cannot be decoded cost an entry no attempt, compensating or not, and a Breaker holds it up. Default 0: for ever
 	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
 	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
 
@@ -34,7 +34,7 @@ type TypeConfig struct {
 	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent, at least once, with a
 	// budget of its own; its first attempt reads in Entry.LastError why. It never runs after a success unless a person has it
 	// do so: RequeueOptions.Compensate. Use Typed for the decoded value, of the type's own T, which no compiler checks here:
-	// of another, what cannot be decoded stays compensating, at no attempt, until the code is right. CompensateTx instead
+	// of another, what cannot be decoded stays compensating, at no attempt until MaxWait is over. CompensateTx instead
 	// undoes in a transaction, exactly once, whatever kind the handler is of: what has to be called as well it records as an
 	// entry of its own.
 	Compensate         HandlerFunc

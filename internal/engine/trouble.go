@@ -26,7 +26,13 @@ type troubles struct {
 	mu   sync.Mutex // guards the fields below
 	open map[troubleKey]*observe.Trouble
 	said map[cause]time.Time
+
+	unread map[string]time.Time // by type: when content last could not be decoded
 }
+
+// contentForgotten is how long after the last such failure troubleContent ends. Another entry of the type that succeeds does not end
+// it, and an entry that waits is tried again within mostUnavailable.
+const contentForgotten = 2*mostUnavailable + time.Minute
 
 type troubleKey struct{ what, businessType string }
 
@@ -51,6 +57,7 @@ const (
 	troubleMarks    = "the slots of periodic types could not be looked for"
 	troubleTurns    = "it could not be told whose turn it is"
 	troubleSlot     = "a slot could not be recorded"
+	troubleContent  = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	troubleAttempt  = "attempts end with nothing counted: something they need is not available"
 	troubleFaults   = "attempts fail, and count, for they have met the database's condition too often in a row"
 	troubleNotify   = "other processes could not be notified"
@@ -127,6 +134,13 @@ func (t *troubles) list() []observe.Trouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []observe.Trouble
+	for businessType, last := range t.unread {
+		if time.Since(last) > contentForgotten {
+			delete(t.unread, businessType)
+			delete(t.open, troubleKey{troubleContent, businessType})
+			t.some.Store(len(t.open) > 0)
+		}
+	}
 	for _, trouble := range t.open {
 		list = append(list, *trouble)
 	}
@@ -136,8 +150,11 @@ func (t *troubles) list() []observe.Trouble {
 
 // attempted takes the end of an attempt, and whether it counts. One that does not would else say why in its entry alone.
 func (t *troubles) attempted(businessType string, err error, counts bool) {
-	kind := judged(err).kind
+	v := judged(err)
+	kind := v.kind
 	switch {
+	case v.undecodable:
+		t.undecodable(businessType, err)
 	case kind == serverFault && counts:
 		t.failed(troubleFaults, businessType, err)
 	case kind == serverFault, kind == serverDown, kind == unavailable && !counts:
@@ -146,6 +163,14 @@ func (t *troubles) attempted(businessType string, err error, counts bool) {
 		t.passed(troubleAttempt, businessType)
 		t.passed(troubleFaults, businessType)
 	}
+}
+
+// undecodable takes the end of an attempt whose content this process cannot decode.
+func (t *troubles) undecodable(businessType string, err error) {
+	t.failed(troubleContent, businessType, err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	setIn(&t.unread, businessType, time.Now())
 }
 
 // announced takes the end of an announcement, and the types of which the queue left entries out.

@@ -313,6 +313,36 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
+// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait, and stands in Health by itself until then, although others succeed.
+func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	lines := harness.LogInto(&cfg)
+	c := w.New(cfg)
+	bounded, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0), MaxWait: time.Millisecond}, nil)
+	_, _ = harness.Numbered(t, c, "pay_order", compensator.TypeConfig{}, nil)
+	unread, waits := w.InsertDue("close_order", 1, 1)[0], w.InsertDue("pay_order", 7, 1)[0]
+	w.Exec("UPDATE common_process_log SET content='{\"number\":\"from a newer version\"}'")
+	w.Run(c)
+	w.WaitState(unread, compensator.Dead)
+	e := w.Entry(c, unread)
+	require.Equal(t, 2, e.ProcessCount)
+	require.Contains(t, e.LastError, "waits for longer than MaxWait, 1ms: decode content")
+	w.WaitState(w.Put(bounded, 2, compensator.Options{}), compensator.Succeeded)
+	w.Eventually(func() bool { return strings.Contains(w.Entry(c, waits).LastError, "decode content") }, "the other one was tried")
+	require.Equal(t, compensator.Pending, w.State(waits))
+	require.Equal(t, 1, ran.Total())
+	lines.Contains(w, "contents cannot be decoded here", "decode content")
+	var told []string
+	for _, trouble := range c.Health(t.Context()).Troubles {
+		if strings.Contains(trouble.What, "contents cannot be decoded here") {
+			told = append(told, trouble.BusinessType)
+		}
+	}
+	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
+}
+
 func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
