@@ -33,7 +33,7 @@ around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix exam
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
 tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Delay|Relay|Intake|Desk|Ready)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Desk|Ready)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -168,6 +168,10 @@ bench-ready: ## count how often a process is ready within its deadline while Red
 .PHONY: bench-blocked
 bench-blocked: ## count the sessions of four processes while a server blocks them for SECONDS=90, a quarter of an hour; ONLY=connector
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestBlocked$$' -v ./blocked -seconds=$(or $(SECONDS),90) $(if $(ONLY),-only="$(ONLY)")
+
+.PHONY: bench-order
+bench-order: ## measure what the order of serial types costs: a backlog of 40 keys beside one without order, and calls of 20 ms, a minute; build/order.json
+	cd bench && $(GO) test -count=1 -timeout 30m -run '^TestOrder$$' -v .
 
 .PHONY: bench-scale
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery

@@ -59,4 +59,7 @@ func init() {
 	testkit.MoveLinesOn = func(ctx context.Context, of any, ids []processlog.ID) (bool, error) {
 		return of.(*Compensator).engine.MoveLinesOn(ctx, ids)
 	}
+	testkit.Blocked = func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error) {
+		return of.(*Compensator).engine.Blocked(ctx, ids)
+	}
 }

@@ -53,10 +53,11 @@ type TypeConfig struct {
 	// HandleBatch.
 	AfterBatch func(e *Entry) (batchID string)
 
-	// Serial has entries of this type of one key, an account's say, run one at a time, in the order of their ids; each type
-	// has lines of its own. "" is no key. What is first in its line holds the turn until it has ended: retrying, snoozed,
-	// compensating, not due yet, and unless PassDead is true also dead. It is given what was recorded, without headers, in
-	// Record, which a panic of it refuses, and before each attempt, concurrently, and must answer the same each time, with no
+	// Serial returns an entry's ordering key, an account id, say. Entries of this type with the same key run one at a time, in
+	// the order in which they were recorded: those of one Record call as they were given, those of several calls by their ids.
+	// "" is no key. An entry blocks those behind it until it has ended: while it retries, is snoozed, is compensated or is not due
+	// yet, and unless PassDead is true also while it is dead. Serial is given what was recorded, without headers. Record calls
+	// it, and refuses an entry for which it panics, and so does each attempt, concurrently. It must answer the same each time, with no
 	// personal data, as in ids. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
 	Serial   func(e *Entry) string
 	PassDead bool

@@ -77,6 +77,7 @@ func (a *arena) empty() {
 	a.Helper()
 	a.exec("TRUNCATE TABLE common_process_log")
 	a.exec("TRUNCATE TABLE common_process_log_case")
+	a.exec("TRUNCATE TABLE common_process_log_turns")
 	a.exec("TRUNCATE TABLE orders")
 	client := a.client()
 	defer client.Close()

@@ -67,10 +67,14 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	ids := make([]compensator.EntryID, len(waiting))
 	for i, e := range waiting {
 		ids[i] = e.ID
+	}
+	blocked, err := testkit.Blocked(tb.Context(), c, ids)
+	require.NoError(tb, err)
+	for _, e := range waiting {
 		switch {
 		case e.DeliveryCount > 0:
 			left = append(left, fmt.Sprintf("%s %v: runs, or its process died; %s", e.BusinessType, e.ID, e.LastError))
-		case !e.NextAt.After(time.Now()):
+		case !e.NextAt.After(time.Now()) && !slices.Contains(blocked, e.ID):
 			left = append(left, fmt.Sprintf("%s %v: %v, due since %v; %s", e.BusinessType, e.ID, e.State, e.NextAt, e.LastError))
 		}
 	}

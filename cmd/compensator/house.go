@@ -118,7 +118,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
-	{"_turns", "", "SELECT, DELETE"}, // of what was erased and is ended
+	{"_turns", "SELECT", "SELECT, DELETE"}, // overdue is what nothing blocks; notes of what was erased and is ended go
 }
 
 // grants prints what to run as an administrator.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,10 +16,11 @@ type (
 	line    map[processlog.ID]noted
 )
 
-// noted is what is known of one who stands in a line.
+// noted is the note of an entry.
 type noted struct {
 	epoch  uint32
 	parked uint64 // the version that a Park has left; 0: none
+	place  processlog.ID
 }
 
 func cloneLines(lines map[lineKey]line) map[lineKey]line {
@@ -51,12 +53,20 @@ func (s *Store) joinLocked(turns []processlog.Turn) {
 	}
 }
 
+// noteLocked writes a note. One that exists keeps its place.
 func (s *Store) noteLocked(t processlog.Turn, parked uint64) {
 	key := lineKey{t.BusinessType, t.Key}
 	if s.lines[key] == nil {
 		s.lines[key] = make(line)
 	}
-	s.lines[key][t.ID] = noted{t.Epoch, parked}
+	place := t.Place
+	if place.IsZero() {
+		place = t.ID
+	}
+	if before, found := s.lines[key][t.ID]; found {
+		place = before.place
+	}
+	s.lines[key][t.ID] = noted{t.Epoch, parked, place}
 }
 
 // leaveLineLocked forgets the turns of an erased entry that has ended.
@@ -68,18 +78,110 @@ func (s *Store) leaveLineLocked(businessType string, id processlog.ID) {
 	}
 }
 
-// standingLocked lists the committed entries that count in a line, by ascending id.
+// placedLocked lists the notes of a key in order.
+func (s *Store) placedLocked(key lineKey) []processlog.ID {
+	notes := s.lines[key]
+	return slices.SortedFunc(maps.Keys(notes), func(a, b processlog.ID) int {
+		return cmp.Or(notes[a].place.Compare(notes[b].place), a.Compare(b))
+	})
+}
+
+// standingLocked lists the committed entries that count among those of a key, in order.
 func (s *Store) standingLocked(key lineKey, dead bool) (list []*version) {
-	for _, id := range slices.SortedFunc(maps.Keys(s.lines[key]), processlog.ID.Compare) {
-		row := s.rows[id]
-		if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
-			continue
-		}
-		if state := row.committed.entry.State; !state.Terminal() || dead && state == processlog.Dead {
-			list = append(list, row.committed)
+	for _, id := range s.placedLocked(key) {
+		if v := s.countsLocked(key, id, dead); v != nil {
+			list = append(list, v)
 		}
 	}
 	return list
+}
+
+// countsLocked returns the committed version of an entry that counts under a key, and nil for any other.
+func (s *Store) countsLocked(key lineKey, id processlog.ID, dead bool) *version {
+	row := s.rows[id]
+	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
+		return nil
+	}
+	if state := row.committed.entry.State; state.Terminal() && !(dead && state == processlog.Dead) {
+		return nil
+	}
+	return row.committed
+}
+
+// firstLocked returns the first entry that counts under a key, and nil where none does.
+func (s *Store) firstLocked(key lineKey, dead bool) *version {
+	if standing := s.standingLocked(key, dead); len(standing) > 0 {
+		return standing[0]
+	}
+	return nil
+}
+
+// Blocked implements processlog.Store.
+func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) (blocked []processlog.ID, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isBlocked := make(map[processlog.ID]bool)
+	for key, notes := range s.lines {
+		if key.businessType != businessType {
+			continue
+		}
+		first := s.firstLocked(key, dead)
+		for id, note := range notes {
+			row := s.rows[id]
+			known := row != nil && row.committed != nil && row.committed.entry.Epoch == note.epoch
+			isBlocked[id] = isBlocked[id] || known && first != nil && first.entry.ID != id
+		}
+	}
+	for _, id := range ids {
+		if isBlocked[id] {
+			blocked = append(blocked, id)
+		}
+	}
+	return blocked, nil
+}
+
+// Fronts implements processlog.Store.
+func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var keys []string
+	for key, notes := range s.lines {
+		if key.businessType == businessType && key.key > after && len(notes) > 0 {
+			keys = append(keys, key.key)
+		}
+	}
+	slices.Sort(keys)
+	if len(keys) >= limit {
+		keys = keys[:limit]
+		last = keys[limit-1]
+	}
+	now := s.nowLocked()
+	for _, key := range keys {
+		if first := s.firstLocked(lineKey{businessType, key}, dead); first.ready(now) {
+			ids = append(ids, first.entry.ID)
+		}
+	}
+	return ids, last, nil
+}
+
+// ready reports whether an entry may be claimed now.
+func (v *version) ready(now int64) bool {
+	return v != nil && !v.entry.State.Terminal() && v.nextAt <= now && !v.leased(now)
+}
+
+// Firsts implements processlog.Store.
+func (s *Store) Firsts(ctx context.Context, businessType string, turns []processlog.Turn, dead bool) (map[string]processlog.Line, error) {
+	all, err := s.Lines(ctx, businessType, turns, processlog.Token{}, dead)
+	for key, line := range all {
+		all[key] = processlog.Line{First: line.First, Known: line.Known}
+	}
+	return all, err
 }
 
 // Lines implements processlog.Store.
@@ -95,13 +197,7 @@ func (s *Store) Lines(ctx context.Context, businessType string, turns []processl
 		key := lineKey{businessType, t.Key}
 		l, found := lines[t.Key]
 		if !found {
-			l.Length = len(s.lines[key])
-			for i, v := range s.standingLocked(key, dead) {
-				if i == 0 {
-					l.First = v.entry.ID
-				}
-				l.Taken = l.Taken || v.leased(now) && v.token != token
-			}
+			l = s.lineLocked(key, token, now, dead)
 		}
 		if n, there := s.lines[key][t.ID]; there && n.epoch == t.Epoch {
 			l.Known++
@@ -109,6 +205,24 @@ func (s *Store) Lines(ctx context.Context, businessType string, turns []processl
 		lines[t.Key] = l
 	}
 	return lines, nil
+}
+
+func (s *Store) lineLocked(key lineKey, token processlog.Token, now int64, dead bool) (l processlog.Line) {
+	claimed := false
+	for i, v := range s.standingLocked(key, dead) {
+		if i == 0 {
+			l.First = v.entry.ID
+		}
+		l.Taken = l.Taken || v.leased(now) && v.token != token
+		claimed = claimed || v.leaseUntil != 0 && v.token != token
+		if i < processlog.MaxMembers {
+			l.Members = append(l.Members, processlog.Member{ID: v.entry.ID, Epoch: s.lines[key][v.entry.ID].epoch})
+		}
+	}
+	if claimed {
+		l.Members = nil
+	}
+	return l
 }
 
 // Park implements processlog.Store.
@@ -141,25 +255,59 @@ func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token proc
 }
 
 // Advance implements processlog.Store.
-func (s *Store) Advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
+func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Turn, dead bool) ([]processlog.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var woken []processlog.ID
-	for _, k := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+	var next []processlog.ID
+	var keys []string
+	for _, t := range left {
+		keys = append(keys, t.Key)
+	}
+	slices.Sort(keys)
+	for _, k := range slices.Compact(keys) {
 		key := lineKey{businessType, k}
 		standing := s.standingLocked(key, dead)
-		maps.DeleteFunc(s.lines[key], func(id processlog.ID, _ noted) bool {
-			return len(standing) == 0 || id.Compare(standing[0].entry.ID) < 0
-		})
+		s.clearLocked(key, standing, left)
+		if len(standing) == 0 {
+			continue
+		}
+		first := standing[0]
 		taken := slices.ContainsFunc(standing, func(v *version) bool { return v.leased(s.nowLocked()) })
-		if len(standing) > 0 && !taken && s.wakeFirstLocked(key, standing[0].entry.ID) {
-			woken = append(woken, standing[0].entry.ID)
+		if first.ready(s.nowLocked()) || !taken && s.wakeFirstLocked(key, first.entry.ID) {
+			next = append(next, first.entry.ID)
 		}
 	}
-	return woken, nil
+	return next, nil
+}
+
+// clearLocked forgets the notes in front of the first entry that counts, unless those that have ended are at the front.
+func (s *Store) clearLocked(key lineKey, standing []*version, left []processlog.Turn) {
+	for i, id := range s.placedLocked(key) {
+		first := len(standing) > 0 && standing[0].entry.ID == id
+		if first || i == 0 && slices.ContainsFunc(left, func(t processlog.Turn) bool { return t.Key == key.key && t.ID == id }) {
+			return
+		}
+		delete(s.lines[key], id)
+	}
+}
+
+// Forget implements processlog.Store.
+func (s *Store) Forget(ctx context.Context, ended []processlog.Turn) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range ended {
+		notes := s.lines[lineKey{t.BusinessType, t.Key}]
+		if n, there := notes[t.ID]; there && n.epoch == t.Epoch {
+			delete(notes, t.ID)
+		}
+	}
+	return nil
 }
 
 // wakeFirstLocked makes the first of a line due, if it is parked.

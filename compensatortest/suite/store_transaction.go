@@ -165,7 +165,7 @@ func (t *storeTest) savepointRollbackTakesTurnsAndMarksBack() {
 	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", undone)}))
 	require.NoError(t, sp.RollbackTo("here"))
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, processlog.Line{First: kept.ID, Known: 1, Length: 1}, t.line("a", kept, true))
+	assert.Equal(t, processlog.Line{First: kept.ID, Known: 1, Members: members(kept)}, t.line("a", kept, true))
 	_, there := t.marks("kept", "undone")
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }

@@ -124,6 +124,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
 	d.claims.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
 		d.holdings.leaveQuarantine(a, false)
+		d.turns.rest(a.turn, a.row.State) // an entry that was committed late may have met the lease
 	}
 }
 
@@ -284,7 +285,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	case end.err == errFenceLost:
 		d.settler.settled(s, processlog.Settled{})
 	default:
-		d.settler.lane.Add(s)
+		d.settler.store(s)
 	}
 	d.holdings.handlerReturned() // after it is in the lane: a drain that finds no handler waits for what the lane holds
 }

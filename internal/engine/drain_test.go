@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // A timer fires once: waited for again after its end, what is left would be waited for without a bound.
@@ -13,9 +15,9 @@ func TestStopWhosePatienceIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
 		require.NoError(t, e.Start(t.Context()))
-		e.turns.rested.Flush = func([]restedLine) { time.Sleep(time.Hour) }
+		e.turns.rested.Flush = func([]processlog.Turn) { time.Sleep(time.Hour) }
 		e.announcer.acks.Flush = func([]ack) { time.Sleep(time.Hour) }
-		e.turns.rested.Add(restedLine{"close_order", "ann"})
+		e.turns.rested.Add(processlog.Turn{BusinessType: "close_order", Key: "ann"})
 		e.announcer.acks.Add(ack{businessType: "close_order"})
 		asked := time.Now()
 		require.NoError(t, e.Drain())

@@ -65,10 +65,11 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
 	e.poller = &commitPoller{base: b}
-	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, holdings: e.holdings, claims: e.claims,
-		settler: e.settler, dispatcher: e.dispatcher}
+	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, holdings: e.holdings, turns: e.turns,
+		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+	e.turns.follow = e.intake.follow
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
-		witness: e.witness, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+		witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
 	return e
 }
@@ -184,7 +185,7 @@ func (e *Engine) Drain() error {
 	stuck := e.dispatcher.drain(e.StopTimeout - time.Since(began))
 	failpoint.Reach(failpoint.HandlersEnded)
 	patience := time.NewTimer(max(e.StopTimeout/3, stopPatience))
-	if !await(patience, &e.settler.lane, &e.settler.slow) {
+	if !await(patience, &e.settler.lane, &e.settler.prompt, &e.settler.slow) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	if refused := e.refusals.unstored(); refused != nil {
@@ -195,7 +196,7 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its patience is waited for no more.
-	_ = await(patience, &e.turns.rested) && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
+	_ = await(patience, &e.intake.next, &e.turns.rested) && await(patience, &e.intake.next, &e.turns.gone) && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
 	return stuck
 }
 
@@ -204,7 +205,7 @@ const stopPatience = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.slow, &e.settler.refused, &e.turns.rested,
+	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.turns.rested, &e.turns.gone, &e.intake.next,
 		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.announcer.health.questions, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)

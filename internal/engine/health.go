@@ -47,7 +47,7 @@ func (e *Engine) askDatabase(ctx context.Context, h *observe.Health) {
 }
 
 func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head processlog.Head) error {
-	oldest, err := e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: 1})
+	oldest, err := e.oldestUnblocked(ctx, head)
 	if err != nil || len(oldest) == 0 {
 		return err
 	}
@@ -62,6 +62,30 @@ func (e *Engine) addOverdue(ctx context.Context, h *observe.Health, head process
 		h.UnknownTypes = append(h.UnknownTypes, head.BusinessType)
 	}
 	return nil
+}
+
+// oldestUnblocked reads the entry of a head that is due for longest, and that no other entry of its key blocks. Of a long
+// backlog it looks at the beginning only. Whether the type is serial this process need not know.
+func (e *Engine) oldestUnblocked(ctx context.Context, head processlog.Head) ([]processlog.Scheduled, error) {
+	for _, limit := range []int{1, processlog.MaxRows} {
+		due, err := e.Store.Scan(ctx, processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: 0, Free: true, Limit: limit})
+		if err != nil || len(due) == 0 {
+			return nil, err
+		}
+		ids := make([]processlog.ID, len(due))
+		for i := range due {
+			ids[i] = due[i].ID
+		}
+		blocked, err := e.Store.Blocked(ctx, head.BusinessType, ids, true)
+		if err != nil {
+			return due[:1], nil // its reader may have no right to the table
+		}
+		due = slices.DeleteFunc(due, func(d processlog.Scheduled) bool { return slices.Contains(blocked, d.ID) })
+		if len(due) > 0 {
+			return due[:1], nil
+		}
+	}
+	return nil, nil
 }
 
 // OpenBreakers are the types that are not claimed in this process for now, by name.

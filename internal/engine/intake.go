@@ -39,6 +39,7 @@ type intake struct {
 	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
 	verify  groupcommit.Batcher[freshEntry] // born-claimed rows are read back
 	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
+	next    groupcommit.Batcher[nextEntry]  // so are entries that another of their key blocks no more
 }
 
 // withLanes makes what it hands entries to.
@@ -47,6 +48,7 @@ func (in *intake) withLanes() *intake {
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
+	in.next.Max, in.next.Workers, in.next.Bound, in.next.Flush = processlog.MaxRows, 2, queueBound, in.claimNext
 	return in
 }
 
@@ -234,6 +236,10 @@ func (in *intake) claimFresh(batch []freshEntry) {
 			}
 		}
 		t := in.types.named(name)
+		if list, want = in.leaveBlocked(t, list, want); len(want) == 0 {
+			in.agenda.free(t, calls)
+			continue // the entry in front tells when it has ended
+		}
 		found, err := in.claims.claim(t, want, calls)
 		if err != nil {
 			in.agenda.free(t, calls)
@@ -246,6 +252,101 @@ func (in *intake) claimFresh(batch []freshEntry) {
 		_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
 		in.missing.report(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
 	}
+}
+
+// leaveBlocked leaves out entries that wait for another of their key. Where that cannot be told, it is found out after the
+// claim.
+func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wanted) ([]freshEntry, []processlog.Wanted) {
+	if _, serial := in.turns.of(t.Name); !serial {
+		return list, want
+	}
+	ids := make([]processlog.ID, len(want))
+	for i := range want {
+		ids[i] = want[i].ID
+	}
+	ctx, cancel := in.statement()
+	defer cancel()
+	blocked, _ := in.turns.blocked(ctx, t.Name, ids)
+	return slices.DeleteFunc(list, func(f freshEntry) bool { return slices.Contains(blocked, f.id) }),
+		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
+}
+
+// nextEntry is an entry that another of its key blocks no more, or probably so.
+type nextEntry struct {
+	businessType string
+	id           processlog.ID
+	behind       processlog.Turn // of the entry that blocked it, if that is all that is known
+}
+
+// follow claims entries that nothing blocks any more, where they can run here.
+func (in *intake) follow(entries ...nextEntry) {
+	if len(entries) == 0 || in.next.Add(entries...) {
+		return
+	}
+	for _, e := range entries {
+		in.lookBehind(e)
+	}
+}
+
+// lookBehind has the next entry of a key looked for, where one that was known could not be claimed.
+func (in *intake) lookBehind(e nextEntry) {
+	if e.behind.Key != "" {
+		in.turns.rested.Add(e.behind)
+	} else {
+		in.turns.announce(e.businessType, []processlog.ID{e.id})
+	}
+}
+
+// claimNext claims them, as many as there are slots for.
+func (in *intake) claimNext(batch []nextEntry) {
+	byType := grouped.By(batch, func(e nextEntry) string { return e.businessType })
+	for _, name := range byType.Order {
+		entries := byType.Groups[name]
+		taken, spare := in.startNext(name, entries)
+		for i, e := range entries {
+			switch {
+			case taken[e.id]:
+				if e.behind.Key != "" {
+					in.turns.gone.Add(e.behind)
+				}
+			case i >= spare, e.behind.Key != "":
+				in.lookBehind(e)
+			}
+		}
+	}
+}
+
+// startNext starts entries of a type as long as there are slots. It returns those it has claimed, and from where on the
+// entries were not tried.
+func (in *intake) startNext(name string, entries []nextEntry) (taken map[processlog.ID]bool, tried int) {
+	t := in.types.accepting(name)
+	if t == nil || t.BatchWait > 0 || in.settler.behind() || in.witness.stopped() != nil {
+		return nil, 0
+	}
+	calls := t.slots.take(t.callsFor(len(entries)))
+	if calls == 0 {
+		return nil, 0
+	}
+	tried = min(len(entries), t.fits(calls))
+	ids := make([]processlog.ID, tried)
+	for i := range ids {
+		ids[i] = entries[i].id
+	}
+	found, err := in.claims.claim(t, unleased(ids), calls)
+	if err != nil {
+		in.agenda.free(t, calls)
+		return nil, 0
+	}
+	failpoint.Reach(failpoint.FreshClaimed)
+	taken = make(map[processlog.ID]bool, len(found.Mine))
+	for i := range found.Mine {
+		taken[found.Mine[i].ID] = true
+	}
+	in.agenda.free(t, calls-t.calls(found.Mine))
+	in.announceWaiting(t, found.Claimed)
+	in.turns.announce(name, found.spare)
+	_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
+	return taken, tried
 }
 
 // leaveSpare leaves to others what has found no room in a call. A lease that it was born with has run nothing.

@@ -75,6 +75,9 @@ func (s *scanner) ripeIn(t *Type) time.Duration {
 			return processlog.Never // the claim meets the same, and tells
 		}
 		page = slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return held[e.ID] })
+		if page, err = s.unblocked(t, page); err != nil {
+			return processlog.Never
+		}
 		if len(page) > 0 {
 			wait = min(wait, t.BatchWait+page[0].In)
 		}
@@ -84,6 +87,18 @@ func (s *scanner) ripeIn(t *Type) time.Duration {
 		return 0
 	}
 	return max(0, wait)
+}
+
+// unblocked leaves out entries that wait for another of their key: they share no batch.
+func (s *scanner) unblocked(t *Type, page []processlog.Scheduled) ([]processlog.Scheduled, error) {
+	ids := make([]processlog.ID, len(page))
+	for i := range page {
+		ids[i] = page[i].ID
+	}
+	ctx, cancel := s.statement()
+	defer cancel()
+	blocked, err := s.turns.blocked(ctx, t.Name, ids)
+	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 
 func (s *scanner) findLingering(t *Type, state processlog.State, limit int) ([]processlog.Scheduled, error) {

@@ -16,7 +16,7 @@ type readAhead struct {
 	mu      sync.Mutex                 // guards the fields below
 	ids     []processlog.ID            // earliest due first
 	out     map[processlog.ID]struct{} // taken and not tried yet: the database offers them still
-	more    bool                       // as many were found as were asked for
+	more    bool                       // the last reading may not have found all
 	claims  int                        // how many claims' worth is read at once
 	inFront int                        // of what was read last, entries that cannot run here now: others stand behind them
 }
@@ -38,17 +38,18 @@ type share struct {
 	more  bool // others may remain, here or in the database
 }
 
-// take hands out up to n entries, and as many more as stood in front of others before; read finds those that are due.
-func (r *readAhead) take(n int, read func(limit int) ([]processlog.ID, error)) (share, error) {
+// take hands out up to n entries, and as many more as stood in front of others before. read finds up to limit that are due, and
+// reports whether there may be more.
+func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (share, error) {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	limit := r.missing(n)
 	if limit > 0 {
-		found, err := read(limit)
+		found, more, err := read(limit)
 		if err != nil {
 			return share{}, err
 		}
-		n += r.fill(found, limit)
+		n += r.fill(found, more)
 	}
 	return r.hand(n, limit > 0), nil
 }
@@ -66,10 +67,10 @@ func (r *readAhead) missing(n int) int {
 }
 
 // fill keeps what was read, and returns how many of it stood in front of others before.
-func (r *readAhead) fill(found []processlog.ID, limit int) (inFront int) {
+func (r *readAhead) fill(found []processlog.ID, more bool) (inFront int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.more = len(found) == limit
+	r.more = more
 	// The database offers them until that claim has committed: two claims would have the same ones.
 	r.ids = slices.DeleteFunc(found, func(id processlog.ID) bool {
 		_, out := r.out[id]

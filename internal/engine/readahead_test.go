@@ -26,9 +26,9 @@ func newDueRows(n int) *dueRows {
 	return d
 }
 
-func (d *dueRows) read(limit int) ([]processlog.ID, error) {
+func (d *dueRows) read(limit int) ([]processlog.ID, bool, error) {
 	d.reads = append(d.reads, limit)
-	return append([]processlog.ID(nil), d.left[:min(limit, len(d.left))]...), nil
+	return append([]processlog.ID(nil), d.left[:min(limit, len(d.left))]...), len(d.left) >= limit, nil
 }
 
 // claim takes a share's entries off the table.
@@ -143,7 +143,7 @@ func TestEntriesBehindThoseThatCannotRunAreRead(t *testing.T) {
 func TestFailedReadingIsToldAndForgotten(t *testing.T) {
 	away := errors.New("the database is away")
 	rows, ahead := newDueRows(50), newReadAhead()
-	_, err := ahead.take(10, func(int) ([]processlog.ID, error) { return nil, away })
+	_, err := ahead.take(10, func(int) ([]processlog.ID, bool, error) { return nil, false, away })
 	require.ErrorIs(t, err, away)
 	s, err := ahead.take(10, rows.read)
 	require.NoError(t, err)
@@ -192,10 +192,10 @@ func TestClaimOfABacklogDoesNotWaitForAnothersReading(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _ = ahead.take(100, func(int) ([]processlog.ID, error) {
+		_, _ = ahead.take(100, func(int) ([]processlog.ID, bool, error) {
 			close(reading)
 			<-end
-			return nil, nil
+			return nil, false, nil
 		})
 	}()
 	<-reading

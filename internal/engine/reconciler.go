@@ -25,6 +25,7 @@ type reconciler struct {
 	announcer  *announcer
 	holdings   *holdings
 	witness    *witness
+	turns      *turns
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher
@@ -146,6 +147,12 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
+		if _, serial := r.turns.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.announcer.health.up()) {
+			// Most of what is due may be blocked. The scanner looks for what is not, a part of it with each round.
+			r.turns.sweep(t.Name).begin()
+			r.agenda.overflow(t.Name)
+			continue
+		}
 		switch {
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
@@ -309,6 +316,11 @@ func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild
 	near := window
 	near.From = 0
 	announced, complete = r.announceWindow(ctx, near, math.MaxInt)
+	// Of a serial type most of what is overdue may be blocked, and would be announced with each round. What is not the
+	// processes find that run it: see pollAll.
+	if _, serial := r.turns.of(head.BusinessType); serial {
+		return announced, complete
+	}
 	// Overdue after near, and also what has come due since the heads were read: between the two nothing is missed.
 	if !complete || head.DueIn > time.Since(r.asked)+time.Millisecond-r.grace() {
 		return announced, complete

@@ -22,6 +22,7 @@ type scanner struct {
 	announcer  *announcer
 	witness    *witness
 	holdings   *holdings
+	turns      *turns
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher
@@ -175,9 +176,24 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
 	}
 	failpoint.Reach(failpoint.QueueClaimed)
+	full := len(leased.IDs) == n
+	free, err := s.leaveBlocked(t, &leased)
+	if err != nil {
+		s.returnToQueue(t, leased, claimed{}, err)
+		t.slots.release(needed)
+		return claimResult{err: err}, true
+	}
+	if len(free) < len(leased.IDs) {
+		leased.IDs = free
+		spare := needed - min(needed, t.callsFor(len(free)))
+		s.agenda.free(t, spare)
+		needed -= spare
+	}
+	if len(free) == 0 {
+		return claimResult{full: full, lost: leased.Lost, next: leased.Next}, true
+	}
 	began := time.Now()
 	s.agenda.began(t, began)
-	full := len(leased.IDs) == n
 	if !full {
 		// Before the transaction, not after it: what comes due during it has a claim of its own.
 		s.agenda.expect(t.Name, leased.Next)
@@ -194,6 +210,23 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 		return claimResult{err: err}, true
 	}
 	return claimResult{full: full, lost: leased.Lost, next: processlog.Never}, true
+}
+
+// leaveBlocked takes entries that wait for another of their key out of the queue, and returns the others. When the other
+// one has ended, the next is announced anew, or claimed where it ended.
+func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
+	ctx, cancel := s.statement()
+	defer cancel()
+	blocked, err := s.turns.blocked(ctx, t.Name, leased.IDs)
+	if err != nil || len(blocked) == 0 {
+		return leased.IDs, err
+	}
+	acks := make([]ack, len(blocked))
+	for i, id := range blocked {
+		acks[i] = ack{t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true}}
+	}
+	s.announcer.acks.Add(acks...)
+	return without(leased.IDs, blocked), nil
 }
 
 // returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
@@ -236,7 +269,7 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed
 func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	n := t.fits(calls)
 	ahead := s.agenda.readAhead(t)
-	share, err := ahead.take(n, func(limit int) ([]processlog.ID, error) { return s.findDue(t, limit) })
+	share, err := ahead.take(n, func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
 	needed := min(calls, t.callsFor(len(share.ids)))
 	s.agenda.free(t, calls-needed)
 	if err != nil || len(share.ids) == 0 {
@@ -259,16 +292,21 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	return claimResult{blind: true, full: more && !beaten, beaten: more && beaten, drained: !more, next: processlog.Never}
 }
 
-// findDue reads from the database what is due.
-func (s *scanner) findDue(t *Type, limit int) ([]processlog.ID, error) {
+// findDue reads from the database what is due, and of a serial type what nothing blocks. It reports whether there may be more.
+func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := s.statement()
 	defer cancel()
-	due, err := s.Store.Due(ctx, t.Name, limit)
+	if _, serial := s.turns.of(t.Name); serial {
+		due, more, err = s.turns.sweep(t.Name).read(ctx, s.turns, t.Name)
+	} else {
+		due, err = s.Store.Due(ctx, t.Name, limit)
+		more = len(due) == limit
+	}
 	if err != nil {
 		s.troubles.failed(troubleDue, t.Name, err)
 		s.witness.doubt() // as a claim that failed: what answers next may be another server (G19)
-		return nil, err
+		return nil, false, err
 	}
 	s.troubles.passed(troubleDue, t.Name)
-	return due, nil
+	return due, more, nil
 }

@@ -35,6 +35,7 @@ type settler struct {
 	refusals  *refusals
 
 	lane    groupcommit.Batcher[settlement] // outcomes are written
+	prompt  groupcommit.Batcher[settlement] // so are those that the next entry of a key waits for
 	slow    groupcommit.Batcher[settlement] // those of rows that others hold wait
 	refused groupcommit.Batcher[settlement] // those of rows that the database refuses to write rest
 
@@ -48,12 +49,25 @@ const refusedAtOnce = 32
 // for it.
 const settlePace = 5 * time.Millisecond
 
+// promptPace is settlePace for an outcome that the next entry of its key waits for.
+const promptPace = time.Millisecond
+
 // withLanes makes what it hands outcomes to.
 func (s *settler) withLanes() *settler {
+	s.prompt.Max, s.prompt.Workers, s.prompt.Pace, s.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, s.settleBatch
 	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
 	s.refused.Max, s.refused.Workers, s.refused.Flush = refusedAtOnce, 1, s.settleRefused
 	return s
+}
+
+// store has an outcome written.
+func (s *settler) store(done settlement) {
+	if done.a.turn.Key != "" {
+		s.prompt.Add(done)
+	} else {
+		s.lane.Add(done)
+	}
 }
 
 // settleBatch writes outcomes, each entry's in its turn.
@@ -166,7 +180,7 @@ func outcomesOf(batch []settlement) []processlog.Outcome {
 // attempts would only wait there.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-func (s *settler) behind() bool { return s.lane.Size() > maxWaitingOutcomes }
+func (s *settler) behind() bool { return s.lane.Size()+s.prompt.Size() > maxWaitingOutcomes }
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopPatience/2) // a stop sees one more try
 
@@ -203,9 +217,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 	tell(s.base, s.Observer.Settled, event)
 	s.tellQueue(a, o)
-	if o.To.Terminal() {
-		s.turns.rest(a.turn, o.To)
-	}
+	s.turns.rest(a.turn, o.To)
 }
 
 // wait keeps an outcome that could not be written for now, apart from those that can.

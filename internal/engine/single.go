@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -32,7 +33,7 @@ func (e *Engine) Attempt(ctx context.Context, id processlog.ID) error {
 // MoveLinesOn moves the lines on in which entries stand, and reports whether somebody's turn has come. It is for tests: the next
 // of a line is told soon after its first has ended, and a test that asks in between would find nothing due.
 func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, error) {
-	lines := make(map[string][]string) // keys, by type
+	lines := make(map[string][]processlog.Turn) // by type
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
 		if !e.turns.some.Load() {
 			return false, nil
@@ -43,21 +44,46 @@ func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, er
 		}
 		for i := range rows {
 			if turn := e.turns.place(&rows[i]); turn.Key != "" {
-				lines[turn.BusinessType] = append(lines[turn.BusinessType], turn.Key)
+				lines[turn.BusinessType] = append(lines[turn.BusinessType], processlog.Turn{Key: turn.Key})
 			}
 		}
 	}
 	moved := false
-	for businessType, keys := range lines {
+	for businessType, turns := range lines {
 		s, _ := e.turns.of(businessType)
-		slices.Sort(keys)
-		woken, err := e.Store.Advance(ctx, businessType, slices.Compact(keys), !s.PassDead)
-		e.turns.announce(businessType, woken)
-		if moved = moved || len(woken) > 0; err != nil {
+		next, err := e.Store.Advance(ctx, businessType, turns, !s.PassDead)
+		e.turns.announce(businessType, next)
+		if moved = moved || len(next) > 0; err != nil {
 			return moved, err
 		}
 	}
 	return moved, nil
+}
+
+// Blocked returns those of ids that wait for another entry of their key. It is for tests, as MoveLinesOn.
+func (e *Engine) Blocked(ctx context.Context, ids []processlog.ID) (blocked []processlog.ID, err error) {
+	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
+		if !e.turns.some.Load() {
+			return nil, nil
+		}
+		rows, err := e.Store.Load(ctx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		byType := grouped.By(rows, func(row processlog.Row) string { return row.BusinessType })
+		for _, businessType := range byType.Order {
+			ids := make([]processlog.ID, len(byType.Groups[businessType]))
+			for i := range ids {
+				ids[i] = byType.Groups[businessType][i].ID
+			}
+			some, err := e.turns.blocked(ctx, businessType, ids)
+			if err != nil {
+				return nil, err
+			}
+			blocked = append(blocked, some...)
+		}
+	}
+	return blocked, nil
 }
 
 // startOne claims an entry and starts its handler, if its turn has come.
@@ -117,15 +143,17 @@ func (e *Engine) behind(ctx context.Context, row *processlog.Row) error {
 		return nil
 	}
 	s, _ := e.turns.of(turn.BusinessType)
-	lines, err := e.Store.Lines(ctx, turn.BusinessType, []processlog.Turn{turn}, processlog.Token{}, !s.PassDead)
-	first := lines[turn.Key].First
-	if err != nil || first.IsZero() || first.Compare(row.ID) >= 0 {
+	lines, err := e.Store.Firsts(ctx, turn.BusinessType, []processlog.Turn{turn}, !s.PassDead)
+	line := lines[turn.Key]
+	first := line.First
+	// The position of an entry that is not noted yet is its id.
+	if err != nil || first.IsZero() || first == row.ID || line.Known == 0 && first.Compare(row.ID) > 0 {
 		return err
 	}
 	front, err := e.Store.Load(ctx, []processlog.ID{first})
 	if err != nil || len(front) == 0 {
 		return err
 	}
-	return fmt.Errorf("the turn of entry %v has not come: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order of their ids",
+	return fmt.Errorf("the turn of entry %v has not come: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order in which they were recorded",
 		row.ID, first, front[0].IdempotentID, front[0].State, turn.Key)
 }

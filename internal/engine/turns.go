@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,37 +18,45 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Serial says which entries of a type run one at a time: those of one key, in the order of their ids.
+// Serial says which entries of a type run one at a time: those of one key, in the order in which they were recorded.
 type Serial struct {
 	Key      func(row *processlog.Row) string // it reads what was recorded; "": beside all others
 	PassDead bool                             // a dead entry lets those behind it go on
 }
 
-// turns is the lines of serial types. An entry is claimed as any other. Then, before its handler starts, one statement asks
-// whether it stands first in the line of its key and nobody in it has a lease; otherwise it is parked: given back, uncounted,
-// and due after a while. When the first has come to rest the next is made due.
+// turns keeps the order of serial types. Entries of one key run one at a time, by their positions.
 //
-// Two of a key never start: both claims are committed before either looks, so that one at least sees the other's lease, and
-// whoever does gives way (G30). If both do, each looks again once it is parked: the later one finds the first and wakes it.
+// An entry that another of its key blocks is not claimed: Blocked and Fronts tell before a claim, and such an entry costs no
+// write. The answer may be out of date, so each claim is looked at again before its handler starts. The entry must be the
+// first that counts of its key, and no other entry of the key may have a lease. Otherwise it is parked: given back, uncounted,
+// and due after a while. When the first entry has ended, the next is claimed here, or announced to others.
+//
+// Two of a key never start: both claims are committed before either looks, so at least one of them sees the other's lease and
+// gives way (G30). If both give way, each looks again once it is parked: the later one finds the first and wakes it.
+//
+// To read the leases of a key is to read all its entries, so it is done once for many of them: see seen.
 type turns struct {
 	*base
 	agenda    *agenda
 	announcer *announcer
 	refusals  *refusals
+	follow    func(next ...nextEntry) // runs entries that nothing blocks any more
 
 	some   atomic.Bool // there is a serial type: others ask for no more than this
 	mu     sync.RWMutex
 	serial map[string]Serial // guarded by mu
+	sweeps map[string]*sweep // guarded by mu
 
-	rested groupcommit.Batcher[restedLine] // lines somebody has left
+	seen   seen
+	rested groupcommit.Batcher[processlog.Turn] // of entries that have ended the next are looked for
+	gone   groupcommit.Batcher[processlog.Turn] // their notes are forgotten
 }
-
-// restedLine names a line.
-type restedLine struct{ businessType, key string }
 
 func newTurns(b *base, agenda *agenda, announcer *announcer, r *refusals) *turns {
 	n := &turns{base: b, agenda: agenda, announcer: announcer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
+	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
+	n.gone.Pace.Most = forgetPace
 	return n
 }
 
@@ -151,6 +160,7 @@ func (r *Recording) Join(ctx context.Context, tx processlog.Tx) error {
 			joining = append(joining, turn)
 		}
 	}
+	placeAsGiven(joining)
 	r.turns = nil
 	if len(joining) == 0 {
 		return nil
@@ -158,6 +168,27 @@ func (r *Recording) Join(ctx context.Context, tx processlog.Tx) error {
 	err := n.Store.Join(ctx, tx, joining)
 	failpoint.Reach(failpoint.TurnsJoined)
 	return err
+}
+
+// placeAsGiven has turns of one key stand in the order of the list. The server gave out their ids in the order of their
+// idempotent ids, by which Insert sorts rows so that two transactions with the same keys do not deadlock. So each turn takes
+// the place of one of these ids: the first turn the lowest id, and so on.
+func placeAsGiven(turns []processlog.Turn) {
+	lists := make(map[lineKey][]int, len(turns))
+	for i, turn := range turns {
+		key := lineKey{turn.BusinessType, turn.Key}
+		lists[key] = append(lists[key], i)
+	}
+	for _, list := range lists {
+		places := make([]processlog.ID, len(list))
+		for n, i := range list {
+			places[n] = turns[i].ID
+		}
+		slices.SortFunc(places, processlog.ID.Compare)
+		for n, i := range list {
+			turns[i].Place = places[n]
+		}
+	}
 }
 
 func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx processlog.Tx) error {
@@ -185,27 +216,26 @@ type waiter struct {
 	wait time.Duration
 }
 
-// look sorts claimed entries, which share a token, into those whose turn it is and those that wait. Who is not noted yet, or
-// under an earlier epoch, waits, too, and is noted by that: recorded by a process that did not know, by hand, or requeued
-// since he left. Whoever looks from then on sees him.
+// look sorts claimed entries, which share a token, into those that may start and those that wait. An entry that is not noted,
+// or under an earlier epoch, waits as well, and is noted by that. A process that did not know the type as serial has recorded
+// it, or a person has, or it was requeued. Whoever looks from then on sees it.
 func (n *turns) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
-	turns := make([]processlog.Turn, len(standing))
-	asked := make(map[string]int, len(standing))
-	for i, w := range standing {
-		turns[i] = w.turn
-		asked[w.turn.Key]++
-	}
 	ctx, cancel := n.statement()
 	defer cancel()
-	lines, err := n.Store.Lines(ctx, turns[0].BusinessType, turns, standing[0].row.Token, !s.PassDead)
+	asked := make(map[string]int, len(standing))
+	for _, w := range standing {
+		asked[w.turn.Key]++
+	}
+	lines, err := n.lines(ctx, s, standing)
 	if err != nil {
+		n.seen.forgetAll() // what answers next may be another server
 		return nil, nil, err
 	}
 	for _, w := range standing {
 		if l := lines[w.turn.Key]; l.First == w.row.ID && !l.Taken && l.Known == asked[w.turn.Key] {
 			first = append(first, w.attempt)
 		} else {
-			w.wait = n.patience(l)
+			w.wait = n.patience()
 			wait = append(wait, w)
 		}
 	}
@@ -213,18 +243,61 @@ func (n *turns) look(s Serial, standing []waiter) (first []*attempt, wait []wait
 	return first, wait, nil
 }
 
-// patience is how long a parked entry waits should nobody tell it that its turn has come. The longer the line, the longer:
-// many that look again would cost more than they can gain, for they go one by one.
-func (n *turns) patience(l processlog.Line) time.Duration {
-	interval := n.ReconcileInterval
-	if n.Local || !n.announcer.health.up() {
-		interval = n.PollInterval
+// lines reads how the keys of claimed entries stand: of entries that are seen only who is first, and of the others all.
+func (n *turns) lines(ctx context.Context, s Serial, standing []waiter) (map[string]processlog.Line, error) {
+	unseen := make(map[string]bool)
+	for _, w := range standing {
+		if !n.seen.has(w.turn) {
+			unseen[w.turn.Key] = true
+		}
 	}
-	return interval + interval*time.Duration(l.Length)/longLine
+	var some, all []processlog.Turn
+	for _, w := range standing {
+		if unseen[w.turn.Key] {
+			all = append(all, w.turn)
+		} else {
+			some = append(some, w.turn)
+		}
+	}
+	lines := make(map[string]processlog.Line, len(standing))
+	if len(some) > 0 {
+		found, err := n.Store.Firsts(ctx, some[0].BusinessType, some, !s.PassDead)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(lines, found)
+	}
+	if len(all) > 0 {
+		found, err := n.Store.Lines(ctx, all[0].BusinessType, all, standing[0].row.Token, !s.PassDead)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(lines, found)
+		for key, line := range found {
+			n.seen.add(lineKey{all[0].BusinessType, key}, line.Members)
+		}
+	}
+	return lines, nil
 }
 
-// longLine is how many in a line double their patience.
-const longLine = 100
+// patience is how long a parked entry waits should nobody tell it that nothing blocks it any more.
+func (n *turns) patience() time.Duration {
+	if n.Local || !n.announcer.health.up() {
+		return n.PollInterval
+	}
+	return n.ReconcileInterval
+}
+
+// blocked returns those of ids, of a type, that wait for another of their key. It is nil for a type that is not serial.
+func (n *turns) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
+	s, serial := n.of(businessType)
+	if !serial || len(ids) == 0 {
+		return nil, nil
+	}
+	blocked, err := n.Store.Blocked(ctx, businessType, ids, !s.PassDead)
+	n.saw(troubleTurns, err)
+	return blocked, err
+}
 
 // others are claimed entries that do not run now, and the write that gives them up. Its error: whose turn it is could not be
 // read, or not be noted.
@@ -288,9 +361,9 @@ func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
 // park puts entries back until their turn comes, and makes sure that it has not come meanwhile. On an error they are due still.
 func (d *dispatcher) park(t *Type, wait []waiter) error {
 	s, _ := d.turns.of(t.Name)
-	parked, keys := make([]processlog.Parked, len(wait)), make([]string, len(wait))
+	parked, keys := make([]processlog.Parked, len(wait)), make([]processlog.Turn, len(wait))
 	for i, w := range wait {
-		keys[i], parked[i] = w.turn.Key, processlog.Parked{Turn: w.turn, Version: w.row.Version, Wait: w.wait}
+		keys[i].Key, parked[i] = w.turn.Key, processlog.Parked{Turn: w.turn, Version: w.row.Version, Wait: w.wait}
 	}
 	ctx, cancel := d.statement()
 	defer cancel()
@@ -302,17 +375,17 @@ func (d *dispatcher) park(t *Type, wait []waiter) error {
 	}
 	failpoint.Reach(failpoint.TurnsParked)
 	// Whoever was first may have come to rest, or given way, before anybody waited.
-	woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
+	next, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
 	_ = d.turns.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
 		if err == nil {
 			d.claims.refusals.taken(troubleRefusedPark, t.Name, w.row.ID)
 		}
-		if err == nil && !slices.Contains(woken, w.row.ID) {
+		if err == nil && !slices.Contains(next, w.row.ID) {
 			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
 		}
 	}
-	d.turns.announce(t.Name, woken)
+	d.turns.followAll(t.Name, next)
 	return err
 }
 
@@ -352,13 +425,23 @@ func (d *dispatcher) putBack(t *Type, standing []waiter) {
 	}
 }
 
-// rest takes note that an entry has ended: the next of its line may run.
+// rest takes note that an attempt of an entry is over. Once the entry has ended the next of its key may run. Until then only
+// one that was committed late, in front of it, may: the lease was in its way.
 func (n *turns) rest(turn processlog.Turn, state processlog.State) {
-	if turn.Key == "" {
+	switch {
+	case turn.Key == "":
+		return
+	case !state.Terminal():
+		n.rested.Add(processlog.Turn{BusinessType: turn.BusinessType, Key: turn.Key})
 		return
 	}
 	if s, _ := n.of(turn.BusinessType); state != processlog.Dead || s.PassDead {
-		n.rested.Add(restedLine{turn.BusinessType, turn.Key})
+		// The one behind it is tried at once where this process knows it. Otherwise, or if it cannot be claimed, it is looked for.
+		if next := n.seen.ended(turn); !next.IsZero() {
+			n.follow(nextEntry{businessType: turn.BusinessType, id: next, behind: turn})
+		} else {
+			n.rested.Add(turn)
+		}
 	}
 }
 
@@ -373,31 +456,27 @@ func (n *turns) place(row *processlog.Row) (turn processlog.Turn) {
 	return turn
 }
 
-// nextTries is how often a line is tried to be moved on. In the end its next entry's own patience ends.
+// nextTries is how often the next entry of a key is looked for. After the last try a look at all keys finds it.
 const nextTries = 5
 
-// next moves lines on that somebody has left.
-func (n *turns) next(batch []restedLine) {
-	byType := grouped.By(batch, func(l restedLine) string { return l.businessType })
+// next finds the entries that those of a batch have blocked.
+func (n *turns) next(batch []processlog.Turn) {
+	byType := grouped.By(batch, func(t processlog.Turn) string { return t.BusinessType })
 	for _, businessType := range byType.Order {
 		s, _ := n.of(businessType)
-		lines := byType.Groups[businessType]
-		keys := make([]string, len(lines))
-		for i, l := range lines {
-			keys[i] = l.key
-		}
 		for failures := 1; ; failures++ {
 			ctx, cancel := n.statement()
-			woken, err := n.Store.Advance(ctx, businessType, keys, !s.PassDead)
+			next, err := n.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)
 			cancel()
 			err = n.sawAdvance(businessType, err)
 			failpoint.Reach(failpoint.TurnsMoved)
-			n.announce(businessType, woken)
+			n.followAll(businessType, next)
 			if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
 				break
 			}
 		}
 	}
+	n.gone.Add(batch...)
 }
 
 // sawAdvance takes the result of an Advance, and returns an error that another try may help with. An entry that the database refuses
@@ -412,12 +491,43 @@ func (n *turns) sawAdvance(businessType string, err error) error {
 	return err
 }
 
-// announce tells of entries whose turn has come.
-func (n *turns) announce(businessType string, woken []processlog.ID) {
-	for _, id := range woken {
+// followAll runs entries that nothing blocks any more.
+func (n *turns) followAll(businessType string, ids []processlog.ID) {
+	next := make([]nextEntry, len(ids))
+	for i, id := range ids {
+		next[i] = nextEntry{businessType: businessType, id: id}
+	}
+	n.follow(next...)
+}
+
+// forgetPace is how long a note waits for others to be forgotten with it: nothing waits for that.
+const forgetPace = 50 * time.Millisecond
+
+// forget removes the notes of entries that have ended. A note that stays counts for nothing, and goes when it is met at the
+// front of its key.
+func (n *turns) forget(batch []processlog.Turn) {
+	batch = slices.DeleteFunc(batch, func(t processlog.Turn) bool { return t.ID.IsZero() })
+	if len(batch) == 0 {
+		return
+	}
+	for failures := 1; ; failures++ {
+		ctx, cancel := n.statement()
+		err := n.Store.Forget(ctx, batch)
+		cancel()
+		n.saw(troubleTurns, err)
+		if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
+			return
+		}
+	}
+}
+
+// announce tells of entries that nothing blocks any more.
+func (n *turns) announce(businessType string, ids []processlog.ID) {
+	for _, id := range ids {
 		n.announcer.move(businessType, id, 0)
 	}
-	if len(woken) > 0 && !n.announcer.health.up() {
+	if len(ids) > 0 && !n.announcer.health.up() {
+		n.sweep(businessType).begin()
 		n.agenda.expect(businessType, 0) // who announces tells the scanner once the queue knows
 	}
 }

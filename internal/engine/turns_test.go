@@ -30,9 +30,11 @@ func (s oneLine) Lines(_ context.Context, _ string, turns []processlog.Turn, _ p
 
 func (oneLine) Park(context.Context, []processlog.Parked, processlog.Token) error { return nil }
 
-func (oneLine) Advance(context.Context, string, []string, bool) ([]processlog.ID, error) {
+func (oneLine) Advance(context.Context, string, []processlog.Turn, bool) ([]processlog.ID, error) {
 	return nil, nil
 }
+
+func (oneLine) Forget(context.Context, []processlog.Turn) error { return nil }
 
 func (oneLine) Release(context.Context, []processlog.ID, processlog.Token) error { return nil }
 
@@ -84,7 +86,7 @@ type stiffLine struct {
 	tried []time.Time
 }
 
-func (s *stiffLine) Advance(context.Context, string, []string, bool) ([]processlog.ID, error) {
+func (s *stiffLine) Advance(context.Context, string, []processlog.Turn, bool) ([]processlog.ID, error) {
 	s.tried = append(s.tried, time.Now())
 	return nil, errors.New("gone away")
 }
@@ -93,7 +95,7 @@ func TestLineThatCannotBeMovedOnIsTriedFiveTimesAndThenLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &stiffLine{}
 		e, _ := waitingOn(t, 0, Config{Store: store})
-		e.turns.rested.Add(restedLine{"mail", "ann"})
+		e.turns.rested.Add(processlog.Turn{BusinessType: "mail", Key: "ann"})
 		<-e.turns.rested.Done()
 		require.Len(t, store.tried, 5)
 		require.Equal(t, store.tried[4], time.Now(), "nothing comes after the last try that a rest would be for")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -15,8 +14,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// linesPerStatement is how many keys one statement asks for: each is a part of it with subqueries of its own.
-const linesPerStatement = 50
+const (
+	linesPerStatement = 50  // one statement of Advance asks for so many keys
+	keysPerStatement  = 250 // one of Firsts does. SQLite joins no more than 500 SELECTs
+)
 
 // Join implements Store.
 func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
@@ -43,34 +44,50 @@ type noted struct {
 
 const notParked = 0 // no Park leaves this version: it adds one
 
-// note writes turns, ascending by key and id, as all who write here do.
+// note writes turns in the order of the primary key, as all writers of the table do, so that two of them cannot deadlock. A
+// note that exists keeps its place.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []noted) error {
 	slices.SortFunc(turns, func(a, b noted) int { return compareTurns(a.Turn, b.Turn) })
 	var b strings.Builder
-	b.WriteString("INSERT INTO " + s.table.quoted("_turns") + " (business_type, turn_key, entry_id, epoch, parked) VALUES ")
+	b.WriteString("INSERT INTO " + s.table.quoted("_turns") + " (business_type, turn_key, place, entry_id, epoch, parked) VALUES ")
 	for i, turn := range turns {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "(%s,%s,%s,%d,%d)", s.d.text(turn.BusinessType), hexLiteral([]byte(turn.Key)), turn.ID, turn.Epoch, turn.parked)
+		place := turn.Place
+		if place.IsZero() {
+			place = turn.ID
+		}
+		fmt.Fprintf(&b, "(%s,%s,%s,%s,%d,%d)", s.d.text(turn.BusinessType), hexLiteral([]byte(turn.Key)), place, turn.ID, turn.Epoch, turn.parked)
 	}
-	_, err := tx.ExecContext(ctx, b.String()+s.d.again("business_type, turn_key, entry_id", "epoch", "parked"))
+	_, err := tx.ExecContext(ctx, b.String()+s.d.again("entry_id, turn_key", "epoch", "parked"))
 	return err
 }
 
 func compareTurns(a, b processlog.Turn) int {
-	return cmp.Or(strings.Compare(a.BusinessType, b.BusinessType), strings.Compare(a.Key, b.Key), a.ID.Compare(b.ID))
+	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// standing joins a key's turns with their entries, of those that count.
-func (s *Store) standing(businessType, key string, dead bool) string {
-	return s.table.quoted("_turns") + " t JOIN " + s.table.quoted("") + " l" + s.d.idIndex + " ON l.id=t.entry_id AND l.business_type=t.business_type" +
-		" WHERE " + s.ofKey("t.", businessType, key) + " AND l.state+0 IN (" + standingStates(dead) + ")"
+// lined is the notes of a key, given as an expression, in their order.
+func (s *Store) lined(businessType, key string) string {
+	return s.table.quoted("_turns") + " t" + s.d.by("k_line") + " " + s.d.thenJoin + " " + s.table.quoted("") + " l" + s.d.idIndex +
+		" ON l.id=t.entry_id AND l.business_type=t.business_type WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key" + key
 }
 
-// taken begins the condition that somebody who stands in a line has a lease.
-func (s *Store) taken(standing string) string {
-	return "EXISTS(SELECT 1 FROM " + standing + " AND l.lease_until>" + s.d.now
+const inOrder = " ORDER BY t.turn_key, t.place, t.entry_id"
+
+// counting is the condition that an entry counts among those of its key.
+func counting(dead bool) string { return "l.state+0 IN (" + standingStates(dead) + ")" }
+
+// firstOf is a scalar subquery: the first entry that counts of the key that an expression names, or NULL. The server reads it
+// at the front of the key, past notes that are left over. The LIMIT keeps it from becoming a join.
+func (s *Store) firstOf(businessType, key string, dead bool) string {
+	return "(SELECT t.entry_id FROM " + s.lined(businessType, "="+key) + " AND " + counting(dead) + inOrder + " LIMIT 1)"
+}
+
+// taken is the condition that an entry of a key has a lease. Every entry of the key is read for it.
+func (s *Store) taken(businessType, key string, dead bool) string {
+	return "EXISTS(SELECT 1 FROM " + s.lined(businessType, "="+key) + " AND " + counting(dead) + " AND l.lease_until>" + s.d.now + ")"
 }
 
 func standingStates(dead bool) string {
@@ -80,67 +97,301 @@ func standingStates(dead bool) string {
 	return "0,-1,-3"
 }
 
-func (s *Store) ofKey(alias, businessType, key string) string {
-	return alias + "business_type=" + s.d.text(businessType) + " AND " + alias + "turn_key=" + hexLiteral([]byte(key))
+// keyed is a table of keys, k, with their places in the list.
+func keyed(keys []string) string {
+	var b strings.Builder
+	for i, key := range keys {
+		if i == 0 {
+			b.WriteString("(SELECT 0 AS n, " + hexLiteral([]byte(key)) + " AS turn_key")
+		} else {
+			fmt.Fprintf(&b, " UNION ALL SELECT %d, %s", i, hexLiteral([]byte(key)))
+		}
+	}
+	b.WriteString(") k")
+	return b.String()
 }
 
-// Lines implements Store. It locks nothing: the leases that it reads are committed before their claims look here, so of
-// two claims at once one at least sees the other.
-func (s *Store) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
-	if len(turns) == 0 {
-		_, err := queryIDs(ctx, s.pool(), "SELECT entry_id FROM "+s.table.quoted("_turns")+" WHERE 1=0")
-		return nil, s.withoutTurns(err)
-	}
-	byKey := grouped.By(turns, func(t processlog.Turn) string { return t.Key })
-	lines := make(map[string]processlog.Line, len(byKey.Order))
-	for keys := range slices.Chunk(byKey.Order, linesPerStatement) {
-		parts := make([]string, len(keys))
-		for i, key := range keys {
-			parts[i] = s.lineOf(i, businessType, key, byKey.Groups[key], token, dead)
-		}
+// Blocked implements Store.
+func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) (blocked []processlog.ID, err error) {
+	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
+		// A note of an earlier epoch may be deleted by a process that has read it then.
+		query := "SELECT o.entry_id FROM " + s.table.quoted("_turns") + " o" + s.d.idIndex + " " + s.d.thenJoin + " " + s.table.quoted("") + " e" + s.d.idIndex +
+			" ON e.id=o.entry_id AND e.epoch=o.epoch WHERE o.entry_id IN (" + idList(chunk) + ") AND o.business_type=" + s.d.text(businessType) +
+			" AND o.entry_id<>" + s.firstOf(businessType, "o.turn_key", dead) + everyRow
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			return readLines(ctx, from, strings.Join(parts, " UNION ALL "), keys, lines)
+			found, err := queryIDs(ctx, from, query)
+			blocked = append(blocked, found...)
+			return err
 		})
+		if s.d.fault(err) == faultNoTable {
+			return nil, nil
+		}
 		if err != nil {
-			return nil, s.withoutTurns(fmt.Errorf("compensator: read %d lines: %w", len(byKey.Order), err))
+			return nil, fmt.Errorf("compensator: look which of %d entries are blocked: %w", len(ids), err)
 		}
 	}
-	return lines, nil
+	return blocked, nil
 }
 
-// lineOf selects how one line stands. All but its leases is read along the primary key of the turns.
-func (s *Store) lineOf(place int, businessType, key string, turns []processlog.Turn, token processlog.Token, dead bool) string {
-	standing, noted := s.standing(businessType, key, dead), "SELECT COUNT(*) FROM "+s.table.quoted("_turns")+" WHERE "+s.ofKey("", businessType, key)
-	asked := make([]string, len(turns))
-	for i, turn := range turns {
-		asked[i] = fmt.Sprintf("entry_id=%s AND epoch=%d", turn.ID, turn.Epoch)
+// Fronts implements Store.
+func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		keys, more, err := s.keysAfter(ctx, from, businessType, after, limit)
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if more {
+			last = keys[len(keys)-1]
+		}
+		ids, err = queryIDs(ctx, from, fmt.Sprintf("SELECT l.id FROM (SELECT %[1]s AS first FROM %[2]s) f JOIN %[3]s l%[4]s ON l.id=f.first"+
+			" WHERE l.next_at<=%[5]s AND l.lease_until<=%[5]s AND l.state+0 IN (0,-1,-3)"+everyRow,
+			s.firstOf(businessType, "k.turn_key", dead), keyed(keys), s.table.quoted(""), s.d.idIndex, s.d.now))
+		return err
+	})
+	if err != nil {
+		return nil, "", s.withoutTurns(fmt.Errorf("compensator: look for entries of %q that nothing blocks: %w", businessType, err))
 	}
-	return "SELECT " + strconv.Itoa(place) +
-		", COALESCE((SELECT t.entry_id FROM " + standing + " ORDER BY t.entry_id LIMIT 1),0)" +
-		", " + s.taken(standing) + " AND l.token<>" + hexLiteral(token[:]) + ")" +
-		", (" + noted + " AND (" + strings.Join(asked, " OR ") + "))" +
-		", (" + noted + ")"
+	return ids, last, nil
 }
 
-func readLines(ctx context.Context, from processlog.Tx, query string, keys []string, lines map[string]processlog.Line) error {
+const (
+	keyStatements = 50  // one call of keysAfter sends at most
+	keyNotes      = 100 // one of them reads at most
+)
+
+// keysAfter reads the next keys of a type, up to limit of them, and reports whether others may follow. No statement that all
+// servers understand jumps from key to key. So each reads some notes, and goes on behind the last key that it has met: many
+// keys with few entries take few statements, and a key with many entries takes one.
+func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
+	for range keyStatements {
+		query := fmt.Sprintf("SELECT t.turn_key FROM %s t%s WHERE t.business_type=%s AND t.turn_key>%s ORDER BY t.turn_key, t.place LIMIT %d",
+			s.table.quoted("_turns"), s.d.by("k_line"), s.d.text(businessType), hexLiteral([]byte(after)), keyNotes)
+		notes, err := queryKeys(ctx, from, query)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, key := range slices.Compact(notes) {
+			if len(keys) == limit {
+				return keys, true, nil
+			}
+			keys, after = append(keys, key), key
+		}
+		if len(notes) < keyNotes {
+			return keys, false, nil
+		}
+	}
+	return keys, true, nil
+}
+
+func queryKeys(ctx context.Context, from processlog.Tx, query string) (keys []string, err error) {
 	rows, err := from.QueryContext(ctx, query)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var place int
-		var first uint64
-		var line processlog.Line
-		if err := rows.Scan(&place, &first, &line.Taken, &line.Known, &line.Length); err != nil {
+		var key []byte
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		keys = append(keys, string(key))
+	}
+	return keys, rows.Err()
+}
+
+// Firsts implements Store. It locks nothing.
+func (s *Store) Firsts(ctx context.Context, businessType string, turns []processlog.Turn, dead bool) (map[string]processlog.Line, error) {
+	asked := askedOf(turns)
+	for keys := range slices.Chunk(asked.keys, keysPerStatement) {
+		query := "SELECT k.turn_key, " + s.firstOf(businessType, "k.turn_key", dead) + ", 0, 0 FROM " + keyed(keys) +
+			" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM " + s.table.quoted("_turns") + " t" + s.d.idIndex +
+			" WHERE t.business_type=" + s.d.text(businessType) + " AND t.entry_id IN (" + idList(asked.idsOf(keys)) + ")" + everyRow
+		err := s.readLatest(ctx, func(from processlog.Tx) error {
+			rows, err := from.QueryContext(ctx, query)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var key []byte
+				var id sql.NullInt64
+				var epoch uint32
+				var note bool
+				if err := rows.Scan(&key, &id, &epoch, &note); err != nil {
+					return err
+				}
+				if line, found := asked.lines[string(key)]; found && note {
+					asked.sees(string(key), processlog.Member{ID: processlog.RowID(uint64(id.Int64)), Epoch: epoch})
+				} else if found && id.Valid {
+					line.First = processlog.RowID(uint64(id.Int64))
+				}
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			return nil, s.withoutTurns(fmt.Errorf("compensator: read who is first under %d keys: %w", len(asked.keys), err))
+		}
+	}
+	return asked.answer(), nil
+}
+
+// asked is the keys of turns, and what is found out about them.
+type asked struct {
+	keys  []string // ascending, each once
+	byKey map[string][]processlog.Turn
+	lines map[string]*processlog.Line
+}
+
+func askedOf(turns []processlog.Turn) asked {
+	byKey := grouped.By(turns, func(t processlog.Turn) string { return t.Key })
+	a := asked{keys: slices.Sorted(slices.Values(byKey.Order)), byKey: byKey.Groups, lines: make(map[string]*processlog.Line, len(byKey.Order))}
+	for _, key := range a.keys {
+		a.lines[key] = new(processlog.Line)
+	}
+	return a
+}
+
+func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
+	for _, key := range keys {
+		for _, turn := range a.byKey[key] {
+			ids = append(ids, turn.ID)
+		}
+	}
+	return ids
+}
+
+// sees counts the turns asked for that a note is of.
+func (a *asked) sees(key string, note processlog.Member) {
+	for _, turn := range a.byKey[key] {
+		if turn.ID == note.ID && turn.Epoch == note.Epoch {
+			a.lines[key].Known++
+		}
+	}
+}
+
+func (a *asked) answer() map[string]processlog.Line {
+	lines := make(map[string]processlog.Line, len(a.lines))
+	for key, line := range a.lines {
+		lines[key] = *line
+	}
+	return lines
+}
+
+// linesRead is how many entries one statement of Lines reads. It holds the members of some lines.
+const linesRead = 4 * processlog.MaxMembers
+
+// Lines implements Store. It locks nothing: the leases that it reads were committed before their claims look here, so of two
+// claims at once one at least sees the other.
+func (s *Store) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
+	if len(turns) == 0 {
+		_, err := queryIDs(ctx, s.pool(), "SELECT place FROM "+s.table.quoted("_turns")+" WHERE 1=0")
+		return nil, s.withoutTurns(err)
+	}
+	asked := askedOf(turns)
+	for keys := asked.keys; len(keys) > 0; {
+		read, err := s.readLines(ctx, businessType, keys[:min(len(keys), processlog.MaxRows)], token, dead, &asked)
+		if err != nil {
+			return nil, s.withoutTurns(fmt.Errorf("compensator: read the entries of %d keys: %w", len(asked.keys), err))
+		}
+		keys = keys[read:]
+	}
+	return asked.answer(), nil
+}
+
+// standing is an entry that counts, as Lines reads it.
+type standing struct {
+	key string
+	processlog.Member
+	claim int
+}
+
+// What Lines reads of an entry's claim.
+const (
+	unclaimed = iota // or claimed by who asks
+	claimed          // by another, whose lease is over
+	leased           // by another
+)
+
+func claimOf(now string, token processlog.Token) string {
+	return fmt.Sprintf("CASE WHEN l.lease_until=0 OR l.token=%s THEN %d WHEN l.lease_until>%s THEN %d ELSE %d END", hexLiteral(token[:]), unclaimed, now, leased, claimed)
+}
+
+// readLines reads as many of the keys as one statement tells all about, and at least one. It returns how many.
+func (s *Store) readLines(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
+	list := make([]string, len(keys))
+	for i, key := range keys {
+		list[i] = hexLiteral([]byte(key))
+	}
+	rows, err := s.readStanding(ctx, "SELECT t.turn_key, t.entry_id, t.epoch, "+claimOf(s.d.now, token)+" FROM "+
+		s.lined(businessType, " IN ("+strings.Join(list, ",")+")")+" AND "+counting(dead)+inOrder+fmt.Sprintf(" LIMIT %d", linesRead))
+	if err != nil {
+		return 0, err
+	}
+	read := len(keys)
+	if len(rows) == linesRead { // the last key may go on
+		last := rows[len(rows)-1].key
+		if read = slices.Index(keys, last); read == 0 {
+			rows, err = s.readLong(ctx, businessType, last, token, dead)
+			read = 1
+		}
+		rows = slices.DeleteFunc(rows, func(r standing) bool { return !slices.Contains(keys[:read], r.key) })
+	}
+	asked.take(rows)
+	return read, err
+}
+
+// readLong reads one key with more entries than a statement of Lines tells: the first of them, and the claims of all.
+func (s *Store) readLong(ctx context.Context, businessType, key string, token processlog.Token, dead bool) ([]standing, error) {
+	from := s.lined(businessType, "="+hexLiteral([]byte(key))) + " AND " + counting(dead)
+	return s.readStanding(ctx, "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim FROM "+from+inOrder+fmt.Sprintf(" LIMIT %d", processlog.MaxMembers)+") m"+
+		" UNION ALL SELECT "+hexLiteral([]byte(key))+", 0, 0, MAX("+claimOf(s.d.now, token)+") FROM "+from+everyRow)
+}
+
+func (s *Store) readStanding(ctx context.Context, query string) (found []standing, err error) {
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
 			return err
 		}
-		if first > 0 {
-			line.First = processlog.RowID(first)
+		defer rows.Close()
+		for rows.Next() {
+			var key []byte
+			var id uint64
+			var r standing
+			if err := rows.Scan(&key, &id, &r.Epoch, &r.claim); err != nil {
+				return err
+			}
+			r.key, r.ID = string(key), processlog.RowID(id)
+			found = append(found, r)
 		}
-		lines[keys[place]] = line
+		return rows.Err()
+	})
+	return found, err
+}
+
+// take makes lines of entries that were read, in order. One with no id tells of claims only.
+func (a *asked) take(rows []standing) {
+	untold := make(map[string]bool)
+	for _, r := range rows {
+		line := a.lines[r.key]
+		line.Taken = line.Taken || r.claim == leased
+		untold[r.key] = untold[r.key] || r.claim != unclaimed
+		if r.ID.IsZero() {
+			continue
+		}
+		if line.First.IsZero() {
+			line.First = r.ID
+		}
+		if len(line.Members) < processlog.MaxMembers {
+			line.Members = append(line.Members, r.Member)
+		}
+		a.sees(r.key, r.Member)
 	}
-	return rows.Err()
+	for key, is := range untold {
+		if is {
+			a.lines[key].Members = nil
+		}
+	}
 }
 
 // Park implements Store. The turns are noted first: a version that the entry has not yet makes nobody due.
@@ -202,121 +453,175 @@ func (s *Store) noteParked(ctx context.Context, parked []processlog.Parked, left
 	return slices.DeleteFunc(slices.Clone(parked), func(p processlog.Parked) bool { return not[p.ID] }), nil
 }
 
-// Advance implements Store. Unlike a claim's look it may come too early: whoever parks an entry advances its line afterwards.
-func (s *Store) Advance(ctx context.Context, businessType string, keys []string, dead bool) (woken []processlog.ID, err error) {
-	var left leftOver
-	for chunk := range slices.Chunk(distinct(keys), linesPerStatement) {
-		some, err := s.advance(ctx, businessType, chunk, dead, &left)
-		woken = append(woken, some...)
+// Advance implements Store. Unlike the look after a claim it may come too early: whoever parks an entry calls it afterwards.
+func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Turn, dead bool) (next []processlog.ID, err error) {
+	var over leftOver
+	byKey := grouped.By(left, func(t processlog.Turn) string { return t.Key })
+	for keys := range slices.Chunk(byKey.Order, linesPerStatement) {
+		var gone []processlog.Turn
+		for _, key := range keys {
+			gone = append(gone, byKey.Groups[key]...)
+		}
+		gone = slices.DeleteFunc(gone, func(t processlog.Turn) bool { return t.ID.IsZero() })
+		some, err := s.advance(ctx, businessType, keys, gone, dead, &over)
+		next = append(next, some...)
 		if err != nil {
-			return woken, s.withoutTurns(fmt.Errorf("compensator: advance %d lines: %w", len(keys), err))
+			return next, s.withoutTurns(fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err))
 		}
 	}
-	if err := left.err(); err != nil {
-		return woken, fmt.Errorf("compensator: advance %d lines: %w", len(keys), err)
+	if err := over.err(); err != nil {
+		return next, fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err)
 	}
-	return woken, nil
+	return next, nil
 }
 
-// front is how many of a line are looked at at once for the first who counts.
-const front = 10
-
-// fronting is one who stands at the front of a line.
-type fronting struct {
-	processlog.Turn
-	version uint64
-	counts  bool
-	waits   bool // parked still, beside nobody who has a lease
-}
-
-func (s *Store) advance(ctx context.Context, businessType string, keys []string, dead bool, left *leftOver) ([]processlog.ID, error) {
+func (s *Store) advance(ctx context.Context, businessType string, keys []string, gone []processlog.Turn, dead bool, over *leftOver) (next []processlog.ID, err error) {
+	firsts, err := s.readFirsts(ctx, businessType, keys, dead)
+	if err != nil {
+		return nil, err
+	}
 	var parked []fronting
-	var gone []processlog.Turn
-	for len(keys) > 0 {
-		lines, err := s.readFronts(ctx, businessType, keys, dead)
-		if err != nil {
-			return nil, err
+	var cluttered []string // keys with notes in front that nobody has named
+	for _, f := range firsts {
+		switch {
+		case f.waits:
+			parked = append(parked, f)
+		case f.ready:
+			next = append(next, f.ID)
 		}
-		keys = keys[:0]              // of those the front is all gone, and more may stand behind
-		var before []processlog.Turn // of those more must be forgotten before anybody can be woken
-		for _, line := range lines {
-			n := slices.IndexFunc(line, func(f fronting) bool { return f.counts })
-			switch {
-			case n < 0 && len(line) == front:
-				keys = append(keys, line[0].Key)
-			case n >= 0 && line[n].waits:
-				parked = append(parked, line[n])
-			}
-			for i := range line {
-				switch {
-				case n < 0 && len(line) == front:
-					before = append(before, line[i].Turn)
-				case n < 0 || i < n:
-					gone = append(gone, line[i].Turn)
-				}
-			}
-		}
-		if err := s.forgetTurns(ctx, s.pool(), before); err != nil {
-			return nil, err
+		if !f.front.IsZero() && f.front != f.ID && !slices.ContainsFunc(gone, func(t processlog.Turn) bool { return t.ID == f.front && t.Key == f.Key }) {
+			cluttered = append(cluttered, f.Key)
 		}
 	}
-	// The others first: whoever is to run waits for no note to go.
-	woken, err := s.wake(ctx, parked, left)
+	woken, err := s.wake(ctx, parked, over)
+	next = append(next, woken...)
 	if err == nil {
-		err = s.forgetTurns(ctx, s.pool(), gone)
+		err = s.clear(ctx, businessType, cluttered, dead)
 	}
 	failpoint.Reach(failpoint.TurnsLeft)
-	return woken, err
+	return next, err
 }
 
-// readFronts reads the fronts of lines, each in the order of ids.
-func (s *Store) readFronts(ctx context.Context, businessType string, keys []string, dead bool) ([][]fronting, error) {
-	parts := make([]string, len(keys))
-	for i, key := range keys {
-		f := fmt.Sprintf("f%d", i)
-		// Who is parked, and first, although another runs, as one that was committed late, would be woken in vain until that one ends.
-		parts[i] = fmt.Sprintf("SELECT %[1]d, %[2]s.entry_id, %[2]s.epoch, l.version, CASE WHEN l.state IN (%[3]s) THEN 1 ELSE 0 END,"+
-			" CASE WHEN %[2]s.parked>0 AND %[2]s.parked=l.version AND l.lease_until=0 THEN NOT %[4]s) ELSE 0 END"+
-			" FROM (SELECT entry_id, epoch, parked FROM %[5]s WHERE %[6]s ORDER BY entry_id LIMIT %[7]d) %[2]s LEFT JOIN %[8]s l%[9]s ON l.id=%[2]s.entry_id AND l.business_type=%[10]s",
-			i, f, standingStates(dead), s.taken(s.standing(businessType, key, dead)), s.table.quoted("_turns"), s.ofKey("", businessType, key), front,
-			s.table.quoted(""), s.d.idIndex, s.d.text(businessType))
+// Forget implements Store.
+func (s *Store) Forget(ctx context.Context, ended []processlog.Turn) error {
+	if err := s.forgetTurns(ctx, s.pool(), slices.Clone(ended)); err != nil {
+		return s.withoutTurns(fmt.Errorf("compensator: forget %d turns: %w", len(ended), err))
 	}
-	lines := make([][]fronting, len(keys))
-	err := s.readLatest(ctx, func(from processlog.Tx) error {
-		rows, err := from.QueryContext(ctx, strings.Join(parts, " UNION ALL "))
+	return nil
+}
+
+// fronting is the first entry that counts of a key. It has no ID where none counts.
+type fronting struct {
+	processlog.Turn
+	front   processlog.ID // of the first note of the key
+	version uint64
+	ready   bool // due, and without a lease
+	waits   bool // parked and not due, and no entry of the key has a lease
+}
+
+// readFirsts reads the first entry of each key.
+func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, dead bool) (firsts []fronting, err error) {
+	front := "(SELECT t.entry_id FROM " + s.table.quoted("_turns") + " t" + s.d.by("k_line") + " WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key=k.turn_key" + inOrder + " LIMIT 1)"
+	// An entry that is parked and first is not woken while another of its key runs, one that a late commit stands in front of,
+	// say: it would be parked again. Only of a parked one the leases of all are read.
+	open := "l.state+0 IN (0,-1,-3)"
+	query := fmt.Sprintf("SELECT f.n, f.first, f.front, l.version, CASE WHEN %[1]s AND l.lease_until<=%[2]s AND l.next_at<=%[2]s THEN 1 ELSE 0 END,"+
+		" CASE WHEN %[1]s AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>%[2]s THEN NOT %[3]s ELSE 0 END"+
+		" FROM (SELECT k.n, k.turn_key, %[4]s AS first, %[5]s AS front FROM %[6]s) f"+
+		" LEFT JOIN %[7]s l%[8]s ON l.id=f.first LEFT JOIN %[9]s p%[8]s ON p.entry_id=f.first AND p.turn_key=f.turn_key"+everyRow,
+		open, s.d.now, s.taken(businessType, "f.turn_key", dead), s.firstOf(businessType, "k.turn_key", dead), front, keyed(keys),
+		s.table.quoted(""), s.d.idIndex, s.table.quoted("_turns"))
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
 			return err
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var place int
-			var id uint64
+			var n int
+			var first, front, version sql.NullInt64
 			var f fronting
-			var version sql.NullInt64 // of an entry that is purged, none
-			if err := rows.Scan(&place, &id, &f.Epoch, &version, &f.counts, &f.waits); err != nil {
+			if err := rows.Scan(&n, &first, &front, &version, &f.ready, &f.waits); err != nil {
 				return err
 			}
-			f.version = uint64(version.Int64)
-			f.BusinessType, f.Key, f.ID = businessType, keys[place], processlog.RowID(id)
-			lines[place] = append(lines[place], f)
+			f.Turn = processlog.Turn{BusinessType: businessType, Key: keys[n], ID: processlog.RowID(uint64(first.Int64))}
+			f.front, f.version = processlog.RowID(uint64(front.Int64)), uint64(version.Int64)
+			firsts = append(firsts, f)
 		}
 		return rows.Err()
 	})
-	for _, line := range lines {
-		slices.SortFunc(line, func(a, b fronting) int { return a.ID.Compare(b.ID) })
-	}
-	return lines, err
+	return firsts, err
 }
 
-// forgetTurns deletes turns as they were read: one that was requeued since, and claimed, stands there under another epoch.
+// frontNotes is how many notes of a key clear looks at together.
+const frontNotes = 100
+
+// clear forgets the notes at the front of keys whose entries count no more. Cancellations leave such notes that no process
+// here has seen, and so do processes that were killed.
+func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
+	for _, key := range keys {
+		for more := true; more; {
+			notes, err := s.readNotes(ctx, businessType, key, dead)
+			if err != nil {
+				return err
+			}
+			n := slices.IndexFunc(notes, func(f note) bool { return f.counts })
+			more = n < 0 && len(notes) == frontNotes
+			if n < 0 {
+				n = len(notes)
+			}
+			gone := make([]processlog.Turn, n)
+			for i := range gone {
+				gone[i] = notes[i].Turn
+			}
+			if err := s.forgetTurns(ctx, s.pool(), gone); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// note is a turn as it is read.
+type note struct {
+	processlog.Turn
+	counts bool
+}
+
+// readNotes reads the notes at the front of a key.
+func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bool) (notes []note, err error) {
+	query := fmt.Sprintf("SELECT t.entry_id, t.epoch, CASE WHEN %s THEN 1 ELSE 0 END FROM %s t%s LEFT JOIN %s l%s ON l.id=t.entry_id AND l.business_type=t.business_type"+
+		" WHERE t.business_type=%s AND t.turn_key=%s%s LIMIT %d",
+		counting(dead), s.table.quoted("_turns"), s.d.by("k_line"), s.table.quoted(""), s.d.idIndex, s.d.text(businessType), hexLiteral([]byte(key)), inOrder, frontNotes)
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id uint64
+			n := note{Turn: processlog.Turn{BusinessType: businessType, Key: key}}
+			if err := rows.Scan(&id, &n.Epoch, &n.counts); err != nil {
+				return err
+			}
+			n.ID = processlog.RowID(id)
+			notes = append(notes, n)
+		}
+		return rows.Err()
+	})
+	return notes, err
+}
+
+// forgetTurns deletes notes as they were read. A note that was made anew since then has another epoch, and stays.
 func (s *Store) forgetTurns(ctx context.Context, tx processlog.Tx, gone []processlog.Turn) error {
 	slices.SortFunc(gone, compareTurns)
 	for chunk := range slices.Chunk(gone, 100) {
 		which := make([]string, len(chunk))
 		for i, turn := range chunk {
-			which[i] = fmt.Sprintf("(%s AND entry_id=%s AND epoch=%d)", s.ofKey("", turn.BusinessType, turn.Key), turn.ID, turn.Epoch)
+			which[i] = fmt.Sprintf("(entry_id=%s AND turn_key=%s AND epoch=%d)", turn.ID, hexLiteral([]byte(turn.Key)), turn.Epoch)
 		}
-		if _, err := execCount(ctx, tx, "DELETE FROM "+s.table.quoted("_turns")+" WHERE "+strings.Join(which, " OR ")); err != nil {
+		if _, err := execCount(ctx, tx, s.d.deleteByID(s.table.quoted("_turns"))+" WHERE "+strings.Join(which, " OR ")); err != nil {
 			return err
 		}
 	}
@@ -325,7 +630,7 @@ func (s *Store) forgetTurns(ctx context.Context, tx processlog.Tx, gone []proces
 
 // leaveLine deletes the turns of an erased entry that has ended: nobody can tell its key any more. A log may be without lines.
 func (s *Store) leaveLine(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
-	// It is read first, for a DELETE would wait for whoever records, in any line of the type.
+	// Read first: most entries have no note, and take no lock on the table then.
 	turns, err := s.turnsOf(ctx, tx, row)
 	if err == nil {
 		err = s.forgetTurns(ctx, tx, turns)

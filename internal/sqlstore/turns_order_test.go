@@ -21,12 +21,12 @@ func TestTurnsAreWrittenInOneOrder(t *testing.T) {
 		{BusinessType: "a", Key: "x", ID: processlog.RowID(20)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(4)},
 		{BusinessType: "a", Key: "x", ID: processlog.RowID(100)},
 	}
-	want := []string{"20", "100", "4", "30", "1"}
+	want := []string{"1", "4", "20", "30", "100"}
 	for name, test := range map[string]struct {
 		write func(s *Store) error
 		id    string // how one stands in the statement
 	}{
-		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',(\d+),`},
+		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',\d+,(\d+),`},
 		"forgotten": {func(s *Store) error { return s.forgetTurns(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},
 	} {
 		var sent sentTo

@@ -17,7 +17,13 @@ func TestTurnsAreReadAlongTheirKey(t *testing.T) {
 	const lines, each = 1000, 20
 	b.fill(lines * each)
 	var turns []processlog.Turn
+	var ids []processlog.ID
+	var keys []processlog.Turn
 	for i := range lines * each {
+		ids = append(ids, processlog.RowID(uint64(i+1)))
+		if i < 100 {
+			keys = append(keys, processlog.Turn{Key: fmt.Sprint(i)})
+		}
 		turns = append(turns, processlog.Turn{BusinessType: "type 1", Key: fmt.Sprint(i % lines), ID: processlog.RowID(uint64(i + 1))})
 	}
 	require.NoError(t, b.s.Join(t.Context(), b.s.pool(), turns))
@@ -29,19 +35,34 @@ func TestTurnsAreReadAlongTheirKey(t *testing.T) {
 		looked := b.s.cost(t, func() {
 			found, err := b.s.Lines(t.Context(), "type 1", turns[:100], processlog.Token{1}, true)
 			require.NoError(t, err)
-			require.Equal(t, processlog.Line{First: processlog.RowID(1), Known: 1, Length: each}, found["0"])
+			require.Equal(t, each, len(found["0"].Members))
 		})
 		assert.Less(t, looked.read, 100*each*6, "%s statistics: a hundred lines, and no more", statistics)
 		moved := b.s.cost(t, func() {
-			var keys []string
-			for i := range 100 {
-				keys = append(keys, fmt.Sprint(i))
-			}
-			woken, err := b.s.Advance(t.Context(), "type 1", keys, true)
+			next, err := b.s.Advance(t.Context(), "type 1", keys, true)
 			require.NoError(t, err)
-			require.Empty(t, woken)
+			require.Len(t, next, 100)
 		})
-		assert.Less(t, moved.read, 100*front*4, "%s statistics: the fronts of a hundred lines", statistics)
+		assert.Less(t, moved.read, 100*25, "%s statistics: the fronts of a hundred keys", statistics)
+		firsts := b.s.cost(t, func() {
+			found, err := b.s.Firsts(t.Context(), "type 1", turns[:100], true)
+			require.NoError(t, err)
+			require.Equal(t, processlog.Line{First: processlog.RowID(1), Known: 1}, found["0"])
+		})
+		assert.Less(t, firsts.read, 100*10, "%s statistics: the fronts of a hundred keys", statistics)
+		blocked := b.s.cost(t, func() {
+			found, err := b.s.Blocked(t.Context(), "type 1", ids[:2*lines], true)
+			require.NoError(t, err)
+			require.Len(t, found, lines)
+		})
+		assert.Less(t, blocked.read, 2*lines*10, "%s statistics: two entries of a thousand keys", statistics)
+		fronts := b.s.cost(t, func() {
+			found, last, err := b.s.Fronts(t.Context(), "type 1", "", 200, true)
+			require.NoError(t, err)
+			require.Len(t, found, 200)
+			require.NotEmpty(t, last)
+		})
+		assert.Less(t, fronts.read, 200*(each+10), "%s statistics: two hundred keys", statistics)
 		parked := b.s.cost(t, func() {
 			require.NoError(t, b.s.Park(t.Context(), []processlog.Parked{{Turn: turns[0], Version: 1, Wait: time.Second}}, processlog.Token{1}))
 		})

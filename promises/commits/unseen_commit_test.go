@@ -100,7 +100,9 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 
 	first := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{Delay: 30 * 24 * time.Hour}))
 	second := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{}))
-	w.Eventually(func() bool { return w.Count("common_process_log_turns WHERE parked>0") == 1 }, "the second entry is blocked")
+	passer := commitUnseen(w, c, cfg.DB, "DO 0", orders.Entry(harness.Order{}, compensator.Options{}))
+	w.WaitState(passer.ID(), compensator.Succeeded) // the second entry was looked at before, and is blocked
+	require.Equal(t, compensator.Pending, w.State(second.ID()))
 	w.InTx(cfg.DB, func(tx *sql.Tx) {
 		_, err := c.CancelTx(t.Context(), tx, first.ID())
 		require.NoError(t, err)

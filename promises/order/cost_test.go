@@ -18,7 +18,7 @@ import (
 // counted is a store that counts what turns ask of it.
 type counted struct {
 	*memory.Store
-	join, lines, park, advance atomic.Int64
+	join, lines, firsts, park, advance atomic.Int64
 }
 
 func (s *counted) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
@@ -31,18 +31,23 @@ func (s *counted) Lines(ctx context.Context, businessType string, turns []proces
 	return s.Store.Lines(ctx, businessType, turns, token, dead)
 }
 
+func (s *counted) Firsts(ctx context.Context, businessType string, turns []processlog.Turn, dead bool) (map[string]processlog.Line, error) {
+	s.firsts.Add(1)
+	return s.Store.Firsts(ctx, businessType, turns, dead)
+}
+
 func (s *counted) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
 	s.park.Add(1)
 	return s.Store.Park(ctx, parked, token)
 }
 
-func (s *counted) Advance(ctx context.Context, businessType string, keys []string, dead bool) ([]processlog.ID, error) {
+func (s *counted) Advance(ctx context.Context, businessType string, left []processlog.Turn, dead bool) ([]processlog.ID, error) {
 	s.advance.Add(1)
-	return s.Store.Advance(ctx, businessType, keys, dead)
+	return s.Store.Advance(ctx, businessType, left, dead)
 }
 
-func (s *counted) asked() [4]int64 {
-	return [4]int64{s.join.Swap(0), s.lines.Swap(0), s.park.Swap(0), s.advance.Swap(0)}
+func (s *counted) asked() [5]int64 {
+	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.park.Swap(0), s.advance.Swap(0)}
 }
 
 // What docs/operations.md says that turns cost, in calls; a type that takes none asks for none of them.
@@ -73,7 +78,21 @@ func TestWhatTurnsCost(t *testing.T) {
 		put(orders, "")
 		require.Zero(t, store.asked(), "no key, no turn")
 		put(orders, "ann", "ann")
-		require.Equal(t, [4]int64{2, 2, 0, 2}, store.asked(), "join, lines, park, advance of two that do not meet")
+		require.Equal(t, [5]int64{2, 2, 0, 0, 2}, store.asked(), "join, lines, firsts, park, advance of two that do not meet")
+		require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			_, err := c.Record(ctx, tx, batch(orders, 30, steps["drawn"], "ann")...)
+			return err
+		}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, row := range store.Rows() {
+			if row.BusinessType != "book" {
+				continue
+			}
+			require.Equal(t, compensator.Succeeded, row.State)
+			require.EqualValues(t, 2, row.Version, "one claim, and one outcome")
+		}
+		require.Equal(t, [5]int64{1, 1, 29, 0, 1}, store.asked(), "of many of one key all are read once, and blocked ones are not claimed")
 		stop()
 		require.NoError(t, <-ran)
 		require.NoError(t, c.Close())

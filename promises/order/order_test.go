@@ -158,14 +158,22 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	bob, nobody := w.Put(orders, 3, of("bob")), w.Put(orders, 4, compensator.Options{})
 	w.WaitState(bob, compensator.Succeeded)
 	w.WaitState(nobody, compensator.Succeeded)
-	awaitParked(w, second)
+	passBy(w, w.DB, orders)
 	require.Equal(t, compensator.Pending, w.State(second))
+	require.Zero(t, w.Entry(c, second).Version, "nobody has written it")
 	require.Zero(t, w.Entry(c, second).DeliveryCount, "it has not been delivered")
 	gate.Open()
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// awaitParked waits until an entry waits for its turn.
+// passBy waits until an entry of another key has run. Those that were recorded before have been looked at then, and a blocked
+// one was left alone.
+func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
+	w.T.Helper()
+	w.WaitState(w.PutThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
+}
+
+// awaitParked waits until an entry was claimed, and put back because another of its key was in the way.
 func awaitParked(w *harness.World, id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -224,7 +232,7 @@ func TestCompensationHoldsTheTurn(t *testing.T) {
 	first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
 	require.Equal(t, first, gate.Await(t))
 	second := w.Put(orders, 2, of("ann"))
-	awaitParked(w, second)
+	passBy(w, w.DB, orders)
 	require.Equal(t, compensator.Compensating, w.State(first))
 	gate.Open()
 	w.WaitState(second, compensator.Succeeded)
@@ -262,7 +270,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 			first := w.Put(orders, 1, compensator.Options{UserID: "ann", BusinessID: "bad"})
 			w.WaitState(first, compensator.Dead)
 			second := w.Put(orders, 2, of("ann"))
-			awaitParked(w, second)
+			passBy(w, w.DB, orders)
 			require.NoError(t, end(w, c, first))
 			w.WaitState(second, compensator.Succeeded)
 			require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
@@ -309,8 +317,8 @@ func TestCancelledEntriesLeaveTheirLine(t *testing.T) {
 		first := w.PutThrough(cfg.DB, orders, 0, of("ann"))
 		require.Equal(t, first, gate.Await(t))
 		behind, last := w.PutThrough(cfg.DB, orders, 1, of("ann")), w.PutThrough(cfg.DB, orders, 2, of("ann"))
-		awaitParked(w, behind)
-		awaitParked(w, last)
+		other := w.PutThrough(cfg.DB, orders, 3, of("bob"))
+		require.Equal(t, other, gate.Await(t), "those before it were looked at, and left alone")
 		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), behind)))
 		require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), first)))
 		require.Equal(t, last, gate.Await(t))
@@ -344,7 +352,7 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 		require.Negative(t, late.Compare(slow))
 		awaitParked(w, late)
 		third := w.PutThrough(cfg.DB, orders, 2, of("ann"))
-		awaitParked(w, third)
+		passBy(w, cfg.DB, orders)
 		gate.Open()
 		w.WaitAllEnded()
 		require.Equal(t, []compensator.EntryID{slow, late, third}, seen.order("ann"))
@@ -368,7 +376,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	require.Equal(t, slow, gate.Await(t))
 	w.EndLease(slow)
 	second := w.Put(orders, 1, of("ann"))
-	awaitParked(w, second)
+	passBy(w, w.DB, orders)
 	require.Equal(t, []compensator.EntryID{slow}, seen.order("ann"))
 	gate.Open()
 	w.WaitState(second, compensator.Succeeded)

@@ -23,6 +23,7 @@ import (
 type refusing struct {
 	*compensatortest.MemoryStore
 	claims atomic.Int64
+	stale  bool                          // it answers as if nothing were blocked: of what has changed since, say
 	lines  func() error                  // nil: it answers
 	park   func(park func() error) error // nil: it parks
 }
@@ -43,6 +44,13 @@ func (s *refusing) Lines(ctx context.Context, businessType string, turns []proce
 		}
 	}
 	return s.MemoryStore.Lines(ctx, businessType, turns, token, dead)
+}
+
+func (s *refusing) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) ([]processlog.ID, error) {
+	if s.stale {
+		return nil, nil
+	}
+	return s.MemoryStore.Blocked(ctx, businessType, ids, dead)
 }
 
 func (s *refusing) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
@@ -107,7 +115,7 @@ func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					store, refuses := &refusing{}, new(atomic.Bool)
+					store, refuses := &refusing{stale: true}, new(atomic.Bool)
 					refuses.Store(true)
 					refuse(store, refuses)
 					c, stop := patient(t, store, queue(), compensator.TypeConfig{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
@@ -146,7 +154,7 @@ func TestEntryThatIsPutBackForWantOfALineComesSoon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				store, refused := &refusing{}, new(atomic.Int64)
+				store, refused := &refusing{stale: true}, new(atomic.Int64)
 				refuse(store, func() error {
 					if refused.Add(1) == 1 {
 						return errRefused
@@ -169,7 +177,7 @@ func TestEntryThatIsPutBackForWantOfALineComesSoon(t *testing.T) {
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &refusing{}
+		store := &refusing{stale: true}
 		store.park = func(park func() error) error {
 			time.Sleep(6 * time.Second) // the first comes to rest meanwhile
 			store.park = nil

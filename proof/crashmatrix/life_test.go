@@ -247,7 +247,8 @@ func (l *life) recordBatch(ctx context.Context) error {
 	})
 }
 
-// recordTurns: some of two lines, in one call; then one more, told by nobody; then one that is called off.
+// recordTurns records entries of two keys: some in one call; one that nobody is told of; two by plain SQL; one that is called
+// off.
 func (l *life) recordTurns(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
@@ -269,12 +270,26 @@ func (l *life) recordTurns(ctx context.Context) error {
 		_, err := record(tx, "b")
 		return err
 	})
+	// Plain SQL notes no key: such an entry is claimed once for the note, and put back.
+	plain := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
+		for _, line := range []string{"a", "b"} {
+			key := l.key() + unnoted
+			_, err := tx.ExecContext(ctx, "INSERT INTO common_process_log (idempotent_id, business_type, business_id, content, next_at, created_at, updated_at) VALUES (?,?,?,'{}',1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))", key, book, line)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	var key string
 	watched := inTx(ctx, l.p.watched, func(tx *sql.Tx) (err error) {
 		key, err = record(tx, "a")
 		return err
 	})
-	if err := errors.Join(err, silently, watched); err != nil {
+	if err := errors.Join(err, silently, plain, watched); err != nil {
 		return err
 	}
 	_, err = l.p.Cancel(ctx, compensator.IdempotentID(key))

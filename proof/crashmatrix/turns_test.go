@@ -5,6 +5,7 @@ package crashmatrix
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -68,10 +69,24 @@ func (l *log) ended() int64 {
 	return math.MaxInt64
 }
 
-// life is whose service recorded the entry.
-func (l *log) life() string {
-	life, _, _ := strings.Cut(l.key, "-")
-	return life
+// unnoted ends the key of an entry that plain SQL has recorded: it has no position before its first claim.
+const unnoted = "-plain"
+
+// life is whose service recorded the entry, and as the how manieth.
+func (l *log) life() (life string, number int) {
+	life, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
+	number, _ = strconv.Atoi(rest)
+	return life, number
+}
+
+// before reports whether an entry stands in front of another: of one life the one that was recorded first, or given first in
+// one call, and of several the one with the lower id.
+func (l *log) before(other *log) bool {
+	life, number := l.life()
+	if theirs, n := other.life(); life == theirs {
+		return number < n
+	}
+	return l.id < other.id
 }
 
 // outOfTurn tells what is wrong with the attempts of a line: none begins before what stands in front of it has ended, nor beside
@@ -80,9 +95,12 @@ func (l *log) life() string {
 func outOfTurn(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {
+			lifeA, _ := a.life()
+			lifeB, _ := b.life()
+			noted := !strings.HasSuffix(a.key, unnoted) && !strings.HasSuffix(b.key, unnoted)
 			switch {
-			case a.id >= b.id:
-			case (a.life() == b.life() || a.at < b.at) && a.ended() > b.at:
+			case !a.before(b.log):
+			case noted && (lifeA == lifeB || a.at < b.at) && a.ended() > b.at:
 				return fmt.Sprintf("entry %d begins before %d has ended, which stands in front of it\nthat one's history: %s\nits own: %s", b.id, a.id, a, b)
 			case a.at < b.over && b.at < a.over:
 				return fmt.Sprintf("entry %d begins beside %d\nthat one's history: %s\nits own: %s", a.id, b.id, b, a)

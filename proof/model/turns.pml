@@ -1,7 +1,8 @@
 /*
- * A line of entries of one key, of which one runs at a time, in the order of their ids: entries that are committed in any
- * order, and two workers that claim one each, look whether it is first, and otherwise put it back until somebody tells it that
- * its turn has come. process_log.pml is one entry's life; here is what those of one key do to each other.
+ * Entries of one key, of which one runs at a time, in the order of their positions. They are committed in any order. Two
+ * workers are offered one each, leave it alone if another blocks it, claim it, look whether it is first, and otherwise put it
+ * back until somebody tells it that nothing blocks it. process_log.pml is one entry's life; here is what those of one key do
+ * to each other.
  *
  * Every atomic{} is one statement, or one step inside a process; a worker may die between any two. A lease ends here only with
  * its process. Versions are kept as what a comparison with them answers: see written.
@@ -38,7 +39,15 @@ bool noted[ENTRIES];
 bit noted_epoch[ENTRIES];
 mtype parked[ENTRIES] = no;
 
-byte front[3] = NOBODY;                     /* whom Advance has found first, and parked */
+byte offered[ENTRIES];                      /* by the queue: OUT, IN, or leased by a worker */
+#define OUT 0
+#define IN 1
+#define BY(w) (2 + w)
+
+bit sees[ENTRIES];                          /* seen by worker 0: see SEEN. The other one reads all each time */
+bit sees_epoch[ENTRIES];
+
+byte front[3] = NOBODY;                     /* whom Advance has found first, and parked or due */
 bool changed[3];                            /* his row was written since */
 byte gone[3];                               /* notes that it has found in front of him: a bit each */
 byte gone_epoch[3];
@@ -85,18 +94,36 @@ byte ahead[ENTRIES];                        /* who stood in front of it when it 
 #else
 #define FREE(i) (!TAKEN(i))
 #endif
-#ifdef UNNOTED_STARTS   /* with nobody in front of it, whether or not others can see it in the line */
-#define ITS_TURN(i) ((FIRST == i && KNOWN(i) || FIRST == NOBODY) && FREE(i))
-#elif defined(OUT_OF_ORDER)
-#define ITS_TURN(i) (FREE(i) && KNOWN(i))
+/* Nobody behind the entry can start: this process has read all of the key, the entry among them, and none was claimed. */
+#ifdef SEEN_IN_ANY_EPOCH
+#define SEEN(w, i) (w == 0 && sees[i])
 #else
-#define ITS_TURN(i) (FIRST == i && FREE(i) && KNOWN(i))
+#define SEEN(w, i) (w == 0 && sees[i] && sees_epoch[i] == epoch[i])
+#endif
+#define CLAIMED(k, i) (k != i && IN_LINE(k) && lease[k] != unleased)
+#ifdef SEEN_BESIDE_A_LEASE
+#define QUIET_KEY(i) true
+#else
+#define QUIET_KEY(i) (!CLAIMED(0, i) && !CLAIMED(1, i) && !CLAIMED(2, i))
+#endif
+#ifdef BLOCKED_IN_ANY_EPOCH /* also by a note that is of before a requeue, and may be deleted: then nobody tells the entry */
+#define BLOCKED(i) (noted[i] && FIRST != NOBODY && FIRST != i)
+#else
+#define BLOCKED(i) (KNOWN(i) && FIRST != NOBODY && FIRST != i)
+#endif
+#ifdef UNNOTED_STARTS   /* with nobody in front of it, whether or not others can see it in the line */
+#define ITS_TURN(w, i) ((FIRST == i && KNOWN(i) || FIRST == NOBODY) && (SEEN(w, i) || FREE(i)))
+#elif defined(OUT_OF_ORDER)
+#define ITS_TURN(w, i) ((SEEN(w, i) || FREE(i)) && KNOWN(i))
+#else
+#define ITS_TURN(w, i) (FIRST == i && (SEEN(w, i) || FREE(i)) && KNOWN(i))
 #endif
 #ifdef WAKES_ANYBODY    /* whether parked or not */
 #define WAITS(i) (due[i] != now && lease[i] == unleased && at[i] == stands)
 #else
 #define WAITS(i) (parked[i] == this && lease[i] == unleased && at[i] == stands)
 #endif
+#define READY(i) (at[i] == stands && due[i] == now && lease[i] != leased)
 #ifdef WAKES_BLINDLY    /* whatever has become of it since it was read */
 #define AS_READ(w) true
 #else
@@ -128,7 +155,21 @@ inline start(i) {
   runs[i] = true
 }
 inline settle(i, to, when) {
-  at[i] = to; due[i] = when; lease[i] = unleased; runs[i] = false; ahead[i] = 0; written(i)
+  at[i] = to; due[i] = when; lease[i] = unleased; runs[i] = false; ahead[i] = 0; written(i);
+  offered[i] = (to == stands -> IN : OUT);
+#ifndef SEEN_IN_ANY_EPOCH
+  if :: to != stands && to != dead -> sees[i] = 0; sees_epoch[i] = 0 :: else fi   /* it is of no use any more; fewer states */
+#endif
+}
+inline see_one(k) { sees[k] = IN_LINE(k); sees_epoch[k] = (IN_LINE(k) -> noted_epoch[k] : 0) }
+
+/* turns.look: of an entry that is seen only who is first, of any other the whole key. */
+inline look(w, i) {
+  first = ITS_TURN(w, i);
+  if
+  :: w == 0 && !SEEN(w, i) && QUIET_KEY(i) -> see_one(0); see_one(1); see_one(2)
+  :: else
+  fi
 }
 
 /* Store.Advance, in three steps: who is first, and waits; wake him; forget who has ended. */
@@ -139,15 +180,16 @@ inline read_front(w) {
   front[w] = FIRST; changed[w] = false;
   if
   :: front[w] != NOBODY ->
-     if :: WAITS(front[w]) && !TAKEN(front[w]) :: else -> front[w] = NOBODY fi
+     if :: WAITS(front[w]) && !TAKEN(front[w]) || READY(front[w]) :: else -> front[w] = NOBODY fi
   :: else
   fi
 }
 inline wake(w) {
   if
-  :: front[w] != NOBODY && AS_READ(w) && lease[front[w]] == unleased && at[front[w]] == stands ->
+  :: front[w] != NOBODY && READY(front[w]) -> offered[front[w]] = IN
+  :: front[w] != NOBODY && !READY(front[w]) && AS_READ(w) && lease[front[w]] == unleased && at[front[w]] == stands ->
      PROMISE(AS_ASKED, due[front[w]] != later);
-     due[front[w]] = now; written(front[w])
+     due[front[w]] = now; written(front[w]); offered[front[w]] = IN
   :: else
   fi;
   front[w] = NOBODY; changed[w] = false
@@ -164,6 +206,7 @@ inline forget(w) {
 }
 
 #define DIES (crashes < CRASH)
+#define NEXT_SEEN(w, i) (w == 0 && i < 1 && sees[1] -> 1 : (w == 0 && i < 2 && sees[2] -> 2 : NOBODY))
 
 proctype Worker(byte w) {
   byte i;
@@ -171,20 +214,31 @@ proctype Worker(byte w) {
 idle:
   atomic { busy[w] = false; i = 0; first = false; front[w] = NOBODY; changed[w] = false; gone[w] = 0; gone_epoch[w] = 0 };
 end:
-  if                                                           /* Store.Claim */
-  :: atomic { CLAIMABLE(0) -> busy[w] = true; i = 0 }
-  :: atomic { CLAIMABLE(1) -> busy[w] = true; i = 1 }
-  :: atomic { CLAIMABLE(2) -> busy[w] = true; i = 2 }
+  if                                                           /* Queue.Claim */
+  :: atomic { CLAIMABLE(0) && offered[0] == IN -> busy[w] = true; i = 0; offered[0] = BY(w) }
+  :: atomic { CLAIMABLE(1) && offered[1] == IN -> busy[w] = true; i = 1; offered[1] = BY(w) }
+  :: atomic { CLAIMABLE(2) && offered[2] == IN -> busy[w] = true; i = 2; offered[2] = BY(w) }
+  fi;
+  if                                                           /* Store.Blocked */
+  :: atomic { BLOCKED(i) };
+#ifdef REMOVED_BLINDLY
+     atomic { offered[i] = OUT };
+#else
+     atomic { if :: offered[i] == BY(w) -> offered[i] = OUT :: else fi };  /* Queue.Settle */
+#endif
+     goto idle
+  :: atomic { !BLOCKED(i) -> skip }
   fi;
 #ifdef LOOKS_FIRST
-  atomic { first = ITS_TURN(i) };
+  atomic { look(w, i) };
 #endif
-  atomic {
+  atomic {                                                     /* Store.Claim */
     if
-    :: CLAIMABLE(i) -> claim(i)
-    :: else -> goto idle                                       /* somebody else was faster */
+    :: CLAIMABLE(i) -> claim(i); offered[i] = (offered[i] == BY(w) -> OUT : offered[i])
+    :: else -> offered[i] = (offered[i] == BY(w) -> (at[i] == stands -> IN : OUT) : offered[i]); goto idle   /* somebody else was faster */
     fi
   };
+claimed:
   if
 #ifdef TAKEN_OUT
   :: atomic { i == 0 -> settle(i, dead, now) }; goto left      /* dispatcher.takeOut: no handler runs */
@@ -194,7 +248,7 @@ end:
 #ifdef TAKEN_OUT
        i != 0 ->
 #endif
-       first = ITS_TURN(i) }                                   /* turns.look, Store.Lines */
+       look(w, i) }                                            /* turns.look, Store.Lines or Store.Firsts */
 #else
   :: skip
 #endif
@@ -213,7 +267,12 @@ end:
 #else
      goto idle
 #endif
-  :: atomic { retries < RETRIES -> retries++; settle(i, stands, later) }; goto idle
+  :: atomic { retries < RETRIES -> retries++; settle(i, stands, later) };
+#ifdef TELLS_NO_RETRY   /* one that was committed late may be parked in front of it */
+     goto idle
+#else
+     goto advance
+#endif
   :: atomic { DIES -> goto died }
   fi;
 park:
@@ -236,6 +295,17 @@ left:
 #ifdef TAKEN_OUT_UNTOLD
   if :: i == 0 -> goto idle :: else fi;
 #endif
+  /* The one behind it is claimed at once, where it is seen. Otherwise it is looked for. */
+  if
+  :: atomic { NEXT_SEEN(w, i) != NOBODY -> i = NEXT_SEEN(w, i); first = false }
+  :: atomic { NEXT_SEEN(w, i) == NOBODY -> skip }; goto advance
+  :: atomic { DIES -> goto quit }
+  fi;
+  if
+  :: atomic { CLAIMABLE(i) -> claim(i) }; goto claimed
+  :: atomic { !CLAIMABLE(i) -> skip }
+  :: atomic { DIES -> goto quit }
+  fi;
 advance:
   if :: atomic { read_front(w) } :: atomic { DIES -> goto quit } fi;
   if :: atomic { wake(w) } :: atomic { DIES -> goto quit } fi;
@@ -244,13 +314,16 @@ advance:
 died:
   atomic { orphaned[i] = true; runs[i] = false };
 quit:
-  atomic { crashes++ };
+  atomic {
+    crashes++;
+    if :: w == 0 -> sees[0] = 0; sees[1] = 0; sees[2] = 0; sees_epoch[0] = 0; sees_epoch[1] = 0; sees_epoch[2] = 0 :: else fi
+  };
   goto idle
 }
 
 /* Record and its COMMIT: in any order, for ids are drawn before. */
 inline record(i) {
-  at[i] = stands;
+  at[i] = stands; offered[i] = IN;
   if
   :: noted[i] = true; knew[i] = true                           /* Store.Join, in the same transaction */
 #ifdef STRAYS
@@ -273,23 +346,29 @@ proctype Recorders() {
 #define LATER(i) (at[i] == stands && due[i] == later)
 #define ORPHAN(i) (lease[i] == leased && orphaned[i])
 #define WAITING(i) (at[i] == stands && due[i] == turn)
+#define HIDDEN(i) (CLAIMABLE(i) && offered[i] == OUT)         /* no queue offers it, but a sweep finds it if nothing blocks it */
 #ifdef PASS
-#define GOES_ON(i) (CLAIMABLE(i) || LATER(i) || ORPHAN(i))
+#define GOES_ON(i) (CLAIMABLE(i) && offered[i] != OUT || LATER(i) || ORPHAN(i))
 #else
-#define GOES_ON(i) (CLAIMABLE(i) || LATER(i) || ORPHAN(i) || at[i] == dead)
+#define GOES_ON(i) (CLAIMABLE(i) && offered[i] != OUT || LATER(i) || ORPHAN(i) || at[i] == dead)
 #endif
 #define QUIET (at[0] != absent && at[1] != absent && at[2] != absent && !busy[0] && !busy[1] && !busy[2] && !GOES_ON(0) && !GOES_ON(1) && !GOES_ON(2))
-inline lose_patience(i) { if :: WAITING(i) -> due[i] = now :: else fi }
+inline lose_patience(i) { if :: WAITING(i) -> due[i] = now :: HIDDEN(i) && !BLOCKED(i) -> offered[i] = IN :: else fi }
 proctype Clock() {
 end:
   do
   :: atomic { LATER(0) -> due[0] = now }
   :: atomic { LATER(1) -> due[1] = now }
   :: atomic { LATER(2) -> due[2] = now }
-  :: atomic { ORPHAN(0) -> lease[0] = lapsed }
-  :: atomic { ORPHAN(1) -> lease[1] = lapsed }
-  :: atomic { ORPHAN(2) -> lease[2] = lapsed }
-  :: atomic { QUIET && (WAITING(0) || WAITING(1) || WAITING(2)) ->
+  :: atomic { ORPHAN(0) -> lease[0] = lapsed; offered[0] = IN }
+  :: atomic { ORPHAN(1) -> lease[1] = lapsed; offered[1] = IN }
+  :: atomic { ORPHAN(2) -> lease[2] = lapsed; offered[2] = IN }
+#ifdef IMPATIENT        /* a patience may end while others of the key run */
+  :: atomic { WAITING(0) -> due[0] = now }
+  :: atomic { WAITING(1) -> due[1] = now }
+  :: atomic { WAITING(2) -> due[2] = now }
+#endif
+  :: atomic { QUIET && (WAITING(0) || WAITING(1) || WAITING(2) || HIDDEN(0) || HIDDEN(1) || HIDDEN(2)) ->
        slept++; PROMISE(WOKEN, slept <= crashes);
        lose_patience(0); lose_patience(1); lose_patience(2) }
   od

@@ -103,7 +103,7 @@ func running() []mutant {
 			name: "stop-drops-outcomes", oracle: safety,
 			what: "Run returns before the outcomes of its handlers are stored",
 			edits: []edit{
-				{"internal/engine/engine.go", "if !await(patience, &e.settler.lane, &e.settler.slow) {", "if false {"},
+				{"internal/engine/engine.go", "if !await(patience, &e.settler.lane, &e.settler.prompt, &e.settler.slow) {", "if false {"},
 				{"internal/engine/engine.go", " && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)\n", "\n"},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
@@ -112,7 +112,7 @@ func running() []mutant {
 			name: "stop-outlasts-its-patience", oracle: lateness,
 			what: "a stop whose patience is over waits for what the queue is to be told for as long as that takes",
 			edits: []edit{
-				{"internal/engine/engine.go", "	_ = await(patience, &e.turns.rested) && await(", "	_, _ = await(patience, &e.turns.rested), await("},
+				{"internal/engine/engine.go", "	_ = await(patience, &e.intake.next, &e.turns.rested) && await(patience, &e.intake.next, &e.turns.gone) && await(", "	_, _ = await(patience, &e.intake.next, &e.turns.rested), await("},
 			},
 			sees: tests("TestStopWhosePatienceIsOverWaitsForNothingMore"),
 		},

@@ -24,7 +24,7 @@ func telling() []mutant {
 			name: "trouble-over-by-another", oracle: lateness,
 			what: "where the database is polled, claims that go on failing are in order again as soon as what is due can be read",
 			edits: []edit{
-				{"internal/engine/scanner.go", "	s.troubles.passed(troubleDue, t.Name)\n	return due, nil\n", "	s.troubles.passed(troubleDue, t.Name)\n	s.saw(troubleClaim, nil)\n	return due, nil\n"},
+				{"internal/engine/scanner.go", "	s.troubles.passed(troubleDue, t.Name)\n	return due, more, nil\n", "	s.troubles.passed(troubleDue, t.Name)\n	s.saw(troubleClaim, nil)\n	return due, more, nil\n"},
 			},
 			sees: tests(everyTrouble + "claim-polled"),
 		},

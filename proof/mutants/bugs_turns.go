@@ -21,6 +21,78 @@ func takingTurns() []mutant {
 				and(crash, "turns-joined,in-line").and(model, "m:turn-out-of-order"),
 		},
 		{
+			name: "turn-placed-by-id", oracle: safety,
+			what: "entries of one call stand in the order of their ids, which is that of their idempotent ids: step 10 runs before step 2",
+			edits: []edit{
+				{"internal/engine/turns.go", "	placeAsGiven(joining)\n", ""},
+			},
+			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").and(simulation, "300"),
+		},
+		{
+			name: "turn-placed-anew", oracle: safety,
+			what: "an entry that is parked takes the place of its id, and leaves that of its call",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "s.d.again(\"entry_id, turn_key\", \"epoch\", \"parked\")", "s.d.again(\"entry_id, turn_key\", \"place\", \"epoch\", \"parked\")"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/PlaceDecides"),
+		},
+		{
+			name: "turn-inserted-as-given", oracle: producers,
+			what: "rows are inserted in the caller's order: two calls with the same entries deadlock",
+			edits: []edit{
+				{"internal/sqlstore/insert.go", "	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })\n", "	_ = cmp.Compare[int]\n"},
+			},
+			sees: tests("TestCrossedCallsDoNotDeadlock"),
+		},
+		{
+			name: "turn-seen-beside-a-lease", oracle: duplicates,
+			what: "entries are taken for looked at although one behind them is claimed: they run beside it",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", "		if is {\n			a.lines[key].Members = nil\n", "		if is && len(key) > processlog.MaxTurnKey {\n			a.lines[key].Members = nil\n"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MembersAreToldWhereNoneIsClaimed").and(model, "m:turn-seen-beside-a-lease"),
+		},
+		{
+			name: "turn-seen-in-any-epoch", oracle: duplicates,
+			what: "a requeued entry is taken for looked at, as it was before it ended: it runs beside one that has started since",
+			edits: []edit{
+				{"internal/engine/seen.go", "	return found && epoch == turn.Epoch\n", "	return found && epoch <= turn.Epoch\n"},
+			},
+			sees: tests("TestSeenEntriesAreOfOneEpoch").and(model, "m:turn-seen-in-any-epoch"),
+		},
+		{
+			name: "turn-blocked-and-claimed", oracle: lateness,
+			what: "entries that wait for another of their key are claimed and put back, a claim and three writes each time",
+			edits: []edit{
+				{"internal/engine/turns.go", "	blocked, err := n.Store.Blocked(ctx, businessType, ids, !s.PassDead)\n	n.saw(troubleTurns, err)\n	return blocked, err\n", "	_ = s\n	return nil, nil\n"},
+			},
+			sees: tests("TestWhatTurnsCost", "TestOtherKeysAndEntriesWithNoneRunBeside"),
+		},
+		{
+			name: "turn-blocked-in-any-epoch", oracle: lateness,
+			what: "a requeued entry is left alone for its note of the epoch before, which somebody deletes: it waits for a round that looks at all that is due",
+			edits: []edit{
+				{"internal/sqlstore/turns.go", " ON e.id=o.entry_id AND e.epoch=o.epoch WHERE", " ON e.id=o.entry_id WHERE"},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/NoteOfAnEarlierEpochBlocksNothing").and(model, "m:turn-blocked-in-any-epoch"),
+		},
+		{
+			name: "turn-retry-untold", oracle: lateness,
+			what: "an attempt that fails tells nobody: one that was committed late in front of its entry stays parked",
+			edits: []edit{
+				{"internal/engine/turns.go", "		n.rested.Add(processlog.Turn{BusinessType: turn.BusinessType, Key: turn.Key})\n		return\n", "		return\n"},
+			},
+			sees: tests("TestLateEntryRunsOnceTheOneBesideItWaits").and(model, "m:turn-tells-no-retry"),
+		},
+		{
+			name: "turn-sweep-stops", oracle: lateness,
+			what: "after one look at all keys there is no other: where nobody tells the next of a key, it waits for ever",
+			edits: []edit{
+				{"internal/engine/sweep.go", "		if w.ended {\n", "		if w.ended && w.pages > sweepPages {\n"},
+			},
+			sees: tests("TestDeadFirstKeepsTheOthersWaitingForAPerson"),
+		},
+		{
 			name: "turn-not-recorded", oracle: safety,
 			what: "an entry stands in its line only from its first claim on: what is not due yet is overtaken",
 			edits: []edit{
@@ -32,15 +104,15 @@ func takingTurns() []mutant {
 			name: "turn-comes-in-vain", oracle: lateness,
 			what: "who is parked is made due although another of its line runs already: it comes, is parked and made due again, as fast as the servers answer",
 			edits: []edit{
-				{"internal/sqlstore/turns.go", "THEN NOT %[4]s) ELSE 0 END", "THEN 1 OR %[4]s) ELSE 0 END"},
+				{"internal/sqlstore/turns.go", "THEN NOT %[3]s ELSE 0 END", "THEN 1 OR %[3]s ELSE 0 END"},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/FirstOfALineIsMadeDue"),
 		},
 		{
 			name: "turn-passes-untold", oracle: lateness,
-			what: "who ends tells nobody: the next of its line waits until its patience ends",
+			what: "an entry that ends tells nobody: the next of its key waits for a round that looks at all keys",
 			edits: []edit{
-				{"internal/engine/turns.go", "n.rested.Add(restedLine{turn.BusinessType, turn.Key})", "_ = s"},
+				{"internal/engine/turns.go", "			n.follow(nextEntry{businessType: turn.BusinessType, id: next, behind: turn})\n		} else {\n			n.rested.Add(turn)\n		}\n", "			_ = next\n		}\n"},
 			},
 			sees: tests("TestNextOfALineIsTold").and(model, "m:turn-tells-nobody"),
 		},
@@ -48,15 +120,15 @@ func takingTurns() []mutant {
 			name: "turn-parked-blindly", oracle: lateness,
 			what: "who is parked does not look again: the first may have ended before there was anybody to tell",
 			edits: []edit{
-				{"internal/engine/turns.go", "woken, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	_ = d.turns", "woken, advanceErr := []processlog.ID(nil), ctx.Err()\n	_ = s\n	_ = d.turns"},
+				{"internal/engine/turns.go", "next, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)\n	_ = d.turns", "next, advanceErr := []processlog.ID(nil), ctx.Err()\n	_, _ = s, keys\n	_ = d.turns"},
 			},
-			sees: tests("TestNextOfALineIsTold").and(model, "m:turn-no-second-look"),
+			sees: tests("TestEntryWithoutANoteRunsAtOnce").and(model, "m:turn-no-second-look"),
 		},
 		{
 			name: "turn-wakes-early", oracle: safety,
 			what: "the first of a line is made due although it has asked to wait, by its delay or its schedule",
 			edits: []edit{
-				{"internal/sqlstore/turns.go", "CASE WHEN %[2]s.parked>0 AND %[2]s.parked=l.version AND l.lease_until=0", "CASE WHEN l.lease_until=0"},
+				{"internal/sqlstore/turns.go", "p.parked>0 AND p.parked=l.version AND l.lease_until=0", "l.lease_until=0"},
 				{"compensatortest/memory/turns.go", "p == 0 || p != v.entry.Version || ", "p>>63 > 0 || "},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/OnlyWhatIsParkedIsMadeDue", "TestMemoryStoreKeepsEveryPromise/OnlyWhatIsParkedIsMadeDue").and(simulation, "300").and(model, "m:turn-wakes-anybody"),
@@ -134,10 +206,10 @@ func meeting() []mutant {
 		},
 		{
 			name: "forgotten-before-woken", oracle: lateness,
-			what: "the next of a line is made due when the notes of those that have ended are gone: it waits for a lock, or for the next try",
+			what: "the next entry of a key is told when the notes of those that have ended are gone: it waits for a lock, or for the next try",
 			edits: []edit{
-				{"internal/sqlstore/turns.go", "	woken, err := s.wake(ctx, parked, left)\n	if err == nil {\n		err = s.forgetTurns(ctx, s.pool(), gone)\n	}\n",
-					"	if err := s.forgetTurns(ctx, s.pool(), gone); err != nil {\n		return nil, err\n	}\n	woken, err := s.wake(ctx, parked, left)\n"},
+				{"internal/engine/turns.go", "			next, err := n.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)\n			cancel()\n",
+					"			next, err := []processlog.ID(nil), n.Store.Forget(ctx, byType.Groups[businessType])\n			if err == nil {\n				next, err = n.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)\n			}\n			cancel()\n"},
 			},
 			sees: tests("TestNextOfALineWaitsForNoNoteToGo"),
 		},

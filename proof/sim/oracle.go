@@ -92,6 +92,7 @@ type life struct {
 	steps    []transition
 	attempts []*attempt
 	readBy   map[*instance]uint64 // version 0 read back: 1 + version
+	blocked  bool                 // an instance was told that another of its key blocks it
 }
 
 // transition is one version of a row.

@@ -167,7 +167,7 @@ func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
 	}
 }
 
-// removes judges what the queue is told to forget: it must be at rest in the database, or have been.
+// removes judges what the queue is told to forget. It must be at rest in the database, or have been, or be blocked.
 func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,7 +176,7 @@ func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
 		if !item.Remove || l == nil || l.kind != businessType {
 			continue
 		}
-		if !slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State.Terminal() }) {
+		if !l.everEnded() && !l.blocked {
 			o.failLocked("G10: the queue is told to forget entry %s, which is %s", l.id, l.last().row.State)
 		}
 	}

@@ -38,7 +38,7 @@ func (o *oracle) whole(types []string, token processlog.Token) {
 	for _, l := range o.lives {
 		last := l.last()
 		due := max(last.row.DueIn, last.row.LeaseLeft) - time.Since(last.at)
-		if !slices.Contains(types, l.kind) || !last.at.Before(began) || due > o.w.plan.config.Horizon-time.Since(began)-slowest || l.everEnded() {
+		if !slices.Contains(types, l.kind) || !last.at.Before(began) || due > o.w.plan.config.Horizon-time.Since(began)-slowest || l.everEnded() || l.blocked {
 			continue
 		}
 		o.sights[sawWhole]++

@@ -47,6 +47,8 @@ const (
 	sawLingered
 	sawFollowed
 	sawTurns
+	sawPlaced
+	sawBlocked
 	sawParked
 	sawWoken
 	sawBreakerOpen
@@ -93,8 +95,8 @@ var sightNames = [sights]string{
 	sawProbe:          "of them, after a probe that failed",
 	sawBreakerClosed:  "breakers that closed",
 	sawResumed:        "breakers open when all was healed",
-	sawTurns:          "entries of a key beside which none may start",
-	sawParked:         "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
+	sawTurns:          "entries of a key beside which none may start", sawPlaced: "entries that stand where another of their call has its id", sawBlocked: "entries left alone as blocked",
+	sawParked: "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
 	sawCases:            "cases that opened",
 	sawDeskActions:      "entries changed from a desk",
 	sawUncheckedActions: "of them, by somebody who had not checked",

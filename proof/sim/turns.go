@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (w *world) crowd(rng *rand.Rand) {
 		if rng.IntN(4) == 0 {
 			o.thinking = time.Duration(rng.Int64N(int64(time.Second)))
 		}
-		for range 1 + rng.IntN(2) {
+		for range 1 + rng.IntN(4) {
 			e := compensator.NewEntry{BusinessType: kind}
 			e.IdempotentID = compensator.IdempotentID("t" + strconv.FormatUint(rng.Uint64N(1<<30), 10))
 			e.Content = strconv.AppendQuote(nil, string(e.IdempotentID))
@@ -65,7 +66,8 @@ func (w *world) crowd(rng *rand.Rand) {
 
 // key is the line in which an entry stands; "": none.
 func (l *lines) key(kind, idempotentID string) string {
-	if !l.kinds[kind] || strings.HasPrefix(idempotentID, barrierPrefix) {
+	// An entry that comes after a batch may be given before the batch: of one key, each would wait for the other.
+	if !l.kinds[kind] || strings.HasPrefix(idempotentID, barrierPrefix) || strings.HasSuffix(idempotentID, ".after") {
 		return ""
 	}
 	h := fnv.New64a()
@@ -120,8 +122,90 @@ func (o *oracle) inTurnLocked(l *life, a *attempt) {
 				o.failLocked("G30: entry %s starts on instance %d beside entry %s of its key, which runs on instance %d", l.id, a.from.number, other.id, b.from.number)
 			}
 		}
-		if other.id.Compare(l.id) < 0 && o.stoodLocked(other, claimed) {
+		if o.inFrontLocked(other, l) && o.stoodLocked(other, claimed) {
 			o.failLocked("G30: entry %s starts before entry %s of its key, which stands in front of it", l.id, other.id)
+		}
+	}
+}
+
+// inFrontLocked reports whether an entry stands in front of another of its key, whatever has happened to either. Entries of
+// one call stand in the order in which they were given, by the ids that the call has drawn. One that was noted anew stands by
+// its own id.
+func (o *oracle) inFrontLocked(other, l *life) bool {
+	for _, a := range []compensator.EntryID{other.id, o.placeLocked(other)} {
+		for _, b := range []compensator.EntryID{l.id, o.placeLocked(l)} {
+			if moved := a != o.placeLocked(other) || b != o.placeLocked(l); moved && !o.renotedLocked(other) && !o.renotedLocked(l) {
+				continue
+			}
+			if a.Compare(b) >= 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// renotedLocked reports whether an entry may have left its key once, and come back.
+func (o *oracle) renotedLocked(l *life) bool {
+	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
+}
+
+// placeLocked is where an entry stands among those of its key since it was recorded.
+func (o *oracle) placeLocked(l *life) compensator.EntryID {
+	lines, born := &o.w.apart.lines, l.steps[0].op
+	if born.from == nil || !born.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
+		return l.id
+	}
+	key := lines.key(l.kind, l.key)
+	var ids []compensator.EntryID
+	rank := 0
+	for _, other := range o.lives {
+		if other.steps[0].op == born && other.kind == l.kind && lines.key(other.kind, other.key) == key && !other.steps[0].row.State.Terminal() {
+			ids = append(ids, other.id)
+		}
+	}
+	for _, d := range born.drafts {
+		if string(d.IdempotentID) == l.key {
+			break
+		}
+		inserted := func(other *life) bool { return other.steps[0].op == born && other.key == string(d.IdempotentID) }
+		if d.BusinessType == l.kind && !d.Done && lines.key(l.kind, string(d.IdempotentID)) == key && o.anyLocked(inserted) {
+			rank++
+		}
+	}
+	slices.SortFunc(ids, compensator.EntryID.Compare)
+	if ids[rank] != l.id {
+		o.sights[sawPlaced]++
+	}
+	return ids[rank]
+}
+
+func (o *oracle) anyLocked(is func(*life) bool) bool {
+	for _, l := range o.lives {
+		if is(l) {
+			return true
+		}
+	}
+	return false
+}
+
+// toldBlocked takes note of entries that an instance leaves alone: one in front of each must count.
+func (o *oracle) toldBlocked(ids []compensator.EntryID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lines := &o.w.apart.lines
+	for _, id := range ids {
+		l := o.lives[id]
+		if l == nil {
+			continue
+		}
+		l.blocked = true
+		o.sights[sawBlocked]++
+		key := lines.key(l.kind, l.key)
+		if !o.anyLocked(func(other *life) bool {
+			return other != l && other.kind == l.kind && lines.key(other.kind, other.key) == key && lines.stands(other.last().row.State) && other.last().op.kind != opPurge
+		}) {
+			o.failLocked("G30: entry %s is told blocked, and no other entry of its key counts", id)
 		}
 	}
 }

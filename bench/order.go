@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/compensator-go/compensator"
+)
+
+// orderRun is a backlog of a serial type, worked off by one process with its defaults.
+type orderRun struct {
+	Keys    int           `json:"keys"`
+	Each    int           `json:"each"` // entries of a key
+	Serial  bool          `json:"serial"`
+	Redis   bool          `json:"redis"`
+	Handler time.Duration `json:"handler"` // how long a call takes
+
+	Rate   float64 `json:"rate"`   // entries a second
+	Writes float64 `json:"writes"` // rows inserted, updated or deleted an entry, after recording
+}
+
+// orderConcurrency is how many calls run at once.
+const orderConcurrency = 100
+
+const orderHead = "| backlog | handler | Redis | order | entries/s | row writes an entry |\n|---|---|---|---|---|---|"
+
+func (r orderRun) String() string {
+	redis, order := "no", "none"
+	if r.Redis {
+		redis = "yes"
+	}
+	if r.Serial {
+		order = "by key"
+	}
+	return fmt.Sprintf("| %d keys × %d | %v | %s | %s | %.0f | %.2f |", r.Keys, r.Each, r.Handler, redis, order, r.Rate, r.Writes)
+}
+
+// most is what Concurrency and keys allow: each call takes the handler's time.
+func (r orderRun) most() float64 {
+	return float64(min(r.Keys, orderConcurrency)) / r.Handler.Seconds()
+}
+
+// run records the backlog, and measures a process that works it off.
+func (r orderRun) run(a *arena) orderRun {
+	a.Helper()
+	a.empty()
+	r.record(a)
+	var settled atomic.Int64
+	entries := int64(r.Keys * r.Each)
+	began, before := time.Now(), a.rowWrites()
+	stop := r.start(a, compensator.TypeConfig{Concurrency: orderConcurrency}, func(context.Context, *compensator.Entry) error {
+		time.Sleep(r.Handler)
+		return nil
+	}, func(compensator.SettledEvent) { settled.Add(1) })
+	a.until(func() bool { return settled.Load() >= entries })
+	r.Rate = float64(entries) / time.Since(began).Seconds()
+	stop()
+	r.Writes = float64(a.rowWrites()-before) / float64(entries)
+	return r
+}
+
+// record records the entries of all keys in turn, a hundred at a time.
+func (r orderRun) record(a *arena) {
+	a.Helper()
+	db := a.watched(2)
+	c, client := r.open(a, db, nil)
+	orders, err := compensator.Declare[raw](c, benchType, r.typed(compensator.TypeConfig{Codec: asIs{}}))
+	a.must(err)
+	for first := 0; first < r.Keys*r.Each; first += 100 {
+		tx, err := db.BeginTx(a.Context(), nil)
+		a.must(err)
+		var entries []compensator.NewEntry
+		for i := first; i < min(first+100, r.Keys*r.Each); i++ {
+			entries = append(entries, orders.Entry(raw(content), compensator.Options{UserID: strconv.Itoa(i % r.Keys)}))
+		}
+		_, err = c.Record(a.Context(), tx, entries...)
+		a.must(err)
+		a.must(tx.Commit())
+	}
+	r.close(a, c, db, client)
+}
+
+func (r orderRun) typed(cfg compensator.TypeConfig) compensator.TypeConfig {
+	if r.Serial {
+		cfg.Serial = func(e *compensator.Entry) string { return e.UserID }
+	}
+	return cfg
+}
+
+func (r orderRun) open(a *arena, db *sql.DB, settled func(compensator.SettledEvent)) (*compensator.Compensator, *redis.Client) {
+	a.Helper()
+	cfg := compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), Observer: compensator.Observer{Settled: settled}}
+	var client *redis.Client
+	if r.Redis {
+		client = a.client()
+		cfg.Redis = client
+	}
+	c, err := compensator.New(a.Context(), cfg)
+	a.must(err)
+	return c, client
+}
+
+func (r orderRun) start(a *arena, cfg compensator.TypeConfig, handler func(context.Context, *compensator.Entry) error, settled func(compensator.SettledEvent)) (stop func()) {
+	a.Helper()
+	db := a.watched(producers + 4)
+	c, client := r.open(a, db, settled)
+	cfg.Codec = asIs{}
+	_, err := compensator.Handle(c, benchType, func(ctx context.Context, e *compensator.Entry, _ raw) error { return handler(ctx, e) }, r.typed(cfg))
+	a.must(err)
+	ctx, cancel := context.WithCancel(a.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return func() {
+		cancel()
+		a.must(<-done)
+		r.close(a, c, db, client)
+	}
+}
+
+func (r orderRun) close(a *arena, c *compensator.Compensator, db *sql.DB, client *redis.Client) {
+	a.Helper()
+	a.must(c.Close())
+	a.must(db.Close())
+	if client != nil {
+		a.must(client.Close())
+	}
+}
+
+// rowWrites is how many rows the server has written: as InnoDB counts them, or as MariaDB does, which keeps its temporary
+// tables apart.
+func (a *arena) rowWrites() (n int64) {
+	a.Helper()
+	counted := "'Innodb_rows_inserted','Innodb_rows_updated','Innodb_rows_deleted'"
+	if strings.Contains(a.sqlVersion(), "MariaDB") {
+		counted = "'Handler_write','Handler_update','Handler_delete'"
+	}
+	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ("+counted+")")
+	a.must(err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var value int64
+		a.must(rows.Scan(&name, &value))
+		n += value
+	}
+	a.must(rows.Err())
+	return n
+}
+
+func (a *arena) sqlVersion() (version string) {
+	a.Helper()
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT VERSION()").Scan(&version))
+	return version
+}

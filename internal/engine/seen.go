@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"sync"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// lineKey names the entries of one ordering key.
+type lineKey struct{ businessType, key string }
+
+// seen remembers, in their order, entries that no entry behind them can run beside. The zero value is ready.
+//
+// A process reads all entries of a key, and no other of them is claimed. Whoever claims one from then on looks after that,
+// finds those that were read in front of it, and gives way. So an entry that was read then, and is the first of its key now,
+// may start without another look at the leases of those behind it. An entry that commits later, with an earlier position, was
+// not read then; the leases behind it are looked at when it is the first itself.
+//
+// An entry stays seen within one epoch: until it ends it counts, in whichever state. A requeue begins another epoch.
+type seen struct {
+	mu   sync.Mutex // guards the fields below
+	keys map[lineKey]*seenKey
+	size int // entries
+}
+
+// seenKey is what is seen of a key.
+type seenKey struct {
+	epochs map[processlog.ID]uint32 // of those that have not ended here
+	order  []processlog.ID          // may begin with some that have ended
+}
+
+// mostSeen bounds the memory: some ten megabytes.
+const mostSeen = 100_000
+
+// add replaces what is seen of a key.
+func (s *seen) add(key lineKey, members []processlog.Member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(key)
+	if len(members) < 2 { // the one that asks has its answer already
+		return
+	}
+	if s.size+len(members) > mostSeen {
+		s.keys, s.size = nil, 0
+	}
+	k := &seenKey{epochs: make(map[processlog.ID]uint32, len(members)), order: make([]processlog.ID, len(members))}
+	for i, m := range members {
+		k.epochs[m.ID], k.order[i] = m.Epoch, m.ID
+	}
+	setIn(&s.keys, key, k)
+	s.size += len(members)
+}
+
+func (s *seen) removeLocked(key lineKey) {
+	if k := s.keys[key]; k != nil {
+		s.size -= len(k.epochs)
+		delete(s.keys, key)
+	}
+}
+
+// has reports whether an entry is seen.
+func (s *seen) has(turn processlog.Turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.keys[lineKey{turn.BusinessType, turn.Key}]
+	if k == nil {
+		return false
+	}
+	epoch, found := k.epochs[turn.ID]
+	return found && epoch == turn.Epoch
+}
+
+// ended forgets an entry, and returns the one that is probably the first of its key now; zero: nobody knows.
+func (s *seen) ended(turn processlog.Turn) (next processlog.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := lineKey{turn.BusinessType, turn.Key}
+	k := s.keys[key]
+	if k == nil {
+		return next
+	}
+	if _, found := k.epochs[turn.ID]; found {
+		delete(k.epochs, turn.ID)
+		s.size--
+	}
+	for len(k.order) > 0 {
+		if _, open := k.epochs[k.order[0]]; open {
+			return k.order[0]
+		}
+		k.order = k.order[1:]
+	}
+	s.removeLocked(key)
+	return next
+}
+
+func (s *seen) forgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys, s.size = nil, 0
+}

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+func memberOf(id uint64, epoch uint32) processlog.Member {
+	return processlog.Member{ID: processlog.RowID(id), Epoch: epoch}
+}
+
+func turnOf(id uint64, epoch uint32) processlog.Turn {
+	return processlog.Turn{BusinessType: "book", Key: "ann", ID: processlog.RowID(id), Epoch: epoch}
+}
+
+func TestSeenEntriesAreOfOneEpoch(t *testing.T) {
+	var s seen
+	s.add(lineKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 3)})
+	require.True(t, s.has(turnOf(2, 3)))
+	require.False(t, s.has(turnOf(2, 4)), "requeued since")
+	require.False(t, s.has(turnOf(3, 0)), "committed since")
+	require.False(t, s.has(processlog.Turn{BusinessType: "book", Key: "bob", ID: processlog.RowID(2), Epoch: 3}))
+	s.forgetAll()
+	require.False(t, s.has(turnOf(2, 3)))
+}
+
+func TestNextOfSeenEntriesIsTheFirstThatHasNotEnded(t *testing.T) {
+	var s seen
+	s.add(lineKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 0), memberOf(3, 0), memberOf(4, 0)})
+	require.Equal(t, processlog.RowID(1), s.ended(turnOf(2, 0)), "a person has ended it")
+	require.Equal(t, processlog.RowID(3), s.ended(turnOf(1, 0)))
+	require.Equal(t, processlog.RowID(3), s.ended(turnOf(9, 0)), "one that is not seen")
+	require.Equal(t, processlog.RowID(4), s.ended(turnOf(3, 0)))
+	require.Zero(t, s.ended(turnOf(4, 0)))
+	require.Zero(t, s.size)
+	require.Empty(t, s.keys)
+}
+
+func TestSeenEntriesAreBounded(t *testing.T) {
+	var s seen
+	for key := range 3 * mostSeen / processlog.MaxMembers {
+		members := make([]processlog.Member, processlog.MaxMembers)
+		for i := range members {
+			members[i] = memberOf(uint64(key*processlog.MaxMembers+i+1), 0)
+		}
+		s.add(lineKey{"book", string(rune(key))}, members)
+		require.LessOrEqual(t, s.size, mostSeen)
+	}
+	require.Positive(t, s.size)
+}
