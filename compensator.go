@@ -32,7 +32,6 @@ type Compensator struct {
 	types           *registry
 	inPool          atomic.Int64 // calls of transactional handlers that may hold a connection of DB at once
 	kept            kept
-	proofs          proofs
 
 	engine   *engine.Engine
 	isClosed atomic.Bool

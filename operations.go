@@ -273,6 +273,8 @@ func (l opsLog) Operations() processlog.Operations { return l.store }
 
 func (l opsLog) SharedQueue() bool { return !l.local() }
 
+func (l opsLog) TimedOut(lastError string) bool { return engine.TimedOut(lastError) }
+
 func (l opsLog) OpenBreakers() []OpenBreaker { return l.engine.OpenBreakers() }
 
 // Scrub is an error's text as people may see it.

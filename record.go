@@ -97,7 +97,7 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first 
 	if id == "" {
 		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotent id", Reason: "is empty"})
 	}
-	t.c.proofs.asksOnce(id)
+	allProofs.asksOnce(proofOf{t.c.fingerprint, id})
 	receipt, err := t.c.Record(ctx, tx, entry)
 	if err != nil {
 		return false, err

@@ -264,7 +264,7 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
 	}
-	defer c.proofs.under(proof)()
+	defer allProofs.under(proofOf{c.fingerprint, proof})()
 	for try := 1; ; try++ {
 		err := c.certain(ctx, proof, usererr.Safe(do(ctx)))
 		if !Retryable(err) || try == retryTries {
@@ -280,42 +280,51 @@ func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(c
 // written has succeeded, so an open or dead entry of the same id does not prove the transaction.
 type proofs struct {
 	mu     sync.Mutex
-	calls  map[IdempotentID]int  // calls under way by proof; guarded by mu
-	byOnce map[IdempotentID]bool // proofs that Once was asked for; guarded by mu
+	calls  map[proofOf]int  // calls under way by proof; guarded by mu
+	byOnce map[proofOf]bool // proofs that Once was asked for; guarded by mu
 }
 
-// under registers a call whose proof is id, until the caller calls over.
-func (p *proofs) under(id IdempotentID) (over func()) {
+// proofOf is a proof in the log of that fingerprint.
+type proofOf struct {
+	fingerprint string
+	id          IdempotentID
+}
+
+// allProofs belongs to the process. The transaction that one Compensator runs may ask the Once of another one of the same log.
+var allProofs proofs
+
+// under registers a call with this proof, until the caller calls over.
+func (p *proofs) under(proof proofOf) (over func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls == nil {
-		p.calls, p.byOnce = make(map[IdempotentID]int), make(map[IdempotentID]bool)
+		p.calls, p.byOnce = make(map[proofOf]int), make(map[proofOf]bool)
 	}
-	p.calls[id]++
+	p.calls[proof]++
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.calls[id]--; p.calls[id] == 0 {
-			delete(p.calls, id)
-			delete(p.byOnce, id)
+		if p.calls[proof]--; p.calls[proof] == 0 {
+			delete(p.calls, proof)
+			delete(p.byOnce, proof)
 		}
 	}
 }
 
-// asksOnce notes that a transaction asks Once for id.
-func (p *proofs) asksOnce(id IdempotentID) {
+// asksOnce notes that a transaction asks Once for a proof.
+func (p *proofs) asksOnce(proof proofOf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.calls[id] > 0 {
-		p.byOnce[id] = true
+	if p.calls[proof] > 0 {
+		p.byOnce[proof] = true
 	}
 }
 
 // proves reports whether the entry e shows that the transaction of a call with this proof has committed.
-func (p *proofs) proves(id IdempotentID, e *Entry) bool {
+func (p *proofs) proves(proof proofOf, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return e.State == Succeeded || !p.byOnce[id]
+	return e.State == Succeeded || !p.byOnce[proof]
 }
 
 // certain replaces ErrCommitUnknown by what Resolve finds: nil when the transaction has committed, ErrTxAborted when it has not.
@@ -324,7 +333,7 @@ func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error
 		return err
 	}
 	switch e, asked := c.Resolve(ctx, proof); {
-	case asked == nil && c.proofs.proves(proof, e):
+	case asked == nil && allProofs.proves(proofOf{c.fingerprint, proof}, e):
 		return nil
 	case asked == nil, errors.Is(asked, ErrNotFound):
 		return fmt.Errorf("%w: %v", ErrTxAborted, err)

@@ -58,6 +58,17 @@ type watched struct {
 	trails   func(f desk.TrailFilter)                           // before Trail
 	looked   atomic.Int64                                       // how often for the types that there are
 	keeps    func(c *desk.Case)                                 // what Cases and CasesOf have read, as an older version kept it
+	outlines func(row *processlog.Row)                          // what Outlines has read, as an older version wrote it
+}
+
+func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
+	rows, err := w.MemoryStore.Outlines(ctx, ids)
+	if w.outlines != nil {
+		for i := range rows {
+			w.outlines(&rows[i])
+		}
+	}
+	return rows, err
 }
 
 func (w *watched) List(ctx context.Context, f compensator.Filter) (processlog.Page, error) {

@@ -120,7 +120,7 @@ func (d *Desk) Change(ctx context.Context, a Actor, ch Change) ([]error, error) 
 		default:
 			versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			places = append(places, i)
-			toChange = append(toChange, lineOf(row, cases))
+			toChange = append(toChange, d.lineOf(row, cases))
 		}
 	}
 	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {

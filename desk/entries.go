@@ -121,7 +121,7 @@ func (d *Desk) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryVi
 	if err != nil {
 		return EntryView{}, err
 	}
-	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), outcomeUnknown(*e, cases)
+	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), d.outcomeUnknown(*e, cases)
 	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
 		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {

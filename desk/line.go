@@ -62,7 +62,7 @@ func (d *Desk) lines(ctx context.Context, a Actor, ids []compensator.EntryID, ou
 	lines := make([]Line, 0, len(ids))
 	for _, id := range ids {
 		if row, found := rows[id]; found {
-			line, full := lineOf(row, cases), inFull.sees(ctx, row.BusinessType)
+			line, full := d.lineOf(row, cases), inFull.sees(ctx, row.BusinessType)
 			line.Entry, line.Amount, line.Case = d.masked(&line.Entry, full), amounts[id], d.caseAmong(cases, id, full)
 			lines = append(lines, line)
 		}
@@ -71,9 +71,9 @@ func (d *Desk) lines(ctx context.Context, a Actor, ids []compensator.EntryID, ou
 }
 
 // lineOf tells what a row and its case say, of which nothing is masked.
-func lineOf(row processlog.Row, cases []Case) Line {
+func (d *Desk) lineOf(row processlog.Row, cases []Case) Line {
 	e := entryOf(row)
-	return Line{Entry: e, OutcomeUnknown: outcomeUnknown(e, cases)}
+	return Line{Entry: e, OutcomeUnknown: d.outcomeUnknown(e, cases)}
 }
 
 func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
@@ -113,7 +113,7 @@ func (d *Desk) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, er
 	found := LinePage{Lines: make([]Line, len(page.Entries)), Next: page.Next}
 	for i, e := range page.Entries {
 		full := inFull.sees(ctx, e.BusinessType)
-		found.Lines[i] = Line{Entry: d.masked(&e, full), Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, full), OutcomeUnknown: outcomeUnknown(e, cases)}
+		found.Lines[i] = Line{Entry: d.masked(&e, full), Amount: amounts[e.ID], Case: d.caseAmong(cases, e.ID, full), OutcomeUnknown: d.outcomeUnknown(e, cases)}
 	}
 	return found, nil
 }

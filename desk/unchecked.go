@@ -76,7 +76,7 @@ func repeats(action Right, state compensator.State) bool {
 }
 
 // outcomeUnknown reports whether an attempt of an entry may have had its effect. It needs the entry's error as the log has it.
-func outcomeUnknown(e compensator.Entry, cases []Case) bool {
+func (d *Desk) outcomeUnknown(e compensator.Entry, cases []Case) bool {
 	switch e.State {
 	case compensator.Succeeded, compensator.Compensated, compensator.SettledByHand:
 		return false
@@ -91,5 +91,5 @@ func outcomeUnknown(e compensator.Entry, cases []Case) bool {
 			return true
 		}
 	}
-	return e.EndedBy == compensator.EndedByCrash || strings.HasPrefix(e.LastError, compensator.ErrTimeout.Error())
+	return e.EndedBy == compensator.EndedByCrash || d.log.TimedOut(e.LastError)
 }

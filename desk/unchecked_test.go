@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // transfers registers a type whose handler hangs until its time is over. An entry dies of that, or is retrying.
@@ -115,6 +116,23 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 5+5+5+2, acted, "dead both ways, retrying and cancelled")
+}
+
+// TestOutcomeStaysUnknownAsOlderVersionsWroteIt: before version 0.2 the words about MaxWait came first, and the case was of kind dead.
+func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := hang(t, b, transfers(t, b, 1), "hangs").ID
+	b.store.keeps = func(c *desk.Case) { c.Kind = desk.CaseDead }
+	b.store.outlines = func(row *processlog.Row) { row.LastError = "waits for longer than MaxWait, 1h0m0s: " + row.LastError }
+	d := b.desk(desk.Options{Access: everything})
+	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+	require.NoError(t, err)
+	require.True(t, lines[0].OutcomeUnknown)
+	var refused *desk.UncheckedError
+	_, err = d.Change(t.Context(), mei, desk.Change{Action: desk.Requeue, Entries: []desk.Seen{{ID: id, Version: lines[0].Entry.Version}}, Why: why})
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, []compensator.EntryID{id}, refused.Unknown)
 }
 
 // TestAttemptUnderWayIsOfUnknownOutcome: cancelling an entry keeps nothing from happening that has begun. What was not claimed

@@ -17,6 +17,9 @@ type Log interface {
 	// Scrub is an error's text without what people must not see.
 	Scrub(text string) string
 
+	// TimedOut reports whether an entry's LastError is of an attempt whose time had passed.
+	TimedOut(lastError string) bool
+
 	// SharedQueue reports whether there is a queue beside the database: a Redis, or one of the user's.
 	SharedQueue() bool
 

@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"errors"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
@@ -123,9 +125,26 @@ func (s *Store) refusesRow(err error) bool {
 	}
 	switch mysqlerr.Number(err) {
 	case mysqlerr.TableDenied, mysqlerr.ColumnDenied, mysqlerr.NoSuchTable, mysqlerr.Syntax:
-		return !strings.Contains(err.Error(), s.table.base)
+		return !s.table.isIn(err.Error())
 	case 0:
-		return !strings.Contains(err.Error(), "no such table: "+s.table.base)
+		_, table, missing := strings.Cut(err.Error(), "no such table: ")
+		return !missing || !s.table.isIn(table)
 	}
 	return true
+}
+
+// suffixes are those of the log's own tables.
+var suffixes = []string{"", "_audit", "_case", "_meta", "_operation", "_setting", "_slots", "_turns"}
+
+// isIn reports whether a text names the log's table, or another table of the log. A user's table, for example the history that a
+// trigger writes, may have the log's name as a part of its own.
+func (t tableName) isIn(text string) bool {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !isNameRune(r) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.ContainsFunc(suffixes, func(suffix string) bool { return strings.EqualFold(word, t.base+suffix) })
+	})
+}
+
+func isNameRune(r rune) bool {
+	return r == '_' || r == '$' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r > unicode.MaxASCII
 }

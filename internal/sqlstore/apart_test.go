@@ -109,3 +109,20 @@ func TestErrorOfNoRowIsReturnedAtOnce(t *testing.T) {
 	s.d = sqliteDialect()
 	require.False(t, s.refusesRow(errors.New("UNIQUE constraint failed")), "no driver's")
 }
+
+func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
+	log := tableName{"shop", "Process_log"}
+	for text, is := range map[string]bool{
+		"Error 1146 (42S02): Table 'shop.Process_log' doesn't exist":                               true,
+		"Error 1146 (42S02): Table 'shop.process_log' doesn't exist":                               true, // as lower_case_table_names has it
+		"Error 1142 (42000): UPDATE command denied to user 'x'@'y' for table `shop`.`Process_log`": true,
+		"Error 1146 (42S02): Table 'shop.Process_log_case' doesn't exist":                          true,
+		"Error 1146 (42S02): Table 'shop.Process_log_history' doesn't exist":                       false,
+		"Error 1146 (42S02): Table 'shop.old_Process_log' doesn't exist":                           false,
+		"Error 1146 (42S02): Table 'shop.Process_log$' doesn't exist":                              false,
+		"Error 1146 (42S02): Table 'shop.history' doesn't exist":                                   false,
+		"main.Process_log_history":                                                                 false,
+	} {
+		require.Equal(t, is, log.isIn(text), text)
+	}
+}

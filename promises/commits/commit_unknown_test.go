@@ -156,53 +156,59 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 		if way == "plain" {
 			continue // the driver's own handle does not say that an answer was lost
 		}
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			w := harness.NewWorld(t)
-			proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
-			cfg := w.Quick()
-			cfg.DB = db
-			c := w.New(cfg)
-			inbox, err := compensator.Declare[string](c, "inbox", compensator.TypeConfig{})
-			require.NoError(t, err)
-			direct := w.Quick()
-			direct.DB = w.Open(harness.Watched(w.DSN))
-			other := w.New(direct)
-			recorded := make(chan error, 1)
-			trap := proxy.Arm(faultproxy.Rule{
-				Fault: faultproxy.DropRequest, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()),
-			})
-			runs := 0
-			err = c.RetryTx(t.Context(), "m1", func(context.Context) error {
-				runs++
-				return committer.commit(c, db, func(tx compensator.Tx) error {
-					first, err := inbox.Once(t.Context(), tx, "m1", "")
-					if err != nil || !first {
-						return err
-					}
-					w.Effect(tx, "the message's work")
-					if runs > 1 {
-						return nil
-					}
-					go func() {
-						recorded <- other.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-							_, err := other.Record(ctx, tx, compensator.NewEntry{
-								BusinessType: "inbox", Options: compensator.Options{IdempotentID: "m1", Delay: 365 * 24 * time.Hour},
-							})
-							return err
-						})
-					}()
-					w.WaitLocked(1)
-					return nil
+		for of, others := range map[string]bool{"its own Once": false, "the Once of another Compensator": true} {
+			t.Run(way+"/"+of, func(t *testing.T) {
+				t.Parallel()
+				w := harness.NewWorld(t)
+				proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
+				cfg := w.Quick()
+				cfg.DB = db
+				c := w.New(cfg)
+				asked := c
+				if others {
+					asked = w.New(cfg)
+				}
+				inbox, err := compensator.Declare[string](asked, "inbox", compensator.TypeConfig{})
+				require.NoError(t, err)
+				direct := w.Quick()
+				direct.DB = w.Open(harness.Watched(w.DSN))
+				other := w.New(direct)
+				recorded := make(chan error, 1)
+				trap := proxy.Arm(faultproxy.Rule{
+					Fault: faultproxy.DropRequest, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()),
 				})
+				runs := 0
+				err = c.RetryTx(t.Context(), "m1", func(context.Context) error {
+					runs++
+					return committer.commit(c, db, func(tx compensator.Tx) error {
+						first, err := inbox.Once(t.Context(), tx, "m1", "")
+						if err != nil || !first {
+							return err
+						}
+						w.Effect(tx, "the message's work")
+						if runs > 1 {
+							return nil
+						}
+						go func() {
+							recorded <- other.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+								_, err := other.Record(ctx, tx, compensator.NewEntry{
+									BusinessType: "inbox", Options: compensator.Options{IdempotentID: "m1", Delay: 365 * 24 * time.Hour},
+								})
+								return err
+							})
+						}()
+						w.WaitLocked(1)
+						return nil
+					})
+				})
+				require.NoError(t, err)
+				require.Equal(t, 1, trap.Fired())
+				require.NoError(t, <-recorded)
+				assert.Equal(t, 2, runs)
+				assert.Equal(t, 1, w.Count("effects"), "the work of the message is done once")
+				assert.Equal(t, 1, w.Count("common_process_log WHERE state=1"), "the entry says that the work is done")
 			})
-			require.NoError(t, err)
-			require.Equal(t, 1, trap.Fired())
-			require.NoError(t, <-recorded)
-			assert.Equal(t, 2, runs)
-			assert.Equal(t, 1, w.Count("effects"), "the work of the message is done once")
-			assert.Equal(t, 1, w.Count("common_process_log WHERE state=1"), "the entry says that the work is done")
-		})
+		}
 	}
 }
 

@@ -117,6 +117,38 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome: a history that a trigger writes may have the log's name as a part of its own.
+func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
+	t.Parallel()
+	for _, history := range []string{"common_process_log_history", "old_common_process_log", "history"} {
+		t.Run(history, func(t *testing.T) {
+			t.Parallel()
+			harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
+				store, receipt := storeBeside(t, w, db, entriesBesideRefused)
+				refused := threeOf(idsOf(receipt))
+				var names []string
+				for _, id := range refused {
+					names = append(names, id.String())
+				}
+				w.Exec("CREATE TRIGGER keep AFTER UPDATE ON common_process_log FOR EACH ROW IF NEW.id IN (" + strings.Join(names, ",") +
+					") THEN INSERT INTO " + history + " VALUES (NEW.id); END IF")
+				var outcomes []processlog.Outcome
+				for _, e := range receipt.Entries {
+					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+				}
+				results, err := store.Settle(t.Context(), processlog.Token{1}, outcomes)
+				require.NoError(t, err)
+				for i, r := range results {
+					id := outcomes[i].ID
+					require.Equal(t, slices.Contains(refused, id), r.Refused != nil, "%v", id)
+					require.Equal(t, r.Refused == nil, r.Applied, "%v", id)
+				}
+				w.Exec("DROP TRIGGER keep")
+			})
+		})
+	}
+}
+
 // A wait for a lock is 2 s. One for each half of what is refused would outlast the statement's own deadline.
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
