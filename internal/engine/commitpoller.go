@@ -17,6 +17,9 @@ const (
 	// pollCommitEvery is the shortest time between two polls, so that a busy process asks for many transactions at once.
 	pollCommitEvery = 50 * time.Millisecond
 
+	// reportedWithin is how long after the last poll a commit may be reported before a warning says that it was not.
+	reportedWithin = 200 * time.Millisecond
+
 	// unseenCommitsKept bounds the transactions that wait for a poll. The reconciler finds the entries of further ones.
 	unseenCommitsKept = 10_000
 )
@@ -99,10 +102,25 @@ func (p *commitPoller) poll() {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting = append(p.waiting, slices.DeleteFunc(due, func(c unseenCommit) bool { return c.polls == len(pollCommitAfter) })...)
+	p.waiting = append(p.waiting, slices.DeleteFunc(due, p.done)...)
 	if p.scheduled = len(p.waiting) > 0 && !p.closed; p.scheduled {
 		p.scheduleLocked(p.nextLocked())
 	}
+}
+
+// done reports whether a transaction has had its polls. One that the last poll has found waits for another turn, which asks nothing:
+// its commit may be reported a moment later, and if it is not, a warning says so.
+func (p *commitPoller) done(c unseenCommit) bool {
+	warns := c.found && c.told != nil && !p.warned.Load()
+	return c.polls > len(pollCommitAfter) || c.polls == len(pollCommitAfter) && !warns
+}
+
+// nextAfter is how long after its statement a transaction has its next turn.
+func (c *unseenCommit) nextAfter() time.Duration {
+	if c.polls < len(pollCommitAfter) {
+		return pollCommitAfter[c.polls]
+	}
+	return pollCommitAfter[len(pollCommitAfter)-1] + reportedWithin
 }
 
 // takeDueLocked removes the transactions that are to be polled for now. It drops those whose end was told meanwhile.
@@ -111,7 +129,7 @@ func (p *commitPoller) takeDueLocked(now time.Time) (due []unseenCommit) {
 		if c.told != nil && c.told.Load() {
 			return true
 		}
-		if now.Sub(c.at) < pollCommitAfter[c.polls] {
+		if now.Sub(c.at) < c.nextAfter() {
 			return false
 		}
 		c.polls++
@@ -126,7 +144,7 @@ func (p *commitPoller) nextLocked() time.Duration {
 	next := pollCommitAfter[len(pollCommitAfter)-1]
 	for i := range p.waiting {
 		c := &p.waiting[i]
-		next = min(next, time.Until(c.at.Add(pollCommitAfter[c.polls])))
+		next = min(next, time.Until(c.at.Add(c.nextAfter())))
 	}
 	return max(next, pollCommitEvery)
 }

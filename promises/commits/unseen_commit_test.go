@@ -213,6 +213,30 @@ func TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce(t *testing.T) {
 			return []asked{{50 * ms, 2}, {200 * ms, 1}}
 		})
 	})
+	t.Run("committed late and not reported", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			tx, _ := record(t, c, store, compensator.Options{})
+			time.Sleep(500 * ms)
+			require.NoError(t, tx.Commit())
+			time.Sleep(2 * time.Second)
+			require.Len(t, log, 1, "the last poll found it, and nobody reported it")
+			return []asked{{50 * ms, 1}, {200 * ms, 1}, {1000 * ms, 1}}
+		})
+	})
+	t.Run("reported right after the last poll", func(t *testing.T) {
+		t.Parallel()
+		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {
+			tx, receipt := record(t, c, store, compensator.Options{})
+			time.Sleep(999 * ms)
+			require.NoError(t, tx.Commit())
+			time.Sleep(2 * ms)
+			receipt.Committed()
+			time.Sleep(2 * time.Second)
+			require.Empty(t, log)
+			return []asked{{50 * ms, 1}, {200 * ms, 1}, {1000 * ms, 1}}
+		})
+	})
 	t.Run("reported", func(t *testing.T) {
 		t.Parallel()
 		inPolledBubble(t, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) []asked {

@@ -122,7 +122,7 @@ func recording() []mutant {
 			name: "completed-entry-proves-by-being-there", oracle: safety,
 			what: "RetryTx takes a transaction that asked Once for done because an open entry has its id: one that was there before, or another transaction's",
 			edits: []edit{
-				{"transaction.go", "	return e.State == Succeeded || !p.byOnce[id]\n", "	return true\n"},
+				{"transaction.go", "	return e.State == Succeeded || !p.byOnce[proof]\n", "	return true\n"},
 			},
 			sees: tests("TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen", "TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID").and(simulation, "4000"),
 		},
