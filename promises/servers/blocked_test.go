@@ -100,3 +100,26 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 		}))
 	})
 }
+
+// TestStatementOfOursEndsOnABlockedServerByItself: nobody gives it up before, so no session of it stays behind.
+func TestStatementOfOursEndsOnABlockedServerByItself(t *testing.T) {
+	t.Parallel()
+	for name, pool := range harness.Pools {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
+			require.NoError(t, err)
+			t.Cleanup(func() { assert.NoError(t, store.Close()) })
+			lock, err := w.DB.Conn(t.Context())
+			require.NoError(t, err)
+			harness.ExecAll(t, lock, []string{"LOCK TABLES common_process_log WRITE"})
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+			defer cancel()
+			_, err = store.Due(ctx, "close_order", 10)
+			harness.ExecAll(t, lock, []string{"UNLOCK TABLES"})
+			require.NoError(t, lock.Close())
+			w.RequireNumber(err, 1205)
+		})
+	}
+}

@@ -581,9 +581,8 @@ func recording() []mutant {
 			what: "a statement of ours waits for a lock of the whole server as long as the server's default says: given up, it holds its session",
 			edits: []edit{
 				{"internal/sqlstore/session.go", "innodb_lock_wait_timeout=2, lock_wait_timeout=3, ", "innodb_lock_wait_timeout=2, lock_wait_timeout=31536000, "},
-				{"internal/sqlstore/unanswered.go", "	mostUnanswered = 4\n", "	mostUnanswered = 1 << 30\n"},
 			},
-			sees: tests("TestBlockedServerHoldsFewSessionsOfOurs"),
+			sees: tests("TestStatementOfOursEndsOnABlockedServerByItself"),
 		},
 		{
 			name: "unanswered-unbounded", oracle: producers,
