@@ -160,9 +160,9 @@ func Example_gracefulStop() {
 	}
 	run := func(ctx context.Context) error {
 		err := serve.Run(ctx, c, serve.Config{
-			Servers:   []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: public, ReadHeaderTimeout: 5 * time.Second}}},
+			Servers:   []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: public, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
 			Consumers: []func(context.Context) error{consume},
-			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadHeaderTimeout: 5 * time.Second}}},
+			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
 		})
 		return errors.Join(err, c.Close()) // what is announced still goes out; then telemetry's providers, the database's pool, Redis's client
 	}

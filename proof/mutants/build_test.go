@@ -75,6 +75,7 @@ func newChecker(t *testing.T) *checker {
 	exports := make(map[string]string)
 	addExports(t, exports, root, ".", "./compensatortest/memory", "./intake")
 	addExports(t, exports, filepath.Join(root, relay.dir()), ".")
+	addExports(t, exports, filepath.Join(root, router.dir()), ".")
 	addExports(t, exports, filepath.Join(root, "otel"), ".")
 	addExports(t, exports, filepath.Join(root, "ui"), ".")
 	addExports(t, exports, filepath.Join(root, command.dir()), ".")
