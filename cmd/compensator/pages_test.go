@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -44,12 +46,21 @@ func (b *bed) serving(args ...string) *browser {
 	}
 	jar, err := cookiejar.New(nil)
 	require.NoError(b, err)
-	client := &http.Client{Jar: jar, Timeout: harness.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Jar: jar, Timeout: harness.Patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: toLoopback}}
 	return &browser{b.T, strings.TrimSpace(link), client, func(how os.Signal) answer {
 		require.NoError(b, cmd.Process.Signal(how))
 		_ = cmd.Wait()
 		return answer{errs: errs.String(), code: cmd.ProcessState.ExitCode()}
 	}}
+}
+
+// toLoopback finds *.localhost where browsers do. Not every resolver of Go's does.
+func toLoopback(ctx context.Context, network, address string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
 // ask is what a path is answered; of a form, what posting it is.
@@ -164,7 +175,13 @@ func TestPagesAreServedOnLoopbackAlone(t *testing.T) {
 	first := b.serving()
 	at, err := url.Parse(first.link)
 	require.NoError(t, err)
-	b.refused(codeUsage, "ui", "--listen", at.Host)
+	assert.Regexp(t, `^[a-z2-7]{26}\.localhost$`, at.Hostname(), "a host of its own, that nobody guesses")
+	b.refused(codeUsage, "ui", "--listen", "127.0.0.1:"+at.Port())
+	assert.Contains(t, b.refused(codeUsage, "ui", "--listen", "127.0.0.2:0"), "*.localhost")
+	got, err := http.Get("http://127.0.0.1:" + at.Port() + at.RequestURI())
+	require.NoError(t, err)
+	require.NoError(t, got.Body.Close())
+	assert.Equal(t, http.StatusMisdirectedRequest, got.StatusCode, "by no other name, with the token neither")
 	first.stop(os.Interrupt)
 	b.exec("DROP TABLE common_process_log_case")
 	assert.Contains(t, b.refused(codeDatabase, "ui", "--listen", "127.0.0.1:0"), "compensator migrate")

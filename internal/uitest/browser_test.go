@@ -43,7 +43,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	oneBrowser.Lock()
 	t.Cleanup(oneBrowser.Unlock)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(3*time.Minute),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE *.localhost"))
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
 	ctx, _ := chromedp.NewContext(allocated)

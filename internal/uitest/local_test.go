@@ -2,6 +2,11 @@ package uitest
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -13,10 +18,9 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
-// Who follows the link from a page of another site, a chat's for one, is let in as who types it.
-func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "/ops/")
+// servedLocally serves the pages to one browser, and returns the link that lets it in.
+func servedLocally(t *testing.T, w *world) string {
+	t.Helper()
 	listener, err := local.Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
@@ -25,7 +29,56 @@ func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 		served <- local.Serve(ctx, listener, w.desk, desk.Actor{ID: "alice"}, ui.Options{Base: "/ops/"}, func(link string) { links <- link })
 	}()
 	t.Cleanup(func() { stop(); assert.NoError(t, <-served) })
+	return <-links
+}
+
+// Who follows the link from a page of another site, a chat's for one, is let in as who types it.
+func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	link := servedLocally(t, w)
 	b := openTab(t, w, "nobody")
-	b.do(chromedp.Navigate(`data:text/html,<a id="in" href="`+<-links+`">in</a>`), chromedp.Click("#in"))
+	b.do(chromedp.Navigate(`data:text/html,<a id="in" href="`+link+`">in</a>`), chromedp.Click("#in"))
 	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
+}
+
+// Whoever listens on another port of this machine is sent no cookie of the session by the browser that has it, and could do nothing
+// with one.
+func TestCookieOfTheSessionReachesNoOtherPort(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	link := servedLocally(t, w)
+	var mu sync.Mutex
+	var sent []string
+	asked := make(chan struct{}, 100)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, cookie := range r.Cookies() {
+			sent = append(sent, cookie.Name)
+		}
+		asked <- struct{}{}
+	}))
+	defer other.Close()
+	b := openTab(t, w, "somebody")
+	b.do(chromedp.Navigate(link))
+	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
+	elsewhere, err := url.Parse(other.URL)
+	require.NoError(t, err)
+	for _, host := range []string{"127.0.0.1", "other.localhost"} {
+		b.do(chromedp.Navigate("http://" + host + ":" + elsewhere.Port() + "/ops/"))
+		<-asked
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.NotContains(t, sent, "compensator_session")
+	at, err := url.Parse(link)
+	require.NoError(t, err)
+	for _, path := range []string{"/ops/", at.RequestURI()} {
+		got, err := http.Get("http://127.0.0.1:" + at.Port() + path)
+		require.NoError(t, err)
+		require.NoError(t, got.Body.Close())
+		assert.Equal(t, http.StatusMisdirectedRequest, got.StatusCode, path)
+	}
+	assert.True(t, strings.HasSuffix(at.Hostname(), ".localhost"))
 }

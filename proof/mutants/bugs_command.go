@@ -61,6 +61,14 @@ func commanding() []mutant {
 			sees: commandTests("TestPagesAreServedToOneBrowserAndOnlyShow"),
 		},
 		{
+			name: "command-pages-for-any-host", oracle: safety,
+			what: "the pages on loopback answer to any host: a cookie that has reached another port is replayed",
+			edits: []edit{
+				{"ui/local/local.go", "if !same(strings.ToLower(host), d.host) {", "if false && !same(strings.ToLower(host), d.host) {"},
+			},
+			sees: commandTests("TestPagesAreServedOnLoopbackAlone"),
+		},
+		{
 			name: "command-pages-write", oracle: safety,
 			what: "the pages on loopback change things without --write",
 			edits: []edit{

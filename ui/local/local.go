@@ -11,6 +11,7 @@ import (
 	"html"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,11 +26,17 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
-		refused := &compensator.FieldError{Field: "listen", Reason: address + " is not on loopback, and there is no sign-in: forward a port to it, as ssh -L does"}
-		return nil, errors.Join(refused, listener.Close())
+	tcp, ok := listener.Addr().(*net.TCPAddr)
+	var reason string
+	switch {
+	case !ok || !tcp.IP.IsLoopback():
+		reason = " is not on loopback, and there is no sign-in: forward a port to it, as ssh -L does"
+	case !tcp.IP.Equal(net.IPv4(127, 0, 0, 1)) && !tcp.IP.Equal(net.IPv6loopback):
+		reason = ": browsers find *.localhost at 127.0.0.1 and ::1 alone"
+	default:
+		return listener, nil
 	}
-	return listener, nil
+	return nil, errors.Join(&compensator.FieldError{Field: "listen", Reason: address + reason}, listener.Close())
 }
 
 // stopping is how long requests under way have when Serve is to end.
@@ -37,13 +44,16 @@ const stopping = 10 * time.Second
 
 // Serve serves a desk's pages as the actor's until ctx ends, which is no error, and closes the listener. ready is given the
 // address, with a token that one browser may use once; after that a cookie knows it. opts.Identify is Serve's own.
+//
+// The address has a host of its own beneath localhost, drawn anew each time. Browsers send a cookie to all ports of its host, and
+// 127.0.0.1 is everybody's. A request to any other host is refused, whoever sends it. Chromium and Firefox find such a host at
+// the loopback address without asking a name server. Some browsers do not, and so cannot open the pages.
 func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.Actor, opts ui.Options, ready func(link string)) error {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
-	door := &door{actor: actor, base: opts.Base, token: rand.Text(), session: rand.Text()}
+	door := &door{actor: actor, base: opts.Base, host: strings.ToLower(rand.Text()) + ".localhost", token: rand.Text(), session: rand.Text()}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	door.cookie = "compensator_" + port // browsers send a host's cookies to all its ports
 	opts.Identify = door.identify
 	pages, err := ui.New(d, opts)
 	if err != nil {
@@ -52,10 +62,10 @@ func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
 	mux.HandleFunc("GET /enter", door.enter)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // pages take half a minute at most
+	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // pages take half a minute at most
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	ready(fmt.Sprintf("http://%s/enter?token=%s", listener.Addr(), door.token))
+	ready(fmt.Sprintf("http://%s/enter?token=%s", net.JoinHostPort(door.host, port), door.token))
 	select {
 	case err := <-served:
 		return err
@@ -73,9 +83,30 @@ func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.
 // door lets in who has the token, once, and knows the browser by a cookie after that.
 type door struct {
 	actor          desk.Actor
-	base, cookie   string
+	base, host     string
 	token, session string
 	used           atomic.Bool
+}
+
+const sessionCookie = "compensator_session"
+
+// guard lets through what is asked of the door's own host. A cookie that has reached another port is of no use by another name, and
+// a name that somebody has pointed at the loopback address leads nowhere. The port may differ: it may have been forwarded.
+func (d *door) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !same(strings.ToLower(host), d.host) {
+			if r.ContentLength != 0 {
+				w.Header().Set("Connection", "close") // its body is read by nobody
+			}
+			http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // onward leads to the pages by itself. It is no redirect: after one that began at another site's link a browser sends no cookie.
@@ -94,13 +125,13 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this token is wrong, or was used: start the pages again for another one", http.StatusForbidden)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session, Path: d.base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: sessionCookie, Value: d.session, Path: d.base, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = fmt.Fprintf(w, onward, html.EscapeString(d.base))
 }
 
 func (d *door) identify(r *http.Request) (desk.Actor, bool) {
-	cookie, err := r.Cookie(d.cookie)
+	cookie, err := r.Cookie(sessionCookie)
 	return d.actor, err == nil && same(cookie.Value, d.session)
 }
 

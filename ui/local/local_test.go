@@ -11,7 +11,7 @@ import (
 // The browser that has brought the token is known by a cookie that no script reads, that no other site has sent, and that lets in
 // nobody who does not know it.
 func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
-	d := &door{actor: desk.Actor{ID: "ann"}, base: "/ops/", cookie: "compensator_1", token: "t", session: "s"}
+	d := &door{actor: desk.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
 	enter := func(token string) []*http.Cookie {
 		w := httptest.NewRecorder()
 		d.enter(w, httptest.NewRequest(http.MethodGet, "/enter?token="+token, nil))
@@ -21,17 +21,54 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	got := enter("t")
-	if len(got) != 1 || !got[0].HttpOnly || got[0].SameSite != http.SameSiteStrictMode || got[0].Path != "/ops/" || got[0].Name != d.cookie {
+	if len(got) != 1 || !got[0].HttpOnly || got[0].SameSite != http.SameSiteStrictMode || got[0].Path != "/ops/" || got[0].Domain != "" || got[0].Name != sessionCookie {
 		t.Fatalf("%v", got)
 	}
 	for value, known := range map[string]bool{got[0].Value: true, "": false, "t": false} {
 		r := httptest.NewRequest(http.MethodGet, "/ops/", nil)
-		r.AddCookie(&http.Cookie{Name: d.cookie, Value: value})
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: value})
 		if actor, ok := d.identify(r); ok != known || ok && actor.ID != "ann" {
 			t.Errorf("%q: %v, %v", value, actor, ok)
 		}
 	}
 	if again := enter("t"); len(again) != 0 {
 		t.Errorf("a token lets in once: %v", again)
+	}
+}
+
+// A cookie that has reached another port is replayed by another name in vain, as is the token; and no name that somebody points at
+// the loopback address leads anywhere.
+func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
+	d := &door{actor: desk.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /enter", d.enter)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if _, known := d.identify(r); !known {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	pages := d.guard(mux)
+	ask := func(host, path string) int {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+		r.Host = host
+		r.AddCookie(&http.Cookie{Name: sessionCookie, Value: "s"})
+		pages.ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, host := range []string{"127.0.0.1:7070", "127.0.0.1", "localhost:7070", "[::1]:7070", "other.localhost:7070", "k7wq.localhost.evil.example", "x.k7wq.localhost:7070", ""} {
+		if got := ask(host, "/"); got != http.StatusMisdirectedRequest {
+			t.Errorf("%q: %d", host, got)
+		}
+		if got := ask(host, "/enter?token=t"); got != http.StatusMisdirectedRequest {
+			t.Errorf("%q: %d", host, got)
+		}
+	}
+	for _, host := range []string{"k7wq.localhost:7070", "K7WQ.localhost:8080", "k7wq.localhost"} {
+		if got := ask(host, "/"); got != http.StatusOK {
+			t.Errorf("%q: %d", host, got)
+		}
+	}
+	if got := ask("k7wq.localhost:7070", "/enter?token=t"); got != http.StatusOK {
+		t.Errorf("the token was not used up by another name: %d", got)
 	}
 }
