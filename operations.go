@@ -275,6 +275,8 @@ func (l opsLog) SharedQueue() bool { return !l.local() }
 
 func (l opsLog) TimedOut(lastError string) bool { return engine.TimedOut(lastError) }
 
+func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessType) != nil }
+
 func (l opsLog) OpenBreakers() []OpenBreaker { return l.engine.OpenBreakers() }
 
 // Scrub is an error's text as people may see it.

@@ -381,6 +381,39 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	assert.Empty(t, b.trail(true), "who mistypes a name has tried nothing")
 }
 
+// TestMistypedTypeIsNotPaused: neither the log nor the process knows it, so the name that was meant is told, of those that may be
+// seen. A type that has only a handler here is paused before its first entry, and any other by who says that it is yet to come.
+func TestMistypedTypeIsNotPaused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.desk(desk.Options{Access: everything})
+	_, err := compensator.Handle(b.c, "invoice", func(context.Context, *compensator.Entry, payment) error { return nil }, compensator.TypeConfig{})
+	require.NoError(t, err)
+	for typed, near := range map[string][]string{"refnud": {"refund"}, "REFUND": {"refund"}, "refunds_v2": {"refund"}, "mial": {"mail"}, "warehouse": nil} {
+		var unknown *desk.UnknownTypeError
+		err := d.Pause(t.Context(), mei, typed, why)
+		require.ErrorAs(t, err, &unknown, typed)
+		require.ErrorIs(t, err, compensator.ErrNotFound)
+		assert.Equal(t, near, unknown.Near, typed)
+		require.ErrorAs(t, d.CheckType(t.Context(), mei, typed), &unknown, typed)
+	}
+	var unknown *desk.UnknownTypeError
+	blind := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, on desk.Subject) bool {
+		return r == desk.Pause || on.Type == mailType
+	})})
+	require.ErrorAs(t, blind.Pause(t.Context(), mei, "refnud", why), &unknown)
+	assert.Empty(t, unknown.Near, "what may not be seen is not told")
+	settings, err := b.store.Settings(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, settings)
+
+	require.NoError(t, d.Pause(t.Context(), mei, "invoice", why))
+	require.NoError(t, d.PauseAhead(t.Context(), mei, "warehouse", why))
+	paused, err := d.Paused(t.Context(), mei)
+	require.NoError(t, err)
+	assert.Len(t, paused, 2)
+}
+
 // TestNothingIsWeighedThatMayNotBeSeen: for an amount a content is read, and the service's own function called.
 func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()

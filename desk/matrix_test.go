@@ -165,6 +165,15 @@ func deeds() []deed {
 		{"pause", "Pause", desk.Pause, nil, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return nil, d.Pause(ctx, a, mailOrRefund(b), why)
 		}},
+		{"pause ahead", "PauseAhead", desk.Pause, nil, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			return nil, d.PauseAhead(ctx, a, mailOrRefund(b), why)
+		}},
+		{"check of a type", "CheckType", desk.SeeEntries, nil, false, refundType, func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
+			if err := d.CheckType(ctx, a, refundType); err != nil {
+				return nil, err
+			}
+			return refundType, nil
+		}},
 		{"resume", "Resume", desk.Pause, nil, true, "", func(ctx context.Context, d *desk.Desk, b *bed, a desk.Actor) (any, error) {
 			return nil, d.Resume(ctx, a, desk.Paused{Type: refundType, Version: 1}, why)
 		}},
@@ -214,7 +223,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 			t.Run(deed.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				b := prepared(t)
-				if deed.name == "pause" {
+				if deed.method == "Pause" || deed.method == "PauseAhead" {
 					mailOrRefund(b)
 				}
 				before := b.standing()
@@ -348,7 +357,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	before := b.standing()
 	for _, nobody := range []desk.Actor{{}, {ID: " "}, {ID: "\xff"}, {ID: strings.Repeat("名", 192)}} {
 		for _, deed := range deeds() {
-			if deed.name == "pause" {
+			if deed.method == "Pause" || deed.method == "PauseAhead" {
 				continue // its host prepares it
 			}
 			answer, err := deed.do(t.Context(), d, b, nobody)

@@ -40,9 +40,22 @@ func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight
 }
 
 // Pause has all processes whose Config.Operations is set claim no more entries of a type, each within its ReconcileInterval
-// and a fifth; attempts under way go on, and recording does. It wants Pause. ErrChanged: it is paused already.
+// and a fifth; attempts under way go on, and recording does. It wants Pause. ErrChanged: it is paused already. An
+// *UnknownTypeError: neither the log nor this process knows the type, so that a name that was mistyped pauses nothing.
 func (d *Desk) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
+	return d.pause(ctx, a, businessType, why, d.checkPaused)
+}
+
+// PauseAhead is Pause of any name, for a type that is yet to come.
+func (d *Desk) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
+	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
+}
+
+func (d *Desk) pause(ctx context.Context, a Actor, businessType string, why Why, check func(context.Context, Actor, string) error) error {
 	reason, err := d.forType(ctx, a, businessType, why)
+	if err == nil {
+		err = check(acting(ctx), a, businessType)
+	}
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type wish struct {
 	Why     desk.Why
 	Delay   time.Duration
 	Sure    bool
+	Ahead   bool // pause a type that nobody knows yet
 }
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
@@ -36,7 +37,7 @@ func readWish(r *http.Request) (wish, error) {
 	if err := r.ParseForm(); err != nil {
 		return wish{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
-	wi := wish{Do: r.Form.Get("do"), Owner: typed(r.Form, "owner"), Type: typed(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Why: readWhy(r.Form)}
+	wi := wish{Do: r.Form.Get("do"), Owner: typed(r.Form, "owner"), Type: typed(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", Why: readWhy(r.Form)}
 	if len(r.Form["seen"]) > desk.MaxEntries {
 		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), desk.MaxEntries)}
 	}
@@ -124,6 +125,7 @@ type confirmData struct {
 	Broken  []desk.Broken
 	Sums    []string
 	Problem string // with what was filled in
+	NoType  bool   // nobody knows the type that is to be paused
 	Delays  []time.Duration
 	From    string // where to go back to
 }
@@ -281,6 +283,11 @@ func (s *server) do(rq *request) {
 		s.askFor(rq, wi, problem, http.StatusUnprocessableEntity)
 		return
 	}
+	var unknown *desk.UnknownTypeError
+	if errors.As(err, &unknown) {
+		s.askAhead(rq, wi, unknown)
+		return
+	}
 	var field *compensator.FieldError
 	if errors.As(err, &field) && (field.Field == "reason" || field.Field == "ticket" || field.Field == "owner") {
 		s.askFor(rq, wi, rq.wrong(field), http.StatusUnprocessableEntity)
@@ -291,6 +298,22 @@ func (s *server) do(rq *request) {
 		return
 	}
 	rq.tell(result)
+}
+
+// askAhead asks whether a type is meant that nobody knows yet, or one of a similar name.
+func (s *server) askAhead(rq *request, wi wish, unknown *desk.UnknownTypeError) {
+	data, err := s.weigh(rq, wi)
+	if err != nil {
+		rq.failed(err)
+		return
+	}
+	data.NoType = true
+	data.Problem, _ = rq.T("pause.unknown", unknown.Type)
+	if len(unknown.Near) > 0 {
+		near, _ := rq.T("pause.near", strings.Join(unknown.Near, ", "))
+		data.Problem += " " + near
+	}
+	rq.show(http.StatusUnprocessableEntity, "confirm", data)
 }
 
 // sees reports whether a case is as it was seen.
@@ -332,7 +355,11 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	case doNote:
 		err = s.desk.Note(rq.ctx, rq.Actor, wi.ID, wi.Why)
 	case doPause:
-		err = s.desk.Pause(rq.ctx, rq.Actor, wi.Type, wi.Why)
+		pause := s.desk.Pause
+		if wi.Ahead {
+			pause = s.desk.PauseAhead
+		}
+		err = pause(rq.ctx, rq.Actor, wi.Type, wi.Why)
 	case doResume:
 		err = s.desk.Resume(rq.ctx, rq.Actor, desk.Paused{Type: wi.Type, Version: wi.Version}, wi.Why)
 	case doReveal:

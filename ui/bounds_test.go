@@ -172,7 +172,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 				}
 				return string(text)
 			}
-			form := url.Values{"do": {"pause"}, "type": {"refund"}, "reason": {"PSP is down"}, "unknown": {"yes"}}.Encode()
+			form := url.Values{"do": {"pause"}, "type": {"refund"}, "reason": {"PSP is down"}, "ahead": {"yes"}}.Encode()
 			fmt.Fprintf(conn, "POST /ops/do HTTP/1.1\r\nHost: x\r\nWho: ann\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s", len(form), form)
 			answered(303)
 			if !working.Load() {

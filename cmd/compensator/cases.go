@@ -75,6 +75,7 @@ func (p *program) caseList() *cobra.Command {
 				l.more = more
 			}
 			if len(l.rows) == 0 {
+				p.doubtType(ctx, s, filter.BusinessType)
 				if err := p.whyNone(ctx, s); err != nil {
 					return err
 				}
@@ -232,7 +233,7 @@ func (s *session) seenCase(ctx context.Context, name string) (seen desk.SeenCase
 		return seen, err
 	}
 	if view.Case == nil {
-		return seen, fmt.Errorf("a case of entry %s: %w", seen.EntryID, compensator.ErrNotFound)
+		return seen, missingError{fmt.Sprintf("entry %s has no case", seen.EntryID)}
 	}
 	seen.Version = view.Case.Version
 	return seen, nil

@@ -99,6 +99,7 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 		}
 		if len(answers) == 0 {
 			p.say("nothing matches, so nothing was done")
+			p.doubt(ctx, s, conditions)
 		}
 		if delays && delay == 0 && answers.done() > 0 {
 			p.sayWhen(ctx, s)
@@ -120,6 +121,21 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 		cmd.MarkFlagsMutuallyExclusive("checked", "skip-unknown")
 	}
 	return cmd
+}
+
+// doubt says so where --where names a type that is not there.
+func (p *program) doubt(ctx context.Context, s *session, conditions []string) {
+	if w, err := parseWhere(conditions); err == nil {
+		p.doubtType(ctx, s, w.BusinessType)
+	}
+}
+
+// doubtType says so where a type that was named is not there.
+func (p *program) doubtType(ctx context.Context, s *session, businessType string) {
+	var unknown *desk.UnknownTypeError
+	if businessType != "" && !s.store.missing() && errors.As(s.CheckType(ctx, s.actor, businessType), &unknown) {
+		p.say("%s", strings.TrimPrefix(unknown.Error(), "desk: "))
+	}
 }
 
 // picked is an entry that is to be changed as it was seen.

@@ -169,6 +169,9 @@ func (p *program) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(entries) == 0 {
+				p.doubtType(ctx, s, w.BusinessType)
+			}
 			l := entryListing("entry", entries)
 			l.more = more
 			return p.print(l)

@@ -93,6 +93,12 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// missingError is a compensator.ErrNotFound in words of its own.
+type missingError struct{ text string }
+
+func (e missingError) Error() string { return e.text }
+func (e missingError) Unwrap() error { return compensator.ErrNotFound }
+
 func usage(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }

@@ -2,25 +2,35 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/desk"
 )
 
 func (p *program) pause() *cobra.Command {
-	return p.onType("pause <type>", "Have the services claim no more entries of a type", func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error {
+	var ahead bool
+	cmd := p.onType("pause <type>", "Have the services claim no more entries of a type", func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error {
 		if err := p.sure(ctx, yes, "pause", name); err != nil {
 			return err
 		}
-		if err := s.Pause(ctx, s.actor, name, why); err != nil {
+		pause := s.Pause
+		if ahead {
+			pause = s.PauseAhead
+		}
+		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*desk.UnknownTypeError)) {
+			return missingError{strings.TrimPrefix(err.Error(), "desk: ") + " --ahead pauses a type that is yet to come"}
+		} else if err != nil {
 			return err
 		}
 		p.say("services whose Config.Operations is set claim no more of it from their next round on, within 12 s by default; attempts under way go on")
 		return nil
 	})
+	cmd.Flags().BoolVar(&ahead, "ahead", false, "also a type of which the log has nothing yet")
+	return cmd
 }
 
 func (p *program) resume() *cobra.Command {
@@ -39,7 +49,10 @@ func (p *program) resume() *cobra.Command {
 			}
 			return s.Resume(ctx, s.actor, is, why)
 		}
-		return fmt.Errorf("a pause of %q: %w", name, compensator.ErrNotFound)
+		if err := s.CheckType(ctx, s.actor, name); err != nil {
+			return err
+		}
+		return missingError{fmt.Sprintf("%q is not paused", name)}
 	})
 }
 

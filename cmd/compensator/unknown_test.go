@@ -85,3 +85,33 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 		})
 	}
 }
+
+// TestMistypedTypesAreNamed: a type that the log does not know is paused by nobody by mistake, and an empty answer says why it is.
+func TestMistypedTypesAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, open := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t).dead(1).put("", "lives0")
+			const near = `there is no business type "refnud" here; did you mean "refund"?`
+			got := b.refused(codeNotFound, "pause", "refnud", reason, "--yes")
+			assert.Contains(t, got, near)
+			assert.Contains(t, got, "--ahead")
+			assert.Contains(t, b.refused(codeNotFound, "resume", "refnud", reason, "--yes"), near)
+			assert.Contains(t, b.refused(codeNotFound, "resume", "refund", reason, "--yes"), `"refund" is not paused`)
+			assert.Zero(t, b.count("common_process_log_setting"))
+			for _, args := range [][]string{{"list", "--where", "type=refnud"}, {"cases", "list", "--type", "refnud"}, {"requeue", "--where", "type=refnud", reason, "--yes"}} {
+				empty := b.do(args...)
+				assert.Equal(t, codeDone, empty.code, "%v: %s", args, empty.errs)
+				assert.Contains(t, empty.errs, near, "%v", args)
+			}
+			known := b.do("list", "--where", "type=refund,state=cancelled")
+			assert.NotContains(t, known.errs, "there is no business type")
+			without := b.refused(codeNotFound, "cases", "take", b.entry("lives0").ID.String(), reason)
+			assert.Contains(t, without, "has no case")
+			assert.NotContains(t, without, "no such entry")
+			b.ok("pause", "refnud", reason, "--yes", "--ahead")
+			b.ok("resume", "refnud", reason, "--yes")
+		})
+	}
+}

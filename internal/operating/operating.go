@@ -23,6 +23,9 @@ type Log interface {
 	// SharedQueue reports whether there is a queue beside the database: a Redis, or one of the user's.
 	SharedQueue() bool
 
+	// Knows reports whether this process has a handler or a declaration of a business type.
+	Knows(businessType string) bool
+
 	// OpenBreakers are the types that this process leaves alone for now.
 	OpenBreakers() []observe.OpenBreaker
 

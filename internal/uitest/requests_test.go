@@ -622,6 +622,27 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	assert.Len(t, trail.Records, 1, "the pause")
 }
 
+// A type that nobody knows is paused only by who says that it is yet to come.
+func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "/ops/")
+	w.trouble()
+	alice := w.client("alice")
+	pause := values("do", "pause", "type", "refnud", "reason", "PSP is down")
+	for lang, says := range map[string]string{"en": "Did you mean refund?", "zh-CN": "您是否想输入 refund？"} {
+		got := alice.post("do", pause, "Accept-Language", lang)
+		assert.Equal(t, 422, got.status)
+		has(t, plain(got.text), says)
+		has(t, got.text, `name="ahead"`)
+		has(t, got.text, "PSP is down", "what was typed stays")
+	}
+	paused, err := w.desk.Paused(t.Context(), desk.Actor{ID: "test"})
+	require.NoError(t, err)
+	assert.Empty(t, paused)
+	pause.Set("ahead", "yes")
+	assert.Equal(t, 200, alice.post("do", pause).status)
+}
+
 // Who is asked before an action reads whose case it is, and that a paused type will not run; who has acted, that the work is
 // still to be done; who has gone wrong, the way back.
 func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
