@@ -572,7 +572,7 @@ func TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	host := desk.Actor{ID: "host"}
-	require.NoError(t, b.desk(desk.Options{Access: everything}).Pause(t.Context(), host, "gone", why))
+	require.NoError(t, b.desk(desk.Options{Access: everything}).PauseAhead(t.Context(), host, "gone", why))
 	for range 1000 {
 		require.NoError(t, b.store.Operate(t.Context(), processlog.Operation{Actor: "eve", Action: "note", BusinessType: mailType}))
 	}

@@ -70,10 +70,12 @@ func near(typed string, names []string) []string {
 	}
 	var found []candidate
 	typed = strings.ToLower(typed)
+	length := utf8.RuneCountInString(typed)
+	most := max(length/3, min(length/2, 2)) // two letters that were exchanged are two edits
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		distance := edits(typed, lower)
-		if distance <= max(1, utf8.RuneCountInString(typed)/3) || len(typed) > 2 && (strings.HasPrefix(lower, typed) || strings.HasPrefix(typed, lower)) {
+		if distance <= most || len(typed) > 2 && (strings.HasPrefix(lower, typed) || strings.HasPrefix(typed, lower)) {
 			found = append(found, candidate{name, distance})
 		}
 	}

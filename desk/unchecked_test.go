@@ -31,11 +31,11 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// hang records an entry and lets it time out once. A slow machine may need several tries: an attempt whose time is over before
-// it has begun does not count.
-func hang(t *testing.T, b *bed, typ *compensator.Type[payment], key string) compensator.Entry {
+// attempted records an entry and makes one attempt of it that counts. A slow machine may need several tries: an attempt whose time
+// is over before it has begun does not count.
+func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
-	e := compensatortest.Call(t, b.c, typ, payment{Order: "hangs"}, compensator.Options{IdempotentID: compensator.IdempotentID(key)})
+	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotentID: compensator.IdempotentID(key)})
 	for e.State == compensator.Pending {
 		compensatortest.Elapse(t, b.c, time.Minute)
 		e = compensatortest.Attempt(t, b.c, e.ID)
@@ -52,7 +52,7 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	n := 0
 	call := func(typ *compensator.Type[payment]) compensator.EntryID {
 		n++
-		return hang(t, b, typ, fmt.Sprint("hangs-", n)).ID
+		return attempted(t, b, typ, "hangs", fmt.Sprint("hangs-", n)).ID
 	}
 	dead := func() compensator.EntryID { return call(once) }
 	states := map[string]func() compensator.EntryID{
@@ -66,7 +66,7 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 		},
 		"dead, of a lost attempt before the last": func() compensator.EntryID {
 			n++
-			id := compensatortest.Call(t, b.c, once, payment{Order: "refused"}, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("refused-", n))}).ID
+			id := attempted(t, b, once, "refused", fmt.Sprint("refused-", n)).ID
 			keeps := b.store.keeps
 			b.store.keeps = func(c *desk.Case) {
 				if keeps != nil {
@@ -210,7 +210,7 @@ func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	hangs := hang(t, b, transfers(t, b, 1), "hangs")
+	hangs := attempted(t, b, transfers(t, b, 1), "hangs", "hangs")
 	ch := desk.Change{Action: desk.Requeue, Why: why, Entries: []desk.Seen{{ID: hangs.ID, Version: hangs.Version}}}
 	d := b.desk(desk.Options{Access: desk.AccessFunc(func(_ context.Context, _ desk.Actor, r desk.Right, _ desk.Subject) bool { return r == desk.SeeEntries })})
 	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), desk.ErrNotAllowed)
