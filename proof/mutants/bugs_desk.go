@@ -61,6 +61,14 @@ func operating() []mutant {
 			sees: tests("TestFinishedEntriesRunAgainOnlyWhenThatIsSaid"),
 		},
 		{
+			name: "desk-pauses-what-nobody-knows", oracle: safety,
+			what: "a name that was mistyped is paused, and the entries that were meant go on",
+			edits: []edit{
+				{"desk/pause.go", "		err = check(acting(ctx), a, businessType)", "		_ = check"},
+			},
+			sees: tests("TestMistypedTypeIsNotPaused"),
+		},
+		{
 			name: "desk-cancels-unrecorded", oracle: safety,
 			what: "a person's cancellation is taken for a service's, and leaves no record",
 			edits: []edit{
