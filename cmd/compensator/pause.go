@@ -22,7 +22,7 @@ func (p *program) pause() *cobra.Command {
 			pause = s.PauseAhead
 		}
 		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*desk.UnknownTypeError)) {
-			return missingError{strings.TrimPrefix(err.Error(), "desk: ") + " --ahead pauses a type that is yet to come"}
+			return missingError{strings.TrimPrefix(err.Error(), "desk: ") + " (--ahead pauses a type that is yet to come)"}
 		} else if err != nil {
 			return err
 		}
@@ -49,7 +49,9 @@ func (p *program) resume() *cobra.Command {
 			}
 			return s.Resume(ctx, s.actor, is, why)
 		}
-		if err := s.CheckType(ctx, s.actor, name); err != nil {
+		if err := s.CheckType(ctx, s.actor, name); errors.As(err, new(*desk.UnknownTypeError)) {
+			return missingError{strings.TrimPrefix(err.Error(), "desk: ")}
+		} else if err != nil {
 			return err
 		}
 		return missingError{fmt.Sprintf("%q is not paused", name)}

@@ -61,7 +61,7 @@ func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.
 	}
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
-	mux.HandleFunc("GET /enter", door.enter)
+	mux.HandleFunc("GET /enter", bodiless(door.enter))
 	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // pages take half a minute at most
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -99,14 +99,33 @@ func (d *door) guard(next http.Handler) http.Handler {
 			host = name
 		}
 		if !same(strings.ToLower(host), d.host) {
-			if r.ContentLength != 0 {
-				w.Header().Set("Connection", "close") // its body is read by nobody
-			}
-			http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
+			bodiless(misdirected)(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+func misdirected(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
+}
+
+// lingering is how long a client may go on sending a body that nobody reads, once the answer is out.
+const lingering = time.Second
+
+// bodiless is for what reads no body: it answers at once, and closes the connection of a request that has one.
+func bodiless(answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == 0 {
+			answer(w, r)
+			return
+		}
+		w.Header().Set("Connection", "close") // or net/http reads the body first
+		answer(w, r)
+		control := http.NewResponseController(w)
+		_ = control.Flush()
+		_ = control.SetReadDeadline(time.Now().Add(lingering))
+	}
 }
 
 // onward leads to the pages by itself. It is no redirect: after one that began at another site's link a browser sends no cookie.

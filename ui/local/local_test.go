@@ -1,9 +1,14 @@
 package local
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/compensator-go/compensator/desk"
 )
@@ -70,5 +75,28 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	}
 	if got := ask("k7wq.localhost:7070", "/enter?token=t"); got != http.StatusOK {
 		t.Errorf("the token was not used up by another name: %d", got)
+	}
+}
+
+// Whoever announces a thousand bytes and sends eight is answered, and let go, before he has shown who he is.
+func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
+	t.Parallel()
+	d := &door{actor: desk.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
+	server := httptest.NewServer(d.guard(bodiless(d.enter)))
+	defer server.Close()
+	for host, status := range map[string]string{"evil.example": "421", "k7wq.localhost": "403"} {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := fmt.Fprintf(conn, "GET /enter?token=guess HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000\r\n\r\nslowly..", host); err != nil {
+			t.Fatal(err)
+		}
+		all, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 "+status) {
+			t.Errorf("%s: %v, %q", host, err, all)
+		}
 	}
 }
