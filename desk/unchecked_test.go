@@ -122,7 +122,7 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	id := hang(t, b, transfers(t, b, 1), "hangs").ID
+	id := attempted(t, b, transfers(t, b, 1), "hangs", "hangs").ID
 	b.store.keeps = func(c *desk.Case) { c.Kind = desk.CaseDead }
 	b.store.outlines = func(row *processlog.Row) { row.LastError = "waits for longer than MaxWait, 1h0m0s: " + row.LastError }
 	d := b.desk(desk.Options{Access: everything})
