@@ -160,6 +160,13 @@ func (d *debts) sawPaying(err error) {
 	d.saw(troubleRelease, err)
 }
 
+// later gives leases back as release does, but lets its lane try: the caller has just seen that the database does not answer.
+func (d *debts) later(token processlog.Token, entries ...processlog.Announcement) {
+	owed := debt{entries: entries, offered: true, token: token}
+	d.owe(owed.ids())
+	d.lane.Add(owed)
+}
+
 // pay tries once.
 func (d *debts) pay(owed *debt) error {
 	ctx, cancel := d.statement()

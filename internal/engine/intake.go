@@ -19,6 +19,8 @@ type freshEntry struct {
 	credit       *credit          // nil unless born claimed
 	slot         bool             // it has taken one, for itself and for those that share its call
 	watched      bool             // the end of its transaction was seen, and not only told
+	orphaned     bool             // it was inserted with a lease, has no slot any more, and waits for its id to have the lease released
+	failed       int              // how often its id could not be asked for
 	due          time.Time        // by this process's monotonic clock, for the queue only
 }
 
@@ -61,6 +63,8 @@ func (in *intake) route(fresh []freshEntry) {
 	for _, f := range fresh {
 		t := in.types.accepting(f.businessType)
 		switch {
+		case f.orphaned:
+			in.claims.debts.later(f.token, processlog.Announcement{BusinessType: f.businessType, ID: f.id})
 		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
 			// Nobody to run it here, or not now: the queue tells whoever has it when it is due.
 			announce = append(announce, f)
@@ -140,6 +144,10 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	defer cancel()
 	ids, err := in.Store.IDs(ctx, nil, keys)
 	in.saw(troubleReadBack, err)
+	if err != nil {
+		in.unresolved(batch)
+		return
+	}
 	var found, unfound []freshEntry
 	for _, f := range batch {
 		if f.id = ids[f.key]; f.id.IsZero() {
@@ -152,9 +160,27 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	failpoint.Reach(failpoint.IDsResolved)
 	// The same ways once more, now that they have a name.
 	in.route(found)
-	if err == nil {
-		// Only an answer says that something is not there.
-		in.missing.report(unfound)
+	// Only an answer says that something is not there.
+	in.missing.report(unfound)
+}
+
+// unresolved deals with entries whose ids the database did not tell. The reconciler finds those without a lease. A lease that an
+// entry was inserted with has run nothing, and left to its end it would count as lost: its id is asked for until it is told.
+func (in *intake) unresolved(batch []freshEntry) {
+	var leased []freshEntry
+	failures := 0
+	for _, f := range batch {
+		in.giveBack(f)
+		if f.credit == nil && !f.orphaned {
+			continue
+		}
+		f.credit, f.orphaned = nil, true
+		f.failed++
+		failures = max(failures, f.failed)
+		leased = append(leased, f)
+	}
+	if len(leased) > 0 && in.pause(delay(settleBackoff, failures)) {
+		in.resolve.Add(leased...)
 	}
 }
 
@@ -172,6 +198,10 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	in.saw(troubleReadBack, err)
 	in.witness.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
+	if err != nil {
+		in.disown(batch)
+		return
+	}
 	byID := make(map[processlog.ID]*processlog.Row, len(rows))
 	for i := range rows {
 		byID[rows[i].ID] = &rows[i]
@@ -183,8 +213,15 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 			unfound = append(unfound, f)
 		}
 	}
-	if err == nil {
-		in.missing.report(unfound)
+	in.missing.report(unfound)
+}
+
+// disown gives back the slots and the leases of entries that were inserted with a lease and cannot be read back. The lease has run
+// nothing, and left to its end it would count as lost.
+func (in *intake) disown(batch []freshEntry) {
+	for _, f := range batch {
+		in.giveBack(f)
+		in.claims.debts.later(f.token, processlog.Announcement{BusinessType: f.businessType, ID: f.id})
 	}
 }
 
@@ -243,7 +280,8 @@ func (in *intake) claimFresh(batch []freshEntry) {
 		found, err := in.claims.claim(t, want, calls)
 		if err != nil {
 			in.agenda.free(t, calls)
-			continue // the reconciler finds them
+			in.disownLeased(list)
+			continue // the reconciler finds the others
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
 		in.agenda.free(t, calls-t.calls(found.Mine))
@@ -347,6 +385,16 @@ func (in *intake) startNext(name string, entries []nextEntry) (taken map[process
 	in.turns.announce(name, found.spare)
 	_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
 	return taken, tried
+}
+
+// disownLeased gives back the leases that entries were inserted with, after a claim that failed. If the claim has come about all the
+// same, the lease is the claim's, which gives it back itself.
+func (in *intake) disownLeased(list []freshEntry) {
+	for _, f := range list {
+		if f.credit != nil {
+			in.claims.debts.later(f.token, processlog.Announcement{BusinessType: f.businessType, ID: f.id})
+		}
+	}
 }
 
 // leaveSpare leaves to others what has found no room in a call. A lease that it was born with has run nothing.

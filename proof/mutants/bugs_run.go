@@ -199,6 +199,22 @@ func running() []mutant {
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").and(simulation, "2000"),
 		},
 		{
+			name: "unread-lease-is-left-to-its-end", oracle: lateness,
+			what: "an entry that is inserted with a lease and cannot be read back waits for the end of that lease, which counts as lost",
+			edits: []edit{
+				{"internal/engine/intake.go", "		in.disown(batch)\n", "		for _, f := range batch {\n			in.giveBack(f)\n		}\n"},
+			},
+			sees: tests("TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack"),
+		},
+		{
+			name: "nameless-lease-is-left-to-its-end", oracle: lateness,
+			what: "the same of an entry whose id the database did not tell at first",
+			edits: []edit{
+				{"internal/engine/intake.go", "	if len(leased) > 0 && in.pause(", "	if false && in.pause("},
+			},
+			sees: tests("TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold"),
+		},
+		{
 			name: "suspects-of-a-batch-run-one-by-one", oracle: lateness,
 			what: "what a killed process held of a batch type takes a call for each entry",
 			edits: []edit{
