@@ -22,7 +22,8 @@ type Observer struct {
 	// AttemptEnded comes when a handler or compensation has returned, before its outcome is stored.
 	AttemptEnded func(AttemptEvent)
 
-	// Settled comes when an outcome is durable, with the state the entry is in now.
+	// Settled comes when an outcome is durable, with the state the entry is in now. It also comes when a handler returns nil and its
+	// entry was completed meanwhile, in the handler's own transaction for example. EndedBy says so.
 	Settled func(SettledEvent)
 
 	// OutcomeDropped comes when an outcome lost its fence: somebody else moved the entry on. Nothing is

@@ -313,9 +313,10 @@ type Outcome struct {
 // Settled answers for one outcome.
 type Settled struct {
 	Applied bool
-	State   State // when not applied: where the entry stands now
-	Missing bool  // when not applied: there is no such row any more
-	Busy    bool  // when not applied: another transaction holds the row; hand the outcome in again
+	State   State   // when not applied: where the entry stands now
+	EndedBy EndedBy // when not applied: what has ended the entry, if anything has
+	Missing bool    // when not applied: there is no such row any more
+	Busy    bool    // when not applied: another transaction holds the row; hand the outcome in again
 
 	// Refused is why the database refuses to write the row, by a trigger or a constraint: nothing is written. nil: it does not.
 	Refused error

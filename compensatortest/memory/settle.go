@@ -43,7 +43,10 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 		return processlog.Settled{Missing: true}
 	}
 	if !before.admits(outcome) {
-		return processlog.Settled{Applied: before.token == token, State: before.entry.State}
+		if before.token == token {
+			return processlog.Settled{Applied: true, State: before.entry.State}
+		}
+		return processlog.Settled{State: before.entry.State, EndedBy: before.entry.EndedBy}
 	}
 	if err := s.refused[outcome.ID]; err != nil {
 		return processlog.Settled{Refused: err}

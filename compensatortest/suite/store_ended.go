@@ -76,7 +76,7 @@ func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 		answers, err := t.Store.Settle(t.ctx, token(12), late)
 		require.NoError(t, err)
 		for i, answer := range answers {
-			assert.Equal(t, processlog.Settled{State: want.to}, answer, "%s after %s", late[i].To, action)
+			assert.Equal(t, processlog.Settled{State: want.to, EndedBy: want.by}, answer, "%s after %s", late[i].To, action)
 			assert.Equal(t, rows[i].Version, t.load(rows[i].ID).Version)
 		}
 	}

@@ -40,7 +40,7 @@ func (t *storeTest) settleNeverMovesATerminalEntry() {
 		row := t.inState(state)
 		for _, to := range []processlog.State{processlog.Retrying, processlog.Compensating, processlog.Dead, processlog.Succeeded, processlog.Pending} {
 			got := t.settle(token(3), outcome(row, to))
-			assert.Equal(t, processlog.Settled{State: state}, got, "%s to %s", state, to)
+			assert.Equal(t, processlog.Settled{State: state, EndedBy: t.load(row.ID).EndedBy}, got, "%s to %s", state, to)
 		}
 		assert.Equal(t, row.Version, t.load(row.ID).Version, "%s", state)
 	}
@@ -92,7 +92,7 @@ func (t *storeTest) successOfACompensationIsAbsorbedWhileCompensating() {
 			continue
 		}
 		row := t.inState(state)
-		assert.Equal(t, processlog.Settled{State: state}, t.settle(token(4), undone(row)), "%s", state)
+		assert.Equal(t, processlog.Settled{State: state, EndedBy: t.load(row.ID).EndedBy}, t.settle(token(4), undone(row)), "%s", state)
 		assert.Equal(t, row.Version, t.load(row.ID).Version, "%s", state)
 	}
 }

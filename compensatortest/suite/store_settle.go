@@ -100,7 +100,7 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	third := t.inState(processlog.Cancelled)
 	success = outcome(third, processlog.Succeeded)
 	success.Absorb = true
-	assert.Equal(t, processlog.Settled{State: processlog.Cancelled}, t.settle(token(5), success))
+	assert.Equal(t, processlog.Settled{State: processlog.Cancelled, EndedBy: processlog.EndedByCancel}, t.settle(token(5), success))
 }
 
 // A database that has gone back gives the ids of what it has lost to other entries.

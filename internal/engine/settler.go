@@ -204,6 +204,12 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		Context: ctx, ID: o.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt(),
 	}
+	if completed(o, r) {
+		// Nobody else tells of it: who completes an entry has no outcome to settle.
+		event.EndedBy = r.EndedBy
+		tell(s.base, s.Observer.Settled, event)
+		return // the completion itself has told the queue, and those that wait for the entry
+	}
 	if !r.Applied {
 		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
@@ -244,6 +250,13 @@ func (s *settler) settleRefused(batch []settlement) {
 		return
 	}
 	s.settleBatch(batch)
+}
+
+// completed reports whether a success was not stored because the entry had been completed, by its own handler for example: what the
+// handler reports and what the entry says is the same.
+func completed(o processlog.Outcome, r processlog.Settled) bool {
+	return !r.Applied && o.EndedBy == processlog.EndedByHandler && o.To == processlog.Succeeded &&
+		r.State == processlog.Succeeded && r.EndedBy == processlog.EndedByComplete
 }
 
 // droppedLevel: work that was done, and that the log tells otherwise, is a person's business.

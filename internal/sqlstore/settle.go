@@ -221,6 +221,9 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 			// Every write to a row that an outcome fits leaves its token: ours is there if the try whose answer was lost has
 			// come through, and nobody has written since (G8).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
+			if !result[i].Applied {
+				result[i].EndedBy = row.EndedBy
+			}
 		}
 	}
 	return nil

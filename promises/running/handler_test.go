@@ -343,6 +343,44 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
 }
 
+// TestHandlerThatCompletesItsOwnEntryHasSettledIt: what it reports and what its entry says is the same, so that nobody is alarmed.
+func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		settled := make(chan compensator.SettledEvent, 10)
+		cfg.Observer.Settled = func(e compensator.SettledEvent) { settled <- e }
+		cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { t.Errorf("dropped: %v", e) }
+		lines := harness.LogInto(&cfg)
+		c := w.New(cfg)
+		orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			tx, err := cfg.DB.BeginTx(context.WithoutCancel(ctx), nil)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback()
+			if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('closed')"); err != nil {
+				return err
+			}
+			if _, err := c.CompleteTx(ctx, tx, e.ID); err != nil {
+				return err
+			}
+			return tx.Commit()
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{})
+		event := harness.Next(t, settled)
+		require.Equal(t, id, event.ID)
+		require.Equal(t, compensator.Succeeded, event.State)
+		require.Equal(t, compensator.EndedByComplete, event.EndedBy)
+		require.Equal(t, compensator.EndedByComplete, w.Entry(c, id).EndedBy)
+		require.Equal(t, 1, w.Count("effects"))
+		for len(lines) > 0 {
+			require.NotContains(t, <-lines, "dropped")
+		}
+	})
+}
+
 func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -199,6 +199,14 @@ func running() []mutant {
 			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").and(simulation, "2000"),
 		},
 		{
+			name: "completed-by-its-handler-is-dropped", oracle: lateness,
+			what: "a handler that completes its own entry in its own transaction counts as an outcome that came too late",
+			edits: []edit{
+				{"internal/engine/settler.go", "	if completed(o, r) {\n", "	if false {\n"},
+			},
+			sees: tests("TestHandlerThatCompletesItsOwnEntryHasSettledIt"),
+		},
+		{
 			name: "unread-lease-is-left-to-its-end", oracle: lateness,
 			what: "an entry that is inserted with a lease and cannot be read back waits for the end of that lease, which counts as lost",
 			edits: []edit{

@@ -185,7 +185,8 @@ func (o *oracle) missingLocked(e compensator.MissingEvent) {
 	}
 }
 
-// durableLocked: what an instance takes for settled is in the row's history.
+// durableLocked judges that what an instance takes for settled is in the row's history: by an outcome, or by the completion that the
+// event names.
 func (o *oracle) durableLocked(e compensator.SettledEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
@@ -193,7 +194,9 @@ func (o *oracle) durableLocked(e compensator.SettledEvent) {
 		return
 	}
 	for i := len(l.steps) - 1; i >= 0; i-- {
-		if s := l.steps[i]; s.op.kind == opSettle && s.row.State == e.State {
+		s := l.steps[i]
+		completed := e.EndedBy == compensator.EndedByComplete && s.row.EndedBy == e.EndedBy
+		if (s.op.kind == opSettle || completed) && s.row.State == e.State {
 			return
 		}
 	}
