@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/compensatortest/memory"
 	"github.com/compensator-go/compensator/desk"
 )
 
@@ -27,7 +27,7 @@ const patience = time.Minute
 // pagesWith makes the pages of an empty log, which know whoever names himself in a header. access is asked of everything.
 func pagesWith(t *testing.T, within times, access desk.AccessFunc) (*server, http.Handler) {
 	t.Helper()
-	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(),
+	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Queue: memory.NewQueue().Client(),
 		Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{}})
 	if err != nil {
 		t.Fatal(err)
