@@ -30,7 +30,7 @@ type Compensator struct {
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware
 	types           *registry
-	inPool          atomic.Int64 // calls of transactional handlers that may hold a connection of DB at once
+	inPool          poolShares
 	kept            kept
 
 	engine   *engine.Engine

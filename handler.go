@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/sqlstore"
@@ -200,7 +203,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	if cfg.AfterBatch != nil {
 		t.Ready = c.afterBatch(cfg.AfterBatch, cfg.Codec)
 	}
-	c.fitPool(businessType, &cfg, t.RunTx != nil || t.UndoTx != nil)
+	c.fitPool(businessType, &cfg, t.RunTx != nil, t.UndoTx != nil)
 	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry, cfg.MaxWait
 	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
@@ -246,30 +249,74 @@ func (c *Compensator) batch(handler BatchFunc, cfg *TypeConfig) func(context.Con
 	}
 }
 
-// fitPool keeps a type from waiting for connections of a small pool: transactional handlers hold one each, and what wants one to renew
-// a lease waits for them.
-func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, usesTx bool) {
+// fitPool keeps a type from waiting for connections of a small pool. Transactional handlers and compensations hold one each, and a
+// statement that renews a lease waits for them.
+func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, runsTx, undoesTx bool) {
 	if c.cfg.DB == nil {
 		return
 	}
-	size := c.cfg.DB.Stats().MaxOpenConnections
+	size, usesTx := c.cfg.DB.Stats().MaxOpenConnections, runsTx || undoesTx
 	if size != 0 && usesTx {
-		c.fitTransactions(businessType, cfg, size)
+		c.fitTransactions(businessType, cfg, runsTx, size)
 	}
 	c.fitLease(businessType, cfg, usesTx, size)
 }
 
-func (c *Compensator) fitTransactions(businessType string, cfg *TypeConfig, size int) {
+// fitTransactions lowers a type's Concurrency to what the pool has, and warns once where several types together may hold all of it.
+func (c *Compensator) fitTransactions(businessType string, cfg *TypeConfig, runsTx bool, size int) {
 	if most := max(1, size-2); cfg.Concurrency > most {
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
 		cfg.Concurrency = most
 	}
-	if size > 3 { // a pool of fewer is meant to be waited for
-		most := int64(size - 2)
-		if all := c.inPool.Add(int64(cfg.Concurrency)); all > most && all-int64(cfg.Concurrency) <= most {
-			c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them", "calls", all, "max_open_conns", size)
+	if size <= 3 {
+		return // a pool of so few is meant to be waited for
+	}
+	shares, first := c.inPool.add(poolShare{businessType, cfg.Concurrency, runsTx}, size-2)
+	if first {
+		calls, types, compensations := sumShares(shares)
+		c.log.Warn("compensator: transactional handlers of several types may hold the whole pool: what else wants a connection waits for them",
+			"calls", calls, "max_open_conns", size, "types", types, "compensations_beside_them", compensations,
+			"set", fmt.Sprintf("TypeConfig.Concurrency of these types to %d in all, or SetMaxOpenConns to %d and more", size-2, calls+2))
+	}
+}
+
+// poolShare is how many connections of Config.DB the transactions of a type may hold at once.
+type poolShare struct {
+	businessType string
+	calls        int
+	runs         bool // in its handler; otherwise only in its compensation, and then rarely as many
+}
+
+// poolShares is the shares of the types that are registered.
+type poolShares struct {
+	mu   sync.Mutex // guards the field below
+	list []poolShare
+}
+
+// add adds a share, and reports whether it is the first with which handlers may hold more than most connections.
+func (p *poolShares) add(share poolShare, most int) (all []poolShare, first bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, _, _ := sumShares(p.list)
+	p.list = append(p.list, share)
+	after, _, _ := sumShares(p.list)
+	return slices.Clone(p.list), before <= most && after > most
+}
+
+// sumShares returns how many connections handlers may hold, the types' shares of them, and the shares of compensations of types whose
+// handlers hold none.
+func sumShares(shares []poolShare) (calls int, types, compensations string) {
+	var handlers, undoing []string
+	for _, share := range shares {
+		text := fmt.Sprintf("%s %d", share.businessType, share.calls)
+		if share.runs {
+			calls += share.calls
+			handlers = append(handlers, text)
+		} else {
+			undoing = append(undoing, text)
 		}
 	}
+	return calls, strings.Join(handlers, ", "), strings.Join(undoing, ", ")
 }
 
 // fitLease makes a lease outlast the attempt where it may not be renewable meanwhile. An attempt whose lease ends spends nothing, so that a

@@ -241,10 +241,15 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 			compensator.TypeConfig{Concurrency: calls})
 		require.NoError(t, err)
 	}
+	undone := compensator.TypeConfig{CompensateTx: func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil }}
+	_, err := compensator.Handle(c, "undone", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, undone)
+	require.NoError(t, err)
+	lines.Contains(w, "bounded by the pool", "type=undone")
 	register("one", 0)
 	lines.Contains(w, "bounded by the pool", "type=one", "concurrency=18", "max_open_conns=20")
 	register("two", 5)
-	lines.Contains(w, "may hold the whole pool", "calls=23", "max_open_conns=20")
+	lines.Contains(w, "may hold the whole pool", "calls=23", "max_open_conns=20", `types="one 18, two 5"`, `compensations_beside_them="undone 18"`,
+		"TypeConfig.Concurrency of these types to 18 in all, or SetMaxOpenConns to 25 and more")
 	register("three", 5)
 	for len(lines) > 0 {
 		assert.NotContains(t, <-lines, "may hold the whole pool", "once")
