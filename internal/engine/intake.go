@@ -375,7 +375,7 @@ func (in *intake) startNext(name string, entries []nextEntry) (taken map[process
 		in.agenda.free(t, calls)
 		return nil, 0
 	}
-	failpoint.Reach(failpoint.FreshClaimed)
+	failpoint.Reach(failpoint.TurnsFollowed)
 	taken = make(map[processlog.ID]bool, len(found.Mine))
 	for i := range found.Mine {
 		taken[found.Mine[i].ID] = true

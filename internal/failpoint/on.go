@@ -22,7 +22,7 @@ var points = []Point{
 	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, AnnounceNext, Announced, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
-	TurnsJoined, TurnsRead, TurnsNoted, TurnsParked, TurnsLeft, TurnsMoved,
+	TurnsJoined, TurnsRead, TurnsNoted, TurnsParked, TurnsLeft, TurnsMoved, TurnsFollowed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,

@@ -58,6 +58,8 @@ const (
 	TurnsParked Point = "turns-parked" // they wait for their turns; nobody has looked since who is first
 	TurnsLeft   Point = "turns-left"   // the next of a line is made due, ended entries are out of it; nobody is told
 	TurnsMoved  Point = "turns-moved"  // the next are due, and the queue is not told
+
+	TurnsFollowed Point = "turns-followed" // the next of a key is claimed as the one in front has ended; it is not started
 )
 
 // Settling.

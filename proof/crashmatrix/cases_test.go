@@ -128,6 +128,7 @@ var matrix = []crash{
 	{point: failpoint.TurnsParked, most: 8, in: inLine},
 	{point: failpoint.TurnsLeft, most: 8, in: inLine},
 	{point: failpoint.TurnsMoved, most: 8, in: inLine},
+	{point: failpoint.TurnsFollowed, most: 4, in: inLine},
 	{point: failpoint.OutcomesStored, most: 15, in: inLine},
 	{point: failpoint.MigrationPart, most: migrationParts(), in: unmade},
 	{point: failpoint.StopBegun, most: 2},
