@@ -40,7 +40,7 @@ const (
 	purgeAge          = time.Minute // the least there is
 	longestDelay      = 20 * time.Second
 	longestBackoff    = 2 * time.Second
-	longestPutOff     = 4 * time.Second // after Unavailable, whose pause is longer than the backoff
+	longestPutOff     = 2 * time.Minute // after several Unavailable in a row: each pause is about twice the one before
 )
 
 // appConfig is what the driver tells an app's process.

@@ -30,15 +30,14 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 }
 
 // TestHeadersKeepNoMessageOutOfTheLog: JSON is read to a depth of 10,000, and written with six bytes for a <.
+// It runs beside no other test: the client takes so long to read headers of ten thousand levels that a busy machine misses heartbeats.
 func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
-	t.Parallel()
 	deep := amqp091.Table{"a": "end"}
-	for range 11_000 {
+	for range 10_010 { // encoding/json reads 10,000
 		deep = amqp091.Table{"a": deep}
 	}
 	for name, headers := range map[string]amqp091.Table{"deep": deep, "markup": {"x": strings.Repeat("<", 100_000)}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := sharedBroker(t)
 			queue := b.queue(nil)
 			w := harness.NewWorld(t)
