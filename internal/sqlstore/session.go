@@ -27,7 +27,7 @@ const (
 	// row locks keeps one held row from holding up a whole batch. The short wait for metadata locks ends a blocked
 	// statement on the server before the engine gives it up: a given-up statement keeps its session until it ends.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
-	ownSettings     = "SET NAMES utf8mb4, SESSION innodb_lock_wait_timeout=2, lock_wait_timeout=3, autocommit=1, completion_type=0, " +
+	ownSettings     = "SET NAMES utf8mb4, SESSION innodb_lock_wait_timeout=2, lock_wait_timeout=5, autocommit=1, completion_type=0, " +
 		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION innodb_lock_wait_timeout=2, autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
@@ -35,7 +35,7 @@ const (
 // calmHints overrides for one statement, on MySQL, what ownSettings sets for a session. MySQL has no hint for
 // innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement MySQL 9.7 sets the session's
 // clock for good by it. See steady.
-const calmHints = "SET_VAR(lock_wait_timeout=3) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
+const calmHints = "SET_VAR(lock_wait_timeout=5) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
 	"SET_VAR(sql_safe_updates=0) SET_VAR(unique_checks=1) SET_VAR(foreign_key_checks=1)"
 
 // calmMySQL adds calmHints to the hints behind the statement's first word.

@@ -55,7 +55,7 @@ var leads = [...]struct {
 
 // Calm begins a statement of the library's own on MariaDB. It overrides, for that statement, what a session of the user's pool
 // may be set to. " FOR " and the statement follow, perhaps behind more variables.
-const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=3, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +
+const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
 // kindOf reads the beginning of a statement, allocating nothing. Several statements in one text are

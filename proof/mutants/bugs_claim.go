@@ -50,7 +50,7 @@ func claiming() []mutant {
 			what: "on MySQL an entry is claimed in a pooled session whose clock somebody has set: early, or with a lease that is over",
 			edits: []edit{
 				{"internal/sqlstore/session.go", "	if s.own != nil || s.d.steady == \"\" {\n", "	if true {\n"},
-				{"internal/txwatch/text.go", "SET STATEMENT timestamp=0, lock_wait_timeout=3", "SET STATEMENT lock_wait_timeout=3"},
+				{"internal/txwatch/text.go", "SET STATEMENT timestamp=0, lock_wait_timeout=5", "SET STATEMENT lock_wait_timeout=5"},
 			},
 			sees: tests("TestClaimInASessionWithAClockOfItsOwnIsNotEarly"),
 		},

@@ -580,7 +580,7 @@ func recording() []mutant {
 			name: "blocked-for-a-year", oracle: producers,
 			what: "a statement of ours waits for a lock of the whole server as long as the server's default says: given up, it holds its session",
 			edits: []edit{
-				{"internal/sqlstore/session.go", "innodb_lock_wait_timeout=2, lock_wait_timeout=3, ", "innodb_lock_wait_timeout=2, lock_wait_timeout=31536000, "},
+				{"internal/sqlstore/session.go", "innodb_lock_wait_timeout=2, lock_wait_timeout=5, ", "innodb_lock_wait_timeout=2, lock_wait_timeout=51536000, "},
 			},
 			sees: tests("TestStatementOfOursEndsOnABlockedServerByItself"),
 		},
