@@ -15,17 +15,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Compensator records entries and runs their handlers. Make one per process with New; its methods may be called
-// concurrently, but for Use and UseBatch.
+// Compensator records entries and runs their handlers. Create one per process with New. All methods are safe for
+// concurrent use, except Use and UseBatch.
 type Compensator struct {
 	cfg       Config
 	log       *slog.Logger
 	store     processlog.Store
 	queue     processlog.Queue
-	connector *txwatch.Connector // Config.DB was opened on it, and sees its commits; nil: nobody does
+	connector *txwatch.Connector // the connector that Config.DB was opened on, which sees commits; nil if there is none
 
-	fingerprint string   // the store's
-	homes       sync.Map // of *txwatch.Connector and *Compensator: others whose transactions reach the same log
+	fingerprint string   // identifies the log, as the store reports it
+	homes       sync.Map // other *txwatch.Connector and *Compensator values whose transactions reach the same log
 
 	middleware      []Middleware
 	batchMiddleware []BatchMiddleware
@@ -37,8 +37,8 @@ type Compensator struct {
 	isClosed atomic.Bool
 }
 
-// New checks the configuration, and then server and table, and reports all that is wrong at once with either. Close it. Of
-// ctx only the values live on: handlers' contexts have them.
+// New checks the configuration first, then the server and the table. Each of the two checks reports all its problems at
+// once. Call Close when you are done. Handlers see the values of ctx. The end of ctx does not stop the Compensator.
 func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -50,7 +50,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 		return nil, err
 	}
 	c.engine = c.newEngine(ctx, queueAnswers)
-	if cfg.Operations != nil { // before what is purged: they are seen to one after the other, and a purge takes all the time there is
+	if cfg.Operations != nil { // Start this before the purges. Both run one after the other, and a purge takes all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -61,7 +61,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	return c, nil
 }
 
-// newEngine gives the engine what it needs of a Config.
+// newEngine builds the engine from the Config.
 func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.Engine {
 	return engine.New(ctx, engine.Config{
 		Store: c.store, Queue: c.queue, Local: c.local(), QueueDown: !queueAnswers, Fingerprint: c.fingerprint,
@@ -92,7 +92,8 @@ func (c *Compensator) open(ctx context.Context) (queueAnswers bool, err error) {
 	return queueAnswers, nil
 }
 
-// blame says whose fault an error of a handler's transaction is. In front of a store of the user's there may be a MySQL.
+// blame decides whether an error in a handler's transaction is the fault of the server or of the handler. A custom
+// Store may also use MySQL, so its errors are read in the same way.
 func (c *Compensator) blame(err error) engine.Blame {
 	judge := mysqlerr.Blames
 	if s, ok := c.store.(*sqlstore.Store); ok {
@@ -107,21 +108,22 @@ func (c *Compensator) blame(err error) engine.Blame {
 	return engine.BlameHandler
 }
 
-// Use adds middleware around handlers and compensations registered later on. Like UseBatch it is for start-up, and not
-// called beside Handle.
+// Use adds middleware to handlers and compensations that are registered after the call. Call it at start-up only, and
+// not concurrently with Handle. The same holds for UseBatch.
 func (c *Compensator) Use(middleware ...Middleware) {
 	c.middleware = append(c.middleware, middleware...)
 }
 
-// UseBatch adds middleware around batch handlers registered later on.
+// UseBatch adds middleware to batch handlers that are registered after the call.
 func (c *Compensator) UseBatch(middleware ...BatchMiddleware) {
 	c.batchMiddleware = append(c.batchMiddleware, middleware...)
 }
 
 func (c *Compensator) closed() bool { return c.isClosed.Load() }
 
-// Close waits for what is on its way, up to 5 s where a server does not answer, and closes what the library opened,
-// Config.Store and Config.Queue, but not Config.DB and Config.Redis. Call it after Run has returned.
+// Close waits up to 5 s for requests that a server has not answered yet. Then it closes the connections that the
+// library opened, Config.Store and Config.Queue. It does not close Config.DB and Config.Redis. Call Close after Run has
+// returned.
 func (c *Compensator) Close() error {
 	if c.isClosed.Swap(true) {
 		return nil

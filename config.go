@@ -14,50 +14,55 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Config says where the process log lives and how fast it is worked off. Only DB is required. New fills a copy with
-// defaults, and names all that is wrong.
+// Config says where the process log is and how its entries are run. Only DB is required. New copies the Config, fills
+// in defaults, and reports all invalid fields at once.
 type Config struct {
-	// DB holds the process log beside the business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite from 3.35. Open
-	// it on Connector and plain transactions announce their entries by themselves. The caller keeps and closes it.
+	// DB is the database of the process log and of your business tables: MySQL from 8.0.1, MariaDB from 10.6, or SQLite
+	// from 3.35. If you open it on Connector, plain transactions enqueue their entries when they commit. The caller
+	// keeps and closes DB.
 	DB *sql.DB
 
-	// Redis is the delay queue several processes share: a *redis.Client (also of a failover) or *redis.ClusterClient, of
-	// Redis 5 or newer. The library opens a client of its own from its options, without retries that could claim twice. That
-	// client opens up to PoolSize connections to a server and one to listen, and no more than MaxActiveConns in all: at least 2.
-	// nil: no Redis at all; a timing wheel in this process, and the database polled for what others recorded.
+	// Redis holds the delay queue that several processes share. It is a *redis.Client (failover clients included) or a
+	// *redis.ClusterClient, of Redis 5 or newer. The library opens its own client from the options of this one, without
+	// retries, because a repeated script could claim twice. That client opens up to PoolSize connections to a server and
+	// one to listen. It never opens more than MaxActiveConns, which must be at least 2. nil means no Redis. Then a
+	// timing wheel in this process replaces the queue, and the library polls the database for entries of other
+	// processes.
 	Redis redis.UniversalClient
 
-	Table  string // the process log, optionally as database.table. Default "common_process_log"
-	Prefix string // starts every Redis key, so that several logs share a Redis. Default "compensator"
+	Table  string // name of the process log, optionally as database.table. Default "common_process_log"
+	Prefix string // prefix of every Redis key, so that several logs can share a Redis. Default "compensator"
 
-	// Lease is how long a claimed entry belongs to this process without a renewal. Once it ends, another process may take
-	// the entry even if our handler still runs. Default 30 s; at least 1 s. A type may have its own.
+	// Lease is how long a claimed entry belongs to this process without a renewal. After that another process may claim
+	// the entry, even if the handler here still runs. Default 30 s, at least 1 s. TypeConfig.Lease overrides it.
 	Lease time.Duration
 
-	Grace             time.Duration // an entry overdue for longer counts as forgotten by the queue. Default 3 s
-	ReconcileInterval time.Duration // between two looks for what the queue lost, or up to a fifth more. Default 10 s
-	PollInterval      time.Duration // replaces it while no Redis answers, or there is none; the same fifth. Default 1 s
+	Grace             time.Duration // the reconciler enqueues an entry again that is overdue for longer than this. Default 3 s
+	ReconcileInterval time.Duration // time between two reconciler rounds, plus up to a fifth at random. Default 10 s
+	PollInterval      time.Duration // replaces ReconcileInterval without Redis, and while Redis does not answer. Default 1 s
 
-	// What is due later than Horizon when it is recorded, or when the queue is filled again, and what is beyond QueueLimit
-	// members of one type, stays in the database until it is due within four times ReconcileInterval: then the queue takes it.
+	// Horizon and QueueLimit bound the queue. An entry that is due later than Horizon stays in the database at first,
+	// and so does an entry beyond QueueLimit members of its type. The queue takes it once it is due within four times
+	// ReconcileInterval.
 	Horizon    time.Duration // default 10 min
 	QueueLimit int           // default 100,000; at least 1,000
 
-	// Keep is how long entries that have succeeded, been compensated or cancelled are kept, of the types that have a handler
-	// here; then one process at a time purges them in small steps. At least an hour, and longer than any event may take to
-	// come again: an idempotent id guards no longer than its entry. Dead entries stay, and so do those that a person has
-	// settled. Default 0: for ever. It needs the table of slots, which Migrate makes.
+	// Keep is how long ended entries are kept: succeeded, compensated and cancelled ones. It applies to types that have
+	// a handler in this process. One process at a time purges older entries in small steps. Keep is 0 (the default,
+	// which keeps them forever) or at least an hour. Choose it longer than the time in which an event may come again,
+	// because an idempotency key guards for only as long as its entry exists. Dead entries and entries that a person
+	// settled are never purged. Keep needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
-	Operations  *Operations   // turns the operator's side on: see package desk. nil: no table of it is read or written
-	MaxContent  int           // of an entry, in bytes. Default 256 KiB; at most 8 MiB
-	StopTimeout time.Duration // Run waits so long for handlers; after 2/3 their contexts end: ErrStopping. Default 30 s
+	Operations  *Operations   // turns on cases, rights and the audit log for people: see package desk. nil: no table of it is read or written
+	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
+	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after 2/3 of it. Default 30 s
 
-	Logger     *slog.Logger // gets what an operator should know; content is never logged. Single failures are not: observe.LogFailures. Default slog.Default()
-	Observer   Observer     // sees every step, for metrics
-	Propagator Propagator   // carries values, a trace for example, from Record to the handler
+	Logger     *slog.Logger // receives what an operator should know, never content. Single failed attempts are logged by observe.LogFailures only. Default slog.Default()
+	Observer   Observer     // called at every step, for metrics
+	Propagator Propagator   // carries values, for example a trace, from Record to the handler
 
-	Store processlog.Store // replaces DB, and Queue Redis, in unit tests and simulations; see package compensatortest. Closed by Close, and by a New that fails after its Config was found in order
+	Store processlog.Store // Store replaces DB, and Queue replaces Redis, in unit tests and simulations: see package compensatortest. Close closes both. A New that fails after the Config was found valid closes them, too.
 	Queue processlog.Queue
 }
 
@@ -88,7 +93,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// validate checks a Config whose defaults are filled in.
+// validate checks a Config whose defaults are filled in. It reports all problems at once.
 func (cfg Config) validate() error {
 	var problems []error
 	refuse := func(bad bool, field, reason string) {
@@ -123,10 +128,11 @@ func (cfg Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// longestSpan bounds what is configured: added to others, or a few times over, it is still a duration.
+// longestSpan is the longest duration that may be configured. It is small enough that sums and small multiples do not
+// overflow.
 const longestSpan = 10 * 365 * 24 * time.Hour
 
-// badSpan is what is wrong with a configured duration, if anything is.
+// badSpan returns what is wrong with a configured duration, or "".
 func badSpan(d, least time.Duration) string {
 	switch {
 	case d < least:

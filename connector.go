@@ -13,9 +13,9 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Open is sql.Open on a Connector, for whoever knows a driver by its name. Like it, it connects to nothing yet.
+// Open opens a database by the name of its driver, as sql.Open does, but on a Connector. It does not connect yet.
 func Open(driverName, dataSourceName string) (*sql.DB, error) {
-	named, err := sql.Open(driverName, dataSourceName) // only it finds drivers by name
+	named, err := sql.Open(driverName, dataSourceName) // only sql.Open finds drivers by name
 	if err != nil {
 		return nil, err
 	}
@@ -27,32 +27,31 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 	return sql.OpenDB(Connector(connector)), nil
 }
 
-// Connector wraps a driver's connector so that the end of every transaction on it is seen: Commit itself announces what
-// was recorded, and nobody need call Committed. Open does so with a driver's name.
+// Connector wraps a driver's connector so that the library sees the end of every transaction. Then Commit itself
+// enqueues the entries, and you need not call Committed. Open does the same from a driver's name.
 //
 //	db := sql.OpenDB(compensator.Connector(connector))
 //
-// Each statement costs what it cost, and every optional interface of the driver is passed on. What differs, beside the
-// care of pooled connections that docs/operations.md describes:
-//   - db.Driver() and sql.Conn.Raw give the wrapper, not the driver's types.
-//   - Commit refuses, and rolls back, a transaction in which an entry could not be written (ErrNotRecorded)
-//     or which the server has rolled back by itself (ErrTxAborted).
-//   - Once the server has, its statements return ErrTxAborted: sent, they would commit by themselves.
+// A statement costs as much as before. Every optional interface of the driver is passed on. Pooled connections are
+// treated as docs/operations.md describes. Beside that, four things differ:
+//   - db.Driver() and sql.Conn.Raw return the wrapper, not the driver's types.
+//   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the server has rolled the transaction back.
+//   - After such a rollback by the server, further statements return ErrTxAborted. If they were sent, each would commit by itself.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
-// Other wrappers, for traces say, go inside of it. One around it may stand if it hands contexts on; New warns of one that
-// does not, and behind which no commit is seen. See docs/operations.md.
+// Put other wrappers, for example for tracing, inside this one. A wrapper around it works if it passes contexts on. New
+// warns of a wrapper that does not, because commits behind it are not seen. See docs/operations.md.
 //
-// The errors concern only transactions an entry was recorded in. How statements and errors change a transaction is
-// known of MySQL, MariaDB, what speaks like them, and SQLite.
+// These errors concern only transactions in which an entry was recorded. The library knows how statements and errors
+// change a transaction for MySQL, MariaDB, compatible servers, and SQLite.
 func Connector(inner driver.Connector) driver.Connector { return txwatch.Wrap(inner) }
 
-// scopedOf is the ScopedTx that a handle is known to be on, or nil.
+// scopedOf returns the ScopedTx that a handle belongs to, or nil.
 func scopedOf(tx Tx) *ScopedTx {
 	switch tx := tx.(type) {
 	case *ScopedTx:
 		return tx
-	case interface{ Scoped() *ScopedTx }: // an ORM's handle on it
+	case interface{ Scoped() *ScopedTx }: // a handle of an ORM on a ScopedTx
 		if !isNilPointer(tx) {
 			return tx.Scoped()
 		}
@@ -60,14 +59,14 @@ func scopedOf(tx Tx) *ScopedTx {
 	return nil
 }
 
-// isNilPointer reports whether an interface holds a pointer to nothing, which is not nil.
+// isNilPointer reports whether v is an interface that holds a nil pointer. Such an interface is not equal to nil.
 func isNilPointer(v any) bool {
 	r := reflect.ValueOf(v)
 	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
-// enlist finds who sees the end of tx: the library itself, a Connector's connection, or nobody (nil). An error says
-// that nothing of c's can join it.
+// enlist returns the object that sees the end of tx: a ScopedTx, or the view of a Connector's connection. It returns
+// nil if the library cannot see the end of tx. It returns an error if no entry of c may join tx.
 func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error) {
 	if tx == nil || isNilPointer(tx) {
 		return nil, &FieldError{Field: "tx", Reason: fmt.Sprintf("is nil (%T)", tx)}
@@ -85,18 +84,18 @@ func (c *Compensator) enlist(ctx context.Context, tx Tx) (transactionEnd, error)
 	return watch, cmp.Or(err, watch.Err())
 }
 
-// inquiry asks, of a handle that is not known, a tracer's say, whether it is one on a ScopedTx: the first statement that it hands
-// on to one finds that, before it is sent. It costs no statement of its own.
+// inquiry finds out whether an unknown handle, for example a tracer's, belongs to a ScopedTx. The first statement that
+// reaches a ScopedTx answers this before it is sent. The inquiry sends no statement of its own.
 type inquiry struct {
-	c       *Compensator // whose call it is
-	ref     Ref          // what is to be changed; nil: Record
+	c       *Compensator // the Compensator that was called
+	ref     Ref          // the entry to change; nil when the call is Record
 	found   *ScopedTx
 	refused error
 }
 
 type inquiryKey struct{}
 
-// inquire puts an inquiry into a context, for the statements of one call; nil where the handle is known.
+// inquire puts an inquiry into the context of one call. It returns nil if the handle is known.
 func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Context, *inquiry) {
 	if _, plain := tx.(*sql.Tx); plain || scopedOf(tx) != nil {
 		return ctx, nil
@@ -105,7 +104,7 @@ func (c *Compensator) inquire(ctx context.Context, tx Tx, ref Ref) (context.Cont
 	return context.WithValue(ctx, inquiryKey{}, asked), asked
 }
 
-// admit is why a statement that has come to s is not to be sent.
+// admit returns why a statement that reaches s must not be sent, or nil.
 func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	if q.found == nil {
 		q.found = s
@@ -114,7 +113,7 @@ func (q *inquiry) admit(ctx context.Context, s *ScopedTx) error {
 	return q.refused
 }
 
-// or is why the call is refused, or else err.
+// or returns the reason why the call was refused, or err if it was not.
 func (q *inquiry) or(err error) error {
 	if q != nil && q.refused != nil {
 		return q.refused
@@ -122,7 +121,7 @@ func (q *inquiry) or(err error) error {
 	return err
 }
 
-// end is watch, or where nobody sees the end of the transaction that of the ScopedTx that was found.
+// end returns watch. If watch is nil, it returns the end of the ScopedTx that the inquiry found.
 func (q *inquiry) end(watch transactionEnd) transactionEnd {
 	if watch == nil && q != nil && q.found != nil {
 		return q.found.end
@@ -130,7 +129,7 @@ func (q *inquiry) end(watch transactionEnd) transactionEnd {
 	return watch
 }
 
-// naming says which handle has no open transaction, and what would have one.
+// naming adds to ErrNoTransaction which handle has no open transaction, and which call would give one.
 func naming(tx Tx, err error) error {
 	if !errors.Is(err, ErrNoTransaction) || errors.Is(err, ErrTxAborted) {
 		return err
@@ -142,19 +141,19 @@ func naming(tx Tx, err error) error {
 	return fmt.Errorf("%w on this %T: it has been committed or rolled back, a statement such as DDL has ended it, or it never had one", err, tx)
 }
 
-// lateProbe bounds the question that is asked although the caller's context has ended.
+// lateProbe bounds the probe that runs after the caller's context has ended.
 const lateProbe = 10 * time.Second
 
-// watchOf asks the connection beneath tx for its view. A handle on some other connection answers as the
-// server does. When ctx has ended package sql lets nothing through, and the connection is asked all the same: the
-// transaction is not to be committed without what could not be written.
+// watchOf asks the connection beneath tx for its view of the transaction. A handle on any other connection answers as
+// the server does. When ctx has ended, package sql sends nothing. watchOf then asks once more with a context that has
+// not ended, because a transaction must not commit without an entry that could not be written.
 func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 	ctx, enlistment := txwatch.Ask(ctx)
 	err := c.store.Probe(ctx, tx)
 	if enlistment.Tx() == nil && ctx.Err() != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lateProbe)
 		defer cancel()
-		_ = c.store.Probe(late, tx) // what it finds is asked for next
+		_ = c.store.Probe(late, tx) // the next lines read what the probe found
 	}
 	if watch := enlistment.Tx(); watch != nil {
 		if watch.Err() != nil || enlistment.Home == c.connector {

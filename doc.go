@@ -1,62 +1,54 @@
-// Package compensator is a durable compensation log: work that must happen after a commit is written as an entry inside
-// the caller's own SQL transaction, and done from there, soon or at its due time, with retries, compensation, and a person
-// as the last resort.
+// Package compensator is a durable compensation log. Work that must happen after a commit is written as an entry inside
+// the caller's own SQL transaction. The library then runs the entry, at once or at its due time. It retries,
+// compensates, and leaves an entry to a person as the last resort.
 //
 // # Recording
 //
-// An [Entry] is a row of the process log, a table beside the business tables; [Migrate] creates it. Its business type
-// names its handler, its content is what the handler is given, and its idempotent id makes telling an event twice
-// harmless. [Type.Record] and [Compensator.Record] write it through any handle on an open transaction: *sql.Tx, *sqlx.Tx,
-// bun's and ent's tx, and of GORM's the Statement.ConnPool. It exists exactly if that commits.
+// An [Entry] is a row of the process log. [Migrate] creates this table beside your business tables. The business type
+// of an entry names its handler, and its content is the handler's input. Its idempotency key makes it harmless to
+// record the same event twice. [Type.Record] and [Compensator.Record] write the entry through any handle on an open
+// transaction: a *sql.Tx, a *sqlx.Tx, the transactions of bun and ent, or Statement.ConnPool of GORM. The entry exists
+// if, and only if, that transaction commits.
 //
 // # After the commit
 //
-// On a database opened through [Connector], or inside [Compensator.InTx], the commit itself tells the queue, and an entry
-// with no delay can run right after it; otherwise [Receipt.Committed] does. Neither is needed for correctness: the
-// reconciler finds what nobody announced, seconds later. When the answer to COMMIT is lost the error wraps
-// [ErrCommitUnknown], and [Compensator.Resolve] finds out.
+// An entry without a delay can run right after the commit. The library sees the commit by itself on a database opened
+// through [Connector], and inside [Compensator.InTx]. Otherwise call [Receipt.Committed]. None of these is needed for
+// correctness: without them the reconciler finds the entry some seconds later. If the answer to COMMIT is lost, the
+// error wraps [ErrCommitUnknown], and [Compensator.Resolve] finds out whether the transaction committed.
 //
 // # Handlers
 //
-// [Handle] registers a function for a type, [HandleTx] one whose effects in this database commit together with the entry's
-// success, exactly once, and [HandleBatch] one that takes several entries. The error it returns is the outcome: nil,
-// [Permanent], [RetryAfter], [Snooze], [Unavailable], or anything else for another try by the type's [Retry] schedule. A
-// plain handler may run more than once for one entry: it gives [Entry.Key] to whatever it calls. A type with a [Breaker]
-// waits as a whole while that is down.
+// [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries. The error that a handler returns decides the outcome. nil is success. [Permanent], [RetryAfter], [Snooze] and [Unavailable] ask for something special. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run more than once for one entry, so it passes [Entry.Key] to every service that it calls. A type with a [Breaker] pauses as a whole while a service that its handler needs is down.
 //
-// [Periodic] has an entry of a type recorded for each slot of a [Schedule], exactly one, by whichever process runs. Module
-// cron makes schedules of cron expressions.
+// [Periodic] records exactly one entry for each slot of a [Schedule], from any running process. Module cron turns cron expressions into schedules.
 //
 // # Compensation, and people
 //
-// An entry whose attempts are used up, or whose handler returned Permanent, is compensated if its type has a Compensate
-// function, and is dead otherwise: [Compensator.List] finds those, [Compensator.Requeue] starts one afresh,
-// [Compensator.SettleByHand] records that a person did the work. When the work is done or unwanted before it ran, say so
-// with [Type.CompleteTx] or [Type.CancelTx] in the transaction that made it so.
+// An entry needs compensation when its attempts are used up, or when its handler returned Permanent. The Compensate
+// function of its type then runs. An entry of a type without Compensate becomes dead. [Compensator.List] finds dead
+// entries. [Compensator.Requeue] starts one afresh. [Compensator.SettleByHand] records that a person did the work. If
+// the work is done or no longer wanted before it ran, call [Type.CompleteTx] or [Type.CancelTx] in the transaction that
+// made it so.
 //
-// With Config.Operations set, each entry that dies opens a case. Package desk is what people may see and do about it;
-// module ui has its pages, cmd/compensator its command line, module otel traces and metrics.
+// With Config.Operations set, every entry that dies opens a case. Package desk decides what people may see and do about
+// it. Module ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
 //
 // # Running
 //
-// [Compensator.Run] works entries off until its context ends. A process that only records never calls it. Any number of
-// processes may run on one database; claims decide. Losing Redis costs latency and nothing else: the database is polled
-// until it is back, and the queue is rebuilt. Without Redis entries of other processes are found every
-// Config.PollInterval.
+// [Compensator.Run] runs entries until its context ends. A process that only records never calls it. Any number of processes may run on one database, and claims decide which process runs an entry. Losing Redis costs latency only. The library polls the database until Redis is back, and then fills the queue again. Without Redis, a process finds the entries of other processes every Config.PollInterval.
 //
-// An entry is due by the database's clock. Only durations cross from one clock to another, rounded up: a wrong clock
-// elsewhere makes entries late, never early. Only Options.At depends on this process's clock.
+// The clock of the database decides when an entry is due. Only durations pass from one clock to another, rounded up. A
+// wrong clock elsewhere makes entries late, never early. Only Options.At depends on the clock of this process.
 //
 // # Caveats
 //
-//   - There is no order between entries, beyond earliest due first as a rule, but of types with TypeConfig.Serial.
-//   - A process that is paused for longer than its lease may act outside this database after somebody else has taken
-//     the entry over.
-//   - Idempotent ids guard as long as entries are kept: see Config.Keep.
-//   - DDL inside a transaction commits it, and its entries with it.
-//   - Everything rests on a database that keeps what it has acknowledged: innodb_flush_log_at_trx_commit=1, no failover
-//     to a replica that lags.
+//   - Entries have no order. The earliest due entry usually runs first. Only TypeConfig.Serial gives an order.
+//   - A process that pauses for longer than its lease may act outside this database after another process has taken the entry over.
+//   - An idempotency key guards for as long as its entry is kept: see Config.Keep.
+//   - DDL inside a transaction commits the transaction, and its entries with it.
+//   - The database must keep what it has acknowledged. Set innodb_flush_log_at_trx_commit=1, and never fail over to a replica that lags.
 //
-// Types that are only named here stand in packages processlog and observe; compensatortest is for tests of yours. Promises
-// and their conditions are in docs/guarantees.md; for whoever runs it there is docs/operations.md.
+// Types that are only named here are in packages processlog and observe. Package compensatortest helps your own tests.
+// The promises and their conditions are in docs/guarantees.md. Operators find their guide in docs/operations.md.
 package compensator

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Entry is one row of the process log, as read from the database. A handler gets its own copy; changing it changes
-// nothing that is stored.
+// Entry is one row of the process log, as read from the database. A handler gets its own copy. Changing the copy does
+// not change the stored row.
 type Entry struct {
 	ID                                 EntryID
 	IdempotentID                       IdempotentID
@@ -20,27 +20,27 @@ type Entry struct {
 	BatchID, BusinessID, BusinessExtID string
 	UserID, UserName                   string
 	Content                            []byte
-	Headers                            map[string]string // Options.Headers, and what Config.Propagator put in
+	Headers                            map[string]string // Options.Headers and the headers of Config.Propagator
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch
-	MaxProcessCount int // 0: the type's
-	CompensateCount int // failed compensations in this epoch; of a dead entry: > 0 if one has begun
-	DeliveryCount   int // leases in a row without a recorded outcome, the present one included
+	MaxProcessCount int // overrides TypeConfig.MaxProcessCount; 0: use the type's
+	CompensateCount int // failed compensations in this epoch. In a dead entry it is above 0 if a compensation began
+	DeliveryCount   int // consecutive leases that ended without a recorded outcome, including the present lease
 	Version         uint64
 	Epoch           uint32
-	NextAt          time.Time // due; in a terminal state: when it got there. UTC, milliseconds, as the others
+	NextAt          time.Time // due time, or the time at which a terminal state was reached. UTC, milliseconds, as all times here
 	EndedBy         EndedBy
-	LastError       string // of the last failed attempt: a compensation's first one reads here what went wrong, its second one what went wrong with the first. A success clears it
-	Erased          bool   // see Compensator.Erase
+	LastError       string // error of the last failed attempt. The first attempt of a compensation reads the error of the handler here. Success clears it
+	Erased          bool   // set by Compensator.Erase
 
 	CreatedAt, UpdatedAt time.Time
 
 	codec Codec
-	from  *Compensator // of a handler's entry
+	from  *Compensator // set in an entry that a handler was given
 }
 
-// entryOf makes a user's view of a row.
+// entryOf converts a row into an Entry.
 func entryOf(row *processlog.Row, codec Codec) *Entry {
 	return &Entry{
 		ID: row.ID, IdempotentID: row.IdempotentID, BusinessType: row.BusinessType, BatchID: row.BatchID,
@@ -53,15 +53,15 @@ func entryOf(row *processlog.Row, codec Codec) *Entry {
 	}
 }
 
-// handed is the copy of an entry that a handler is given.
+// handed returns the copy of an entry that a handler is given.
 func (c *Compensator) handed(row *processlog.Row, codec Codec) *Entry {
 	e := entryOf(row, codec)
 	e.from = c
 	return e
 }
 
-// Context is parent with the values that travelled with the entry, which a handler's own context has, but a batch's has
-// not. Of an entry that no handler was given it is parent itself.
+// Context returns parent with the values that Config.Propagator carried with the entry. The context of a plain handler
+// already has them; the context of a batch does not. If no handler was given this entry, Context returns parent.
 func (e *Entry) Context(parent context.Context) context.Context {
 	if e.from == nil {
 		return parent
@@ -69,7 +69,8 @@ func (e *Entry) Context(parent context.Context) context.Context {
 	return e.from.extract(parent, e.Headers)
 }
 
-// Attempt counts the recorded runs of this epoch and this one: 1 on the first.
+// Attempt returns the number of this run in the present epoch. It is 1 for the first run. Runs whose outcome was
+// recorded count.
 func (e *Entry) Attempt() int {
 	if e.State == Compensating {
 		return e.CompensateCount + 1
@@ -77,14 +78,15 @@ func (e *Entry) Attempt() int {
 	return e.ProcessCount + 1
 }
 
-// Key is the idempotency key to give to whatever your handler calls: the same for every attempt, a compensation's too,
-// until a person requeues the entry. So a compensation that asks what was done asks by an id of yours. Where several logs
-// call the same service, as a staging copy may, put the log's name before it.
+// Key returns the idempotency key to send with the calls that your handler makes. It is the same for every attempt and
+// for the compensation, until a person requeues the entry. So a compensation that asks a partner what was done needs an
+// id of your own. If several logs call the same service, for example in a staging copy, put the name of the log in
+// front of it.
 func (e *Entry) Key() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
 
-// Decode reads Content into v with its type's codec, or JSON if that is not known.
+// Decode decodes Content into v with the codec of its type. It uses JSON if the type is not known in this process.
 func (e *Entry) Decode(v any) error {
 	codec := e.codec
 	if codec == nil {
@@ -100,14 +102,14 @@ func (e *Entry) Decode(v any) error {
 	return codec.Unmarshal(content, v)
 }
 
-// Codec turns values into stored content and back. It is called concurrently.
+// Codec encodes values as content and decodes them. Its methods are called concurrently.
 type Codec interface {
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
 }
 
-// SealingCodec is a Codec whose content is sealed for the entry that stores it: by Record, where the type was registered or
-// declared with it, and opened by Entry.Decode. See package encrypt.
+// SealingCodec is a Codec that seals content for one entry. Record seals if the type was registered or declared with
+// such a codec, and Entry.Decode opens. See package encrypt.
 type SealingCodec interface {
 	Codec
 	Seal(content []byte, businessType, idempotentID string) ([]byte, error)
@@ -122,7 +124,7 @@ type jsonCodec struct{}
 func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
-// entryJSON is an Entry as JSON. Names and forms stay as they are; later versions may add fields.
+// entryJSON is the JSON form of an Entry. Names and formats do not change. Later versions may add fields.
 type entryJSON struct {
 	ID              EntryID           `json:"id"`
 	IdempotentID    IdempotentID      `json:"idempotent_id"`
@@ -150,9 +152,10 @@ type entryJSON struct {
 	Erased          bool              `json:"erased,omitempty"`
 }
 
-// MarshalJSON writes the entry for other programs, under the columns' names, which stay. Ids and the version are strings,
-// since many readers round numbers; states are words, times RFC 3339 in UTC with milliseconds. Content that is JSON stands
-// under "content", maybe in other spaces and escapes; any other under "content_base64".
+// MarshalJSON encodes the entry for other programs, under the names of the columns. These names do not change. Ids and
+// the version are strings, because many readers round large numbers. States are words. Times are RFC 3339 in UTC with
+// milliseconds. JSON content is under "content", perhaps with other white space and escapes. Any other content is under
+// "content_base64".
 func (e Entry) MarshalJSON() ([]byte, error) {
 	v := entryJSON{
 		ID: e.ID, IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,
@@ -169,7 +172,7 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Decode then takes the content for JSON.
+// UnmarshalJSON reads what MarshalJSON wrote. Decode of the result assumes JSON content.
 func (e *Entry) UnmarshalJSON(data []byte) error {
 	var v entryJSON
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -189,7 +192,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// jsonTime is a time of one width, so that texts sort as times do.
+// jsonTime is a time with a fixed number of characters, so that its text sorts as the time does.
 type jsonTime time.Time
 
 func (t jsonTime) MarshalText() ([]byte, error) {

@@ -6,45 +6,46 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// While recording. Package processlog says more of each.
+// Errors of recording. Package processlog describes each of them in full.
 var (
-	ErrNoTransaction = processlog.ErrNoTransaction // Record's handle has no open transaction. Nothing was written
-	ErrTxAborted     = processlog.ErrTxAborted     // the server rolled back: do all of it again. Wraps ErrNoTransaction
-	ErrNotRecorded   = processlog.ErrNotRecorded   // Commit rolled back: an entry was refused or could not be written
-	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke around COMMIT. Ask Resolve whether it happened
-	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back: no recording, no start until AcceptLoss. A *LossError
+	ErrNoTransaction = processlog.ErrNoTransaction // the handle given to Record has no open transaction. Nothing was written
+	ErrTxAborted     = processlog.ErrTxAborted     // the server rolled the transaction back: repeat all of it. Wraps ErrNoTransaction
+	ErrNotRecorded   = processlog.ErrNotRecorded   // Commit rolled back because an entry was refused or could not be written
+	ErrCommitUnknown = processlog.ErrCommitUnknown // the connection broke around COMMIT. Resolve tells whether the transaction committed
+	ErrHistoryLost   = processlog.ErrHistoryLost   // the database went back in time. No entry is recorded or started until AcceptLoss. A *LossError
 
-	// Only with Options.FailOnDuplicate, and TypeConfig.RefuseOtherContent; otherwise the receipt tells.
+	// ErrDuplicate needs Options.FailOnDuplicate, and ErrOtherContent needs TypeConfig.RefuseOtherContent. Without them
+	// the receipt reports the case.
 	ErrDuplicate    = errors.New("compensator: idempotent id already recorded")
 	ErrOtherContent = errors.New("compensator: idempotent id already recorded with other content")
 )
 
-// About one entry, and the Compensator itself.
+// Errors about one entry, and about the Compensator itself.
 var (
 	ErrNotFound         = processlog.ErrNotFound
-	ErrBusy             = processlog.ErrBusy             // another transaction holds the entry's row. Try again
-	ErrChanged          = processlog.ErrChanged          // of RequeueAll: the entry is not any more as it was seen
-	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // of Complete: the work is done, do not do it. A *StateError
+	ErrBusy             = processlog.ErrBusy             // another transaction has locked the entry's row. Try again
+	ErrChanged          = processlog.ErrChanged          // RequeueAll: the entry has changed since it was read
+	ErrAlreadySucceeded = processlog.ErrAlreadySucceeded // Complete: the work is already done, so do not do it again. A *StateError
 
-	ErrRunning = processlog.ErrRunning // Run is running already
+	ErrRunning = processlog.ErrRunning // Run was called while Run is running
 	ErrClosed  = processlog.ErrClosed
 )
 
-// Causes of a handler's context, read with context.Cause.
+// Causes for which the context of a handler ends. Read them with context.Cause.
 var (
-	ErrLeaseLost = processlog.ErrLeaseLost // it may run elsewhere; a failure or a transactional success is dropped now
-	ErrCancelled = processlog.ErrCancelled // somebody cancelled, completed or requeued the entry
-	ErrStopping  = processlog.ErrStopping  // Run is ending. An attempt that returns with it, or with context.Canceled, spends nothing
-	ErrTimeout   = processlog.ErrTimeout   // the type's Timeout passed
+	ErrLeaseLost = processlog.ErrLeaseLost // the lease was lost and the entry may run elsewhere. A failure or a transactional success from here is dropped
+	ErrCancelled = processlog.ErrCancelled // the entry was cancelled, completed or requeued meanwhile
+	ErrStopping  = processlog.ErrStopping  // Run is ending. An attempt that returns this cause, or context.Canceled, spends no attempt
+	ErrTimeout   = processlog.ErrTimeout   // TypeConfig.Timeout has passed
 )
 
 type (
 	FieldError     = processlog.FieldError     // a value that was refused before anything was sent to a server
-	OtherTypeError = processlog.OtherTypeError // an idempotent id that stands for an event of another business type
-	StateError     = processlog.StateError     // an action that the entry's present state does not allow
-	LossError      = processlog.LossError      // ErrHistoryLost, with what this process knows to be missing
-	LostEntry      = processlog.LostEntry      // one such entry
-	PanicError     = processlog.PanicError     // the failure of a handler that panicked, or ended its goroutine
-	StuckError     = processlog.StuckError     // handlers that were still running when Run gave up waiting for them
-	StuckAttempt   = processlog.StuckAttempt   // one such handler
+	OtherTypeError = processlog.OtherTypeError // the idempotency key belongs to an event of another business type
+	StateError     = processlog.StateError     // an action that the present state of the entry does not allow
+	LossError      = processlog.LossError      // wraps ErrHistoryLost and lists the entries that this process knows to be missing
+	LostEntry      = processlog.LostEntry      // one missing entry
+	PanicError     = processlog.PanicError     // a handler panicked or ended its goroutine
+	StuckError     = processlog.StuckError     // handlers still ran when Run stopped waiting for them
+	StuckAttempt   = processlog.StuckAttempt   // one handler that still ran
 )

@@ -13,27 +13,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// HandlerFunc does the work of one entry. nil is success; else see Permanent, RetryAfter, Snooze, Unavailable. It may
-// run more than once, at the same time only after a pause longer than the lease: give Entry.Key to what it calls.
+// HandlerFunc does the work of one entry. It returns nil for success, and otherwise an error: see Permanent,
+// RetryAfter, Snooze and Unavailable. It may run more than once for the same entry. Two runs overlap only if a process
+// paused for longer than its lease. So pass Entry.Key to every service that it calls.
 type HandlerFunc func(ctx context.Context, e *Entry) error
 
-// TxHandlerFunc does the work of one entry inside tx, which the library commits with the outcome: what it writes through
-// tx happens exactly once, with no idempotency of its own. To complete, cancel or reschedule its own entry in tx is a
-// *FieldError, and changes nothing: what becomes of that is what it returns.
+// TxHandlerFunc does the work of one entry inside tx. The library commits tx together with the outcome, so everything
+// written through tx happens exactly once and needs no idempotency of its own. A handler must not complete, cancel or
+// reschedule its own entry in tx. Such a call returns a *FieldError and changes nothing. The handler's return value
+// decides the outcome.
 type TxHandlerFunc func(ctx context.Context, tx *ScopedTx, e *Entry) error
 
-// BatchFunc does the work of several entries of one type. It returns nil when all succeeded, or one error (or nil) for
-// each, in their order; slices.Repeat([]error{err}, len(entries)) when all failed alike.
+// BatchFunc does the work of several entries of one type. It returns nil if all succeeded. Otherwise it returns one
+// error (or nil) for each entry, in the order of the entries. If all failed alike, return slices.Repeat([]error{err},
+// len(entries)).
 type BatchFunc func(ctx context.Context, entries []*Entry) []error
 
-// Middleware wraps a handler, as in net/http. Those of a type run inside Use's.
+// Middleware wraps a handler, as in net/http. The middleware of a type runs inside the middleware of Use.
 type Middleware func(next HandlerFunc) HandlerFunc
 
-// BatchMiddleware is Middleware for batch handlers; see Entry.Context.
+// BatchMiddleware is Middleware for batch handlers. Entry.Context gives the context of one entry.
 type BatchMiddleware func(next BatchFunc) BatchFunc
 
-// Handle registers a type's handler, before Run, and returns the handle to record with. Its errors name what is wrong:
-// the type, the handler, a field.
+// Handle registers the handler of a type and returns a Type to record with. Call it before Run. Its errors name the
+// type, the handler or the invalid field.
 func Handle[T any](c *Compensator, businessType string, handler func(ctx context.Context, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -41,8 +44,8 @@ func Handle[T any](c *Compensator, businessType string, handler func(ctx context
 	return register[T](c, businessType, cfg, false, func(t *engine.Type, cfg *TypeConfig) { t.Run = c.single(Typed(handler), cfg) })
 }
 
-// HandleTx is Handle for a transactional handler: what it writes through tx and the entry's success commit together,
-// exactly once. Effects in this database need no idempotency.
+// HandleTx registers a transactional handler. Everything it writes through tx commits together with the success of the
+// entry, exactly once. Effects in this database need no idempotency.
 func HandleTx[T any](c *Compensator, businessType string, handler func(ctx context.Context, tx *ScopedTx, e *Entry, v T) error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -50,7 +53,7 @@ func HandleTx[T any](c *Compensator, businessType string, handler func(ctx conte
 	return register[T](c, businessType, cfg, false, func(t *engine.Type, cfg *TypeConfig) { t.RunTx = c.transactional(TypedTx(handler), cfg) })
 }
 
-// Item is one entry of a batch with its decoded value.
+// Item is one entry of a batch, with its decoded value.
 type Item[T any] struct {
 	Entry *Entry
 	Value T
@@ -58,18 +61,20 @@ type Item[T any] struct {
 	batch context.Context
 }
 
-// Context is the batch's context with the values of Entry.Context.
+// Context returns the context of the batch with the values that travelled with this entry: see Entry.Context.
 func (i Item[T]) Context() context.Context {
-	if i.batch == nil { // made by hand, in a test
+	if i.batch == nil { // a test has built this Item
 		return i.Entry.Context(context.Background())
 	}
 	return i.Entry.Context(i.batch)
 }
 
-// HandleBatch is Handle for several entries at once; see BatchFunc. Their context is the batch's: it carries nothing that
-// travelled with one entry, which Item.Context has, and ends with ErrTimeout or ErrStopping, but not when one of several
-// is cancelled or its lease lost. A batch of several that panics, returns an error too late, or another number of errors,
-// spends no attempt: each entry is run again alone, and that counts.
+// HandleBatch registers a handler for several entries at once: see BatchFunc. The context of the handler belongs to the
+// batch. It ends with ErrTimeout or ErrStopping. It does not end when one of several entries is cancelled or loses its
+// lease. Item.Context also has the values that travelled with one entry.
+//
+// A batch of several entries may panic, return an error too late, or return a wrong number of errors. Then it spends no
+// attempt. Each entry runs again alone, and that run counts.
 func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx context.Context, items []Item[T]) []error, cfg TypeConfig) (*Type[T], error) {
 	if handler == nil {
 		return nil, &FieldError{Field: "handler", Reason: "is nil"}
@@ -77,7 +82,7 @@ func HandleBatch[T any](c *Compensator, businessType string, handler func(ctx co
 	return register[T](c, businessType, cfg, true, func(t *engine.Type, cfg *TypeConfig) { t.RunBatch = c.batch(typedBatch(handler), cfg) })
 }
 
-// Must is for start-up: it panics when what a function such as Handle returns is an error.
+// Must returns v and panics if err is not nil. It is for start-up:
 //
 //	var closeOrder = compensator.Must(compensator.Handle(c, "close_order", shop.close, compensator.TypeConfig{}))
 func Must[T any](v T, err error) T {
@@ -87,9 +92,10 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// Declare returns the handle to record entries of a type whose handler runs in another process, or that needs none: see
-// Type.Once. Of cfg only Codec, RefuseOtherContent, Serial, PassDead and Keep are used; Config.Keep is not. With a Keep it is
-// called before Run, or returns ErrRunning where nothing else is kept for a while; of several for one type the shortest counts.
+// Declare returns a Type to record entries whose handler runs in another process, or that need no handler: see
+// Type.Once. It uses only these fields of cfg: Codec, RefuseOtherContent, Serial, PassDead and Keep. Config.Keep does
+// not apply. If cfg.Keep is set, call Declare before Run. After that it may return ErrRunning. If a type is declared
+// several times, the shortest Keep counts.
 func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[T], error) {
 	if err := validateType(businessType); err != nil {
 		return nil, err
@@ -109,7 +115,7 @@ func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[
 	return newType[T](c, businessType, cfg), nil
 }
 
-// Typed makes a HandlerFunc, for Compensate too, that gets the decoded value.
+// Typed converts a handler of a decoded value into a HandlerFunc, for example for TypeConfig.Compensate.
 func Typed[T any](handler func(ctx context.Context, e *Entry, v T) error) HandlerFunc {
 	return func(ctx context.Context, e *Entry) error {
 		v, err := decode[T](e)
@@ -131,7 +137,7 @@ func TypedTx[T any](handler func(ctx context.Context, tx *ScopedTx, e *Entry, v 
 	}
 }
 
-// typedBatch decodes a batch; entries that cannot be decoded leave it.
+// typedBatch decodes the entries of a batch. It leaves out entries that cannot be decoded.
 func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []error) BatchFunc {
 	return func(ctx context.Context, entries []*Entry) []error {
 		verdicts := make([]error, len(entries))
@@ -153,7 +159,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 			return verdicts
 		}
 		if len(answers) != len(items) {
-			// No verdict, whatever it fits by chance: those that could not be decoded were not asked about.
+			// Return a wrong number of errors. A number that fits the batch by chance would count for entries that the
+			// handler never saw.
 			return make([]error, len(entries)+1)
 		}
 		for n, i := range places {
@@ -163,8 +170,8 @@ func typedBatch[T any](handler func(ctx context.Context, items []Item[T]) []erro
 	}
 }
 
-// decode returns the value of an entry's content. A newer version of the code may run beside this one and read what this one
-// cannot, so a failure costs no attempt until MaxWait is over.
+// decode decodes the content of an entry. Another process may run newer code whose content this process cannot read. So
+// a failure costs no attempt until MaxWait has passed.
 func decode[T any](e *Entry) (T, error) {
 	var v T
 	if err := e.Decode(&v); err != nil {
@@ -182,7 +189,7 @@ func wrap[F any, M ~func(F) F](handler F, outer, inner []M) F {
 	return handler
 }
 
-// register validates and adds a type. set puts the handler in place.
+// register validates a type and adds it. set fills in the handler.
 func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch bool, set func(t *engine.Type, cfg *TypeConfig)) (*Type[T], error) {
 	if batch {
 		setDefault(&cfg.Concurrency, batchConcurrency)
@@ -222,7 +229,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	return newType[T](c, businessType, cfg), nil
 }
 
-// single, transactional and batch make of a handler what the engine runs.
+// single, transactional and batch convert a handler into the function that the engine runs.
 func (c *Compensator) single(handler HandlerFunc, cfg *TypeConfig) func(context.Context, *processlog.Row) error {
 	handler, codec := wrap(handler, c.middleware, cfg.Middleware), cfg.Codec
 	return func(ctx context.Context, row *processlog.Row) error { return handler(ctx, c.handed(row, codec)) }
@@ -249,8 +256,8 @@ func (c *Compensator) batch(handler BatchFunc, cfg *TypeConfig) func(context.Con
 	}
 }
 
-// fitPool keeps a type from waiting for connections of a small pool. Transactional handlers and compensations hold one each, and a
-// statement that renews a lease waits for them.
+// fitPool lowers a type's Concurrency and raises its Lease as a small connection pool requires. Each transactional
+// handler and compensation holds a connection, and the statement that renews leases needs one, too.
 func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, runsTx, undoesTx bool) {
 	if c.cfg.DB == nil {
 		return
@@ -262,14 +269,15 @@ func (c *Compensator) fitPool(businessType string, cfg *TypeConfig, runsTx, undo
 	c.fitLease(businessType, cfg, usesTx, size)
 }
 
-// fitTransactions lowers a type's Concurrency to what the pool has, and warns once where several types together may hold all of it.
+// fitTransactions lowers a type's Concurrency to what the pool has. It warns once if several types together may hold
+// every connection.
 func (c *Compensator) fitTransactions(businessType string, cfg *TypeConfig, runsTx bool, size int) {
 	if most := max(1, size-2); cfg.Concurrency > most {
 		c.log.Warn("compensator: transactional handlers are bounded by the pool", "type", businessType, "concurrency", most, "max_open_conns", size)
 		cfg.Concurrency = most
 	}
 	if size <= 3 {
-		return // a pool of so few is meant to be waited for
+		return // with so small a pool, waiting for a connection is intended
 	}
 	shares, first := c.inPool.add(poolShare{businessType, cfg.Concurrency, runsTx}, size-2)
 	if first {
@@ -280,20 +288,20 @@ func (c *Compensator) fitTransactions(businessType string, cfg *TypeConfig, runs
 	}
 }
 
-// poolShare is how many connections of Config.DB the transactions of a type may hold at once.
+// poolShare is the number of connections of Config.DB that the transactions of a type may hold at once.
 type poolShare struct {
 	businessType string
 	calls        int
-	runs         bool // in its handler; otherwise only in its compensation, and then rarely as many
+	runs         bool // the handler holds them; otherwise only the compensation does, and rarely as many
 }
 
-// poolShares is the shares of the types that are registered.
+// poolShares holds the shares of all registered types.
 type poolShares struct {
-	mu   sync.Mutex // guards the field below
+	mu   sync.Mutex // guards list
 	list []poolShare
 }
 
-// add adds a share, and reports whether it is the first with which handlers may hold more than most connections.
+// add adds a share. first is true for the first share with which the handlers may hold more than most connections.
 func (p *poolShares) add(share poolShare, most int) (all []poolShare, first bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,8 +311,8 @@ func (p *poolShares) add(share poolShare, most int) (all []poolShare, first bool
 	return slices.Clone(p.list), before <= most && after > most
 }
 
-// sumShares returns how many connections handlers may hold, the types' shares of them, and the shares of compensations of types whose
-// handlers hold none.
+// sumShares returns the number of connections that handlers may hold, the shares of their types, and the shares of
+// compensations of types whose handlers hold none.
 func sumShares(shares []poolShare) (calls int, types, compensations string) {
 	var handlers, undoing []string
 	for _, share := range shares {
@@ -319,11 +327,12 @@ func sumShares(shares []poolShare) (calls int, types, compensations string) {
 	return calls, strings.Join(handlers, ", "), strings.Join(undoing, ", ")
 }
 
-// fitLease makes a lease outlast the attempt where it may not be renewable meanwhile. An attempt whose lease ends spends nothing, so that a
-// handler which takes longer each time would run again for ever.
+// fitLease makes the lease longer than an attempt where the lease may not be renewable while the attempt runs. An
+// attempt that loses its lease spends no attempt. Without this, a handler that always takes longer would run again
+// forever.
 func (c *Compensator) fitLease(businessType string, cfg *TypeConfig, usesTx bool, size int) {
 	s, ok := c.store.(*sqlstore.Store)
-	oneWriter := ok && s.OneWriter() // a transaction of the handler's keeps out what renews, whatever the pool
+	oneWriter := ok && s.OneWriter() // a transaction of the handler blocks the statement that renews leases, whatever the pool size
 	enough := cfg.Timeout + c.cfg.Grace
 	switch {
 	case oneWriter && usesTx && cfg.Lease < enough:
@@ -331,13 +340,13 @@ func (c *Compensator) fitLease(businessType string, cfg *TypeConfig, usesTx bool
 			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
 		}
 		cfg.Lease = enough
-	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && cfg.Lease < cfg.Timeout: // no connections of our own
+	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && cfg.Lease < cfg.Timeout: // the library has no connections of its own here
 		cfg.Lease = enough
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
 	}
 }
 
-// serialize makes a type serial, if it is to be.
+// serialize registers the ordering key of a type, if it has one.
 func (c *Compensator) serialize(businessType string, cfg TypeConfig) error {
 	if cfg.Serial == nil {
 		return nil

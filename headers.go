@@ -11,20 +11,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Propagator carries values from Record's context to the handler's; it is called concurrently. See Options.Headers, which
-// Extract is given, too. A panic or nil of Extract is logged, and the handler runs without them.
+// Propagator carries values from the context of Record to the context of the handler. Its methods are called
+// concurrently. Extract also gets the headers of Options.Headers. If Extract panics or returns nil, the library logs
+// it, and the handler runs without the values.
 type Propagator interface {
 	Inject(ctx context.Context) map[string]string
 	Extract(ctx context.Context, headers map[string]string) context.Context
 }
 
-// headers is what travels with the entries of one Record call.
+// headers are the headers of one Record call.
 type headers struct {
-	carried map[string]string // by the propagator
-	encoded []byte            // of an entry that chooses none itself
+	carried map[string]string // set by the propagator
+	encoded []byte            // JSON of an entry that sets no headers itself
 }
 
-// headers asks the propagator.
+// headers asks the propagator for its headers.
 func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	defer refusePanic("headers", &err)
 	if c.cfg.Propagator == nil {
@@ -35,7 +36,7 @@ func (c *Compensator) headers(ctx context.Context) (h headers, err error) {
 	return h, err
 }
 
-// with is what an entry stores: the propagator's headers, and those that it chooses itself.
+// with returns the JSON to store: the headers of the propagator and those of the entry.
 func (h headers) with(chosen map[string]string) ([]byte, error) {
 	if len(chosen) == 0 {
 		return h.encoded, nil
@@ -69,8 +70,8 @@ func refuseHeaders(reason string, args ...any) error {
 	return &FieldError{Field: "headers", Reason: fmt.Sprintf(reason, args...)}
 }
 
-// extract gives a handler the values that travelled with its entry; a propagator that panics on them, or answers with
-// no context, gives none.
+// extract returns a handler context with the values that travelled with the entry. If the propagator panics or returns
+// no context, it returns base.
 func (c *Compensator) extract(base context.Context, headers map[string]string) (ctx context.Context) {
 	if c.cfg.Propagator == nil {
 		return base

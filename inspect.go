@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Get reads one entry as committed. ErrNotFound.
+// Get reads one committed entry. It returns ErrNotFound if there is none.
 func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.row(ctx, ref)
 	if err != nil {
@@ -39,7 +39,7 @@ func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) 
 	return rows[0], nil
 }
 
-// entry is a row with the codec of its type, if this process has it.
+// entry converts a row into an Entry with the codec of its type, if this process knows the type.
 func (c *Compensator) entry(row *processlog.Row) *Entry {
 	return entryOf(row, c.types.codec(row.BusinessType))
 }
@@ -47,12 +47,12 @@ func (c *Compensator) entry(row *processlog.Row) *Entry {
 // Page is one page of a listing.
 type Page struct {
 	Entries []Entry `json:"entries"`
-	Next    string  `json:"next,omitempty"` // the cursor of the following page; empty at the end
-	Read    int     `json:"read"`           // how many rows were looked at: see Filter.MaxRead
+	Next    string  `json:"next,omitempty"` // cursor of the following page; empty at the end
+	Read    int     `json:"read"`           // number of rows that were read: see Filter.MaxRead
 }
 
-// List reads a page of entries. A cursor is a position: pages do not shift while entries are added or move on. The end is
-// where Next is empty, not where a page is short.
+// List reads one page of entries. A cursor is a position, so pages do not shift while entries are added or change
+// state. A short page is not the end: the end is an empty Next.
 func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	found, err := c.store.List(ctx, filter)
 	page := Page{Next: found.Next, Read: found.Read}
@@ -62,35 +62,37 @@ func (c *Compensator) List(ctx context.Context, filter Filter) (Page, error) {
 	return page, err
 }
 
-// Count counts entries by state and type, each only up to CountFilter.AtMost.
+// Count counts entries by state and type. It counts each of them up to CountFilter.AtMost.
 func (c *Compensator) Count(ctx context.Context, filter CountFilter) ([]Count, error) {
 	return c.store.Count(ctx, nil, filter)
 }
 
-// History lists what people did to an entry, oldest first; of the zero EntryID, AcceptLoss, and Purge of less than an hour.
+// History lists what people did to an entry, oldest first. For the zero EntryID it lists AcceptLoss, and each Purge of
+// less than an hour.
 func (c *Compensator) History(ctx context.Context, id EntryID) ([]AuditRecord, error) {
 	return c.store.History(ctx, id)
 }
 
-// Progress is how far the entries of a batch have come.
+// Progress counts the entries of a batch by how far they have come.
 type Progress struct {
 	Total     int
-	Done      int // in a terminal state
+	Done      int // entries in a terminal state
 	Succeeded int
 	Dead      int
 	ByState   map[State]int
-	More      bool // the batch is larger than was counted
+	More      bool // the batch has more entries than were counted
 }
 
 // Finished reports whether all entries of the batch are in a terminal state.
 func (p Progress) Finished() bool { return p.Total > 0 && p.Done == p.Total && !p.More }
 
-// BatchProgress counts the entries recorded with a batch id, up to 1,000,000, as they are committed.
+// BatchProgress counts the committed entries that were recorded with a batch id, up to 1,000,000.
 func (c *Compensator) BatchProgress(ctx context.Context, batchID string) (Progress, error) {
 	return c.batchProgress(ctx, nil, batchID)
 }
 
-// BatchProgressTx is BatchProgress as tx sees it: a transactional handler may have no second connection to read by.
+// BatchProgressTx is BatchProgress as tx sees it. A transactional handler uses it, because the pool may have no second
+// connection for the handler.
 func (c *Compensator) BatchProgressTx(ctx context.Context, tx Tx, batchID string) (Progress, error) {
 	if tx == nil {
 		return Progress{}, ErrNoTransaction
@@ -116,7 +118,7 @@ func (c *Compensator) batchProgress(ctx context.Context, tx Tx, batchID string) 
 	return p, err
 }
 
-// validateBatch refuses what is no batch's id.
+// validateBatch refuses an invalid batch id.
 func validateBatch(id string) error {
 	switch {
 	case id == "":
@@ -127,14 +129,16 @@ func validateBatch(id string) error {
 	return nil
 }
 
-// WaitBatch waits until all entries recorded with a batch id have ended, dead ones too, and returns what they came to. It
-// asks by the batch's index, at first 20 ms apart and at last a second; ctx bounds it. ErrNotFound: nothing is recorded
-// with that id. It is for a caller or a test: what must follow a batch even if this process dies has
-// TypeConfig.AfterBatch.
+// WaitBatch waits until all entries recorded with a batch id have ended, dead ones included. Then it returns their
+// counts. It reads the index of the batch every 20 ms at first and every second at last. The end of ctx ends it. It
+// returns ErrNotFound if no entry was recorded with this id.
+//
+// WaitBatch is for a caller or a test. Use TypeConfig.AfterBatch for work that must follow a batch even if this process
+// dies.
 func (c *Compensator) WaitBatch(ctx context.Context, batchID string) (Progress, error) {
 	p, err := c.waitBatch(ctx, batchID)
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // also where it has ended a statement
+		err = context.Cause(ctx) // also if the end of ctx has ended a statement
 	}
 	return p, err
 }
@@ -153,7 +157,7 @@ func (c *Compensator) waitBatch(ctx context.Context, batchID string) (Progress, 
 			case err != nil || p.Done == p.Total:
 				return p, err
 			}
-			next = "" // a person has requeued some of it meanwhile, or more was recorded
+			next = "" // a person has requeued an entry meanwhile, or more were recorded
 		}
 		if pause, err = c.awaitEnd(ctx, open, pause); err != nil {
 			return Progress{}, err
@@ -162,8 +166,8 @@ func (c *Compensator) waitBatch(ctx context.Context, batchID string) (Progress, 
 	}
 }
 
-// firstOpen is the first entry of a batch behind a cursor that has not ended, or zero, and the cursor behind it. What the
-// handlers of a batch record with its id stands behind them.
+// firstOpen returns the first entry of a batch behind cursor that has not ended, or zero. It also returns the cursor
+// behind that entry. Entries that handlers of the batch record with its id come later in this order.
 func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (EntryID, string, error) {
 	if err := validateBatch(batchID); err != nil {
 		return EntryID{}, "", err
@@ -182,7 +186,7 @@ func (c *Compensator) firstOpen(ctx context.Context, batchID, cursor string) (En
 	}
 }
 
-// awaitEnd waits once at least, and until an entry has ended or is there no more. It returns how long to wait next.
+// awaitEnd waits at least once, until the entry has ended or does not exist any more. It returns the next pause.
 func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Duration) (time.Duration, error) {
 	for {
 		if !rest(ctx, pause) {
@@ -196,7 +200,7 @@ func (c *Compensator) awaitEnd(ctx context.Context, id EntryID, pause time.Durat
 	}
 }
 
-// afterBatch is what an entry of a type with AfterBatch asks before its handler is called.
+// afterBatch returns the check that runs before the handler of a type with AfterBatch.
 func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(context.Context, *processlog.Row) error {
 	return func(ctx context.Context, row *processlog.Row) error {
 		batchID := of(c.handed(row, codec))
@@ -205,15 +209,15 @@ func (c *Compensator) afterBatch(of func(e *Entry) string, codec Codec) func(con
 			return nil
 		case strings.HasSuffix(batchID, " "):
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q %s", batchID, endsWithSpace)})
-		case batchID == strings.TrimRight(row.BatchID, " "): // others may have written it
+		case batchID == strings.TrimRight(row.BatchID, " "): // another program may have written this row
 			return Permanent(&FieldError{Field: "AfterBatch", Reason: fmt.Sprintf("%q is the entry's own batch: it would wait for itself", batchID)})
 		}
 		return c.behind(ctx, row, batchID)
 	}
 }
 
-// behind returns nil once all of a batch have ended. Until then an entry waits an eighth of its age each time: so it is late
-// by that part of what the batch took, whatever that was.
+// behind returns nil once all entries of a batch have ended. Before that it snoozes the entry for an eighth of its age
+// each time. So the entry is late by at most an eighth of the time that the batch took.
 func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID string) error {
 	open, _, err := c.firstOpen(ctx, batchID, "")
 	if err != nil {
@@ -226,6 +230,7 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 	return nil
 }
 
-// Health asks the database and the queue at the same time. The database has until ctx ends. The queue has half of that time,
-// at most 2 s, so that a silent Redis takes none of the database's. Health works without Run, too.
+// Health asks the database and the queue at the same time. The database has until ctx ends. The queue has half of that
+// time and at most 2 s, so that a silent Redis takes no time from the database. Health also works while Run does not
+// run.
 func (c *Compensator) Health(ctx context.Context) Health { return c.engine.Health(ctx) }

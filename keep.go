@@ -13,18 +13,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A round of purging is for a slot, one every keepEvery, and ends keepFor after it, however late it began. It deletes keepStep
-// entries, rests keepRest times as long as that took, and goes on. Whoever moves the mark to the slot makes its round: so there is
-// one at a time.
+// There is one purge round in each slot of keepEvery. It ends keepFor after the start of the slot, even if it began
+// late. A round deletes keepStep entries, pauses for keepRest times as long as that took, and repeats. The process that
+// moves the mark to the slot makes its round, so only one process purges at a time.
 const (
 	keepEvery = time.Minute
 	keepFor   = 45 * time.Second
 	keepStep  = 100
 	keepRest  = 4
-	keepMark  = " keep" // no business type is called that
+	keepMark  = " keep" // cannot be the name of a business type
 )
 
-// badKeep is what is wrong with a Keep, if anything is. What is younger than others remember would have to be noted.
+// badKeep returns what is wrong with a Keep, or "". Entries younger than an hour may still be remembered by other
+// processes, and purging them would need a note.
 func badKeep(keep time.Duration) string {
 	if keep == 0 {
 		return ""
@@ -32,23 +33,24 @@ func badKeep(keep time.Duration) string {
 	return badSpan(keep, engine.TestimonyLife)
 }
 
-// kept is what is purged by itself, and when.
+// kept holds the retention of every type, and whether this process takes part in the rounds.
 type kept struct {
-	mu    sync.Mutex // guards the shelf
-	shelf []shelf    // one of each type and state
+	mu    sync.Mutex // guards shelf
+	shelf []shelf    // one for each type and state
 
-	begin chan struct{} // of capacity 1: holds a token while somebody begins
+	begin chan struct{} // capacity 1; holds a token while a caller starts the rounds
 	begun bool          // guarded by begin
 }
 
-// shelf holds the ended entries of a type and state.
+// shelf is the retention of the ended entries of one type and state.
 type shelf struct {
 	businessType string
 	state        State
 	keep         time.Duration
 }
 
-// shelve has a type's ended entries purged once they are older than that, or than what was said before, whichever is shorter.
+// shelve purges the ended entries of a type once they are older than keep. If it is called several times for a type,
+// the shortest keep counts.
 func (c *Compensator) shelve(businessType string, keep time.Duration) {
 	if keep <= 0 {
 		return
@@ -65,8 +67,8 @@ func (c *Compensator) shelve(businessType string, keep time.Duration) {
 	}
 }
 
-// keepHouse makes this process take part in the rounds, if something is kept for a while only. It asks the database, so it holds no
-// mutex meanwhile. A second caller waits for the first, and asks again if that failed.
+// keepHouse starts the purge rounds in this process if keep is not 0. It asks the database, so it holds no mutex
+// meanwhile. A second caller waits for the first one, and tries again if the first one failed.
 func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
@@ -87,7 +89,7 @@ func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	return err
 }
 
-// upkeep has this process take part in rounds, each of which is whoever's process moves the mark to its slot, and has until end.
+// upkeep takes part in rounds. The process that moves the mark to a slot makes the round of that slot, until end.
 func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Duration, trouble string, round func(ctx context.Context, slot, end time.Time) error) error {
 	return c.engine.Recur(ctx, engine.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Trouble: trouble,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
@@ -100,9 +102,10 @@ func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Durati
 		}})
 }
 
-// purgeRound takes a step from each shelf in turn, until nothing is left or its time is over. It begins with any of them, so that a
-// shelf behind a full one has its turn. A shelf of which nothing went waits for the next round. One of which fewer entries went than a
-// step takes may have entries that somebody holds or refers to, and more behind them.
+// purgeRound takes one step for each shelf in turn, until nothing is left or the time is over. It begins with a random
+// shelf, so that a full one does not starve the others. A shelf that lost no entry in a step waits for the next round.
+// A step that deleted fewer entries than it may delete is not the end: other transactions may hold some entries, or
+// foreign keys may refer to them, and more may come behind them.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.kept.shelf) + 1)))
@@ -123,7 +126,7 @@ func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	return errors.Join(failed...)
 }
 
-// purgeStep deletes a few entries, and rests, but not beyond the end.
+// purgeStep deletes a few entries and then pauses, but not beyond end.
 func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (int, error) {
 	step, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
@@ -135,13 +138,17 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (in
 	return n, err
 }
 
-// Purge deletes entries that reached one of states more than age before the call, a minute at least, in steps of at most
-// 1,000 that no producer waits for, and returns how many; ctx ends it. Without states: succeeded, compensated and
-// cancelled. Where Config.Operations is set it passes by dead ones, whose cases are open until somebody settles, cancels
-// or requeues them. age is to be longer than any event may take to come again, as Config.Keep. Below an hour the audit
-// table gets a note, by which other processes tell it from a loss. Entries that another transaction holds stay. So do those that the
-// database refuses to delete, because a foreign key refers to one, say: a
-// *processlog.RefusedError names them, and the count is of the others.
+// Purge deletes entries that reached one of states more than age before the call. age is at least a minute. Without
+// states it deletes succeeded, compensated and cancelled entries. Purge works in steps of at most 1,000 entries.
+// Producers do not wait for a step. Purge returns the number of deleted entries. The end of ctx ends it.
+//
+// Choose age longer than the time in which an event may come again, as for Config.Keep. If age is below an hour, Purge
+// writes a note into the audit table, so that other processes do not take the missing entries for a loss.
+//
+// Some entries stay:
+//   - entries that another transaction has locked;
+//   - dead entries with Config.Operations set, because their cases are open until a person settles, cancels or requeues them;
+//   - entries that the database refuses to delete, for example because a foreign key refers to them. A *processlog.RefusedError names these, and the count is of the others.
 func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
 	if age < time.Minute {
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}
@@ -154,7 +161,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 			return 0, nil
 		}
 	}
-	began := time.Now() // a purge may take long, and its note does not speak of what others see after it
+	began := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
 	if age < engine.TestimonyLife {
 		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err
@@ -172,7 +179,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 					return deleted, errors.Join(failed...)
 				}
 			}
-			if n == 0 { // fewer than a step: somebody holds entries, and there may be more behind them
+			if n == 0 { // A step may delete less than it may because other transactions hold entries. More may come behind those.
 				break
 			}
 		}
@@ -180,7 +187,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 	return deleted, errors.Join(failed...)
 }
 
-// purged are the states in which an entry is nobody's concern any more.
+// purged are the states in which an entry needs no more attention.
 var purged = []State{Succeeded, Compensated, Cancelled}
 
 const purgeStep = 1000

@@ -9,27 +9,31 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// CompleteResult tells what Complete found. Effects outside the database stay.
+// CompleteResult tells in which situation Complete found the entry. Complete undoes no effect outside the database.
 type CompleteResult struct {
-	WasRunning bool // an attempt held it. Its context ends with ErrCancelled, elsewhere at its next renewal; its outcome will be dropped
-	WasDead    bool // it waited for a person, and does no more
+	WasRunning bool // an attempt held the entry. Its context ends with ErrCancelled, in another process at the next renewal. Its outcome is dropped
+	WasDead    bool // the entry was dead and waited for a person. It does not wait any more
 }
 
-// CancelResult tells what Cancel found.
+// CancelResult tells in which situation Cancel found the entry.
 type CancelResult struct {
 	WasRunning, WasDead bool // as in CompleteResult
-	WasAlready          bool // it was cancelled before, and nothing has changed
+	WasAlready          bool // the entry was cancelled before. Nothing has changed
 }
 
-// Complete records that somebody else finished the work: it will not run again, and an attempt under way is told to
-// stop. A dead entry takes it, too, unless a compensation of it has begun. It has four answers: nil; a *StateError, for it is
-// too late, which is ErrAlreadySucceeded where the work is done, and must not be done twice; ErrNotFound; and any other error,
-// ErrBusy for one: nothing has changed, roll back. The result is for who wants to know more.
+// Complete records that the work was finished elsewhere. The entry does not run again, and a running attempt is asked
+// to stop. Complete also takes a dead entry, unless a compensation of it has begun.
+//
+// Complete returns one of four answers:
+//   - nil;
+//   - a *StateError: it is too late. If it is ErrAlreadySucceeded, the work is done already and must not be done twice;
+//   - ErrNotFound;
+//   - any other error, for example ErrBusy: nothing has changed, so roll back.
 func (c *Compensator) Complete(ctx context.Context, ref Ref) (CompleteResult, error) {
 	return completed(c.change(ctx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
 
-// CompleteTx is Complete, if and when the caller's open transaction commits.
+// CompleteTx is Complete inside the caller's open transaction. It takes effect when that transaction commits.
 func (c *Compensator) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionComplete}))
 }
@@ -38,13 +42,15 @@ func completed(before processlog.Row, err error) (CompleteResult, error) {
 	return CompleteResult{WasRunning: before.LeaseLeft > 0, WasDead: err == nil && before.State == Dead}, err
 }
 
-// Cancel records that the work is no longer wanted; otherwise, and in its answers, as Complete, but for ErrAlreadySucceeded.
+// Cancel records that the work is no longer wanted. It behaves and answers as Complete does, but it never returns
+// ErrAlreadySucceeded.
 func (c *Compensator) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
 	return cancelled(c.change(ctx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
 
-// CancelTx is Cancel, if and when the caller's open transaction commits. Until then an attempt may start; its success
-// is dropped if its handler is transactional or the cancellation commits first.
+// CancelTx is Cancel inside the caller's open transaction. It takes effect when that transaction commits. Until then an
+// attempt may start. The success of such an attempt is dropped if its handler is transactional, or if the cancellation
+// commits first.
 func (c *Compensator) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionCancel}))
 }
@@ -57,19 +63,19 @@ func cancelled(before processlog.Row, err error) (CancelResult, error) {
 	return found, err
 }
 
-// CompleteTx is Compensator.CompleteTx for this type. An entry of another is an *OtherTypeError, which changes nothing
-// and leaves the transaction usable.
+// CompleteTx is Compensator.CompleteTx for an entry of this type. An entry of another type is an *OtherTypeError. Then
+// nothing changes, and the transaction stays usable.
 func (t *Type[T]) CompleteTx(ctx context.Context, tx Tx, ref Ref) (CompleteResult, error) {
 	return completed(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionComplete}))
 }
 
-// CancelTx is Compensator.CancelTx for an entry of this type; see CompleteTx.
+// CancelTx is Compensator.CancelTx for an entry of this type: see CompleteTx.
 func (t *Type[T]) CancelTx(ctx context.Context, tx Tx, ref Ref) (CancelResult, error) {
 	return cancelled(t.c.changeTx(ctx, tx, processlog.Change{Ref: ref, BusinessType: t.name, Action: ActionCancel}))
 }
 
-// Reschedule makes a pending or retrying entry due after delay from now. A failure of an attempt under way is then
-// dropped, and the entry waits until that lease ends, which is renewed no more.
+// Reschedule makes a pending or retrying entry due after delay from now. If an attempt is running, its lease is not
+// renewed any more. A failure of that attempt is dropped, and the entry waits until that lease ends.
 func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -78,7 +84,7 @@ func (c *Compensator) Reschedule(ctx context.Context, ref Ref, delay time.Durati
 	return err
 }
 
-// RescheduleTx is Reschedule, if and when the caller's transaction commits.
+// RescheduleTx is Reschedule inside the caller's open transaction. It takes effect when that transaction commits.
 func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay time.Duration) error {
 	if _, err := (Options{Delay: delay}).delay(); err != nil {
 		return err
@@ -103,7 +109,7 @@ func validateByHand(h ByHand) error {
 	return nil
 }
 
-// SettleByHand records that a person did the work of an entry that is dead, retrying or compensating.
+// SettleByHand records that a person did the work of a dead, retrying or compensating entry.
 func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
 		return err
@@ -112,7 +118,8 @@ func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) erro
 	return err
 }
 
-// SettleByHandTx is SettleByHand, its audit record included, if and when the caller's open transaction commits.
+// SettleByHandTx is SettleByHand, with its audit record, inside the caller's open transaction. It takes effect when
+// that transaction commits.
 func (c *Compensator) SettleByHandTx(ctx context.Context, tx Tx, ref Ref, by ByHand) error {
 	if err := validateByHand(by); err != nil {
 		return err
@@ -161,9 +168,9 @@ func (c *Compensator) changeTx(ctx context.Context, tx Tx, ch processlog.Change)
 	return before, nil
 }
 
-// Resolve tells whether a transaction that recorded under ref happened, after ErrCommitUnknown. It waits for one in
-// flight, so ErrNotFound means: rolled back, for good. On Galera ask the node that got the COMMIT, or, once that is
-// gone, any.
+// Resolve finds out, after ErrCommitUnknown, whether the transaction that recorded ref committed. It waits for a COMMIT
+// that is still running. So ErrNotFound means that the transaction was rolled back for good. On Galera call it on the
+// node that got the COMMIT. If that node is gone, call it on any node.
 func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	row, err := c.store.Resolve(ctx, ref)
 	if err != nil {
@@ -172,8 +179,9 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 	return c.entry(&row), nil
 }
 
-// AcceptLoss lets work go on after ErrHistoryLost. All processes find it in the audit table with their next round. It
-// returns what this one remembers and the database has lost; the others log theirs. It covers no later loss.
+// AcceptLoss resumes work after ErrHistoryLost. Every process reads it from the audit table in its next round.
+// AcceptLoss returns the entries that this process remembers and that the database has lost. The other processes log
+// theirs. A later loss needs its own AcceptLoss.
 func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, error) {
 	if err := validateByHand(by); err != nil {
 		return nil, err
@@ -184,15 +192,18 @@ func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, e
 	return c.engine.AcceptLoss(ctx, by)
 }
 
-// EraseResult tells what Erase found.
+// EraseResult tells in which situation Erase found the entry.
 type EraseResult struct {
-	WasAlready bool // it was erased before, and nothing has changed
+	WasAlready bool // the entry was erased before. Nothing has changed
 }
 
-// Erase blanks the content, headers, user name and last error of an entry that has ended, a dead one too, and reasons and
-// errors in its earlier audit records. Ids, which must hold no personal data, state, times and who did what stay, and the
-// idempotent id still guards. It cannot be requeued: a *StateError with Erased. One that has not ended: a *StateError
-// without. ErrNotFound, ErrBusy. What it cannot reach is in docs/operations.md.
+// Erase removes the personal data of an ended entry, dead ones included. It blanks the content, headers, user name and
+// last error, and the reasons and errors in earlier audit records. It keeps ids (which must hold no personal data), the
+// state, times, and who did what. The idempotency key still guards.
+//
+// An erased entry cannot be requeued: Requeue returns a *StateError with Erased. Erase returns a *StateError without
+// Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/operations.md lists what Erase
+// cannot reach.
 func (c *Compensator) Erase(ctx context.Context, ref Ref, by ByHand) (EraseResult, error) {
 	if err := validateByHand(by); err != nil {
 		return EraseResult{}, err

@@ -7,11 +7,11 @@ import (
 	"github.com/compensator-go/compensator/internal/sqlstore"
 )
 
-// DefaultTable is the default of Config.Table, "common_process_log".
+// DefaultTable is the default of Config.Table: "common_process_log".
 const DefaultTable = sqlstore.DefaultTable
 
-// Migrate creates the log's tables under their default names where they are missing. Nothing else here needs the
-// right to create tables. goose and golang-migrate can run the files of package migrations instead.
+// Migrate creates the tables of the log, under their default names, where they are missing. No other function needs the
+// right to create tables. You can run the files of package migrations with goose or golang-migrate instead.
 func Migrate(ctx context.Context, db *sql.DB) error { return MigrateTable(ctx, db, DefaultTable) }
 
 // MigrateTable is Migrate for another table name.
@@ -19,5 +19,5 @@ func MigrateTable(ctx context.Context, db *sql.DB, table string) error {
 	return sqlstore.Migrate(ctx, db, table)
 }
 
-// DDL is what Migrate runs, for "mysql" (also MariaDB) or "sqlite".
+// DDL returns the statements of Migrate for "mysql" (also for MariaDB) or "sqlite".
 func DDL(database, table string) (string, error) { return sqlstore.DDL(database, table) }

@@ -19,31 +19,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Operations is what Config.Operations turns on: for each entry that dies a case is opened, in the transaction that makes
-// it dead, and package desk lets people see and close them. It needs Migrate's newest tables. The zero value works; every
-// process of a service has the same.
+// Operations turns on cases for people. For each entry that dies, a case is opened in the same transaction. Package
+// desk lets people see and close cases. Operations needs the newest tables of Migrate. The zero value works. Every
+// process of a service must have the same Operations.
 type Operations struct {
-	Due   time.Duration         // how long a case may wait for a person, where Types says nothing else. Default 24 h; at least a minute
-	Types map[string]CaseConfig // by business type
+	Due   time.Duration         // time that a case may wait for a person, if Types sets no other. Default 24 h, at least a minute
+	Types map[string]CaseConfig // settings by business type
 
-	// Scrub takes out of an error's text what people must not see, before a case keeps it and package desk shows it; numbers
-	// of cards, tokens, passwords and whose e-mail it was are gone by then, also where Scrub is nil. It is called
-	// concurrently, often, and again with what it has returned; of one that panics nothing is shown. The log's own column
-	// keeps what the handler said.
+	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before
+	// package desk shows it. The library has removed card numbers, tokens, passwords and e-mail addresses by then, also
+	// if Scrub is nil. Scrub is called concurrently, often, and also with its own results. If it panics, nothing of the
+	// text is shown. The column of the log keeps the full text.
 	Scrub func(text string) string
 }
 
-// CaseConfig says what the cases of a type need.
+// CaseConfig says how the cases of a type are handled.
 type CaseConfig struct {
-	Due time.Duration // as Operations.Due, whose default it takes
+	Due time.Duration // overrides Operations.Due
 
-	// Amount is what an entry is worth, asked when it has died, maybe more than once; it must only look. Not known: nil, an error
-	// or a panic, which are logged, an amount beyond processlog.MaxAmount, or of a currency that is not three letters of A to Z;
-	// small ones are taken for capitals.
+	// Amount returns what an entry is worth. It is called when the entry has died, perhaps more than once, and must
+	// change nothing. The amount is unknown if Amount is nil, returns an error or panics (both are logged), exceeds
+	// processlog.MaxAmount, or has a currency that is not three letters A to Z. Small letters are taken as capitals.
 	Amount func(e *Entry) (Amount, error)
 }
 
-// Amount is what an entry is worth, in the smallest unit of a currency of three letters: {12900, "CNY"} is ¥129.00.
+// Amount is what an entry is worth, in the smallest unit of a currency with a three-letter code: {12900, "CNY"} is
+// ¥129.00.
 type Amount = processlog.Amount
 
 const defaultCaseDue = 24 * time.Hour
@@ -61,7 +62,7 @@ func (o *Operations) withDefaults() *Operations {
 	return &filled
 }
 
-// problems names what is wrong with it.
+// problems reports every invalid field.
 func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	if o == nil {
 		return
@@ -74,7 +75,7 @@ func (o *Operations) problems(refuse func(bad bool, field, reason string)) {
 	}
 }
 
-// checkOperations finds the store's part for people, and its tables.
+// checkOperations checks that the store supports cases and that their tables exist.
 func (c *Compensator) checkOperations(ctx context.Context) error {
 	if c.cfg.Operations == nil {
 		return nil
@@ -86,19 +87,19 @@ func (c *Compensator) checkOperations(ctx context.Context) error {
 	return store.CheckOperations(ctx)
 }
 
-// caseOf makes the case of an entry that dies, or is nil where none are kept.
+// caseOf returns the function that drafts the case of an entry that dies. It returns nil if no cases are kept.
 func (c *Compensator) caseOf() func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
 	if c.cfg.Operations == nil {
 		return nil
 	}
 	return func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft {
-		unknown := o.TimedOut || row.DeliveryCount > 1 || engine.TimedOut(row.LastError) // this attempt, or one before it
+		unknown := o.TimedOut || row.DeliveryCount > 1 || engine.TimedOut(row.LastError) // true for this attempt, or for an earlier one
 		draft := c.draftCase(row, o.EndedBy, o.LastError, unknown)
 		return &draft
 	}
 }
 
-// paused reads which types are paused, or is nil where nobody can pause any.
+// paused returns the function that reads which types are paused. It returns nil if no type can be paused.
 func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error) {
 	if c.cfg.Operations == nil {
 		return nil
@@ -116,10 +117,10 @@ func (c *Compensator) paused() func(ctx context.Context) (map[string]bool, error
 	}
 }
 
-// draftCase makes the case of an entry that is dead. unknown says that an attempt timed out or never ended, so that nobody knows
-// whether its effect has happened.
+// draftCase drafts the case of a dead entry. unknown says that an attempt timed out or never ended, so that its effect
+// may or may not have happened.
 func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError string, unknown bool) processlog.CaseDraft {
-	scrubbed := processlog.FitError(c.scrubLong(lastError)) // before it is cut
+	scrubbed := processlog.FitError(c.scrubLong(lastError)) // scrub before the text is cut
 	draft := processlog.CaseDraft{Kind: processlog.CaseDead, Amount: c.amount(row), Due: c.cfg.Operations.Due,
 		Fingerprint: likeness.Fingerprint(row.BusinessType, string(by), scrubbed)}
 	if kept := processlog.FitCaseError(scrubbed); kept != processlog.FitCaseError(lastError) {
@@ -134,41 +135,42 @@ func (c *Compensator) draftCase(row *processlog.Row, by EndedBy, lastError strin
 	return draft
 }
 
-// blacked stands for what may not be shown of an error.
+// blacked replaces text that must not be shown.
 const blacked = "…"
 
-// torn is how much of a text that the log has cut is shown to nobody at its end, in characters: half a card's number, or half a
-// token, is known for none.
+// torn is how many characters are hidden at the end of a text that the log has cut. Half a card number or half a token
+// would not be recognised as one.
 const torn = 64
 
-// scrub takes out of an error's text what people must not see.
+// scrub removes from an error's text what people must not see.
 func (c *Compensator) scrub(text string) string {
 	scrubbed := c.byRules(text)
 	if utf8.RuneCountInString(text) != processlog.MaxText {
-		return scrubbed // whole
+		return scrubbed // the text was not cut
 	}
 	runes := []rune(scrubbed)
 	return string(runes[:max(0, len(runes)-torn)]) + blacked
 }
 
-// longest is how much of a handler's error is scrubbed, in bytes: it may hold megabytes that a service far away has answered, of
-// which the log keeps MaxText characters, and the outcomes of others wait meanwhile.
+// longest is how many bytes of a handler's error are scrubbed. Such an error may hold megabytes from a remote service.
+// The log keeps only MaxText characters of it, and other outcomes wait while it is scrubbed.
 const longest = 4 * processlog.MaxText
 
-// scrubLong is scrub for a text of any length, of the end of which it leaves nothing that may have been cut in two.
+// scrubLong is scrub for a text of any length. It removes the end of a text that may have been cut in the middle of a
+// secret.
 func (c *Compensator) scrubLong(text string) string {
 	if len(text) <= longest {
 		return c.scrub(text)
 	}
 	runes := []rune(c.byRules(text[:longest]))
 	kept := string(runes[:max(0, len(runes)-torn)])
-	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // a token may be longer than that
+	if space := strings.LastIndexFunc(kept, unicode.IsSpace); space >= 0 { // a token may be longer than torn
 		kept = kept[:space]
 	}
 	return kept + blacked
 }
 
-// byRules is a text without what the library's rules and the service's find.
+// byRules removes what the rules of the library and of the service find.
 func (c *Compensator) byRules(text string) (scrubbed string) {
 	text = scrub.Text(text)
 	if c.cfg.Operations.Scrub == nil || text == "" {
@@ -183,19 +185,20 @@ func (c *Compensator) byRules(text string) (scrubbed string) {
 	return cmp.Or(c.cfg.Operations.Scrub(text), blacked)
 }
 
-// Rounds of the cases' upkeep begin every caseEvery, in one process at a time, and take caseStep cases of each kind. All dead
-// entries are looked at once an hour, and with a process's first round; in between those that died a while ago. Nothing waits
-// for a round but what has passed the desk by: more of them would be most of what a process at rest asks for.
+// Rounds that maintain cases begin every caseEvery, in one process at a time. They take caseStep cases of each kind in
+// a step. The first round of a process, and one round an hour, look at all dead entries. Other rounds look at entries
+// that died recently. These rounds only find entries that died without a case, for example by other programs. More
+// frequent rounds would be most of what an idle process asks for.
 const (
-	casesMark    = " cases" // no business type is called that
+	casesMark    = " cases" // cannot be the name of a business type
 	caseEvery    = 3 * time.Minute
 	caseStep     = 500
 	caseRecent   = 30 * time.Minute
 	caseThorough = time.Hour
-	caseKept     = 365 * 24 * time.Hour // closed
+	caseKept     = 365 * 24 * time.Hour // after it was closed
 )
 
-// keepCases has this process take part in the rounds.
+// keepCases makes this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
 	return c.upkeep(ctx, casesMark, caseEvery, engine.TroubleCases, func(ctx context.Context, slot, end time.Time) error {
@@ -209,8 +212,8 @@ func (c *Compensator) keepCases(ctx context.Context) error {
 	})
 }
 
-// caseRound closes the cases of entries that a service has ended and opens those that are missing; a thorough one, since 0,
-// forgets old ones.
+// caseRound closes the cases of entries that a service has ended, and opens missing ones. With since 0 it looks at all
+// dead entries, and deletes cases that are older than caseKept.
 func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations, since time.Duration, end time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
@@ -224,7 +227,7 @@ func (c *Compensator) caseRound(ctx context.Context, store processlog.Operations
 	return err
 }
 
-// inSteps goes on while a step has found as many as it takes.
+// inSteps calls step until it finds fewer than caseStep.
 func inSteps(step func() (int, error)) error {
 	for {
 		if n, err := step(); err != nil || n < caseStep {
@@ -233,8 +236,8 @@ func inSteps(step func() (int, error)) error {
 	}
 }
 
-// openMissing opens cases of dead entries without one, and returns how many it has looked at, if it could open any. Those that
-// others hold are left to the next step.
+// openMissing opens the cases of dead entries without one. It returns the number of entries that it read, or 0 if it
+// could open none. Entries that other transactions have locked are left to the next step.
 func (c *Compensator) openMissing(ctx context.Context, store processlog.Operations, since time.Duration) (n int, err error) {
 	rows, err := store.DeadWithoutCase(ctx, since, caseStep)
 	if err != nil || len(rows) == 0 {
@@ -242,17 +245,17 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	}
 	drafts := make([]processlog.CaseDraft, len(rows))
 	for i := range rows {
-		// The attempt is long over: its text is all that is left of it.
+		// The attempt ended long ago, and its error text is all that is left of it.
 		drafts[i] = c.draftCase(&rows[i], rows[i].EndedBy, rows[i].LastError, engine.TimedOut(rows[i].LastError))
 	}
 	opened, err := store.OpenCases(ctx, rows, drafts)
 	if opened == 0 {
 		return 0, err
 	}
-	return len(rows), err // of a full step there may be more, whatever was held, or lives again
+	return len(rows), err // after a full step there may be more, even if some entries were locked or were requeued
 }
 
-// opsLog is a Compensator as package desk sees it.
+// opsLog is a Compensator as package desk uses it.
 type opsLog struct {
 	*Compensator
 	store processlog.Operations
@@ -279,10 +282,10 @@ func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessT
 
 func (l opsLog) OpenBreakers() []OpenBreaker { return l.engine.OpenBreakers() }
 
-// Scrub is an error's text as people may see it.
+// Scrub returns an error's text as people may see it.
 func (l opsLog) Scrub(text string) string { return l.scrub(text) }
 
-// ChangeAll makes a person's change of entries as they were seen.
+// ChangeAll applies a person's change to entries that still have the versions that the person saw.
 func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error) {
 	if l.closed() {
 		return nil, ErrClosed
@@ -302,15 +305,15 @@ func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change
 	return answers, nil
 }
 
-// contents reads those by which entries of serial types may have their keys: whoever stands behind one that has ended is told.
-// Without them the next comes by itself, only later.
+// contents reads the content of changed entries of serial types, from which their ordering keys are computed. With the
+// key, the next entry of that key starts at once. Without it the next entry starts later, when it is found.
 func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {
 		if answer.Err != nil || !l.engine.TakesTurns(answer.Before.BusinessType) {
 			continue
 		}
-		rows, err := l.Compensator.store.Load(ctx, []EntryID{answer.Before.ID}) // one by one, for they may be large
+		rows, err := l.Compensator.store.Load(ctx, []EntryID{answer.Before.ID}) // load them one by one, because contents may be large
 		if err == nil && len(rows) == 1 {
 			contents[rows[0].ID] = rows[0].Content
 		}
@@ -318,7 +321,7 @@ func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[
 	return contents
 }
 
-// Amounts asks the functions of the rows' types, for which the contents are read.
+// Amounts calls the Amount functions of the rows' types. It reads the contents for that.
 func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID]Amount, error) {
 	var ids []EntryID
 	for i := range rows {
@@ -334,7 +337,7 @@ func (l opsLog) Amounts(ctx context.Context, rows []processlog.Row) (map[EntryID
 	return amounts, err
 }
 
-// amount asks the user's function.
+// amount calls the user's function. It recovers from a panic.
 func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 	worth := c.cfg.Operations.Types[row.BusinessType].Amount
 	if worth == nil {
@@ -347,7 +350,7 @@ func (c *Compensator) amount(row *processlog.Row) (amount Amount) {
 		}
 	}()
 	amount, err := worth(c.entry(row))
-	amount.Currency = strings.ToUpper(amount.Currency) // some providers' codes are in small letters, and the decimals of a currency go by its capitals
+	amount.Currency = strings.ToUpper(amount.Currency) // some payment providers write codes in small letters, and the number of decimals is looked up by capitals
 	switch {
 	case err != nil:
 		c.log.Warn("compensator: the Amount of a type failed", "type", row.BusinessType, "entry", row.ID, "err", usererr.Text(err))

@@ -11,31 +11,35 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Permanent says that no retry helps: compensate, or leave it to a person.
+// Permanent returns an error for which no retry helps. The entry is then compensated, or left to a person if its type
+// has no compensation.
 func Permanent(err error) error { return engine.Permanent(err) }
 
-// RetryAfter is a failure whose next attempt is due after d, kept between 100 ms and 100 years; 0 or less is the type's
-// schedule. Around Unavailable it is no failure, but Unavailable for d: a service that is down and says until when.
+// RetryAfter returns a failure whose next attempt is due after d. d is kept between 100 ms and 100 years. If d is 0 or
+// less, the type's schedule decides. RetryAfter around Unavailable is not a failure. It means that a service is down
+// and says until when.
 func RetryAfter(d time.Duration, err error) error { return engine.RetryAfter(d, err) }
 
-// Snooze is no failure, and spends no attempt: call again after d, kept as RetryAfter's; 0 or less is what the type's
-// schedule has after the last failure, or a first one. It never ends by itself: see TypeConfig.MaxWait.
+// Snooze runs the entry again after d without a failure and without spending an attempt. d is kept between 100 ms and
+// 100 years. If d is 0 or less, the delay is that of the type's schedule after the last failure, or after a first one.
+// An entry may be snoozed without end: see TypeConfig.MaxWait.
 func Snooze(d time.Duration) error { return engine.Snooze(d) }
 
-// Unavailable says that something the handler needs is down. It spends no attempt and keeps err as the entry's LastError. The entry is
-// called again as Snooze(0) says, but after 2 to 4 seconds at least. Each further wait is about twice as long, up to 2 minutes. It
-// never ends by itself: see TypeConfig.MaxWait. Package httpcall returns it for what an HTTP answer means.
+// Unavailable returns an error which says that something the handler needs is down. It spends no attempt. The entry
+// keeps err as its LastError. The entry runs again as after Snooze(0), but after 2 to 4 seconds at least. Each further
+// wait is about twice as long, up to 2 minutes. Waiting has no end by itself: see TypeConfig.MaxWait. Package httpcall
+// returns Unavailable for the HTTP answers that mean it.
 func Unavailable(err error) error { return engine.Unavailable(err) }
 
-// VerdictOf is what err asks for: for middleware, metrics, and code between a handler and the library. What becomes of the
-// entry depends on more.
+// VerdictOf returns what err asks for. It is for middleware, metrics, and code between a handler and the library. The
+// outcome of the entry also depends on its attempts and its type.
 func VerdictOf(err error) Verdict { return engine.VerdictOf(err) }
 
-// Retry is how long to wait after the failures-th failure, counted from 1; kept between 100 ms and 100 years. It is
-// called concurrently.
+// Retry returns how long to wait after a failure. failures counts from 1. The result is kept between 100 ms and 100
+// years. Retry is called concurrently.
 type Retry func(failures int) time.Duration
 
-// Exponential waits a random time between nothing and base·2^(failures−1), at most limit: full jitter.
+// Exponential waits a random time between 0 and base·2^(failures−1), and at most limit (full jitter).
 func Exponential(base, limit time.Duration) Retry {
 	return jitter.Exponential(base, min(limit, processlog.MaxDelay))
 }
@@ -43,7 +47,7 @@ func Exponential(base, limit time.Duration) Retry {
 // Fixed waits the same time after each failure.
 func Fixed(d time.Duration) Retry { return func(int) time.Duration { return d } }
 
-// Steps waits each of delays in turn, and the last one from then on.
+// Steps waits each of delays in turn, and then repeats the last one.
 func Steps(delays ...time.Duration) Retry {
 	return func(failures int) time.Duration {
 		if len(delays) == 0 {
@@ -56,7 +60,8 @@ func Steps(delays ...time.Duration) Retry {
 // RocketMQLevels are the 18 delay levels of Apache RocketMQ.
 const RocketMQLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-// ParseDelayLevels reads delays spelt like RocketMQLevels, in s, m, h and d. Level n follows the n-th failure.
+// ParseDelayLevels parses delays written as in RocketMQLevels, with the units s, m, h and d. Level n is the wait after
+// the n-th failure.
 func ParseDelayLevels(levels string) (Retry, error) {
 	var delays []time.Duration
 	for _, level := range strings.Fields(levels) {

@@ -10,14 +10,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Schedule says when a periodic type has its slots: Next returns the first one after a moment, in UTC, or the zero time:
-// there is none. It must depend on nothing but its argument, be the same in every process, and return: all periodic types
-// wait for one that does not, and so does the end of Run. Every is one; module cron makes one of a cron expression.
+// Schedule computes the slots of a periodic type. Next returns the first slot after a time, in UTC, or the zero time if
+// there is none. The result must depend on the argument only, and must be the same in every process. Next must return
+// quickly: all periodic types wait for it, and so does the end of Run. Every is a Schedule, and module cron makes one
+// from a cron expression.
 type Schedule interface {
 	Next(after time.Time) time.Time
 }
 
-// Every is the schedule whose slots are the multiples of d, counted in UTC: with an hour, each full hour.
+// Every returns the schedule whose slots are the multiples of d in UTC. With an hour, each full hour is a slot.
 func Every(d time.Duration) Schedule { return every(d) }
 
 type every time.Duration
@@ -26,10 +27,11 @@ func (d every) Next(after time.Time) time.Time {
 	return after.Truncate(time.Duration(d)).Add(time.Duration(d))
 }
 
-// PeriodicConfig says how a type is periodic. The zero value works.
+// PeriodicConfig configures a periodic type. The zero value works.
 type PeriodicConfig struct {
-	// CatchUp is how many slots are made up for of those that passed while no process ran, or the database was away, refused
-	// or too slow: the newest ones. The others are logged, as a rule. Default 1, at most 500.
+	// CatchUp is how many missed slots are recorded later. Slots are missed while no process runs, or while the database
+	// is away, refuses, or is too slow. The newest ones are recorded, and the others are normally logged. Default 1, at
+	// most 500.
 	CatchUp int
 }
 
@@ -40,13 +42,13 @@ func (cfg PeriodicConfig) validate() error {
 	return nil
 }
 
-// Periodic has one entry of t recorded for each slot of schedule once it is there, by the database's clock, and never
-// before: by whichever process is in Run, under SlotID, with the slot as its value, in UTC. Each process registers it,
-// before Run, also with a type that is only declared.
+// Periodic records one entry of t for each slot of schedule, when the slot has come by the database's clock, and never
+// before. Any process in Run may record it. The idempotency key is SlotID, and the value is the slot, in UTC. Each
+// process must call Periodic before Run. A type that is only declared works, too.
 //
-// Slots count from the first registration in this database on. How far the type has come is kept under its name, whatever
-// is purged: another schedule goes on from there, and so does a type that was not registered for a while; another name
-// begins afresh. A missing table is a *FieldError: see Migrate.
+// Slots count from the first call of Periodic in this database. The progress of a type is stored under its name, and no
+// purge removes it. So a new schedule continues from there, and so does a type that was not registered for a while. A
+// new name starts afresh. A missing table is a *FieldError: see Migrate.
 func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg PeriodicConfig) error {
 	setDefault(&cfg.CatchUp, 1)
 	if err := cfg.validate(); err != nil {
@@ -70,13 +72,14 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 		}})
 }
 
-// SlotID is the idempotent id of a slot's entry: "settle_day@2026-03-29T01:00:00Z".
+// SlotID returns the idempotency key of a slot's entry, for example "settle_day@2026-03-29T01:00:00Z".
 func SlotID(businessType string, slot time.Time) IdempotentID {
 	return IdempotentID(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
-// recordSlots records the entries of slots. One of t that is there already is its slot's, whatever it holds, for a person has made
-// it; the ids that another type has taken are told. A refusal would hold up all later slots for good.
+// recordSlots records the entries of slots. An entry of t that exists under the key of a slot counts as the entry of
+// that slot, even if a person recorded it. recordSlots returns the keys that another type has taken. It must not refuse
+// them, because a refusal would block all later slots for good.
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
@@ -95,11 +98,11 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	return taken, nil
 }
 
-// slotTimeout bounds such a transaction: a connection that has gone silent must not hold up the slots of other types for good.
+// slotTimeout bounds this transaction. A silent connection must not block the slots of other types for good.
 const slotTimeout = 10 * time.Second
 
-// atSlot runs work in a transaction that moves a mark. It reports false, and has done nothing, where another process has
-// moved it, or is about to.
+// atSlot runs work in a transaction that moves a mark. It reports false, and has done nothing, if another process has
+// moved the mark or is moving it.
 func (c *Compensator) atSlot(ctx context.Context, name string, from, to time.Time, work func(context.Context, *ScopedTx) error) (moved bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// openQueue makes the queue that Config names: on its Redis, or a wheel in this process.
+// openQueue opens the queue that Config names: Redis, or a timing wheel in this process.
 func (c *Compensator) openQueue() (processlog.Queue, error) {
 	switch {
 	case c.cfg.Queue != nil:
@@ -26,14 +26,16 @@ func (c *Compensator) openQueue() (processlog.Queue, error) {
 	return queue, nil
 }
 
-// local reports whether the queue knows this process's entries only.
+// local reports whether the queue holds only entries of this process.
 func (c *Compensator) local() bool { return c.cfg.Queue == nil && c.cfg.Redis == nil }
 
-// queueCheckMost is the longest that New waits for the queue. A cluster may need several round trips for its first answer.
+// queueCheckMost bounds the time that New waits for the queue. The first answer of a cluster may need several round
+// trips.
 const queueCheckMost = 10 * time.Second
 
-// checkQueue asks the queue, which has its QueueShare of ctx: what New does next, it does in the database. New refuses a
-// queue that belongs to another log. It accepts one that does not answer, and the database is polled until the queue does.
+// checkQueue asks the queue. It uses the QueueShare of ctx, because New still needs time for the database. New refuses
+// a queue that belongs to another log. New accepts a queue that does not answer, and the database is polled until it
+// does.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
 	defer cancel()

@@ -8,25 +8,26 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Receipt tells what Record did. It may be used by several goroutines, but for ResolveIDs.
+// Receipt tells what Record did. It is safe for concurrent use, except ResolveIDs.
 type Receipt struct {
-	Entries []Recorded // one for each entry recorded, in their order
+	Entries []Recorded // one for each recorded entry, in the given order
 
 	rec *recording
 }
 
-// Recorded answers for one entry.
+// Recorded is the result for one entry.
 type Recorded struct {
-	ID           EntryID // zero only after a Record of several entries on MySQL: ask ResolveIDs, or use IdempotentID
+	ID           EntryID // zero only after a Record of several entries on MySQL: call ResolveIDs, or use IdempotentID
 	IdempotentID IdempotentID
 
-	// Duplicate: an entry with this idempotent id exists, or stands earlier in the same call, and was left as it is.
+	// Duplicate says that an entry with this idempotency key exists, or comes earlier in the same call. The existing
+	// entry was left unchanged.
 	Duplicate      bool
-	State          State // of that one
-	ContentMatches bool  // its content equals this one's
+	State          State // of the existing entry
+	ContentMatches bool  // the existing content equals the new one
 }
 
-// ID is that of the first entry, for the common Record of one.
+// ID returns the id of the first entry. It is for the common Record of one entry.
 func (r *Receipt) ID() EntryID {
 	if len(r.Entries) == 0 {
 		return EntryID{}
@@ -34,7 +35,7 @@ func (r *Receipt) ID() EntryID {
 	return r.Entries[0].ID
 }
 
-// Duplicate is that of the first entry, as ID.
+// Duplicate reports whether the first entry is a duplicate.
 func (r *Receipt) Duplicate() bool { return len(r.Entries) > 0 && r.Entries[0].Duplicate }
 
 func (rec *recording) receipt() *Receipt {
@@ -50,7 +51,7 @@ func (rec *recording) receipt() *Receipt {
 	return r
 }
 
-// refuseOtherEvents reports idempotent ids that stand for something else already.
+// refuseOtherEvents returns an error for each idempotency key that belongs to another event.
 func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	var problems []error
 	for i, p := range r.rec.place {
@@ -64,8 +65,9 @@ func (r *Receipt) refuseOtherEvents(entries []NewEntry) error {
 	return errors.Join(problems...)
 }
 
-// otherEvent compares a duplicate with what has its id: what is stored or, in the same call, the draft at p. Content
-// may differ because the type's struct has a new field, so that is only warned about unless the type says otherwise.
+// otherEvent compares a duplicate with the entry that has its key: the stored one, or in the same call the draft at p.
+// Content may differ because the struct of the type has a new field. So a difference is only logged, unless the type is
+// configured to refuse it.
 func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
 	recorded := rec.Drafts[p].BusinessType
 	if rec.Inserted[p].Duplicate {
@@ -87,7 +89,7 @@ func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
 	return nil
 }
 
-// refuseDuplicates is Options.FailOnDuplicate.
+// refuseDuplicates implements Options.FailOnDuplicate.
 func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	for i, e := range r.Entries {
 		if e.Duplicate && entries[i].FailOnDuplicate {
@@ -97,7 +99,7 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	return nil
 }
 
-// ResolveIDs fills in ids that Record could not tell. Before the commit give tx.
+// ResolveIDs fills in the ids that Record could not return. Pass tx if it has not committed yet.
 func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	var keys []IdempotentID
 	for _, e := range r.Entries {
@@ -120,17 +122,17 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// Committed reports that Commit has returned nil, so that the entries start at once. Without the report the library polls for
-// the commit 50 ms, 200 ms and 1 s after Record. After that the reconciler finds the entries, within Config.Grace and
-// Config.ReconcileInterval. Committed never blocks and never fails. A second call does nothing, nor does a call on a Connector
-// or in InTx, where the library sees the commit itself.
+// Committed reports that Commit has returned nil, so that the entries start at once. Without this call the library
+// looks for the commit 50 ms, 200 ms and 1 s after Record. After that the reconciler finds the entries, within
+// Config.Grace and Config.ReconcileInterval. Committed never blocks and never fails. A second call does nothing. On a
+// Connector and in InTx the library sees the commit itself, and Committed does nothing.
 func (r *Receipt) Committed() {
 	if !r.rec.Watched() {
 		r.rec.Committed()
 	}
 }
 
-// ended takes how the transaction has ended. It runs in the committing goroutine, so it only hands over.
+// ended is called with the end of the transaction. It runs in the goroutine that commits, so it must return quickly.
 func (r *Receipt) ended(outcome txwatch.Outcome) {
 	switch outcome {
 	case txwatch.Committed:
