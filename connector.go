@@ -35,8 +35,10 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 // A statement costs as much as before. Every optional interface of the driver is passed on. Pooled connections are
 // treated as docs/operations.md describes. Beside that, four things differ:
 //   - db.Driver() and sql.Conn.Raw return the wrapper, not the driver's types.
-//   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the server has rolled the transaction back.
-//   - After such a rollback by the server, further statements return ErrTxAborted. If they were sent, each would commit by itself.
+//   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the
+//     server has rolled the transaction back.
+//   - After such a rollback by the server, further statements return ErrTxAborted. If they were sent, each would commit
+//     by itself.
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
 // Put other wrappers, for example for tracing, inside this one. A wrapper around it works if it passes contexts on. New

@@ -44,10 +44,12 @@
 // # Caveats
 //
 //   - Entries have no order. The earliest due entry usually runs first. Only TypeConfig.Serial gives an order.
-//   - A process that pauses for longer than its lease may act outside this database after another process has taken the entry over.
+//   - A process that pauses for longer than its lease may act outside this database after another process has taken the
+//     entry over.
 //   - An idempotency key guards for as long as its entry is kept: see Config.Keep.
 //   - DDL inside a transaction commits the transaction, and its entries with it.
-//   - The database must keep what it has acknowledged. Set innodb_flush_log_at_trx_commit=1, and never fail over to a replica that lags.
+//   - The database must keep what it has acknowledged. Set innodb_flush_log_at_trx_commit=1, and never fail over to a
+//     replica that lags.
 //
 // Types that are only named here are in packages processlog and observe. Package compensatortest helps your own tests.
 // The promises and their conditions are in docs/guarantees.md. Operators find their guide in docs/operations.md.

@@ -147,8 +147,10 @@ func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (in
 //
 // Some entries stay:
 //   - entries that another transaction has locked;
-//   - dead entries with Config.Operations set, because their cases are open until a person settles, cancels or requeues them;
-//   - entries that the database refuses to delete, for example because a foreign key refers to them. A *processlog.RefusedError names these, and the count is of the others.
+//   - dead entries with Config.Operations set, because their cases are open until a person settles, cancels or requeues
+//     them;
+//   - entries that the database refuses to delete, for example because a foreign key refers to them. A
+//     *processlog.RefusedError names these, and the count is of the others.
 func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...State) (int, error) {
 	if age < time.Minute {
 		return 0, &FieldError{Field: "age", Reason: fmt.Sprintf("%v is less than 1m", age)}

@@ -19,59 +19,61 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Options say how an entry is processed. Zero: at once, after the commit.
+// Options say how an entry is processed. The zero value processes it at once after the commit.
 type Options struct {
-	// IdempotentID makes recording the same business event twice harmless: the second changes nothing and its receipt says
-	// Duplicate. Put the type into it: "close-42" and "notify-42". Empty draws a unique, time-ordered one. At most 191
-	// characters, no trailing space. It guards as long as the entry is kept: see Config.Keep.
+	// IdempotentID is the idempotency key. It makes it harmless to record the same business event twice: the second
+	// Record changes nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and
+	// "notify-42". If it is empty, Record draws a unique, time-ordered key. At most 191 characters, without a trailing
+	// space. The key guards for as long as the entry is kept: see Config.Keep.
 	IdempotentID IdempotentID
 
-	Delay time.Duration // until it comes due, never earlier by the database's clock
-	At    time.Time     // or when, not both: turned into a delay with this process's clock
+	Delay time.Duration // time until the entry is due. It never runs earlier, by the database's clock
+	At    time.Time     // time at which the entry is due. Set Delay or At, not both. The clock of this process turns At into a delay
 
-	// What a person finds the entry by, at most 64 characters each. Nothing is done with them but to list and to show.
-	BatchID       string // what it was recorded with: an upload, a run of a job. No trailing space
-	BusinessID    string // what it is about: the order's id
-	BusinessExtID string // a second such id, often somebody else's: the payment's
-	UserID        string // on whose behalf
+	// The following four ids help people to find the entry. The library only lists and shows them. At most 64 characters
+	// each.
+	BatchID       string // what the entry was recorded with, for example an upload or the run of a job. No trailing space
+	BusinessID    string // what the entry is about, for example the id of an order
+	BusinessExtID string // a second such id, for example of a payment at a partner
+	UserID        string // the user for whom the work is done
 	UserName      string
 
-	// Headers travel with the entry, also through a requeue: to Entry.Headers, a relay's message, Propagator.Extract. With
-	// what the propagator puts in at most 2,048 bytes as JSON, in valid UTF-8; a name that both set is refused.
+	// Headers travel with the entry, also through a requeue. Entry.Headers, the message of a relay, and
+	// Propagator.Extract get them. Together with the headers of the propagator they may take 2,048 bytes as JSON, in
+	// valid UTF-8. A name that both set is refused.
 	Headers map[string]string
 
-	MaxProcessCount int  // instead of the type's, for this entry. 0: the type's, read when an attempt is settled
-	FailOnDuplicate bool // makes Record return ErrDuplicate. Its other entries are recorded, and tx stays usable
+	MaxProcessCount int  // overrides TypeConfig.MaxProcessCount for this entry. 0: use the type's, as it is when an attempt ends
+	FailOnDuplicate bool // Record returns ErrDuplicate for a duplicate. The other entries of the call are recorded, and tx stays usable
 }
 
-// NewEntry is an entry to record. Type.Entry makes one from a typed value.
+// NewEntry is an entry to record. Type.Entry builds one from a typed value.
 type NewEntry struct {
 	BusinessType string
-	Content      []byte // at most Config.MaxContent bytes; copied
+	Content      []byte // at most Config.MaxContent bytes. Record copies it
 	Options
 
-	done bool  // its recorder does the work himself
-	slot bool  // of a periodic type: whatever has its id already is no refusal
-	err  error // why Type.Entry could not make it
+	done bool  // the recorder does the work itself
+	slot bool  // slot of a periodic type: an existing entry with this key is accepted
+	err  error // why Type.Entry failed
 }
 
-// Type records entries of one business type, of content the compiler checks.
+// Type records entries of one business type. The compiler checks the type of their content.
 type Type[T any] struct {
 	c     *Compensator
 	name  string
 	codec Codec
 }
 
-// Name is the business type.
+// Name returns the business type.
 func (t *Type[T]) Name() string { return t.name }
 
-// Record writes one entry through tx; see Compensator.Record.
+// Record writes one entry through tx: see Compensator.Record.
 func (t *Type[T]) Record(ctx context.Context, tx Tx, v T, opts Options) (*Receipt, error) {
 	return t.c.Record(ctx, tx, t.Entry(v, opts))
 }
 
-// Entry encodes v, for a Record of several entries at once, which refuses a value that cannot be encoded with a
-// *FieldError.
+// Entry encodes v for a Record of several entries at once. If v cannot be encoded, that Record returns a *FieldError.
 func (t *Type[T]) Entry(v T, opts Options) NewEntry {
 	content, err := t.encode(v)
 	return NewEntry{BusinessType: t.name, Content: content, Options: opts, err: err}
@@ -86,11 +88,14 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 	return content, nil
 }
 
-// Once is an idempotent consumer's question: is this transaction the first to do the work called id, a message's say? On
-// true do it in tx; on false it is done: commit, acknowledge. The answer is an entry that is born succeeded, holds v for
-// people to see, and guards as long as it is kept: see TypeConfig.Keep. Of two transactions with one id the second waits
-// for the first. An entry of that id on its way, or dead, is completed, as by CompleteTx; one that has ended otherwise is
-// a *StateError. After any other error, all of Record's, roll back.
+// Once makes a consumer idempotent. It reports whether this transaction is the first one to do the work named id, for
+// example of a message. If it returns true, do the work in tx. If it returns false, the work is done already: commit,
+// and acknowledge the message.
+//
+// Once records an entry that has succeeded already. The entry holds v for people to see, and guards for as long as it
+// is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the first one. If an
+// entry with this id is not done yet, or is dead, Once completes it as CompleteTx does. If that entry has ended in
+// another way, Once returns a *StateError. Any other error is one of Record's: roll back.
 func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first bool, err error) {
 	entry := t.Entry(v, Options{IdempotentID: id})
 	entry.done = true
@@ -109,23 +114,23 @@ func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first 
 		return false, nil
 	}
 	_, err = t.CompleteTx(ctx, tx, id)
-	if errors.Is(err, ErrAlreadySucceeded) { // since it was read
+	if errors.Is(err, ErrAlreadySucceeded) { // it succeeded after it was read
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// Record writes entries in the caller's open transaction, which it neither begins nor ends: they exist exactly if it
-// commits. tx is anything with ExecContext and QueryContext; with no open transaction it returns ErrNoTransaction. All
-// entries are checked before anything is sent.
+// Record writes entries inside the caller's open transaction. It neither begins nor ends this transaction. The entries
+// exist if, and only if, it commits. tx is any handle with ExecContext and QueryContext. Without an open transaction
+// Record returns ErrNoTransaction. Record checks all entries before it sends anything.
 //
-// After any error but ErrDuplicate roll back, also after a *FieldError, which has sent nothing: a Connector or InTx
-// makes sure of it and refuses the commit with ErrNotRecorded. To go on without the entry, go back to a savepoint set
-// before the call.
+// After any error except ErrDuplicate, roll back. This holds for a *FieldError, too, although nothing was sent. A
+// Connector and InTx enforce it: the commit then returns ErrNotRecorded. To continue without the entry, roll back to a
+// savepoint that was set before the call.
 //
-// A repeated idempotent id, in the table or among entries, is the same event told again, and no error: see Recorded.
-// Another type's is an *OtherTypeError: this event would have no entry. ErrHistoryLost stays until a person calls
-// AcceptLoss.
+// An idempotency key that exists in the table, or earlier in the same call, is the same event recorded again. It is not
+// an error: see Recorded. A key that belongs to another type is an *OtherTypeError, because this event would have no
+// entry. ErrHistoryLost lasts until a person calls AcceptLoss.
 func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*Receipt, error) {
 	if c.closed() {
 		return nil, c.refuse(ctx, tx, ErrClosed)
@@ -143,7 +148,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 		return nil, poison(watch, naming(tx, err))
 	}
 	if watch != nil {
-		rec.Reserve() // only where the transaction's end is seen can its slots be given back
+		rec.Reserve() // the library can return the slots only if it sees the end of the transaction
 	}
 	receipt, err := rec.insert(ctx, tx, entries, watch)
 	watch = asked.end(watch)
@@ -161,17 +166,17 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	return receipt, receipt.refuseDuplicates(entries)
 }
 
-// refuse is for entries that were refused before anything was sent.
+// refuse refuses entries before anything was sent. It also makes the transaction unable to commit.
 func (c *Compensator) refuse(ctx context.Context, tx Tx, err error) error {
 	ctx, asked := c.inquire(ctx, tx, nil)
 	watch, _ := c.enlist(ctx, tx)
 	if watch == nil && asked != nil {
-		_ = c.store.Probe(ctx, tx) // nothing was sent that could have found a ScopedTx
+		_ = c.store.Probe(ctx, tx) // no statement was sent that could have found a ScopedTx
 	}
 	return poison(asked.end(watch), err)
 }
 
-// poison keeps a transaction from being committed without its entry, where its end is seen.
+// poison makes the transaction unable to commit without its entry, if the library sees its end.
 func poison(watch transactionEnd, err error) error {
 	if watch != nil {
 		watch.Taint(err)
@@ -179,13 +184,13 @@ func poison(watch transactionEnd, err error) error {
 	return err
 }
 
-// recording is one Record call under way.
+// recording is one running Record call.
 type recording struct {
 	engine.Recording
 	c        *Compensator
-	place    []int  // of each entry among the drafts
-	repeated []bool // entries whose key an earlier one of this call has
-	alike    []bool // and whose content is that one's, too
+	place    []int  // index of each entry in drafts
+	repeated []bool // an earlier entry of this call has the same key
+	alike    []bool // and that entry has the same content
 }
 
 func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*recording, error) {
@@ -228,22 +233,22 @@ func nameEntry(i, n int, err error) error {
 	return fmt.Errorf("entry %d of %d: %w", i+1, n, err)
 }
 
-// refusePanic makes the panic of a codec or a propagator an error: one that somebody recovers from would otherwise let the
-// business commit without its entry.
+// refusePanic turns the panic of a codec or a propagator into an error. If the caller recovered from the panic, the
+// business transaction could commit without its entry.
 func refusePanic(field string, err *error) {
 	if p := recover(); p != nil {
 		*err = &FieldError{Field: field, Reason: "panicked: " + usererr.PanicText(p)}
 	}
 }
 
-// draft validates an entry and fills in what it leaves open.
+// draft validates an entry and fills in defaults.
 func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	delay, err := e.delay()
 	if e.IdempotentID == "" {
 		e.IdempotentID = newIdempotentID()
 	}
 	problems := append(e.problems(c.cfg.MaxContent), err, e.err)
-	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before we send
+	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before the entry is sent
 	return processlog.Draft{
 		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
 		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay, Done: e.done,
@@ -252,7 +257,7 @@ func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 
 const endsWithSpace = "ends with a space, which databases ignore when they compare"
 
-// problems lists all that is wrong with an entry at once, but for when it is due.
+// problems returns everything that is wrong with an entry, except its due time.
 func (e *NewEntry) problems(maxContent int) (problems []error) {
 	refuse := func(field, reason string) { problems = append(problems, &FieldError{Field: field, Reason: reason}) }
 	if err := validateType(e.BusinessType); err != nil {
@@ -284,7 +289,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	return problems
 }
 
-// seal makes a content what its type's codec stores.
+// seal replaces a content by what the codec of its type stores.
 func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 	codec := c.types.sealing(draft.BusinessType)
 	if codec == nil {
@@ -315,7 +320,7 @@ func (o Options) delay() (time.Duration, error) {
 	return time.Duration(processlog.Millis(delay)) * time.Millisecond, nil
 }
 
-// validateType checks a business type's name. It becomes part of Redis keys and of log lines.
+// validateType checks the name of a business type. The name becomes part of Redis keys and log lines.
 func validateType(name string) error {
 	reason := badText(name, processlog.MaxName)
 	switch {
@@ -363,8 +368,8 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 	return receipt, receipt.refuseOtherEvents(entries)
 }
 
-// newIdempotentID draws a UUID of version 7 (RFC 9562): unique, and ordered by time, so that the unique
-// index grows at its end.
+// newIdempotentID draws a UUID of version 7 (RFC 9562). It is unique and ordered by time, so that the unique index
+// grows at its end.
 func newIdempotentID() IdempotentID {
 	var b [16]byte
 	_, _ = rand.Read(b[:])

@@ -5,30 +5,30 @@ import (
 	"sync/atomic"
 )
 
-// registry is what recording and reading know of this process's types, also of declared ones. Types are added before Run,
-// possibly while entries are being recorded already.
+// registry holds what recording and reading need to know about the types of this process, declared ones included. Types
+// are added before Run, perhaps while entries are being recorded already.
 type registry struct {
 	mu      sync.RWMutex // guards the fields below
 	codecs  map[string]Codec
-	strict  map[string]bool // types that refuse other content under an idempotent id
-	blurred map[string]bool // types of which other content was seen
+	strict  map[string]bool // types with RefuseOtherContent
+	blurred map[string]bool // types for which other content was seen
 	sealers map[string]SealingCodec
 
-	seals atomic.Bool // some type does
+	seals atomic.Bool // at least one type has a SealingCodec
 }
 
 func newRegistry() *registry {
 	return &registry{codecs: make(map[string]Codec), strict: make(map[string]bool), blurred: make(map[string]bool), sealers: make(map[string]SealingCodec)}
 }
 
-// handles notes the codec of a type that has a handler here.
+// handles stores the codec of a type that has a handler here.
 func (r *registry) handles(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.codecs[name] = codec
 }
 
-// reads notes the codec of a type that is declared here; a handler's goes before it.
+// reads stores the codec of a type that is declared here. The codec of a handler has priority.
 func (r *registry) reads(name string, codec Codec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,14 +37,14 @@ func (r *registry) reads(name string, codec Codec) {
 	}
 }
 
-// codec is nil for a type that is not known here.
+// codec returns the codec of a type, or nil if the type is not known here.
 func (r *registry) codec(name string) Codec {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.codecs[name]
 }
 
-// sealsBy notes a type's codec, if it seals.
+// sealsBy stores a type's codec if it is a SealingCodec.
 func (r *registry) sealsBy(name string, codec Codec) {
 	sealing, ok := codec.(SealingCodec)
 	if !ok {
@@ -56,7 +56,7 @@ func (r *registry) sealsBy(name string, codec Codec) {
 	r.seals.Store(true)
 }
 
-// sealing is nil for a type whose contents are stored as they are.
+// sealing returns a type's SealingCodec, or nil if its contents are not sealed.
 func (r *registry) sealing(name string) SealingCodec {
 	if r == nil || !r.seals.Load() {
 		return nil
@@ -66,7 +66,7 @@ func (r *registry) sealing(name string) SealingCodec {
 	return r.sealers[name]
 }
 
-// refuseOtherContent notes a type's TypeConfig.RefuseOtherContent.
+// refuseOtherContent stores that a type has RefuseOtherContent.
 func (r *registry) refuseOtherContent(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,7 +79,7 @@ func (r *registry) refusesOtherContent(name string) bool {
 	return r.strict[name]
 }
 
-// firstOtherContent is true once for each type.
+// firstOtherContent returns true once for each type.
 func (r *registry) firstOtherContent(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

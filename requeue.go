@@ -12,8 +12,8 @@ import (
 type RequeueOptions struct {
 	ByHand
 	Delay      time.Duration
-	Compensate bool // run the compensation (again) instead of the handler, of what has succeeded, too. Its Entry.Key is a new one. Where the type has none, the entry stays in compensating until a person settles it
-	DryRun     bool // change nothing: only answer what would be answered, but for ErrBusy
+	Compensate bool // Compensate runs the compensation instead of the handler, perhaps again, and also for a succeeded entry. Its Entry.Key is new. An entry of a type without compensation stays compensating until a person settles it
+	DryRun     bool // change nothing, and return what Requeue would return, except ErrBusy
 }
 
 func (opts RequeueOptions) change() (processlog.Change, error) {
@@ -24,8 +24,8 @@ func (opts RequeueOptions) change() (processlog.Change, error) {
 	return processlog.Change{Action: ActionRequeue, Delay: opts.Delay, Compensate: opts.Compensate, Actor: opts.Actor, Reason: opts.Reason}, err
 }
 
-// Requeue starts an entry afresh, from any state but pending and compensating: with all attempts, in a new epoch, which
-// takes no result of the one before.
+// Requeue starts an entry afresh, with all its attempts. It works from any state except pending and compensating. The
+// entry gets a new epoch, and results of the former epoch are dropped.
 func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions) error {
 	change, err := opts.change()
 	if err != nil {
@@ -43,12 +43,13 @@ func (c *Compensator) Requeue(ctx context.Context, ref Ref, opts RequeueOptions)
 	return err
 }
 
-// maxRequeued is as many entries as a page of List holds.
+// maxRequeued equals the largest page of List.
 const maxRequeued = 1000
 
-// RequeueAll requeues up to 1,000 entries, as of a page of List, in one transaction, and returns for each, in their order,
-// nil or why it was left alone: ErrChanged if its version is not the one seen, or what Requeue returns, ErrBusy at once.
-// With another error none has been, or all, if the answer to COMMIT was lost: a second call then finds ErrChanged.
+// RequeueAll requeues up to 1,000 entries in one transaction, for example a page of List. It returns one error for each
+// entry, in their order: nil, ErrChanged if the entry does not have the given version any more, or an error of Requeue.
+// ErrBusy comes at once. If the second result is an error, no entry was requeued. There is one exception: if the answer
+// to COMMIT was lost, all may have been. A second call then returns ErrChanged for each.
 func (c *Compensator) RequeueAll(ctx context.Context, seen []Entry, opts RequeueOptions) ([]error, error) {
 	change, err := opts.change()
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *Compensator) RequeueAll(ctx context.Context, seen []Entry, opts Requeue
 	return refusals, nil
 }
 
-// versionsOf names entries as they were seen.
+// versionsOf returns the ids and versions of entries.
 func versionsOf(seen []Entry) ([]processlog.Version, error) {
 	if len(seen) > maxRequeued {
 		return nil, &FieldError{Field: "entries", Reason: fmt.Sprintf("%d, at most %d", len(seen), maxRequeued)}
@@ -96,7 +97,7 @@ func versionsOf(seen []Entry) ([]processlog.Version, error) {
 	return versions, nil
 }
 
-// wouldRequeue judges by the version: an entry that has the one that was seen is as it was seen.
+// wouldRequeue answers a dry run. An entry that still has the given version has not changed since it was read.
 func (c *Compensator) wouldRequeue(ctx context.Context, seen []Entry, versions []processlog.Version, change processlog.Change) ([]error, error) {
 	ids := make([]EntryID, len(seen))
 	for i, e := range seen {

@@ -9,20 +9,27 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Run works entries off until ctx ends. Then it claims no more, waits for running handlers (Config.StopTimeout), stores
-// their outcomes, and returns nil; a *StuckError when handlers do not return; another error when the database takes no
-// outcomes: those entries come due again when their leases end. ErrRunning: it runs already. It may be called again.
+// Run claims and runs entries until ctx ends. Then it claims no more, waits up to Config.StopTimeout for running
+// handlers, and stores their outcomes.
+//
+// Run returns:
+//   - nil if all outcomes were stored;
+//   - a *StuckError if handlers did not return;
+//   - ErrRunning if Run is running already;
+//   - another error if the database does not take the outcomes. Those entries are due again when their leases end.
+//
+// Run may be called again after it has returned.
 func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed
 	}
-	c.engine.LookForPauses(ctx) // before anything is taken, be it only what is recorded here
+	c.engine.LookForPauses(ctx) // before this process starts any entry, also entries that were recorded here
 	if err := c.engine.Start(ctx); err != nil {
 		return err
 	}
 	defer c.engine.End()
 
-	// What claims ends first: whoever waits for the handlers waits for the last ones.
+	// The loops that claim end first. After that no new handler can start, so waiting for the handlers has an end.
 	claiming := c.engine.Reporting(ctx)
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// OpenStore makes the store that New makes of Config.DB and Config.Table, to be wrapped as Config.Store or tried by
-// package compensatortest/suite. It does not Check; Close it.
+// OpenStore opens the store that New opens for Config.DB and Config.Table. Wrap it as Config.Store, or test it with
+// package compensatortest/suite. OpenStore does not call Check. Close the store when you are done.
 func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store, error) {
 	s, err := sqlstore.Open(ctx, db, table)
 	if err != nil {
@@ -19,7 +19,7 @@ func OpenStore(ctx context.Context, db *sql.DB, table string) (processlog.Store,
 	return s, nil
 }
 
-// openStore makes the store that Config names.
+// openStore opens the store that Config names.
 func (c *Compensator) openStore(ctx context.Context) (processlog.Store, error) {
 	if c.cfg.Store != nil {
 		return c.cfg.Store, nil
@@ -32,7 +32,7 @@ func (c *Compensator) openStore(ctx context.Context) (processlog.Store, error) {
 	return s, nil
 }
 
-// checkStore asks the database.
+// checkStore checks the server and the table.
 func (c *Compensator) checkStore(ctx context.Context) error {
 	if err := c.store.Check(ctx); err != nil {
 		return err
@@ -50,7 +50,8 @@ func (c *Compensator) checkStore(ctx context.Context) error {
 	return err
 }
 
-// checkServer warns of what Check found on the server, and refuses entries that would not fit into one of its packets.
+// checkServer logs what Check found on the server. It refuses a MaxContent that does not fit into a packet of the
+// server.
 func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	for _, note := range s.Notes() {
 		c.log.Warn("compensator: "+note, "server", s.Version())
@@ -61,8 +62,9 @@ func (c *Compensator) checkServer(s *sqlstore.Store) error {
 	return nil
 }
 
-// sameLog refuses a transaction of another database, whose log an entry would go to. What it comes from is asked once, another
-// Connector than that of Config.DB, or another Compensator, whose table may stand beside this one's.
+// sameLog refuses a transaction of another database, because an entry would go to the log there. It asks the server
+// once for each source of transactions: a Connector other than that of Config.DB, or another Compensator whose table
+// may be beside this one.
 func (c *Compensator) sameLog(ctx context.Context, tx Tx, from any) error {
 	s, ok := c.store.(*sqlstore.Store)
 	if _, known := c.homes.Load(from); known || !ok {

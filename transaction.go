@@ -18,17 +18,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ScopedTx is a transaction that the library begins and nobody else ends, for InTx's closure and transactional handlers
-// until they return. Its methods are those that bun, sqlc and squirrel ask of a connection; GORM works in it by way of
-// module orms/gormtx. Once the server has rolled it back nothing more is sent: every statement, also of a *sql.Stmt
-// prepared before, returns ErrTxAborted; once a statement of your own has ended it (COMMIT, DDL), ErrNoTransaction.
+// ScopedTx is a transaction that only the library begins and ends. The function of InTx and transactional handlers use
+// it until they return. It has the methods that bun, sqlc and squirrel expect of a connection. GORM uses it through
+// module orms/gormtx.
+//
+// After the server has rolled it back, nothing more is sent. Every statement then returns ErrTxAborted, also of a
+// *sql.Stmt that was prepared before. If one of your own statements has ended it (COMMIT, DDL), every statement returns
+// ErrNoTransaction.
 type ScopedTx struct {
-	c     *Compensator // that began it
+	c     *Compensator // the Compensator that began it
 	tx    processlog.Transaction
 	end   transactionEnd
-	alone *unwatched // end, on a Store whose connections tell nothing; nil: the connection's own view
+	alone *unwatched // equals end if the connections of the Store do not report ends; nil: end is the connection's own view
 
-	handles *processlog.Row // the entry whose handler it is for; nil: InTx
+	handles *processlog.Row // the entry whose handler runs in it; nil in InTx
 }
 
 var _ Tx = (*ScopedTx)(nil)
@@ -42,7 +45,7 @@ func (s *ScopedTx) ExecContext(ctx context.Context, query string, args ...any) (
 	return res, s.see(err)
 }
 
-// QueryContext runs a query. Close its rows before the next statement.
+// QueryContext runs a query. Close its rows before you run the next statement.
 func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if err := s.refusal(ctx); err != nil {
 		return nil, err
@@ -51,7 +54,7 @@ func (s *ScopedTx) QueryContext(ctx context.Context, query string, args ...any) 
 	return rows, s.see(err)
 }
 
-// QueryRowContext runs a query for one row.
+// QueryRowContext runs a query that returns one row.
 func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	tx, ok := s.tx.(interface {
 		QueryRowContext(context.Context, string, ...any) *sql.Row
@@ -60,7 +63,7 @@ func (s *ScopedTx) QueryRowContext(ctx context.Context, query string, args ...an
 		return noRow(ctx, err)
 	}
 	row := tx.QueryRowContext(ctx, query, args...)
-	_ = s.see(row.Err()) // its Scan returns it
+	_ = s.see(row.Err()) // row.Scan returns this error
 	return row
 }
 
@@ -76,19 +79,20 @@ func (s *ScopedTx) PrepareContext(ctx context.Context, query string) (*sql.Stmt,
 	return stmt, s.see(err)
 }
 
-// StmtContext is stmt, prepared on a Config.DB that is opened on a Connector, in this transaction; another fails when it is
-// used. It panics where Config.Store's transactions have no such method.
+// StmtContext returns stmt for use in this transaction. stmt must be prepared on Config.DB, opened on a Connector. A
+// statement of another database fails when it is used. StmtContext panics if the transactions of Config.Store have no
+// such method.
 func (s *ScopedTx) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	tx, ok := s.tx.(interface {
 		StmtContext(context.Context, *sql.Stmt) *sql.Stmt
 	})
 	if err := unlessKnown(ok, "StmtContext"); err != nil {
-		panic(err) // a *sql.Stmt of our own cannot hold it
+		panic(err) // a *sql.Stmt that this package creates cannot hold an error
 	}
 	return tx.StmtContext(ctx, stmt)
 }
 
-// unlessKnown is an error where a transaction of a Store of the user's is no *sql.Tx, and has no such method.
+// unlessKnown returns an error if a transaction of a custom Store is not a *sql.Tx and has no such method.
 func unlessKnown(known bool, method string) error {
 	if known {
 		return nil
@@ -96,21 +100,21 @@ func unlessKnown(known bool, method string) error {
 	return fmt.Errorf("compensator: Config.Store's transactions have no %s", method)
 }
 
-// noRow is a row whose Scan returns err.
+// noRow returns a row whose Scan returns err.
 func noRow(ctx context.Context, err error) *sql.Row {
 	db := sql.OpenDB(refusing{err})
 	defer db.Close()
 	return db.QueryRowContext(ctx, "")
 }
 
-// refusing is a database that cannot be reached, for a reason.
+// refusing is a connector whose Connect always returns err.
 type refusing struct{ err error }
 
 func (r refusing) Connect(context.Context) (driver.Conn, error) { return nil, r.err }
 func (r refusing) Driver() driver.Driver                        { return nil }
 
-// refusal is why a statement is not to be sent: the transaction has ended, which a watched connection says by itself, or an
-// inquiry in ctx does not admit it.
+// refusal returns why a statement must not be sent, or nil. The transaction may have ended, which a watched connection
+// reports by itself. Or an inquiry in ctx may refuse the statement.
 func (s *ScopedTx) refusal(ctx context.Context) error {
 	if s.alone != nil && s.alone.aborted != nil {
 		return s.alone.aborted
@@ -121,7 +125,8 @@ func (s *ScopedTx) refusal(ctx context.Context) error {
 	return nil
 }
 
-// refuseOwn refuses the entry whose handler it is for, by either of its names. Of nil it refuses nothing.
+// refuseOwn refuses a change of the entry whose handler runs in this transaction. ref may be its id or its idempotency
+// key. A nil ref is not refused.
 func (s *ScopedTx) refuseOwn(ref Ref) error {
 	if s == nil || s.handles == nil || ref != Ref(s.handles.ID) && ref != Ref(s.handles.IdempotentID) {
 		return nil
@@ -129,7 +134,7 @@ func (s *ScopedTx) refuseOwn(ref Ref) error {
 	return &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
 }
 
-// see remembers an error by which the server has ended the transaction, whatever the caller does about it.
+// see remembers an error with which the server has ended the transaction, even if the caller ignores it.
 func (s *ScopedTx) see(err error) error {
 	if s.alone != nil {
 		s.alone.see(err)
@@ -137,8 +142,8 @@ func (s *ScopedTx) see(err error) error {
 	return err
 }
 
-// joins is nil where a statement of c joins the transaction, which another Compensator may have begun. A doubt is
-// settled first.
+// joins returns nil if a statement of c may join this transaction. Another Compensator may have begun it. An open doubt
+// about the transaction is settled first.
 func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	if s.c.fingerprint != c.fingerprint {
 		if _, ours := s.c.store.(*sqlstore.Store); !ours {
@@ -150,12 +155,12 @@ func (s *ScopedTx) joins(ctx context.Context, c *Compensator) error {
 	}
 	if s.alone == nil {
 		ctx, _ := txwatch.Ask(ctx)
-		_ = c.store.Probe(ctx, s) // what it finds is asked for next
+		_ = c.store.Probe(ctx, s) // s.end.Err below reads what the probe found
 	}
 	return s.end.Err()
 }
 
-// commit ends the transaction, and whoever waits for its end is told how.
+// commit commits the transaction, unless it was refused. The callbacks of OnEnd learn the result.
 func (s *ScopedTx) commit() error {
 	if refusal := s.end.Refusal(); refusal != nil {
 		s.rollback()
@@ -165,20 +170,20 @@ func (s *ScopedTx) commit() error {
 	if s.alone != nil {
 		return s.alone.committed(err)
 	}
-	if watch := s.end.(*txwatch.Tx); err == nil && !watch.WasCommitted() { // a doubtful statement had ended it before
+	if watch := s.end.(*txwatch.Tx); err == nil && !watch.WasCommitted() { // a statement with a lost answer had ended the transaction before
 		err = ErrNoTransaction
 	}
 	return err
 }
 
 func (s *ScopedTx) rollback() {
-	_ = s.tx.Rollback() // a connection that cannot even roll back is closed, which does
+	_ = s.tx.Rollback() // if the rollback fails, package sql closes the connection, and the server rolls back
 	if s.alone != nil {
 		s.alone.tell(txwatch.RolledBack)
 	}
 }
 
-// begin starts a transaction of ours in the user's pool.
+// begin begins a transaction in the user's pool.
 func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	tx, err := c.store.Begin(c.engine.Reporting(ctx))
 	if err != nil {
@@ -194,7 +199,8 @@ func (c *Compensator) begin(ctx context.Context) (*ScopedTx, error) {
 	return &ScopedTx{c: c, tx: tx, end: alone, alone: alone}, nil
 }
 
-// holding marks the context of work in a transaction of ours, where a file has one writer.
+// holding marks a context whose work runs in a transaction of the library. The store needs to know this where a file
+// has only one writer.
 func (c *Compensator) holding(ctx context.Context) context.Context {
 	if s, ok := c.store.(*sqlstore.Store); ok {
 		return s.Holding(ctx)
@@ -202,7 +208,7 @@ func (c *Compensator) holding(ctx context.Context) context.Context {
 	return ctx
 }
 
-// handlerTx is what the engine sees of a handler's transaction.
+// handlerTx is a handler's transaction as the engine sees it.
 type handlerTx struct{ *ScopedTx }
 
 func (tx handlerTx) Over() error   { return tx.end.Over() }
@@ -217,8 +223,9 @@ func (c *Compensator) beginForHandler(ctx context.Context) (engine.Transaction, 
 	return handlerTx{tx}, nil
 }
 
-// InTx runs work in a transaction at READ COMMITTED and commits when work returns nil; entries recorded through tx
-// announce themselves. A panic rolls back. A failed commit is ErrCommitUnknown, ErrTxAborted or ErrNotRecorded.
+// InTx runs work in a transaction at READ COMMITTED and commits when work returns nil. The commit enqueues the entries
+// that were recorded through tx. A panic rolls back. A failed commit returns ErrCommitUnknown, ErrTxAborted or
+// ErrNotRecorded.
 func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, tx *ScopedTx) error) error {
 	tx, err := c.begin(ctx)
 	if err != nil {
@@ -237,29 +244,35 @@ func (c *Compensator) InTx(ctx context.Context, work func(ctx context.Context, t
 	return tx.commit()
 }
 
-// Retryable reports whether the transaction that ended with err, from any of its statements or its commit, may be run
-// again from its beginning and may well get through: it lost against others, by a deadlock, a lock that was not to be had
-// in time, a row that had changed, a SQLite file that was busy; or by ErrTxAborted, ErrBusy. Roll back first, and wait a
-// little. Not after ErrCommitUnknown, nor when a connection broke: it may have committed. See RetryTx.
+// Retryable reports whether a transaction that ended with err may be run again from its beginning, with a good chance.
+// err may come from any of its statements or from its commit. Retryable is true if the transaction lost against another
+// one: a deadlock, a lock wait timeout, a row that had changed, or a busy SQLite file. It is also true for ErrTxAborted
+// and ErrBusy. Roll back first, and wait some milliseconds.
+//
+// It is false after ErrCommitUnknown and after a broken connection, because the transaction may have committed. See
+// RetryTx.
 func Retryable(err error) bool { return txwatch.Retryable(err) }
 
-// How often RetryTx runs a transaction, and how long it rests after each run at most, for each there was.
+// RetryTx runs a transaction up to retryTries times. After run n it pauses for up to n times retryPause.
 const (
 	retryTries = 5
 	retryPause = 20 * time.Millisecond
 )
 
-// RetryTx calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning to its
-// end: InTx, or an ORM's. RetryTx calls do again where Retryable says so, and where the answer to COMMIT was lost and Resolve
-// finds that the transaction did not commit. It knows that an answer was lost for InTx, and on a Connector.
+// RetryTx calls do up to five times, some milliseconds apart. do runs one transaction of any kind from its beginning to
+// its end, for example InTx or a transaction of an ORM. RetryTx calls do again if Retryable says so. It also calls do
+// again if the answer to COMMIT was lost and Resolve finds that the transaction did not commit. RetryTx notices a lost
+// answer only with InTx and on a Connector.
 //
-// nil: the transaction has committed. ErrCommitUnknown, with the error of Resolve: nobody could tell. Any other error: it has
-// not committed.
+// RetryTx returns nil if the transaction has committed. It returns ErrCommitUnknown, joined with the error of Resolve,
+// if this could not be found out. After any other error the transaction has not committed.
 //
-// proof is the idempotent id of an entry that do records in its transaction, or asks Once for, in each run that writes
-// anything. Resolve tells by this entry. What do writes without it may happen twice. When the receipt says Duplicate, or Once
-// returns false, the work has been done before. do then writes nothing, or returns an error that rolls back, as
-// FailOnDuplicate makes Record do. do runs in the caller's goroutine. What it sets outside the transaction is of its last run.
+// proof is the idempotency key of an entry that do records in its transaction, or passes to Once, in each run that
+// writes anything. Resolve looks for this entry. Without it, the writes of do may happen twice. If the receipt says
+// Duplicate, or Once returns false, the work was done before. Then do must write nothing, or return an error that rolls
+// back, as FailOnDuplicate makes Record do.
+//
+// do runs in the caller's goroutine. Variables that do sets outside the transaction hold the values of its last run.
 func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
@@ -284,16 +297,17 @@ type proofs struct {
 	byOnce map[proofOf]bool // proofs that Once was asked for; guarded by mu
 }
 
-// proofOf is a proof in the log of that fingerprint.
+// proofOf is a proof in the log with this fingerprint.
 type proofOf struct {
 	fingerprint string
 	id          IdempotentID
 }
 
-// allProofs belongs to the process. The transaction that one Compensator runs may ask the Once of another one of the same log.
+// allProofs belongs to the process, because a transaction of one Compensator may call Once of another Compensator of
+// the same log.
 var allProofs proofs
 
-// under registers a call with this proof, until the caller calls over.
+// under registers a call with this proof until the caller calls over.
 func (p *proofs) under(proof proofOf) (over func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -311,7 +325,7 @@ func (p *proofs) under(proof proofOf) (over func()) {
 	}
 }
 
-// asksOnce notes that a transaction asks Once for a proof.
+// asksOnce records that a transaction called Once with a proof.
 func (p *proofs) asksOnce(proof proofOf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,14 +334,15 @@ func (p *proofs) asksOnce(proof proofOf) {
 	}
 }
 
-// proves reports whether the entry e shows that the transaction of a call with this proof has committed.
+// proves reports whether entry e shows that the transaction of a call with this proof committed.
 func (p *proofs) proves(proof proofOf, e *Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return e.State == Succeeded || !p.byOnce[proof]
 }
 
-// certain replaces ErrCommitUnknown by what Resolve finds: nil when the transaction has committed, ErrTxAborted when it has not.
+// certain replaces ErrCommitUnknown by the result of Resolve. It returns nil if the transaction committed, and
+// ErrTxAborted if it did not.
 func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
@@ -342,7 +357,7 @@ func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error
 	}
 }
 
-// rest waits, and reports whether ctx still lasts.
+// rest waits for d. It returns false if ctx has ended.
 func rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -354,22 +369,22 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// transactionEnd sees the end of a transaction.
+// transactionEnd reports the end of a transaction.
 type transactionEnd interface {
-	Err() error                  // nil while statements join the transaction
-	Over() error                 // err once the transaction has ended; a doubt is no end
+	Err() error                  // nil while a statement may join the transaction
+	Over() error                 // an error once the transaction has ended; a doubt is not an end
 	Refusal() error              // why it must not be committed
-	FullyWatched() bool          // err knows all that the connection has seen
-	OnEnd(func(txwatch.Outcome)) // runs once, when the transaction ends
-	Taint(err error)             // makes its commit fail
+	FullyWatched() bool          // Err knows everything that the connection has seen
+	OnEnd(func(txwatch.Outcome)) // the callback runs once, when the transaction ends
+	Taint(err error)             // makes the commit fail with err
 }
 
-// unwatched is the end of a transaction of ours on a Store whose connections tell nothing: an error while rows were
-// read may have gone unseen.
+// unwatched is the end of a library transaction on a Store whose connections report nothing. An error while rows were
+// read may have been missed.
 type unwatched struct {
 	hooks   []func(txwatch.Outcome)
-	aborted error // the server has ended the transaction
-	tainted error // an entry could not be written
+	aborted error // the error with which the server has ended the transaction
+	tainted error // why an entry could not be written
 }
 
 func (u *unwatched) Err() error         { return u.aborted }
@@ -392,7 +407,7 @@ func (u *unwatched) Refusal() error {
 	return u.aborted
 }
 
-// committed follows a COMMIT and returns the error to give to the caller.
+// committed records the result of COMMIT and returns the error for the caller.
 func (u *unwatched) committed(err error) error {
 	outcome := txwatch.Classify(err)
 	u.tell(outcome)

@@ -9,84 +9,99 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TypeConfig says how entries of one type are run. The zero value works.
+// TypeConfig says how the entries of one type are run. The zero value works.
 type TypeConfig struct {
-	MaxProcessCount int           // how many failed attempts exhaust an entry, the first included; Options may say otherwise. Default 10
-	Timeout         time.Duration // of one attempt, whose context ends with ErrTimeout. Default 30 s
-	Lease           time.Duration // instead of Config.Lease. A running attempt renews it, until its Timeout; where it cannot, docs/operations.md says, it is raised above that
-	Retry           Retry         // the schedule of attempts. Default Exponential(1 s, 10 min): ten attempts take some four minutes, 8½ at most
-	MaxWait         time.Duration // how long after it was recorded, its Delay included, Unavailable, Snooze and content that cannot be decoded cost an entry no attempt, compensating or not, and a Breaker holds it up. Default 0: for ever
-	Keep            time.Duration // instead of Config.Keep; less than 0: for ever
-	Codec           Codec         // reads and writes the content of a typed handler. Default JSON
+	MaxProcessCount int           // number of failed attempts that exhaust an entry. Options.MaxProcessCount overrides it. Default 10
+	Timeout         time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
+	Lease           time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/operations.md), it is raised above Timeout
+	Retry           Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
+	MaxWait         time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
+	Keep            time.Duration // overrides Config.Keep; negative: keep forever
+	Codec           Codec         // encodes and decodes the content of a typed handler. Default JSON
 
-	// Concurrency is how many calls of the handler run at once in this process, each of HandleBatch with up to BatchSize
-	// entries; compensations count, too. Default 50, of HandleBatch 4; for transactional handlers at most the pool's
-	// MaxOpenConns − 2, each type's own: bound the pool for all of them, and for requests.
+	// Concurrency is the number of handler calls that run at once in this process. With HandleBatch each call takes up
+	// to BatchSize entries. Compensations count, too. Default 50, with HandleBatch 4. For transactional handlers it is
+	// at most MaxOpenConns − 2 of the pool. This bound is per type, so size the pool for all types together and for
+	// your requests.
 	Concurrency int
 
-	// Of HandleBatch alone. BatchSize is how many entries a call is given at most: default 100, at most 500. BatchWait is
-	// how long an entry that is due may wait, unclaimed, for others to share its batch; as many as BatchSize wait no longer
-	// than a look into the database, an eighth of BatchWait apart, 250 ms at most. A start of Run ends no wait. Default 0:
-	// for none; at most the type's Lease.
+	// BatchSize and BatchWait are for HandleBatch only. BatchSize is the maximum number of entries of a call. Default
+	// 100, at most 500. BatchWait is how long a due entry may wait, unclaimed, for others to fill its batch. Once
+	// BatchSize entries wait, the batch starts with the next look into the database. These looks come every eighth of
+	// BatchWait, and every 250 ms at least. Starting Run does not end a wait. Default 0 (no wait), at most the Lease of
+	// the type.
 	BatchSize int
 	BatchWait time.Duration
 
-	// Compensate undoes an entry whose attempts are used up or whose handler returned Permanent, at least once, with a
-	// budget of its own; its first attempt reads in Entry.LastError why. It never runs after a success unless a person has it
-	// do so: RequeueOptions.Compensate. Use Typed for the decoded value, of the type's own T, which no compiler checks here:
-	// of another, what cannot be decoded stays compensating, at no attempt until MaxWait is over. CompensateTx instead
-	// undoes in a transaction, exactly once, whatever kind the handler is of: what has to be called as well it records as an
-	// entry of its own.
+	// Compensate undoes an entry whose attempts are used up, or whose handler returned Permanent. It runs at least once,
+	// with its own number of attempts. Its first attempt finds the handler's error in Entry.LastError. It never runs
+	// after a success, unless a person asks for it with RequeueOptions.Compensate.
+	//
+	// Use Typed to get the decoded value, with the same T as the handler. The compiler does not check this T. If the
+	// content does not decode as T, the entry stays compensating, and spends no attempt until MaxWait has passed.
+	//
+	// CompensateTx undoes in a transaction instead, exactly once. It fits every kind of handler. If it must also call a
+	// partner, it records an entry for that call.
 	Compensate         HandlerFunc
 	CompensateTx       TxHandlerFunc
-	MaxCompensateCount int // how many failures it may have before a person is needed; once MaxWait is over Unavailable and Snooze are among them. Default 10
+	MaxCompensateCount int // number of failed compensations after which a person is needed. After MaxWait, Unavailable and Snooze count as failures. Default 10
 
-	// CompensateCrashed also compensates an entry whose process died in three attempts in a row, instead of leaving it to
-	// a person. Whether its effect happened is unknown. A process whose handler is stuck on it leaves that to others.
+	// CompensateCrashed also compensates an entry whose process died in three consecutive attempts. Without it such an
+	// entry is left to a person. It is unknown whether the effect of such an entry happened. A process whose handler is
+	// stuck on the entry leaves the compensation to other processes.
 	CompensateCrashed bool
 
-	// AfterBatch names the batch that an entry of this type comes after: its handler is called when all entries recorded
-	// with that BatchID have ended, dead ones too, by whichever process; a batch of none has. Until then the entry is
-	// snoozed, at no cost, for an eighth of its age, 500 ms to a minute each time. A handler that wants to wait for people
-	// returns Snooze while BatchProgress counts a Dead. Record it in the transaction that records the last of the batch,
-	// under an idempotent id, and not as one of the batch. "": it comes after none. It is called concurrently. Not of
-	// HandleBatch.
+	// AfterBatch returns the id of the batch that an entry of this type must follow, or "" for none. The handler is
+	// called when all entries recorded with that BatchID have ended, dead ones included, in any process. An empty batch
+	// has ended. Until then the entry is snoozed at no cost, each time for an eighth of its age, between 500 ms and a
+	// minute.
+	//
+	// Record the entry in the transaction that records the last entry of the batch. Give it an idempotency key, and do
+	// not make it a member of the batch. A handler that must wait for people returns Snooze while BatchProgress counts
+	// Dead entries. AfterBatch is called concurrently. It cannot be used with HandleBatch.
 	AfterBatch func(e *Entry) (batchID string)
 
-	// Serial returns an entry's ordering key, an account id, say. Entries of this type with the same key run one at a time, in
-	// the order in which they were recorded: those of one Record call as they were given, those of several calls by their ids.
-	// "" is no key. An entry blocks those behind it until it has ended: while it retries, is snoozed, is compensated or is not due
-	// yet, and unless PassDead is true also while it is dead. Serial is given what was recorded, without headers. Record calls
-	// it, and refuses an entry for which it panics, and so does each attempt, concurrently. It must answer the same each time, with no
-	// personal data, as in ids. Declare it wherever the type is recorded, and see docs/guarantees.md, G30.
+	// Serial returns the ordering key of an entry, for example an account id. "" means no key. Entries of this type with
+	// the same key run one at a time, in the order in which they were recorded. Entries of one Record call run in the
+	// given order. Entries of several calls run in the order of their ids.
+	//
+	// An entry blocks the later ones of its key until it has ended. It blocks them while it retries, is snoozed, is
+	// being compensated, or is not due yet. It also blocks them while it is dead, unless PassDead is true.
+	//
+	// Serial gets the entry as it was recorded, without headers. Record calls it, and so does each attempt,
+	// concurrently. Record refuses an entry for which Serial panics. Serial must return the same key each time. The key
+	// must hold no personal data. Declare the type wherever it is recorded. See G30 in docs/guarantees.md.
 	Serial   func(e *Entry) string
 	PassDead bool
 
-	Breaker Breaker // stops claiming entries of this type in this process while what its handler needs is down. Default: none
+	Breaker Breaker // stops claims of this type in this process while a service that its handler needs is down. Default: none
 
-	// RefuseOtherContent makes Record return ErrOtherContent when an idempotent id comes again with other content, and the
-	// transaction unable to commit. Otherwise the receipt tells, and the log once for each type: a new field of a struct is
-	// other content of the same event, too. A codec that writes a value in several ways, as maps in any order, never matches.
+	// RefuseOtherContent makes Record return ErrOtherContent if an idempotency key comes again with other content. The
+	// transaction then cannot commit. Without it the receipt reports the difference, and the log reports it once for
+	// each type. A new field in a struct also changes the content of the same event. A codec that encodes a value in
+	// several ways, for example with maps in any order, never matches.
 	RefuseOtherContent bool
 
-	Middleware      []Middleware      // wraps the handler, unless it is a batch's, and the compensation of this type
-	BatchMiddleware []BatchMiddleware // wraps a batch handler
+	Middleware      []Middleware      // wraps the handler (not a batch handler) and the compensation of this type
+	BatchMiddleware []BatchMiddleware // wraps the batch handler of this type
 }
 
-// What HandleBatch has in place of Handle's 50: a claim's worth of entries is 500, which are held in memory, with their
-// contents, and lose a lease each when the process dies.
+// batchConcurrency is the default Concurrency of HandleBatch. A claim then takes up to 500 entries. Their contents are
+// held in memory, and each entry loses a lease when the process dies.
 const batchConcurrency = 4
 
-// Breaker opens when too many of a type's latest entries, each counted once, were last answered with Unavailable, or not
-// within TypeConfig.Timeout, by handler or compensation. This process then claims none of the type, which costs them
-// nothing; others go on. After a pause the one that is due longest is tried alone, and closes it unless that call fails
-// likewise. A batch is one call, and fails if every entry's error is Unavailable, or an error came too late. A call of an
-// entry whose MaxWait is over counts against that entry, and here as answered. Each Run begins with it closed. The zero
-// value is none; one field that is set is enough, the others have defaults.
+// Breaker stops the claims of a type in this process while a service is down. It opens when too many of the latest
+// entries were answered with Unavailable, or not within TypeConfig.Timeout. Handlers and compensations count, and each
+// entry counts once. An open breaker costs the waiting entries nothing. Other types continue.
+//
+// After a pause the entry that has been due longest is tried alone. The breaker closes unless that call fails in the
+// same way. A batch is one call. It fails if every entry got Unavailable, or if an error came too late. A call of an
+// entry whose MaxWait has passed counts against that entry and for the breaker. Each Run starts with a closed breaker.
+// The zero value means no breaker. If any field is set, the others get their defaults.
 type Breaker struct {
-	Of    int           // how many entries are looked at, the latest; it opens after as many at the earliest. Default 20; at most 1000
-	Share float64       // of them whose last call failed so, from more than 0 to 1. Default 0.5
-	Pause time.Duration // the first; each probe that fails doubles it, up to a minute. Up to a half is added at random. Default 5 s; at least 1 ms
+	Of    int           // number of latest entries to look at. The breaker opens after that many at the earliest. Default 20, at most 1000
+	Share float64       // share of them that must have failed in this way, above 0 and at most 1. Default 0.5
+	Pause time.Duration // first pause. Each failed try doubles it, up to a minute. Up to a half is added at random. Default 5 s, at least 1 ms
 }
 
 func (b *Breaker) setDefaults() {
@@ -105,7 +120,7 @@ func (b Breaker) validate() (problems []error) {
 	if b.Of < 1 || b.Of > 1000 {
 		problems = append(problems, &FieldError{Field: "Breaker.Of", Reason: fmt.Sprintf("%d is not between 1 and 1000", b.Of)})
 	}
-	if !(b.Share > 0 && b.Share <= 1) { // nor NaN
+	if !(b.Share > 0 && b.Share <= 1) { // also false for NaN
 		problems = append(problems, &FieldError{Field: "Breaker.Share", Reason: fmt.Sprintf("%v is not more than 0 and at most 1", b.Share)})
 	}
 	if reason := badSpan(b.Pause, time.Millisecond); reason != "" {
@@ -161,7 +176,7 @@ func (cfg TypeConfig) validate(batch bool) error {
 	return errors.Join(slices.Concat(problems, cfg.Breaker.validate(), cfg.batchProblems(batch))...)
 }
 
-// batchProblems is what is wrong with what only a batch handler has, and in any other would be ignored in silence.
+// batchProblems refuses fields that only a batch handler uses. Any other handler would ignore them silently.
 func (cfg TypeConfig) batchProblems(batch bool) (problems []error) {
 	refuse := func(bad bool, field, format string, args ...any) {
 		if bad {

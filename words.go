@@ -5,46 +5,46 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The root's names for what packages processlog and observe have in full. No comment stands on a group of types: go doc would
-// repeat it at each of them.
+// These are aliases of what packages processlog and observe define and describe in full. No comment stands on a group
+// of types, because go doc would repeat it at each of them.
 
 type (
-	EntryID      = processlog.ID           // names one row of the process log. Opaque: compare it, store its String, hand it back
-	IdempotentID = processlog.IdempotentID // names an entry by the key it was recorded with
+	EntryID      = processlog.ID           // identifies one row of the process log. Treat it as opaque: compare it, store its String, pass it back
+	IdempotentID = processlog.IdempotentID // the idempotency key with which an entry was recorded
 	Ref          = processlog.Ref          // an EntryID or an IdempotentID
-	State        = processlog.State        // where an entry stands
-	EndedBy      = processlog.EndedBy      // what brought it to its terminal state
-	Action       = processlog.Action       // what a service or a person does to it
+	State        = processlog.State        // state of an entry
+	EndedBy      = processlog.EndedBy      // what moved the entry to its terminal state
+	Action       = processlog.Action       // what a service or a person does to an entry
 	Tx           = processlog.Tx           // any handle on an open transaction
 
-	Filter      = processlog.Filter      // what List lists
-	CountFilter = processlog.CountFilter // what Count counts
-	Count       = processlog.Count       // how many entries of one state and type there are
-	ByHand      = processlog.ByHand      // who does something, and why
-	AuditRecord = processlog.AuditRecord // what was done by hand, to which entry, by whom and why
-	AuditState  = processlog.AuditState  // how it found and left the entry
+	Filter      = processlog.Filter      // selects entries for List
+	CountFilter = processlog.CountFilter // selects entries for Count
+	Count       = processlog.Count       // number of entries of one state and type
+	ByHand      = processlog.ByHand      // the person who acts, and the reason
+	AuditRecord = processlog.AuditRecord // one action of a person: what, on which entry, by whom and why
+	AuditState  = processlog.AuditState  // state of the entry before and after the action
 
-	Observer        = observe.Observer        // functions that are told what happens, for metrics and traces
-	RecordedEvent   = observe.RecordedEvent   // a new entry in an open transaction
-	AttemptEvent    = observe.AttemptEvent    // an attempt
-	SettledEvent    = observe.SettledEvent    // an outcome
-	MissingEvent    = observe.MissingEvent    // an entry that is not there
-	ReconciledEvent = observe.ReconciledEvent // a round of the reconciler
+	Observer        = observe.Observer        // callbacks for metrics and traces
+	RecordedEvent   = observe.RecordedEvent   // an entry was written in an open transaction
+	AttemptEvent    = observe.AttemptEvent    // an attempt started or ended
+	SettledEvent    = observe.SettledEvent    // an outcome was stored or dropped
+	MissingEvent    = observe.MissingEvent    // an entry does not exist any more
+	ReconciledEvent = observe.ReconciledEvent // a round of the reconciler ended
 	Verdict         = observe.Verdict         // what a handler's error asks for
-	Health          = observe.Health          // how this process and the log are, for a readiness probe and for alerts
-	OpenBreaker     = observe.OpenBreaker     // a type that is not claimed here for now
-	Trouble         = observe.Trouble         // what of the library's own fails at present
+	Health          = observe.Health          // condition of this process and of the log, for readiness probes and alerts
+	OpenBreaker     = observe.OpenBreaker     // a type that this process does not claim at present
+	Trouble         = observe.Trouble         // a task of the library that fails at present
 )
 
-// The states of an entry. Only a person leaves a terminal one, but for a dead one that was never compensated: a service
-// may still complete or cancel that.
+// The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
+// complete or cancel a dead entry that was never compensated.
 const (
 	Pending       = processlog.Pending       // not attempted yet, or attempted without a recorded failure
-	Retrying      = processlog.Retrying      // failed at least once, will be attempted again
+	Retrying      = processlog.Retrying      // failed at least once, and will be attempted again
 	Dead          = processlog.Dead          // terminal: waits for a person
-	Compensating  = processlog.Compensating  // attempts used up; the type's undo runs, with a budget of its own
+	Compensating  = processlog.Compensating  // attempts used up, and the compensation runs with its own number of attempts
 	Succeeded     = processlog.Succeeded     // terminal
-	Compensated   = processlog.Compensated   // terminal: the undo succeeded
+	Compensated   = processlog.Compensated   // terminal: the compensation succeeded
 	Cancelled     = processlog.Cancelled     // terminal: the work was no longer wanted
 	SettledByHand = processlog.SettledByHand // terminal: a person did the work
 )
@@ -52,18 +52,18 @@ const (
 // States lists every state, in the order of their numbers.
 var States = processlog.States
 
-// What may end an entry.
+// What may move an entry to a terminal state.
 const (
-	EndedByHandler   = processlog.EndedByHandler   // its handler, or its compensation, returned nil
-	EndedByComplete  = processlog.EndedByComplete  // Complete, Once: somebody else did the work
+	EndedByHandler   = processlog.EndedByHandler   // its handler or its compensation returned nil
+	EndedByComplete  = processlog.EndedByComplete  // Complete or Once: the work was done elsewhere
 	EndedByCancel    = processlog.EndedByCancel    // Cancel: the work was no longer wanted
-	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, of the compensation where there is one
-	EndedByExhausted = processlog.EndedByExhausted // attempts used up, of the compensation where there is one
-	EndedByCrash     = processlog.EndedByCrash     // too many leases in a row ended with no outcome
+	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, of the compensation if there is one
+	EndedByExhausted = processlog.EndedByExhausted // attempts used up, of the compensation if there is one
+	EndedByCrash     = processlog.EndedByCrash     // too many consecutive leases ended without an outcome
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )
 
-// What a handler's error may ask for; see VerdictOf.
+// What a handler's error may ask for: see VerdictOf.
 const (
 	VerdictSuccess     = observe.Success
 	VerdictFailure     = observe.Failure
@@ -72,7 +72,7 @@ const (
 	VerdictUnavailable = observe.Unavailable
 )
 
-// The actions. The last two are on the log as a whole.
+// Actions of people. The last two concern the log as a whole.
 const (
 	ActionComplete     = processlog.ActionComplete
 	ActionCancel       = processlog.ActionCancel
@@ -84,11 +84,13 @@ const (
 	ActionPurge        = processlog.ActionPurge
 )
 
-// Observers is one Observer that tells each of all, in their order; a panic of one keeps the others from nothing.
+// Observers returns an Observer that calls all of them in order. A panic in one does not keep the others from being
+// called.
 func Observers(all ...Observer) Observer { return observe.Observers(all...) }
 
-// ParseEntryID reads what EntryID.String wrote, and no other spelling of it.
+// ParseEntryID parses the result of EntryID.String. It accepts no other spelling.
 func ParseEntryID(s string) (EntryID, error) { return processlog.ParseID(s) }
 
-// ParseState reads what State.String wrote: "dead". Any other word is a *FieldError that names them all.
+// ParseState parses the result of State.String, for example "dead". For any other word it returns a *FieldError that
+// lists all states.
 func ParseState(s string) (State, error) { return processlog.ParseState(s) }
