@@ -98,6 +98,14 @@ check: ## format, vet and lint every module
 	$(GO) vet -tags failpoints $(call under,failpoints) && $(staticcheck) -tags failpoints $(call under,failpoints)
 	$(GO) vet -tags engines $(call under,engines) && $(staticcheck) -tags engines $(call under,engines)
 
+# A linter finds symptoms. A sentence that it passes may still need a second reading.
+.PHONY: prose
+prose: ## find long sentences and private phrases in Markdown and Go comments
+	cd internal/tools && $(GO) run . ../.. $(build)/prose
+	@vale=$$(cd internal/tools && GOFLAGS= GOWORK=off $(GO) tool -n vale); found=0; \
+	run() { $$vale --no-global --config internal/tools/vale/vale.ini --output line "$$@" || found=1; }; \
+	{ run --glob '!{build,**/node_modules,**/testdata}/**' .; run $(build)/prose; exit $$found; } | sed 's#^$(build)/prose/##; s#[.]go[.]md:#.go:#'
+
 .PHONY: relay
 relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it
 	cd relay/rabbitmq && $(go_test) -run WhileTheBrokerIsKilled -v . -messages=$(or $(MESSAGES),20000)

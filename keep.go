@@ -104,8 +104,8 @@ func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Durati
 
 // purgeRound takes one step for each shelf in turn, until nothing is left or the time is over. It begins with a random
 // shelf, so that a full one does not starve the others. A shelf that lost no entry in a step waits for the next round.
-// A step that deleted fewer entries than it may delete is not the end: other transactions may hold some entries, or
-// foreign keys may refer to them, and more may come behind them.
+// A step that deleted fewer entries than it may delete is not the end. Other transactions may have locked some entries, or
+// foreign keys may refer to them, and more may come behind those.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
 	first := int(jitter.N(time.Duration(len(c.kept.shelf) + 1)))

@@ -28,8 +28,8 @@ type Operations struct {
 
 	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before
 	// package desk shows it. The library has removed card numbers, tokens, passwords and e-mail addresses by then, also
-	// if Scrub is nil. Scrub is called concurrently, often, and also with its own results. If it panics, nothing of the
-	// text is shown. The column of the log keeps the full text.
+	// if Scrub is nil. Scrub is called concurrently, often, and also with its own results. If it panics, the text
+	// is not shown. The column of the log keeps the full text.
 	Scrub func(text string) string
 }
 

@@ -52,7 +52,7 @@ const (
 // States lists every state, in the order of their numbers.
 var States = processlog.States
 
-// What may move an entry to a terminal state.
+// The causes that move an entry to a terminal state.
 const (
 	EndedByHandler   = processlog.EndedByHandler   // its handler or its compensation returned nil
 	EndedByComplete  = processlog.EndedByComplete  // Complete or Once: the work was done elsewhere
@@ -63,7 +63,7 @@ const (
 	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
 )
 
-// What a handler's error may ask for: see VerdictOf.
+// The verdicts that a handler's error may ask for: see VerdictOf.
 const (
 	VerdictSuccess     = observe.Success
 	VerdictFailure     = observe.Failure
