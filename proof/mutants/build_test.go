@@ -10,10 +10,12 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,9 +24,9 @@ import (
 
 const modulePath = "github.com/compensator-go/compensator"
 
-// TestEveryMutantBuilds checks the types of the changed packages: that is what would fail a build, at a hundredth
-// of its cost. It is done in one goroutine, where the race detector has nothing to find and takes eight times as long:
-// with the detector this test runs itself without.
+// TestEveryMutantBuilds checks the types of the changed packages. That finds what would fail a build, at a hundredth
+// of its cost. It runs in one goroutine, where the race detector finds nothing and takes eight times as long. So with
+// the detector this test runs itself without it.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
 		output, err := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-w", "-v", "-run", "^"+t.Name()+"$", ".").CombinedOutput()
@@ -32,61 +34,61 @@ func TestEveryMutantBuilds(t *testing.T) {
 		require.Contains(t, string(output), "--- PASS: "+t.Name())
 		return
 	}
-	c := newChecker(t)
+	tree := readTheTree(t)
+	packages := make(map[string][]map[string]string) // directory → texts of changed files, for each mutant
+	names := make(map[string][]string)
 	for _, m := range catalogue() {
-		for dir, changed := range m.changedGo(t) {
-			require.NoErrorf(t, c.check(t, dir, changed), "%s does not build", m.name)
-		}
-	}
-}
-
-// changedGo is the text of the changed Go files, by package directory and file.
-func (m mutant) changedGo(t *testing.T) map[string]map[string]string {
-	texts := make(map[string]map[string]string)
-	for _, e := range m.edits {
-		dir := path.Dir(e.file)
-		if path.Ext(e.file) != ".go" {
-			continue
-		}
-		if texts[dir] == nil {
-			texts[dir] = make(map[string]string)
-		}
-		text, again := texts[dir][e.file]
-		if !again {
-			content, err := os.ReadFile(filepath.Join(root, e.file))
-			require.NoError(t, err)
-			text = string(content)
-		}
-		changed, err := e.apply(text)
+		texts, err := tree.changed(m.edits)
 		require.NoErrorf(t, err, m.name)
-		texts[dir][e.file] = changed
+		byDir := make(map[string]map[string]string)
+		for file, text := range texts {
+			if path.Ext(file) == ".go" {
+				dir := path.Dir(file)
+				if byDir[dir] == nil {
+					byDir[dir] = make(map[string]string)
+				}
+				byDir[dir][file] = text
+			}
+		}
+		for dir, changed := range byDir {
+			packages[dir] = append(packages[dir], changed)
+			names[dir] = append(names[dir], m.name)
+		}
 	}
-	return texts
+	c := newChecker(t, tree, slices.Sorted(maps.Keys(packages)))
+	for dir, list := range packages {
+		for i, changed := range list {
+			require.NoErrorf(t, c.check(t, dir, changed), "%s does not build", names[dir][i])
+		}
+	}
 }
 
-// checker knows the compiled imports, and the files as they are. What two modules import is taken from the first.
+// checker knows the compiled imports and the files as they are. What two modules import comes from the first.
 type checker struct {
+	root    string
 	fset    *token.FileSet
 	imports types.Importer
 	parsed  map[string]*ast.File
 }
 
-func newChecker(t *testing.T) *checker {
+// newChecker compiles what the packages in some directories import.
+func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
+	byModule := make(map[string][]string)
+	for _, dir := range dirs {
+		module := tree.moduleOf(dir)
+		byModule[module] = append(byModule[module], testPlace{module, dir}.pattern())
+	}
 	exports := make(map[string]string)
-	addExports(t, exports, root, ".", "./compensatortest/memory", "./intake")
-	addExports(t, exports, filepath.Join(root, relay.dir()), ".")
-	addExports(t, exports, filepath.Join(root, router.dir()), ".")
-	addExports(t, exports, filepath.Join(root, "otel"), ".")
-	addExports(t, exports, filepath.Join(root, "ui"), ".")
-	addExports(t, exports, filepath.Join(root, command.dir()), ".")
-	addExports(t, exports, filepath.Join(root, schedules.dir()), ".")
+	for _, module := range slices.Sorted(maps.Keys(byModule)) { // the root first
+		addExports(t, exports, filepath.Join(tree.root, module), byModule[module]...)
+	}
 	fset := token.NewFileSet()
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
-	return &checker{fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
+	return &checker{root: tree.root, fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds the compiled packages that some in a module's directory import, and themselves; with the flags with which make
-// test has compiled them.
+// addExports adds the compiled packages that some in a module's directory import, and themselves. It compiles with the
+// flags of make test, so that the cache has them.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer
@@ -103,7 +105,7 @@ func addExports(t *testing.T, exports map[string]string, dir string, packages ..
 }
 
 func (c *checker) check(t *testing.T, dir string, changed map[string]string) error {
-	pkg, err := build.ImportDir(filepath.Join(root, dir), 0)
+	pkg, err := build.ImportDir(filepath.Join(c.root, dir), 0)
 	require.NoError(t, err)
 	var files []*ast.File
 	for _, name := range pkg.GoFiles {
@@ -117,7 +119,7 @@ func (c *checker) check(t *testing.T, dir string, changed map[string]string) err
 		if isChanged {
 			source = text
 		}
-		parsed, err := parser.ParseFile(c.fset, filepath.Join(root, file), source, parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(c.fset, filepath.Join(c.root, file), source, parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}

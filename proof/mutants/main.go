@@ -1,13 +1,20 @@
-// Program mutants breaks the library on purpose, one known bug at a time, and demands that the tests which are
-// there to see that bug go red. A bug is a list of replacements of text, given to the go command as an overlay:
-// the code itself carries no switch, and the tree is never touched. Run it from the module's root.
+// Program mutants breaks the library on purpose, one known bug at a time, and demands that the tests fail which are
+// there to see that bug. Run it from the module's root.
 //
 //	go run ./proof/mutants -list
 //	go run ./proof/mutants -name settle-without-fence
 //	go run ./proof/mutants -all -layer unit -baseline
 //
-// It ends with an error when a mutant survives, when its text is no longer in the code, when it does not build,
-// or when servers are missing.
+// A mutant is a list of edits. An edit names a declaration: a function, Type.method, or a type, constant or variable. The
+// package's name may stand in front, and has to where two packages declare the same name. The edit finds the declaration
+// anywhere in the tree, so code may move. Inside it one pattern of Go tokens is replaced, which must stand there exactly
+// once. A name such as $row in a pattern matches any one identifier or expression, and $$rest any run of tokens. The
+// replacement may use both. Spell out in a pattern only what tells its place from others, so that it survives renames.
+//
+// The go command gets the changed files as an overlay. The code itself carries no switch, and the tree is never touched.
+//
+// The program ends with an error when a mutant survives, when its pattern is not in the code, when it does not build, or
+// when servers are missing.
 package main
 
 import (
@@ -33,7 +40,6 @@ func main() {
 
 func work(ctx context.Context) error {
 	list := flag.Bool("list", false, "list the mutants and who sees them")
-	markdown := flag.Bool("markdown", false, "with -list: as a table of Markdown")
 	names := flag.String("name", "", "the mutants to run, separated by commas")
 	all := flag.Bool("all", false, "run them all")
 	only := flag.String("layer", "", "the layers to run, separated by commas; default: all that claim to see the mutant")
@@ -44,13 +50,13 @@ func work(ctx context.Context) error {
 		return err
 	}
 	if *list {
-		printList(os.Stdout, wanted, *markdown)
+		printList(os.Stdout, wanted)
 		return nil
 	}
 	if *names == "" && !*all {
 		return errors.New("want -list, -name or -all")
 	}
-	root, err := moduleRoot()
+	t, err := theTree()
 	if err != nil {
 		return err
 	}
@@ -58,7 +64,7 @@ func work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h := hunt{root: root, mutants: wanted, layers: chosen, out: os.Stdout}
+	h := hunt{tree: t, mutants: wanted, layers: chosen, out: os.Stdout}
 	if *baseline {
 		if err := h.baseline(ctx); err != nil {
 			return err

@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -14,33 +17,84 @@ type overlay struct {
 	path string
 }
 
-// newOverlay applies edits to the files below root and leaves them as they are. Edits of one file add up.
-func newOverlay(root string, edits []edit) (*overlay, error) {
-	texts := make(map[string]string)
-	for _, e := range edits {
-		text, read := texts[e.file]
-		if !read {
-			content, err := os.ReadFile(filepath.Join(root, e.file))
-			if err != nil {
-				return nil, err
-			}
-			text = string(content)
-		}
-		changed, err := e.apply(text)
-		if err != nil {
-			return nil, err
-		}
-		texts[e.file] = changed
+// newOverlay applies edits to the files of a tree and leaves them as they are. Edits of one file add up.
+func newOverlay(t *tree, edits []edit) (*overlay, error) {
+	texts, err := t.changed(edits)
+	if err != nil {
+		return nil, err
 	}
-	return writeOverlay(root, texts)
+	return writeOverlay(t.root, texts)
 }
 
-// apply returns text with the edit made.
-func (e edit) apply(text string) (string, error) {
-	if n := strings.Count(text, e.old); n != 1 {
-		return "", fmt.Errorf("%s: the text to replace stands there %d times, want once:\n%s", e.file, n, e.old)
+// changed returns the texts of the files that edits change.
+func (t *tree) changed(edits []edit) (map[string]string, error) {
+	texts := make(map[string]string)
+	for _, e := range edits {
+		file, text, err := t.apply(e, texts)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.in, err)
+		}
+		texts[file] = text
 	}
-	return strings.Replace(text, e.old, e.new, 1), nil
+	return texts, nil
+}
+
+// apply returns the file that an edit changes, and its text then. before has the texts of files that are changed already.
+func (t *tree) apply(e edit, before map[string]string) (file, text string, err error) {
+	if e.isText() {
+		return t.applyToText(e, before)
+	}
+	d, err := t.declared(e.in)
+	if err != nil {
+		return "", "", err
+	}
+	if changed, again := before[d.file]; again {
+		if d, err = d.within(changed, e.in); err != nil {
+			return "", "", err
+		}
+	}
+	c, err := newCode(d.tokens, d.source, d.node)
+	if err != nil {
+		return "", "", err
+	}
+	text, err = c.replace(e.from, e.to)
+	return d.file, text, err
+}
+
+// within finds the declaration in another text of its file.
+func (d declaration) within(source, name string) (declaration, error) {
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, d.file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return declaration{}, err
+	}
+	t := tree{byName: make(map[string][]declaration)}
+	t.add(files, parsed, d.file, source)
+	return t.declared(name)
+}
+
+func (t *tree) applyToText(e edit, before map[string]string) (file, text string, err error) {
+	file, err = t.text(e.in)
+	if err != nil {
+		return "", "", err
+	}
+	text, again := before[file]
+	if !again {
+		content, err := os.ReadFile(filepath.Join(t.root, file))
+		if err != nil {
+			return "", "", err
+		}
+		text = string(content)
+	}
+	words := strings.Fields(e.from)
+	for i, w := range words {
+		words[i] = regexp.QuoteMeta(w)
+	}
+	found := regexp.MustCompile(strings.Join(words, `\s+`)).FindAllStringIndex(text, -1)
+	if len(found) != 1 || len(words) == 0 {
+		return "", "", fmt.Errorf("the text stands there %d times, want once:\n%s", len(found), e.from)
+	}
+	return file, text[:found[0][0]] + e.to + text[found[0][1]:], nil
 }
 
 func writeOverlay(root string, texts map[string]string) (*overlay, error) {

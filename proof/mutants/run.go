@@ -10,21 +10,38 @@ import (
 )
 
 // run runs what is selected of a layer, with edits made, and tells how it went.
-func run(ctx context.Context, root string, l layer, what string, edits []edit) (verdict, error) {
-	o, err := newOverlay(root, append(l.settings(), edits...))
+func run(ctx context.Context, t *tree, l layer, what string, edits []edit) (verdict, error) {
+	o, err := newOverlay(t, append(l.settings(), edits...))
 	if err != nil {
 		return verdict{}, err
 	}
 	defer o.remove()
-	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-overlay=" + o.path} // linking is most of a build
-	cmd := exec.CommandContext(ctx, "go", append(flags, l.args(what)...)...)
-	cmd.Dir = filepath.Join(root, l.dir())
+	commands, err := l.commands(t, what)
+	if err != nil {
+		return verdict{}, err
+	}
+	began := time.Now()
+	var all verdict
+	for _, c := range commands {
+		v, err := runCommand(ctx, filepath.Join(t.root, c.dir), append([]string{"-overlay=" + o.path}, c.args...))
+		if err != nil {
+			return verdict{}, err
+		}
+		all = all.and(v)
+	}
+	all.took = time.Since(began)
+	return all, nil
+}
+
+func runCommand(ctx context.Context, dir string, args []string) (verdict, error) {
+	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w"} // linking is most of a build
+	cmd := exec.CommandContext(ctx, "go", append(flags, args...)...)
+	cmd.Dir = dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that servers are stopped, too
 	cmd.WaitDelay = time.Minute
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	began := time.Now()
-	err = cmd.Run()
+	err := cmd.Run()
 	if ctx.Err() != nil {
 		return verdict{}, ctx.Err()
 	}
@@ -32,6 +49,5 @@ func run(ctx context.Context, root string, l layer, what string, edits []edit) (
 	if said := bytes.TrimSpace(stderr.Bytes()); v.kind == broken && len(said) > 0 {
 		v.why += ": " + lastLines(string(said))
 	}
-	v.took = time.Since(began)
 	return v, nil
 }

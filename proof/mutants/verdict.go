@@ -26,6 +26,17 @@ const (
 	broken      // the run says nothing: no build, no tests, no servers, no end
 )
 
+// and joins the verdicts of two runs of the same selection.
+func (v verdict) and(other verdict) verdict {
+	switch {
+	case v.kind == broken:
+		return v
+	case other.kind == broken:
+		return other
+	}
+	return verdict{kind: max(v.kind, other.kind), failed: append(v.failed, other.failed...)}
+}
+
 // failure is a test that failed, and the first thing it said.
 type failure struct{ test, said string }
 

@@ -1,65 +1,86 @@
 package main
 
 import (
-	"io/fs"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 )
 
-// testPackages are the packages of each of the module's tests, as go test wants them.
-var testPackages = sync.OnceValue(func() map[string][]string {
-	root, err := moduleRoot()
-	if err != nil {
-		panic(err)
-	}
-	return testsOf(root)
-})
+// testPlace is a package with a test of some name.
+type testPlace struct{ module, dir string } // both from the root
 
-// testsOf are the tests of the module in a directory, without those of modules below it.
-func testsOf(root string) map[string][]string {
-	packages := make(map[string][]string)
-	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != root && (isModule(path) || slices.Contains([]string{"testdata", "build", ".git"}, entry.Name())):
-			return fs.SkipDir
-		case !strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		dir, err := filepath.Rel(root, filepath.Dir(path))
-		for _, match := range declaration.FindAllStringSubmatch(string(text), -1) {
-			packages[match[1]] = append(packages[match[1]], "./"+filepath.ToSlash(dir))
-		}
-		return err
-	})
-	if err != nil {
-		panic(err)
+var testDeclaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
+
+// addTests notes which tests a file declares.
+func (t *tree) addTests(file, source string) {
+	if !strings.HasSuffix(file, "_test.go") {
+		return
 	}
-	return packages
+	place := testPlace{module: t.moduleOf(path.Dir(file)), dir: path.Dir(file)}
+	for _, found := range testDeclaration.FindAllStringSubmatch(source, -1) {
+		if !slices.Contains(t.tests[found[1]], place) {
+			t.tests[found[1]] = append(t.tests[found[1]], place)
+		}
+	}
 }
 
-func isModule(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "go.mod"))
-	return err == nil
+// moduleOf returns the directory of the module that a directory belongs to.
+func (t *tree) moduleOf(dir string) string {
+	for dir != "." {
+		if _, err := os.Stat(filepath.Join(t.root, dir, "go.mod")); err == nil {
+			return dir
+		}
+		dir = path.Dir(dir)
+	}
+	return dir
 }
 
-// packagesOf are those that have the named tests and subtests.
-func packagesOf(names string) []string {
-	var dirs []string
+// testCommands returns one call of go test for each module that has some of the named tests.
+func (t *tree) testCommands(names string) ([]command, error) {
+	selected, packages := make(map[string][]string), make(map[string][]string)
 	for name := range strings.SplitSeq(names, "|") {
 		test, _, _ := strings.Cut(name, "/")
-		dirs = append(dirs, testPackages()[test]...)
+		if len(t.tests[test]) == 0 {
+			return nil, fmt.Errorf("no test is called %s", test)
+		}
+		for _, place := range t.tests[test] {
+			if !slices.Contains(selected[place.module], name) {
+				selected[place.module] = append(selected[place.module], name)
+			}
+			packages[place.module] = append(packages[place.module], place.pattern())
+		}
 	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	var commands []command
+	for module, names := range selected {
+		slices.Sort(packages[module])
+		args := append([]string{"-timeout=10m", "-run=" + anchored(strings.Join(names, "|"))}, slices.Compact(packages[module])...)
+		commands = append(commands, command{module, args})
+	}
+	slices.SortFunc(commands, func(a, b command) int { return strings.Compare(a.dir, b.dir) })
+	return commands, nil
+}
+
+// testOf returns the call of go test that runs the one package with a test.
+func (t *tree) testOf(test string, args ...string) ([]command, error) {
+	if len(t.tests[test]) != 1 {
+		return nil, fmt.Errorf("%d packages have a test called %s, want one", len(t.tests[test]), test)
+	}
+	place := t.tests[test][0]
+	// Flags of the test's own stand behind its package.
+	own := slices.IndexFunc(args, func(arg string) bool {
+		return strings.HasPrefix(arg, "-seeds") || strings.HasPrefix(arg, "-kills") || strings.HasPrefix(arg, "-chaos")
+	})
+	return []command{{place.module, slices.Insert(slices.Clone(args), own, place.pattern())}}, nil
+}
+
+// pattern names the package as the go command wants it, from its module.
+func (p testPlace) pattern() string {
+	if p.dir == p.module {
+		return "."
+	}
+	return "./" + strings.TrimPrefix(p.dir, strings.TrimPrefix(p.module+"/", "./"))
 }

@@ -1,0 +1,146 @@
+package main
+
+// ordering returns the bugs of what holds an entry back: breakers, batches and ordering keys.
+func ordering() []mutant {
+	return []mutant{
+		{
+			name: "breaker-lets-claimed-run", breaks: "G25",
+			what: "Entries claimed while the breaker opened run all the same.",
+			edits: []edit{
+				{"breaker.admit", `$n := min(len($attempts), $roomLocked())`, `$n := len($attempts)`},
+			},
+			sees: tests("TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt", "TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack").and(simulation, "1000"),
+		},
+		{
+			name: "breaker-void-probe-kept", breaks: "G25",
+			what: "The breaker waits for ever for a probe that could not start.",
+			edits: []edit{
+				{"breaker.ended",
+					`$hear($a, $load(), $nothing, nil)`,
+					``},
+			},
+			sees: tests("TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause"),
+		},
+		{
+			name: "breaker-deaf-to-until", breaks: "G25",
+			what: "A service that says until when it is down never opens a breaker.",
+			edits: []edit{
+				{"tells",
+					`$v := $judged($err)`,
+					`$v := &plain
+errors.As($err, &$v)`},
+			},
+			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
+		},
+		{
+			name: "each-of-a-batch-frees-a-slot", breaks: "G26",
+			what: "Each entry of a batch gives a slot back, so more batches run than the type allows.",
+			edits: []edit{
+				{"leaveSlot", `$slot = $slot2`, `$slot = nil`},
+			},
+			sees: tests("TestConcurrencyCountsBatchesAndCapsNone").and(simulation, "300"),
+		},
+		{
+			name: "batch-waits-for-nobody", breaks: "G26",
+			what: "A due entry is claimed at once whatever BatchWait says.",
+			edits: []edit{
+				{"agenda.expect", `$news = $hear($add(max(0, $in+$wait))) || $filled`, `$news = $hear($add(max(0, $in))) || $filled`},
+			},
+			sees: tests("TestEntriesRecordedApartShareABatch"),
+		},
+		{
+			name: "full-batch-waits", breaks: "G26",
+			what: "A full batch waits for more entries.",
+			edits: []edit{
+				{"scanner.ripeIn", `if $found >= $batchSize {`, `if $found > 1<<20 {`},
+			},
+			sees: tests("TestFullBatchDoesNotWait"),
+		},
+		{
+			name: "follow-up-at-once", breaks: "G27",
+			what: "A follow-up of a batch runs before all of the batch has ended.",
+			edits: []edit{
+				{"Compensator.behind", `if !$isZero() {`, `if $isZero() && batchID == "" {`},
+			},
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000").and(crash, "batch-ended"),
+		},
+		{
+			name: "follow-up-before-retries", breaks: "G27",
+			what: "An entry that is to be retried counts as ended for the follow-up of its batch.",
+			edits: []edit{
+				{"Compensator.firstOpen",
+					`$page, $err := $list($ctx, $filter{$batchID: $batchID2, $states: []$state{$pending, $retrying, $compensating}, $limit: 1, $cursor: $cursor2})`,
+					`$page, $err := $list($ctx, $filter{$batchID: $batchID2, $states: []$state{$pending, $compensating}, $limit: 1, $cursor: $cursor2})`},
+			},
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded"),
+		},
+		{
+			name: "batch-out-of-patience", breaks: "G27",
+			what: "A follow-up fails without a run when its batch takes longer than MaxWait.",
+			edits: []edit{
+				{"dispatcher.call", `return $ending{$err: usererr.Of($free($err))}`, `return $ending{$err: usererr.Of($err)}`},
+			},
+			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
+		},
+		{
+			name: "turn-out-of-order", breaks: "G30",
+			what: "An entry of a key starts although an earlier one of that key is open.",
+			edits: []edit{
+				{"turns.look",
+					`if $l := $lines[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
+					`if $l := $lines[$key]; !$taken && $known == $asked[$key] {`},
+			},
+			sees:    tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300").and(crash, "turns-joined,in-line"),
+			inModel: "m:turn-out-of-order",
+		},
+		{
+			name: "turn-beside-a-lease", breaks: "G30",
+			what: "The first entry of a key starts although a later one is already running.",
+			edits: []edit{
+				{"turns.look",
+					`if $l := $lines[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
+					`if $l := $lines[$key]; $first == $id && $known == $asked[$key] {`},
+			},
+			sees:    tests("TestEntryCommittedLateRunsBesideNone"),
+			inModel: "m:turn-beside-a-lease",
+		},
+		{
+			name: "turn-placed-by-id", breaks: "G30",
+			what: "Entries of one Record get positions by id instead of in the order given.",
+			edits: []edit{
+				{"Recording.Join",
+					`}
+$placeAsGiven($joining)
+$turns = nil`,
+					`}
+$turns = nil`},
+			},
+			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").and(simulation, "300"),
+		},
+		{
+			name: "turn-passes-untold", breaks: "G30",
+			what: "An entry that ends does not start the next one of its key.",
+			edits: []edit{
+				{"turns.rest",
+					`$follow($nextEntry{$businessType: $turnBusinessType, $id: $next, $behind: $turn})
+} else {
+	$add($turn)`,
+					`_ = $next`},
+			},
+			sees:    tests("TestNextOfALineIsTold"),
+			inModel: "m:turn-tells-nobody",
+		},
+		{
+			name: "turn-not-recorded", breaks: "G30",
+			what: "An entry gets its position at its first claim, so later entries overtake delayed ones.",
+			edits: []edit{
+				{"recording.insert",
+					`if $err := $join($ctx, $tx); $err != nil {
+	return nil, $err
+}`,
+					``},
+			},
+			sees: tests("TestDeclaredTypeRecordsTurns", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
+		},
+	}
+}

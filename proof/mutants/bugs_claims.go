@@ -1,0 +1,261 @@
+package main
+
+// claiming returns the bugs of what is claimed, when, and by which process.
+func claiming() []mutant {
+	return []mutant{
+		{
+			name: "claimed-early", breaks: "G9",
+			what: "A claim takes entries before they are due, when the queue says that they are.",
+			edits: []edit{
+				{"claim.choose", `case $dueIn > 0 || $leaseLeft > 0 && !$ours($row):`, `case $leaseLeft > 0 && !$ours($row):`},
+				{"claiming.oneLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $leaseLeft > 0 && !$own:`},
+			},
+			sees:    tests("TestStaleQueueEntryNeverRunsTheRowThatGotItsId", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/DelayedEntryIsNotClaimedEarly").and(simulation, "300"),
+			inModel: "m:no-early-guard",
+		},
+		{
+			name: "due-cut", breaks: "G9",
+			what: "A due time is stored one millisecond too early, because the database's clock is truncated.",
+			edits: []edit{
+				{"DueAfter", `return $millis($d) + 1`, `return $millis($d)`},
+			},
+			sees: tests("TestStoredDueMomentIsNeverEarly"),
+		},
+		{
+			name: "delay-dropped", breaks: "G9",
+			what: "Record ignores the delay, so the entry is due at once.",
+			edits: []edit{
+				{"Compensator.draft", `$delayField: $delay, $doneField: $done }`, `$delayField: 0 * $delay, $doneField: $done }`},
+			},
+			sees: selection{}.and(simulation, "300"),
+		},
+		{
+			name: "lost-type-unnoticed", breaks: "G10",
+			what: "No process learns that the queue has lost the entries of one type.",
+			edits: []edit{
+				{"losses.add", `if len($businessTypes) == 0 {`, `if len($businessTypes) >= 0 {`},
+			},
+			sees: tests("TestTypeThatRedisLostIsRebuiltAlone", "TestRecordingNoticesThatRedisLostAType"),
+		},
+		{
+			name: "redis-retries", breaks: "G10",
+			what: "The Redis client repeats a claim whose answer was lost, and so leases a second batch.",
+			edits: []edit{
+				{"ownSingleClient", `$maxRetries = -1`, `$maxRetries = 3`},
+			},
+			sees: tests("TestClaimWhoseReplyWasLostLeasesOneBatchOnly"),
+		},
+		{
+			name: "queue-before-database", breaks: "G10",
+			what: "The queue forgets an entry before the database has stored its outcome.",
+			edits: []edit{
+				{"settler.settleUnder",
+					`$batch, $results, $asked := $writeOutcomes($token, $batch)`,
+					`for _, o := range $batch {
+	if o.a.token != 0 {
+		s.announcer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})
+	}
+}
+$batch, $results, $asked := $writeOutcomes($token, $batch)`},
+			},
+			sees:    tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome"),
+			inModel: "m:queue-first",
+		},
+		{
+			name: "queue-loss-untold", breaks: "G10",
+			what: "A process does not notice that the queue has lost everything.",
+			edits: []edit{
+				{"redisqueue.Queue.Kept", `$kept := slices.Equal($found, $epochs)`, `$kept := $epochs[0] != ""`},
+			},
+			sees: tests("TestRedisQueueKeepsTheQueuesPromises/LossIsToldOnce"),
+		},
+		{
+			name: "gone-fails-claim", breaks: "G10",
+			what: "One id that does not exist fails the claim of all the others.",
+			edits: []edit{
+				{"claim.lookAtUnread",
+					`$gone = append($gone, $without($unread, $locked)...)`,
+					`if len($locked) < len($unread) {
+	return fmt.Errorf("no such entry")
+}`},
+			},
+			sees: tests("TestQueueMemberOfAnUncommittedEntryCostsNothing", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave"),
+		},
+		{
+			name: "plain-zadd", breaks: "G10",
+			what: "Enqueueing an entry makes it due although another process has just leased it from the queue.",
+			edits: []edit{
+				{"lua/announce.lua", `if place > later + wait + longest then`, `if true then`},
+			},
+			sees:    tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
+			inModel: "h:announce-overwrites",
+		},
+		{
+			name: "unconditional-removal", breaks: "G10",
+			what: "A settle removes an entry from the queue although another process has leased it since.",
+			edits: []edit{
+				{"lua/settle.lua", `if forgotten or was and (was == token or wait >= 0 and was > due) then`, `if forgotten or was then`},
+			},
+			sees:    tests("TestRedisQueueKeepsTheQueuesPromises/SettleRemovesOnlyUnderItsOwnToken"),
+			inModel: "h:ack-without-token",
+		},
+		{
+			name: "stop-drops-outcomes", breaks: "G15",
+			what: "Run returns before the outcomes of its handlers are stored.",
+			edits: []edit{
+				{"Engine.Drain",
+					`$patience := time.NewTimer(max($stopTimeout/3, $stopPatience))
+if !$await($patience, &$lane, &$prompt, &$slow) {
+	return errors.Join($stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))`,
+					`$patience := time.NewTimer(max($stopTimeout/3, $stopPatience))
+if false {
+	return errors.Join($stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))`},
+				{"Engine.Drain",
+					`_ = $await($patience, &$next, &$rested) && $await($patience, &$next, &$gone) && $await($patience, &$acks, &$fresh, &$moved)`,
+					`_ = $await($patience, &$next, &$rested) && $await($patience, &$next, &$gone)`},
+			},
+			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
+		},
+		{
+			name: "handler-starts-after-stop", breaks: "G15",
+			what: "A handler starts after Run's context has ended.",
+			edits: []edit{
+				{"dispatcher.start", `$run, _ := $contexts()`, `_, $run := $contexts()`},
+				{"dispatcher.heldUp", `case $stopping():`, `case false:`},
+			},
+			sees: tests("TestNoHandlerStartsOnceRunsContextHasEnded", "TestNoTransactionalHandlerStartsOnceRunsContextHasEnded").and(simulation, "300"),
+		},
+		{
+			name: "stop-spends-attempts", breaks: "G15",
+			what: "A handler that stops when Run stops loses an attempt.",
+			edits: []edit{
+				{"engine.interrupted",
+					`return $toldToStop($cause) && ($toldToStop($err) || errors.Is($err, context.Canceled))`,
+					`return $toldToStop($cause) && !errors.Is($cause, processlog.ErrStopping) && ($toldToStop($err) || errors.Is($err, context.Canceled))`},
+			},
+			sees: tests("TestHandlersThatObeyTheStopSpendNothing"),
+		},
+		{
+			name: "crash-not-counted", breaks: "G16",
+			what: "A claim does not count its delivery, so an entry that kills its process runs for ever.",
+			edits: []edit{
+				{"claim.update",
+					`$count := "delivery_count=delivery_count+1, "`,
+					`$count := "delivery_count=GREATEST(1,delivery_count), "`},
+				{"claim.own",
+					`if !$counted($row) {
+	$deliveryCount++
+}`,
+					`if !$counted($row) {
+	$deliveryCount = max(1, $deliveryCount)
+}`},
+				{"version.claimed", `$deliveryCount++`, `$deliveryCount = max(1, $deliveryCount)`},
+			},
+			sees:    tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(crash, "claim-committed"),
+			inModel: "m:crash-uncounted",
+		},
+		{
+			name: "crash-budget-unreached", breaks: "G16",
+			what: "An entry that kills its process is never dead-lettered.",
+			edits: []edit{
+				{"engine.crashBudget", `$crashBudget = 3`, `$crashBudget = 1 << 30`},
+			},
+			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(crash, "attempt-started,crashed"),
+		},
+		{
+			name: "never-renewed", breaks: "G16",
+			what: "The lease of a running attempt is not renewed, so another process runs the entry too.",
+			edits: []edit{
+				{"renewer.needRenewal", `case $sub($now) < $lease*2/3:`, `case $sub($now) < -$lease:`},
+			},
+			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
+		},
+		{
+			name: "debts-forgotten", breaks: "G16",
+			what: "A lease that could not be given back is forgotten, and counts as a crash when it ends.",
+			edits: []edit{
+				{"debts.release",
+					`$owe($left[$i].$ids())
+}
+$add($left...)`,
+					`_ = $left[$i]
+}`},
+			},
+			sees: tests("TestClaimsOfUnknownEndCostNoDelivery"),
+		},
+		{
+			name: "release-without-token", breaks: "G16",
+			what: "Giving a claim back ends the lease of the process that holds the entry now.",
+			edits: []edit{
+				{"sqlstore.Store.Release",
+					`return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",`,
+					`return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token<>CONCAT(%s,'x') AND delivery_count>0 AND lease_until>0",`},
+				{"memory.Store.Release",
+					`if $row == nil || $token != $token2 || $leaseUntil == 0 || $deliveryCount == 0 {`,
+					`if $row == nil ||  $leaseUntil == 0 || $deliveryCount == 0 {`},
+			},
+			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ReleaseUndoesOnlyItsOwnClaim").and(simulation, "2000"),
+			inModel: "m:release-untokened",
+		},
+		{
+			name: "stuck-claimed-here", breaks: "G16",
+			what: "A process runs an entry again although one of its handlers is stuck on it.",
+			edits: []edit{
+				{"picker.mayHave", `case $stuck, $deliveryCount == $crashBudget:`, `case $deliveryCount == $crashBudget:`},
+				{"holdings.admit",
+					`if $err() != nil || $held[$holding()] != nil || $after($leaseEnd) {`,
+					`if $err() != nil || $held[$holding()] != nil && !$held[$holding()].stuck || $after($leaseEnd) {`},
+			},
+			sees:    tests("TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt").and(simulation, "300"),
+			inModel: "m:stuck-claims-again",
+		},
+		{
+			name: "sqlite-transaction-loses-its-lease", breaks: "G16",
+			what: "On SQLite a transactional handler blocks the renewal of its own lease and runs again for ever.",
+			edits: []edit{
+				{"Compensator.fitLease",
+					`switch {
+case $oneWriter && $usesTx && $lease < $enough:
+	if $lease < $timeout {`,
+					`switch {
+case $oneWriter && $usesTx && $lease > $enough:
+	if $lease < $timeout {`},
+			},
+			sees: tests("TestTransactionalHandlerMayTakeLongerThanItsLease", "TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout"),
+		},
+		{
+			name: "suspects-run-with-all", breaks: "G17",
+			what: "Entries that have lost one lease run without the limit for suspects.",
+			edits: []edit{
+				{"few.take", `if $full || $held >= $allowed {`, `if false {`},
+			},
+			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestInnocentsBesideKillersAreToldApart", "TestEntriesOfAPlainKillAreWorkedOffAmongFew").and(simulation, "2000"),
+		},
+		{
+			name: "alone-beside-few", breaks: "G17",
+			what: "An entry that has lost two leases runs beside other suspects.",
+			edits: []edit{
+				{"quarantine.enter", `case $lost >= $aloneAfter && $total > 0:`, `case false:`},
+			},
+			sees: tests("TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone", "TestSuspectThatIsToRunAloneGetsItsTurn").and(simulation, "1000"),
+		},
+		{
+			name: "foreign-entry-claimed", breaks: "G18",
+			what: "A claim takes an entry of another type when the queue names it under this one.",
+			edits: []edit{
+				{"picker.accept",
+					`if $businessType != $name || $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`,
+					`if $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`},
+			},
+			sees: selection{}.and(simulation, "2000"),
+		},
+		{
+			name: "unknown-types-unreported", breaks: "G18",
+			what: "Overdue entries of types that no process knows are reported to nobody.",
+			edits: []edit{
+				{"Engine.addOverdue", `if $named($businessType) == nil && $overdue > $grace {`, `if false {`},
+			},
+			sees: tests("TestTypeOfAnotherInstanceIsLeftAloneAndReported"),
+		},
+	}
+}

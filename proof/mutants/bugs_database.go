@@ -1,0 +1,162 @@
+package main
+
+// surviving returns the bugs of the database and its other users.
+func surviving() []mutant {
+	return []mutant{
+		{
+			name: "repeatable-read", breaks: "G14",
+			what: "The library's transactions run at REPEATABLE READ and lock gaps that producers insert into.",
+			edits: []edit{
+				{"beginMySQL",
+					`return $beginTx($ctx, &sql.TxOptions{$isolation: sql.LevelReadCommitted})`,
+					`return $beginTx($ctx, &sql.TxOptions{$isolation: sql.LevelRepeatableRead})`},
+				{"ownTransactions",
+					`$ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"`,
+					`$ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"`},
+			},
+			sees: tests("TestProducerNeverWaitsForAStatementOfOurs", "TestOwnTransactionsAreReadCommittedWhateverTheServersDefault"),
+		},
+		{
+			name: "skip-locked-removed", breaks: "G14",
+			what: "A claim waits for locked rows, and everything that is due waits with it.",
+			edits: []edit{
+				{"mysqlDialect", `$skipLocked: " FOR UPDATE SKIP LOCKED",`, `$skipLocked: " FOR UPDATE",`},
+				{"proof.skips", `$halves = true`, `$halves = false`},
+			},
+			sees: tests("TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimNeverWaitsForALockedRow"),
+		},
+		{
+			name: "credits-leak", breaks: "G14",
+			what: "A transaction that rolls back does not give its reserved slots back.",
+			edits: []edit{
+				{"agenda.cancel",
+					`$use($credit, 0)`,
+					``},
+			},
+			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
+		},
+		{
+			name: "blocked-for-a-year", breaks: "G14",
+			what: "A statement of the library waits for a lock on a table as long as the server's default says.",
+			edits: []edit{
+				{"ownSettings",
+					`$ownSettings     = "SET NAMES utf8mb4, SESSION innodb_lock_wait_timeout=2, lock_wait_timeout=5, autocommit=1, completion_type=0, " +`,
+					`$ownSettings     = "SET NAMES utf8mb4, SESSION innodb_lock_wait_timeout=2, lock_wait_timeout=51536000, autocommit=1, completion_type=0, " +`},
+			},
+			sees: tests("TestStatementOfOursEndsOnABlockedServerByItself"),
+		},
+		{
+			name: "loss-unnoticed", breaks: "G19",
+			what: "A database that was restored to an older state is taken for the same database.",
+			edits: []edit{
+				{"lostOf",
+					`if $refutes($v, $exists) && ($exists || !$purgedSince($notes, $at)) {`,
+					`if false && $refutes($v, $exists) && ($exists || !$purgedSince($notes, $at)) {`},
+			},
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn", "TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack").and(simulation, "500"),
+		},
+		{
+			name: "loss-noticed-but-claims-go-on", breaks: "G19",
+			what: "A process that knows that the database has gone back goes on claiming.",
+			edits: []edit{
+				{"claims.claimOnly",
+					`if $err := $refusal(); $err != nil {
+	return $claimed{}, $err
+}`,
+					``},
+				{"scanner.step",
+					`if $stopped() != nil {
+	return $peekInterval
+}
+if $behind() {`,
+					`if $behind() {`},
+				{"witness.vouch",
+					`if $err := $refusal(); $err != nil {
+	return $err
+}`,
+					``},
+			},
+			sees: tests("TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn").and(simulation, "500"),
+		},
+		{
+			name: "claims-trusted", breaks: "G19",
+			what: "Claimed entries start without the check that the database still has what this process saw.",
+			edits: []edit{
+				{"claims.claimOnly",
+					`if $err == nil {
+	$err = $vouch($mine, $asked)
+} else {`,
+					`if $err == nil {
+	_ = $vouch(nil, $asked)
+} else {`},
+			},
+			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
+		},
+		{
+			name: "loss-of-what-never-was", breaks: "G19",
+			what: "An entry rolled back to a savepoint is taken for one that the database has lost.",
+			edits: []edit{
+				{"memory.doubt",
+					`$doubts[$next] = $f`,
+					`m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now(), 0})`},
+			},
+			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
+		},
+		{
+			name: "keep-takes-young", breaks: "G24",
+			what: "Ended entries are purged before their time, so their idempotency keys guard no more.",
+			edits: []edit{
+				{"Compensator.purgeStep",
+					`$n, $err := $purge($step, $businessType, $state, $keep, $keepStep)`,
+					`$n, $err := $purge($step, $businessType, $state, $keep/2, $keepStep)`},
+			},
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
+		},
+		{
+			name: "keep-takes-dead", breaks: "G24",
+			what: "Dead entries are purged before any person has seen them.",
+			edits: []edit{
+				{"Compensator.shelve", `for _, $state := range $purged {`, `for _, $state := range append($purged[:3:3], Dead) {`},
+			},
+			sees: tests("TestEndedEntriesArePurgedOnceTheyHaveBeenKept").and(simulation, "1000"),
+		},
+		{
+			name: "purge-takes-what-moved-on", breaks: "G24",
+			what: "A purge deletes rows that a person has set in motion since it read them.",
+			edits: []edit{
+				{"purge.ended",
+					`func ($p *$purge) $ended() string { return fmt.Sprintf("state+0=%d AND %s", $state, $old) }`,
+					`func ($p *$purge) $ended() string { return fmt.Sprintf("state+0<>%d+100 AND %s<>-1", $state, $old) }`},
+			},
+			sees: tests("TestPurgeSparesWhatHasMovedOnSinceItWasFound"),
+		},
+		{
+			name: "odd-version-fails-its-claim", breaks: "G29",
+			what: "A row with the highest version fails every claim that includes it.",
+			edits: []edit{
+				{"claim.update", `if $version >= $lastVersion {`, `if $version == 0 && $lastVersion == 0 {`},
+			},
+			sees: tests("TestRowOfAnyShapeStopsNoOther"),
+		},
+		{
+			name: "odd-date-fails-its-page", breaks: "G29",
+			what: "A row with a zero date fails every read that includes it.",
+			edits: []edit{
+				{"mysqlDialect",
+					`return "COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + $col + ") DIV 1000,0)"`,
+					`return "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + $col + ") DIV 1000)"`},
+			},
+			sees: tests("TestRowOfAnyShapeStopsNoOther"),
+		},
+		{
+			name: "misfits-untold", breaks: "G29",
+			what: "Rows that can never run are reported to nobody.",
+			edits: []edit{
+				{"reconciler.lookForMisfits",
+					`$saw($troubleMisfits, $misfitsError($found))`,
+					`$saw($troubleMisfits, $misfitsError($found[:0]))`},
+			},
+			sees: tests("TestRowOfAnyShapeStopsNoOther"),
+		},
+	}
+}

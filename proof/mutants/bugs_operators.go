@@ -1,0 +1,200 @@
+package main
+
+// operating returns the bugs of cases, rights, telemetry and the operators' pages.
+func operating() []mutant {
+	return []mutant{
+		{
+			name: "purge-takes-what-waits", breaks: "G31",
+			what: "A purge deletes dead entries whose cases are still open.",
+			edits: []edit{
+				{"Compensator.Purge",
+					`if $states = slices.DeleteFunc(slices.Clone($states), func($s $state) bool { return $s == $dead }); len($states) == 0 {`,
+					`if $states = slices.DeleteFunc(slices.Clone($states), func($s $state) bool { return $s == $dead && c.closed() }); len($states) == 0 {`},
+			},
+			sees: tests("TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody"),
+		},
+		{
+			name: "case-forgets-the-timeout", breaks: "G31",
+			what: "The case of an entry whose attempt timed out does not say that the outcome is unknown.",
+			edits: []edit{
+				{"Compensator.caseOf",
+					`$unknown := $timedOut || $deliveryCount > 1 || engine.TimedOut($lastError)`,
+					`$unknown := $deliveryCount > 1 || engine.TimedOut($lastError)`},
+			},
+			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
+		},
+		{
+			name: "case-forgets-the-late-batch", breaks: "G31",
+			what: "The same case is wrong where the whole batch timed out before the entry ran alone.",
+			edits: []edit{
+				{"dispatcher.finish",
+					`$s := $settlement{$a: $a, $outcome: $safeOutcomeOf(&$row, $err, $cause), $token: $endToken}
+if $lateBatch {
+	$sOutcome = $withLateBatch($sOutcome)`,
+					`$s := $settlement{$a: $a, $outcome: $safeOutcomeOf(&$row, $err, $cause), $token: $endToken}
+if false {
+	$sOutcome = $withLateBatch($sOutcome)`},
+			},
+			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
+		},
+		{
+			name: "desk-changes-unchecked", breaks: "G32",
+			what: "A person may change an entry of unknown outcome without saying that it was checked.",
+			edits: []edit{
+				{"Change.Unchecked",
+					`if !$checked && $outcomeUnknown && $action != $reschedule {`,
+					`if false && !$checked && $outcomeUnknown && $action != $reschedule {`},
+			},
+			sees: tests("TestUnknownOutcomeWaitsForSomebodysWord", "TestAttemptUnderWayIsOfUnknownOutcome").and(simulation, "1000"),
+		},
+		{
+			name: "case-taken-unseen", breaks: "G32",
+			what: "A case is assigned although it has changed since the person saw it.",
+			edits: []edit{
+				{"SeenCase.Assigned", `case $version != $seenVersion:`, `case $version < $seenVersion:`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/CasesAreAssignedAsTheyWereSeen", "TestManyCasesAreTakenAtOnce"),
+		},
+		{
+			name: "right-of-the-first-is-all", breaks: "G32",
+			what: "A person who may see a type may also change its entries.",
+			edits: []edit{
+				{"Desk.Change", `case !$may($ctx, $a, $action, $on):`, `case !$may($ctx, $a, SeeEntries, $on):`},
+			},
+			sees: tests("TestEachRightAllowsWhatItSaysAndNothingElse", "TestRightsAreAskedForWhatAnEntryIsWorth"),
+		},
+		{
+			name: "reveal-before-the-record", breaks: "G32",
+			what: "Content is shown although the audit record could not be written.",
+			edits: []edit{
+				{"Desk.Reveal",
+					`if $err != nil {
+	return compensator.Entry{}, $err
+}
+$lastError = $told($lastError, $may($ctx, $a, $seeErrors, $subject{$type: $businessType}))
+return *$e, nil`,
+					`return *$e, $err`},
+			},
+			sees: tests("TestWhatCannotBeRecordedIsNotDone"),
+		},
+		{
+			name: "case-keeps-secrets", breaks: "G32",
+			what: "A case stores the error text without the scrubber.",
+			edits: []edit{
+				{"Compensator.draftCase",
+					`if $kept := processlog.FitCaseError($scrubbed); $kept != processlog.FitCaseError($lastError) {
+	$error = $kept
+}`,
+					`if $kept := processlog.FitCaseError($scrubbed); $kept != processlog.FitCaseError($lastError) {
+	$error = ""
+}`},
+			},
+			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
+		},
+		{
+			name: "command-yes-is-checked", breaks: "G32",
+			what: "The option --yes also confirms that unknown outcomes were checked.",
+			edits: []edit{
+				{"program.change",
+					`$ch := desk.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2, $again: $pAgain}`,
+					`$ch := desk.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2 || yes, $again: $pAgain}`},
+			},
+			sees: tests("TestUnknownOutcomesWaitForAWord"),
+		},
+		{
+			name: "broken-tracer-fails-the-handler", breaks: "G33",
+			what: "A tracer that panics fails the attempt of the handler.",
+			edits: []edit{
+				{"Telemetry.begin",
+					`defer $survive()`,
+					``},
+			},
+			sees: tests("TestPanickingProviderHarmsNoEntry"),
+		},
+		{
+			name: "series-without-end", breaks: "G33",
+			what: "Each business type gets metric series of its own without a limit.",
+			edits: []edit{
+				{"names.of", `$known, $full := $nKnown[$name], len($nKnown) >= $most`, `$known := $nKnown[$name]`},
+				{"names.of",
+					`switch {
+case $known:
+	return $name, false
+case $full:
+	return $other, false
+}
+$lock()`,
+					`switch {
+case $known:
+	return $name, false
+}
+$lock()`},
+				{"names.of",
+					`return $name, false
+case len($known) >= $most:
+	return $other, false`,
+					`return $name, false`},
+			},
+			sees: tests("TestOddValuesMakeABoundedNumberOfSeries"),
+		},
+		{
+			name: "long-trace-refuses-its-entry", breaks: "G33",
+			what: "A long tracestate makes Record refuse the entry.",
+			edits: []edit{
+				{"maxTraceState", `$maxTraceState = 512`, `$maxTraceState = 1 << 20`},
+			},
+			sees: tests("TestLongTraceStateRefusesNoEntry"),
+		},
+		{
+			name: "pages-for-nobody", breaks: "G34",
+			what: "The pages admit users that Identify does not know.",
+			edits: []edit{
+				{"server.identified", `if !$ok || $id == "" {`, `if !$ok && false || false {`},
+			},
+			sees: tests("TestEveryRouteRefusesWhoHasNoRight"),
+		},
+		{
+			name: "pages-take-foreign-forms", breaks: "G34",
+			what: "A form on another site acts for the signed-in user.",
+			edits: []edit{
+				{"server.handler",
+					`return $bounded($secured($handler($identified($received($routes())))))`,
+					`return $bounded($secured($identified($received($routes()))))`},
+			},
+			sees: tests("TestPostFromAnotherOriginIsRefused"),
+		},
+		{
+			name: "pages-act-on-get", breaks: "G34",
+			what: "A GET request changes entries.",
+			edits: []edit{
+				{"allRoutes",
+					`{"POST reveal", (*$server).$reveal},`,
+					`{"GET do", (*$server).do},
+{"POST reveal", (*$server).$reveal},`},
+			},
+			sees: tests("TestGETChangesNothing"),
+		},
+		{
+			name: "pages-forget-what-was-seen", breaks: "G34",
+			what: "A form acts on the current version instead of the one that the page showed.",
+			edits: []edit{
+				{"server.perform",
+					`$answers, $err = $change($ctx, $actor, $wiChange())`,
+					`now, _ := s.weigh(rq, wi)
+for i := range now.Lines {
+	wi.Seen[i].Version = now.Lines[i].Entry.Version
+}
+$answers, $err = $change($ctx, $actor, $wiChange())`},
+			},
+			sees: tests("TestOperatorWithoutScriptPutsRefundsRight"),
+		},
+		{
+			name: "pages-show-masked-values", breaks: "G34",
+			what: "Revealed content includes values that the type's view does not name.",
+			edits: []edit{
+				{"printer.scalar", `if !$shown {`, `if !$shown && false {`},
+			},
+			sees: tests("TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames"),
+		},
+	}
+}

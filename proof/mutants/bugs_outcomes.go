@@ -1,0 +1,382 @@
+package main
+
+// ending returns the bugs of outcomes, compensation and actions.
+func ending() []mutant {
+	return []mutant{
+		{
+			name: "undone-is-cancelled", breaks: "G3",
+			what: "A service may cancel or complete a dead entry whose compensation has begun.",
+			edits: []edit{
+				{"Change.After",
+					`case $state == $dead && $compensateCount > 0 && !$persons():`,
+					`case $state == $dead && $compensateCount < 0:`},
+			},
+			sees:    tests("TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun").and(simulation, "300"),
+			inModel: "m:ends-the-undone",
+		},
+		{
+			name: "requeued-unseen", breaks: "G3",
+			what: "A requeue takes entries that have changed since the person saw them.",
+			edits: []edit{
+				{"Change.AfterSeen",
+					`if $version != $number || $idempotentID != $seenIdempotentID {`,
+					`if $idempotentID != $seenIdempotentID {`},
+			},
+			sees: tests("TestEntryThatChangedSinceItWasSeenIsNotRequeued", "TestMemoryStoreKeepsEveryPromise/RequeueAllTakesWhatStandsAsItWasSeen").and(simulation, "1000"),
+		},
+		{
+			name: "erased-runs-again", breaks: "G3",
+			what: "A requeue starts an erased entry, and its handler gets no content.",
+			edits: []edit{
+				{"Change.After", `case $action == ActionRequeue && $erased:`, `case false:`},
+			},
+			sees: tests("TestErasedEntryHoldsNothingPersonalAndStaysKnown").and(simulation, "1000"),
+		},
+		{
+			name: "already-succeeded-is-nil", breaks: "G3",
+			what: "Complete reports no error for an entry that has succeeded, so a consumer does the work twice.",
+			edits: []edit{
+				{"Change.After",
+					`case $action == $actionCancel && $state == $cancelled:`,
+					`case $state == rule.to && rule.to.Terminal() && !ch.Audited():`},
+			},
+			sees: tests("TestWorkThatHasSucceededIsNotDoneAgain"),
+		},
+		{
+			name: "leases-ignored", breaks: "G4",
+			what: "A claim takes entries whose lease another process holds.",
+			edits: []edit{
+				{"claim.choose", `case $dueIn > 0 || $leaseLeft > 0 && !$ours($row):`, `case $dueIn > 0 || false:`},
+				{"claiming.oneLocked", `case $dueIn > 0 || $leaseLeft > 0 && !$own:`, `case $dueIn > 0 || false && !$own:`},
+			},
+			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ClaimSortsWhatItCannotHave", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/ConcurrentClaimsGetEachEntryOnce").and(simulation, "300"),
+			inModel: "m:queue-trusted",
+		},
+		{
+			name: "claim-without-version", breaks: "G4",
+			what: "A claim writes without comparing the version, so two processes can claim one row.",
+			edits: []edit{
+				{"claim.update",
+					`return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d%s",`,
+					`return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version>=0*%d%s",`},
+			},
+			sees: tests("TestClaimsHaveOneOwnerWhereRowLocksLockNothing"),
+		},
+		{
+			name: "settle-without-fence", breaks: "G4",
+			what: "An outcome is stored although another process has claimed the entry since.",
+			edits: []edit{
+				{"settleGroup.where",
+					`return "version=" + $number(func($o *processlog.Outcome) int64 { return int64($version) }) + " AND state+0 IN (0,-1,-3)"`,
+					`return "state+0 IN (0,-1,-3)"`},
+				{"version.admits", `return $version == $outcomeVersion && !$terminal()`, `return !$terminal()`},
+			},
+			sees:    tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(chaos, "60s"),
+			inModel: "m:failure-unfenced",
+		},
+		{
+			name: "cancel-keeps-version", breaks: "G4",
+			what: "A person's action does not raise the version, so the running attempt keeps its fence.",
+			edits: []edit{
+				{"Change.After",
+					`$version++
+$token = $chToken`,
+					`$token = $chToken`},
+			},
+			sees: tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestActionsFollowTheContract"),
+		},
+		{
+			name: "effect-without-fence", breaks: "G5",
+			what: "A transactional handler commits its effect although another process has claimed the entry since.",
+			edits: []edit{
+				{"sqlstore.Store.SettleTx", `case $changed == 1:`, `case $changed <= 1:`},
+				{"memory.Store.SettleTx",
+					`case $row == nil || !$seenBy($own).$admits($outcome):`,
+					`case $row != nil && !$seenBy($own).$admits($outcome):
+	return nil
+case $row == nil:`},
+			},
+			sees: tests("TestStaleTransactionalEffectIsRolledBack", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SettleTxIsFenced").and(simulation, "300"),
+		},
+		{
+			name: "unknown-handler-commit-fails", breaks: "G5",
+			what: "A handler whose COMMIT got no answer counts as a failed attempt.",
+			edits: []edit{
+				{"dispatcher.committed",
+					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
+					`return ending{$err: $err}
+case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
+			},
+			sees:    tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").and(simulation, "2000"),
+			inModel: "m:unknown-is-failure",
+		},
+		{
+			name: "handler-ends-its-own", breaks: "G5",
+			what: "A transactional handler may end its own entry, and its success is then dropped.",
+			edits: []edit{
+				{"Compensator.changeTx",
+					`if $err = cmp.Or($or($err), $scopedOf($tx).$refuseOwn($ref)); $err != nil {`,
+					`if $err = cmp.Or($or($err), $scopedOf(nil).$refuseOwn($ref)); $err != nil {`},
+			},
+			sees: tests("TestTransactionalHandlerDoesNotEndItsOwnEntry"),
+		},
+		{
+			name: "answer-fits-by-chance", breaks: "G6",
+			what: "A batch handler's answer of the wrong length is taken as the verdict on other entries.",
+			edits: []edit{
+				{"typedBatch", `return make([]error, len($entries)+1)`, `return answers`},
+			},
+			sees: tests("TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict"),
+		},
+		{
+			name: "unknown-handler-commit-succeeds", breaks: "G6",
+			what: "A handler whose COMMIT got no answer counts as a success.",
+			edits: []edit{
+				{"dispatcher.committed",
+					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
+					`return ending{settled: true}
+case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
+			},
+			sees:    tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease"),
+			inModel: "m:unknown-is-success",
+		},
+		{
+			name: "cancel-completes", breaks: "G6",
+			what: "Cancel stores succeeded instead of cancelled.",
+			edits: []edit{
+				{"Compensator.Cancel",
+					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: $actionCancel}))`,
+					`return $cancelled($change($ctx, processlog.Change{$ref: $ref2, $action: ActionComplete}))`},
+			},
+			sees: selection{}.and(simulation, "300"),
+		},
+		{
+			name: "exhausted-early", breaks: "G7",
+			what: "An entry is exhausted one failure too early.",
+			edits: []edit{
+				{"Type.failed", `case $processCount >= $maxProcessCount($row):`, `case $processCount+1 >= $maxProcessCount($row):`},
+			},
+			sees:    tests("TestSuccessIsNeverCompensated", "TestEntrysOwnMaxProcessCountIsItsBudget").and(simulation, "300"),
+			inModel: "m:exhaust-early",
+		},
+		{
+			name: "server-fault-counts", breaks: "G7",
+			what: "A lock timeout or a full disk costs a transactional handler an attempt.",
+			edits: []edit{
+				{"dispatcher.runTx",
+					`if $blame := $dBlame(usererr.Safe($err)); $ctxErr() == nil && $blame != $blameHandler {`,
+					`if $blame := $dBlame(usererr.Safe($err)); a == nil && $blame != $blameHandler {`},
+			},
+			sees: tests("TestServersConditionSpendsNoAttempt").and(simulation, "600"),
+		},
+		{
+			name: "snooze-counts", breaks: "G7",
+			what: "A handler that asks to be called later loses an attempt.",
+			edits: []edit{
+				{"Type.outcomeOf",
+					`$after = $backoff($v, max(1, $attempt()-1))`,
+					`o.ProcessCount, o.To = o.ProcessCount+1, processlog.Retrying
+$after = $backoff($v, max(1, $attempt()-1))`},
+			},
+			sees: tests("TestVerdictsOfAHandlerAreObeyed").and(simulation, "300"),
+		},
+		{
+			name: "wait-counts-at-once", breaks: "G7",
+			what: "For a type with MaxWait every wait counts as a failure from the first one on.",
+			edits: []edit{
+				{"Type.hadItsTime",
+					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 && $age() >= $maxWait }`,
+					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 }`},
+			},
+			sees: tests("TestHandlersWaitsAreFailuresOnceMaxWaitIsOver", "TestWaitsCountOnceMaxWaitIsOver").and(simulation, "1000"),
+		},
+		{
+			name: "batch-failure-spreads", breaks: "G7",
+			what: "A batch without a verdict counts as a failure of each of its entries.",
+			edits: []edit{
+				{"dispatcher.runBatch",
+					`$lateBatch = $timedOut
+	$again($a)
+case $verdicts == nil:`,
+					`$lateBatch = $timedOut
+	d.finish($a, ending{err: errNoVerdict})
+case $verdicts == nil:`},
+			},
+			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
+		},
+		{
+			name: "busy-service-uses-attempts-up", breaks: "G7",
+			what: "An HTTP answer that says busy or down costs an attempt.",
+			edits: []edit{
+				{"httpcall.Outcome",
+					`return compensator.RetryAfter(min($wait, $longestWait), compensator.Unavailable($err))`,
+					`return compensator.RetryAfter(min($wait, $longestWait), $err)`},
+			},
+			sees: tests("TestAnswerBecomesAnOutcome"),
+		},
+		{
+			name: "success-not-absorbed", breaks: "G8",
+			what: "A success that arrives after its lease has ended is dropped.",
+			edits: []edit{
+				{"engine.succeeded",
+					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, true`,
+					`$to, $endedBy, $absorb = processlog.Succeeded, processlog.EndedByHandler, row.State == processlog.Compensating`},
+			},
+			sees: tests("TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay").and(simulation, "300"),
+		},
+		{
+			name: "settle-forgets-token", breaks: "G8",
+			what: "A settle that is repeated after a lost answer takes its own write for another process's.",
+			edits: []edit{
+				{"Store.explain",
+					`$result[$i] = processlog.Settled{$applied: $token == $token2, $state: $rowState}`,
+					`$result[$i] = processlog.Settled{$state: $rowState}`},
+				{"Store.settleLocked",
+					`if !$admits($outcome) {
+if $token == $token2 {
+	return processlog.Settled{$applied: true, $state: $entryState}`,
+					`if !$admits($outcome) {
+if false {
+	return processlog.Settled{$applied: true, $state: $entryState}`},
+			},
+			sees:    tests("TestOutcomeWhoseReplyWasLostIsCountedOnce"),
+			inModel: "m:settle-blind",
+		},
+		{
+			name: "settle-not-repeated", breaks: "G8",
+			what: "An outcome is given up when the database does not take it at once.",
+			edits: []edit{
+				{"settler.writeOutcomes",
+					`if !$pause($delay($settleBackoff, $failures)) {`,
+					`if true || !$pause($delay($settleBackoff, $failures)) {`},
+			},
+			sees: tests("TestOutcomeWhoseReplyWasLostIsCountedOnce").and(simulation, "300"),
+		},
+		{
+			name: "holder-claims-again", breaks: "G8",
+			what: "A process claims again an entry that it still runs or whose outcome it still holds.",
+			edits: []edit{
+				{"picker.mayHave",
+					`case $held != nil && !$stuck, $stuck && min(-$leaseLeft, -$dueIn) < $lease:`,
+					`case $held != nil && $stuck && min(-$leaseLeft, -$dueIn) < $lease:`},
+				{"holdings.admit",
+					`if $err() != nil || $held[$holding()] != nil || $after($leaseEnd) {`,
+					`if $err() != nil || $after($leaseEnd) {`},
+			},
+			sees:    tests("TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess").and(simulation, "300"),
+			inModel: "m:holder-claims-again",
+		},
+		{
+			name: "outcome-waits-while-leases-end", breaks: "G8",
+			what: "An entry is dead-lettered when its third lease ends, although a living process may hold its success.",
+			edits: []edit{
+				{"picker.mayHave", `case $deliveryCount > $crashBudget:`, `case $deliveryCount >= $crashBudget:`},
+				{"dispatcher.attempts", `if $lost > $crashBudget {`, `if $lost >= $crashBudget {`},
+			},
+			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
+		},
+		{
+			name: "refused-row-refuses-all", breaks: "G8",
+			what: "One row that the database refuses keeps every outcome of its batch from being stored.",
+			edits: []edit{
+				{"writeApart", `if !$refusesRow($err) {`, `if $err != nil || !$refusesRow($err) {`},
+			},
+			sees: tests("TestRowThatTheDatabaseRefusesHoldsUpNoOther", "TestRefusedItemsAreFoundByHalving"),
+		},
+		{
+			name: "compensated-from-memory", breaks: "G12",
+			what: "A compensation runs before the database knows that its entry is exhausted.",
+			edits: []edit{
+				{"dispatcher.finish",
+					`switch {`,
+					`if s.outcome.To == processlog.Compensating && a.row.State != processlog.Compensating && a.t.Undo != nil {
+	_ = a.t.Undo(d.work, &a.row)
+}
+switch {`},
+			},
+			sees: tests("TestExhaustionIsDurableBeforeTheCompensationRuns", "TestExhaustionLosesAgainstASuccessRecordedMeanwhile").and(simulation, "300"),
+		},
+		{
+			name: "compensation-without-fence", breaks: "G12",
+			what: "The failure of a compensation is stored although another process has claimed the entry since.",
+			edits: []edit{
+				{"settleGroup.where",
+					`switch {`,
+					`others := func(id processlog.ID) bool { return v.of(id).To == processlog.Compensated || v.of(id).CompensateCount == 0 }
+switch {
+case !slices.ContainsFunc(v.ids, others):
+	return "state+0=-3"`},
+				{"version.admits",
+					`return $epoch == $outcomeEpoch && $state == processlog.Compensating
+case $absorb:
+	return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`,
+					`return $epoch == $outcomeEpoch && $state == processlog.Compensating
+case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
+	return $state == processlog.Compensating
+case $absorb:
+	return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`},
+			},
+			sees:    tests("TestStaleFailureOfACompensationIsDropped").and(simulation, "2000"),
+			inModel: "m:undo-unfenced",
+		},
+		{
+			name: "compensation-absorbed-when-dead", breaks: "G12",
+			what: "A late success of a compensation changes an entry that is dead.",
+			edits: []edit{
+				{"settleGroup.where",
+					`return fmt.Sprintf("epoch=%d AND state+0=-3", $epoch)`,
+					`return fmt.Sprintf("epoch=%d AND state+0 IN (-2,-3)", $epoch)`},
+				{"version.admits",
+					`return $epoch == $outcomeEpoch && $state == processlog.Compensating`,
+					`return $epoch == $outcomeEpoch && ($state == processlog.Compensating || $state == processlog.Dead)`},
+			},
+			sees:    tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessOfACompensationIsAbsorbedWhileCompensating"),
+			inModel: "m:absorb-terminal",
+		},
+		{
+			name: "crash-compensated", breaks: "G12",
+			what: "An entry that killed its process is compensated although its type did not ask for that.",
+			edits: []edit{
+				{"Type.crashed",
+					`if $compensateCrashed && $compensates() && $state != processlog.Compensating {`,
+					`if $compensates() && $state != processlog.Compensating {`},
+			},
+			sees: tests("TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt").and(simulation, "300"),
+		},
+		{
+			name: "success-without-epoch", breaks: "G13",
+			what: "A success of the former epoch ends the entry that a person has started again.",
+			edits: []edit{
+				{"settleGroup.where", `return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", $epoch)`, `return "state+0 IN (0,-1)"`},
+				{"version.admits",
+					`return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`,
+					`return ($state == processlog.Pending || $state == processlog.Retrying)`},
+			},
+			sees:    tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration", "TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/SuccessIsAbsorbedWithinItsEpochOnly"),
+			inModel: "m:epoch-ignored",
+		},
+		{
+			name: "requeue-keeps-epoch", breaks: "G13",
+			what: "A requeue starts no new epoch, so a late success of the old one ends it.",
+			edits: []edit{
+				{"Change.After",
+					`$processCount, $compensateCount = 0, 0
+$epoch++
+if $compensate {`,
+					`$processCount, $compensateCount = 0, 0
+if $compensate {`},
+			},
+			sees:    tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300"),
+			inModel: "m:same-epoch-again",
+		},
+		{
+			name: "outcome-of-another-entry", breaks: "G13",
+			what: "An outcome is written to whatever row has the id, also where it is another entry.",
+			edits: []edit{
+				{"Store.sameEntries", `return " AND " + $keyed($keys)`, `return ""`},
+				{"version.of", `return $idempotentID == $outcomeIdempotentID`, `return true`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/OutcomeNeverEndsAnEntryThatGotItsId"),
+		},
+	}
+}

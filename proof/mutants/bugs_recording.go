@@ -1,0 +1,280 @@
+package main
+
+// recording returns the bugs of recording, transactions and idempotency keys.
+func recording() []mutant {
+	return []mutant{
+		{
+			name: "reconciler-off", breaks: "G1",
+			what: "The reconciler does not run, so an entry that nobody enqueued is never found.",
+			edits: []edit{
+				{"Compensator.Run", `$loops.Go(func() { $engine.Reconcile($claiming) })`, ``},
+			},
+			sees:    tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(crash, "commit-done,recorders|announce-next,recorders"),
+			inModel: "m:no-reconciler",
+		},
+		{
+			name: "id-watermark", breaks: "G1",
+			what: "The reconciler asks only for ids above the highest that it has seen, and misses entries that commit late.",
+			edits: []edit{
+				{"reconciler",
+					`$owes    bool
+$rebuild bool
+$asked   time.Time`,
+					`$owes    bool
+highest processlog.ID
+$rebuild bool
+$asked   time.Time`},
+				{"reconciler.scan",
+					`$saw($ctx, $err)
+return $found, $err`,
+					`mark := r.highest
+for _, f := range $found {
+	if f.ID.Compare(r.highest) > 0 {
+		r.highest = f.ID
+	}
+}
+return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID.Compare(mark) < 0 }), $err`},
+			},
+			sees: tests("TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed").and(simulation, "300"),
+		},
+		{
+			name: "missing-entry-untold", breaks: "G1",
+			what: "An entry that is missing after its commit is reported to nobody.",
+			edits: []edit{
+				{"missing.report", `if $ids[$key].$isZero() {`, `if $ids == nil {`},
+			},
+			sees: tests("TestEntryThatIsNotThereAfterItsCommitIsReported"),
+		},
+		{
+			name: "taint-ignored", breaks: "G2",
+			what: "A transaction commits although the INSERT of its entry failed.",
+			edits: []edit{
+				{"Compensator.Record",
+					`$rolledBack()
+	return nil, $poison($watch, $naming($tx, $err))
+}`,
+					`$rolledBack()
+	return nil, $err
+}`},
+			},
+			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
+		},
+		{
+			name: "lost-probe", breaks: "G2",
+			what: "Record writes an entry outside any transaction, where it is durable at once.",
+			edits: []edit{
+				{"sqlstore.Store.Insert", `if (!$proven || $unseenEnd) && $inTx == "" {`, `if false {`},
+				{"sqlstore.Store.Insert",
+					`$in := $insertion{$s: $s, $tx: $tx, $drafts: $drafts, $proven: $proven, $result: make([]processlog.Inserted, len($drafts))}`,
+					`$in := $insertion{$s: $s, $tx: $tx, $drafts: $drafts, $proven: true, $result: make([]processlog.Inserted, len($drafts))}`},
+			},
+			sees: tests("TestEntryAfterASwallowedConflictIsRefused", "TestRecordRefusesHandlesWithoutOpenTransaction"),
+		},
+		{
+			name: "unverified-fast-path", breaks: "G2",
+			what: "A new entry runs from memory, and nothing reads its row back after the commit.",
+			edits: []edit{
+				{"freshEntry",
+					`$credit       *$credit
+$slot         bool
+$watched      bool`,
+					`$credit       *$credit
+draft        processlog.Draft
+$slot         bool
+$watched      bool`},
+				{"Recording.fresh",
+					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotentID, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due})`,
+					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotentID, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due, draft: *d})`},
+				{"intake.verifyFresh",
+					`$startFresh($f, $byID[$id], $asked)`,
+					`row := $byID[$id]
+if row == nil {
+	row = &processlog.Row{Token: f.token, LeaseLeft: f.draft.Lease}
+	row.ID, row.IdempotentID, row.BusinessType, row.Content, row.DeliveryCount = $id, f.key, f.businessType, f.draft.Content, 1
+}
+$startFresh($f, row, $asked)`},
+			},
+			sees:    tests("TestEntryRolledBackToASavepointNeverRuns").and(simulation, "300"),
+			inModel: "m:fast-unverified",
+		},
+		{
+			name: "savepoint-is-proof", breaks: "G2",
+			what: "With autocommit=0 the library takes a savepoint as proof that the transaction is still open.",
+			edits: []edit{
+				{"watchedConn.askServer", `case $err == nil && $wasOpen:`, `case false:`},
+			},
+			sees: tests("TestRollbackIsSeenInSessionsThatBeginByThemselves"),
+		},
+		{
+			name: "statements-after-a-rollback", breaks: "G2",
+			what: "A transaction that the server rolled back takes more statements, and each commits by itself.",
+			edits: []edit{
+				{"txWatch.lost",
+					`case $ours != nil:
+return $over()`,
+					`case $ours != nil:
+return nil`},
+				{"txWatch.lost",
+					`case $state == $txAborted && $watched != nil && ($kind == $sqlPlain || $kind == $sqlDoubt || $kind == $sqlDDL):`,
+					`case $state == $txAborted && $watched != nil && false:`},
+			},
+			sees: tests("TestNothingIsSentOnceTheServerHasRolledBack"),
+		},
+		{
+			name: "duplicate-overwrites", breaks: "G11",
+			what: "A repeated idempotency key overwrites the entry that has it.",
+			edits: []edit{
+				{"insertion.statement",
+					`return $string(), $args`,
+					`return $string() + " ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0", $args`},
+				{"Store.insertLocked",
+					`$entry := &$seenBy($tx).$entry2
+return processlog.Inserted{
+	$id: $rowId, $duplicate: true, $businessType: $entryBusinessType, $state: $entryState, $contentMatches: $erased || bytes.Equal($content, $draftContent)`,
+					`$entry := &$seenBy($tx).$entry2
+$content, $entryState = $draftContent, processlog.Pending
+return processlog.Inserted{
+	$id: $rowId, $duplicate: true, $businessType: $entryBusinessType, $state: $entryState, $contentMatches: $erased || bytes.Equal($content, $draftContent)`},
+			},
+			sees: tests("TestDuplicateResurrectsNothing", "TestDuplicateWithOtherContentIsTold").and(simulation, "300"),
+		},
+		{
+			name: "other-type-is-a-duplicate", breaks: "G11",
+			what: "An id that an entry of another type has counts as a duplicate, and the second event is lost.",
+			edits: []edit{
+				{"recording.otherEvent", `if $recorded != $businessType {`, `if $recorded == "" {`},
+			},
+			sees: tests("TestKeyOfAnotherTypeIsRefusedByName", "TestTransactionWithAKeyOfAnotherTypeCommitsNothing").and(simulation, "300"),
+		},
+		{
+			name: "other-content-is-a-duplicate", breaks: "G11",
+			what: "A type that refuses other content under a known id gets a duplicate instead of an error.",
+			edits: []edit{
+				{"recording.otherEvent",
+					`}
+if $refusesOtherContent($businessType) {
+	return fmt.Errorf("%q: %w", $idempotentID, $errOtherContent)`,
+					`}
+if false {
+	return fmt.Errorf("%q: %w", $idempotentID, $errOtherContent)`},
+			},
+			sees: tests("TestOtherContentIsRefusedWhereItsTypeSaysSo"),
+		},
+		{
+			name: "message-done-again", breaks: "G35",
+			what: "A repeated message is taken for the first of its id.",
+			edits: []edit{
+				{"Type.Once",
+					`case $state == $succeeded:
+	return false, nil
+}`,
+					`case $state == $succeeded:
+	return true, nil
+}`},
+			},
+			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce").and(simulation, "300"),
+		},
+		{
+			name: "done-work-runs", breaks: "G35",
+			what: "An entry recorded as done is pending, and its handler runs.",
+			edits: []edit{
+				{"dialect.tuple",
+					`}
+if $done {
+	$ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)`,
+					`}
+if false {
+	$ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)`},
+				{"newVersion",
+					`}
+if $done {
+	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`,
+					`}
+if false {
+	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`},
+			},
+			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns").and(simulation, "300"),
+		},
+		{
+			name: "cancelled-taken-for-done", breaks: "G35",
+			what: "Once reports an open or cancelled entry as done.",
+			edits: []edit{
+				{"Type.Once", `_, $err = $completeTx($ctx, $tx, $id)`, `return false, nil`},
+			},
+			sees: tests("TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise").and(simulation, "1000"),
+		},
+		{
+			name: "unknown-commit-is-run-again", breaks: "G36",
+			what: "Retryable says yes to a transaction whose COMMIT is unknown, so it may happen twice.",
+			edits: []edit{
+				{"txwatch.Retryable", `case $err == nil, errors.Is($err, processlog.ErrCommitUnknown):`, `case $err == nil:`},
+			},
+			sees: tests("TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown"),
+		},
+		{
+			name: "lost-commit-is-run-again-unasked", breaks: "G36",
+			what: "RetryTx runs a transaction again after a lost COMMIT without asking whether it happened.",
+			edits: []edit{
+				{"Compensator.certain",
+					`switch $e, $asked := $resolve($ctx, $proof); {`,
+					`switch $e, $asked := new(Entry), ErrNotFound; {`},
+			},
+			sees: tests("TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen"),
+		},
+		{
+			name: "completed-entry-proves-by-being-there", breaks: "G36",
+			what: "RetryTx takes any open entry with the id as proof that its transaction happened.",
+			edits: []edit{
+				{"proofs.proves", `return $state == $succeeded || !$byOnce[$proof]`, `return true`},
+			},
+			sees: tests("TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen", "TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID"),
+		},
+		{
+			name: "unknown-commit-hidden", breaks: "G36",
+			what: "A caller whose COMMIT is unknown is told that it was rolled back.",
+			edits: []edit{
+				{"Classify",
+					`}
+	return $unknown
+}`,
+					`}
+	return RolledBack
+}`},
+			},
+			sees: tests("TestUnknownCommitIsResolvedToWhatHappened"),
+		},
+		{
+			name: "ids-in-the-sessions-charset", breaks: "G37",
+			what: "An id is sent in the charset of the session, so the same id is recorded twice.",
+			edits: []edit{
+				{"dialect.formOf", `if !$plainTexts(&$drafts[$i]) {`, `if false {`},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
+			name: "session-unfit", breaks: "G37",
+			what: "An entry is recorded in a session that changes what is stored.",
+			edits: []edit{
+				{"Store.guard",
+					`}
+if $fit != "" {
+	$conditions = append($conditions, $fit)`,
+					`}
+if false {
+	$conditions = append($conditions, $fit)`},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
+			name: "claim-by-the-sessions-clock", breaks: "G37",
+			what: "A claim uses the clock of a session that somebody has set.",
+			edits: []edit{
+				{"Store.steady", `if $own != nil || $steady == "" {`, `if true {`},
+				{"Calm",
+					`$calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +`,
+					`$calm = "SET STATEMENT lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +`},
+			},
+			sees: tests("TestClaimInASessionWithAClockOfItsOwnIsNotEarly"),
+		},
+	}
+}

@@ -1,0 +1,179 @@
+package main
+
+// exchanging returns the bugs of brokers, sources, schedules and old tables.
+func exchanging() []mutant {
+	return []mutant{
+		{
+			name: "relay-confirm-not-awaited", breaks: "G20",
+			what: "A relayed entry succeeds as soon as its message is written to the connection.",
+			edits: []edit{
+				{"line.publish", `$awaitConfirm($ctx, $ch, $confirm)`, ``},
+				{"line.publish", `} else if $confirms[$i] == nil || !$confirms[$i].$acked() {`, `} else if $confirms[$i] == nil {`},
+			},
+			sees: tests("TestConfirmThatIsLostIsAskedForAgainUnderTheSameID", "TestFullQueueSpendsNoAttemptUnlessToldSo"),
+		},
+		{
+			name: "relay-nack-is-success", breaks: "G20",
+			what: "A negative confirm of the broker counts as success.",
+			edits: []edit{
+				{"line.unconfirmed",
+					`case !$isClosed():
+	return $errNack
+}`,
+					`case !$isClosed():
+	return nil
+}`},
+			},
+			sees: tests("TestFullQueueSpendsNoAttemptUnlessToldSo"),
+		},
+		{
+			name: "relay-return-ignored", breaks: "G20",
+			what: "A message that the broker returned as unroutable counts as confirmed.",
+			edits: []edit{
+				{"line.publish",
+					`if $why, $unroutable := $returned[$messageId]; $unroutable {`,
+					`if $why, $unroutable := $returned[$messageId]; $unroutable && false {`},
+			},
+			sees: tests("TestRefusedMessageWaitsForAPerson"),
+		},
+		{
+			name: "consumer-acks-first", breaks: "G21",
+			what: "A message is acknowledged before its work is done or its entry is recorded.",
+			edits: []edit{
+				{"session.handle",
+					`if $settled($ctx, $raw, $d) {
+_ = $ack(false)`,
+					`_ = $ack(false)
+if $settled($ctx, $raw, $d) {
+	return`},
+			},
+			sees: tests("TestMessageThatComesAgainGoesIntoTheLogOnce", "TestFunctionThatDoesNotReturnIsToldToAndNamed"),
+		},
+		{
+			name: "consumer-drops-the-refused", breaks: "G21",
+			what: "A message that the log refuses is acknowledged and lost.",
+			edits: []edit{
+				{"session.settled", `return $setAside($ctx, $raw, $d, $err)`, `return true`},
+			},
+			sees: tests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged", "TestMessageThatCannotBeSetAsideIsHeld"),
+		},
+		{
+			name: "router-acks-the-refused", breaks: "G21",
+			what: "Watermill's router acknowledges a refused message that nothing has stored.",
+			edits: []edit{
+				{"Consumer.setAside",
+					`if $err == nil || errors.Is($err, $errRefused) {
+return $err`,
+					`if true {
+return nil`},
+			},
+			sees: tests("TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged", "TestMessageTheLogRefusesIsHeldWhereNothingTakesIt"),
+		},
+		{
+			name: "intake-acks-before-commit", breaks: "G22",
+			what: "The intake acknowledges messages before their entries are committed.",
+			edits: []edit{
+				{"Intake.take",
+					`}
+$settle($works, $items)
+var $done, $left []$message`,
+					`}
+in.acknowledge($works, messages)
+$settle($works, $items)
+var $done, $left []$message`},
+			},
+			sees: tests("TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage").and(crash, "messages-written,streamed"),
+		},
+		{
+			name: "intake-culprit-dropped", breaks: "G22",
+			what: "A message that fails alone is acknowledged without an entry.",
+			edits: []edit{
+				{"batch.condemn", `$settle($ctx, []*$item{$it})`, `it.settled = true`},
+			},
+			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsParkedAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").and(crash, "aside-settled,streamed"),
+		},
+		{
+			name: "intake-doubt-is-commit", breaks: "G22",
+			what: "A COMMIT whose answer was lost counts as done, and its messages are acknowledged.",
+			edits: []edit{
+				{"batch.once", `return $resolve($works, $items, $receipt), $err`, `$err = nil`},
+			},
+			sees: tests("TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged", "TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage"),
+		},
+		{
+			name: "mark-unfenced", breaks: "G23",
+			what: "A process moves a mark that has moved since it read it, so slots are made twice.",
+			edits: []edit{
+				{"sqlstore.Store.MoveMark",
+					`$at := fmt.Sprintf("business_type=%s AND slot=%d", $text($businessType), $unixMilli())`,
+					`$at := fmt.Sprintf("business_type=%s AND slot<>%d", $text($businessType), -$unixMilli())`},
+				{"memory.Store.MoveMark",
+					`if $m == nil || $holder != nil && $holder != $own || $seenBy($own) != $unixMilli() {`,
+					`if $m == nil || $holder != nil && $holder != $own {`},
+			},
+			sees: tests("TestSQLStoreKeepsEveryPromiseOnTheUsersConnections/MarkThatHasMovedIsNotMovedAgain", "TestMemoryStoreKeepsEveryPromise/MarkThatHasMovedIsNotMovedAgain"),
+		},
+		{
+			name: "missed-slots-dropped", breaks: "G23",
+			what: "Only the newest missed slot is made up for, whatever CatchUp says.",
+			edits: []edit{
+				{"Periodic",
+					`return $recur($ctx, engine.Period{$name: $tName, $schedule: $next, $catchUp: $cfgCatchUp,`,
+					`return $recur($ctx, engine.Period{$name: $tName, $schedule: $next, $catchUp: 1,`},
+			},
+			sees: tests("TestMissedSlotsAreMadeUpForAsTold").and(simulation, "1000"),
+		},
+		{
+			name: "slots-by-this-clock", breaks: "G23",
+			what: "Slots follow the clock of the process instead of the database's.",
+			edits: []edit{
+				{"calendar.round",
+					`$read := time.Now()
+$rest = $longestRest
+for _, $p := range $periods {`,
+					`$read := time.Now()
+now = $read
+$rest = $longestRest
+for _, $p := range $periods {`},
+			},
+			sees: tests("TestSlotsAreThoseOfTheDatabasesClock"),
+		},
+		{
+			name: "cron-skips-2104", breaks: "G23",
+			what: "A schedule that finds no slot within five years continues decades later.",
+			edits: []edit{
+				{"next",
+					`$shown = time.Date($year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)`,
+					`$shown = time.Date($year()+50, time.December, 31, 23, 59, 59, 0, time.UTC)`},
+			},
+			sees: tests("TestLeapDayHasItsSlotAcrossAYearThatIsNone"),
+		},
+		{
+			name: "adopt-id-drawn", breaks: "G28",
+			what: "A row's entry gets a random id, so a row that is read twice has two entries.",
+			edits: []edit{
+				{"turn.take", `$idempotentID = $tIdempotentID($text)`, `_ = $tIdempotentID($text)`},
+			},
+			sees: tests("TestTableThatIsLeftAsItIsGivesEachRowOneEntry", "TestNoRowIsLostOrDoubledWhileImportersAreKilled"),
+		},
+		{
+			name: "adopt-take-left-out", breaks: "G28",
+			what: "Rows are recorded but stay with the old system too.",
+			edits: []edit{
+				{"turn.record", `if $take == "" {`, `if $take != "" {`},
+			},
+			sees: tests("TestEveryOldRowBecomesOneEntryAndIsTakenWithIt", "TestOldScannerAndImportSideBySideRunEachRowOnce").and(crash, "rows-adopted,adopting"),
+		},
+		{
+			name: "adopt-refused-is-taken", breaks: "G28",
+			what: "A row whose mapping fails is taken from the old system without an entry.",
+			edits: []edit{
+				{"turn.take",
+					`default:`,
+					`t.taken = append(t.taken, k)
+default:`},
+			},
+			sees: tests("TestBadRowIsNamedAndInNobodysWay"),
+		},
+	}
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A pattern is Go source in which names may stand for what they match:
+//
+//	$x   matches one identifier, or one whole expression
+//	$$x  matches any run of tokens with balanced brackets, also an empty one; the shortest that fits
+//
+// A name that stands in a pattern twice matches the same tokens both times. Patterns are compared token by token:
+// white space, line breaks, comments and trailing commas do not matter.
+
+// Letters that no source of ours begins a name with stand for the dollar signs while a pattern is scanned.
+const (
+	oneMark = "Ⱦ"
+	runMark = "ȾȾ"
+)
+
+var metavariable = regexp.MustCompile(`\$\$?[A-Za-z_]\w*`)
+
+// lexeme is a token with its text and its place in the source.
+type lexeme struct {
+	token      token.Token
+	text       string
+	start, end int // in bytes
+}
+
+func (l lexeme) equals(other lexeme) bool { return l.token == other.token && l.text == other.text }
+
+func (l lexeme) isRun() bool { return strings.HasPrefix(l.text, runMark) }
+func (l lexeme) isOne() bool { return strings.HasPrefix(l.text, oneMark) && !l.isRun() }
+
+// scanPattern returns the tokens of a pattern.
+func scanPattern(pattern string) ([]lexeme, error) {
+	marked := strings.ReplaceAll(pattern, "$", oneMark)
+	tokens, err := scanTokens(marked)
+	for len(tokens) > 0 && tokens[0].token == token.SEMICOLON {
+		tokens = tokens[1:]
+	}
+	return tokens, err
+}
+
+// scanTokens returns the tokens of a source without comments. It leaves out what does not change the meaning: a
+// semicolon or comma before a closing bracket, and a semicolon at the end.
+func scanTokens(source string) ([]lexeme, error) {
+	var s scanner.Scanner
+	var failed error
+	file := token.NewFileSet().AddFile("", -1, len(source))
+	s.Init(file, []byte(source), func(_ token.Position, message string) { failed = fmt.Errorf("%s in %q", message, source) }, 0)
+	var tokens []lexeme
+	for {
+		pos, kind, text := s.Scan()
+		if len(tokens) > 0 && closes(kind) {
+			if last := tokens[len(tokens)-1].token; last == token.SEMICOLON || last == token.COMMA && kind != token.EOF {
+				tokens = tokens[:len(tokens)-1]
+			}
+		}
+		if kind == token.EOF {
+			return tokens, failed
+		}
+		if text == "" {
+			text = kind.String()
+		}
+		start := file.Offset(pos)
+		end := start + len(text)
+		if kind == token.SEMICOLON {
+			text = ";"
+		}
+		tokens = append(tokens, lexeme{kind, text, start, min(end, len(source))})
+	}
+}
+
+func closes(t token.Token) bool {
+	return t == token.EOF || t == token.RPAREN || t == token.RBRACE || t == token.RBRACK
+}
+
+// code is a declaration as tokens, with the ends of the expressions that begin at each.
+type code struct {
+	source string
+	tokens []lexeme
+	ends   map[int][]int // index of the first token → indexes behind the last one, the longest first
+}
+
+// newCode reads a declaration out of its file.
+func newCode(file *token.File, source string, declaration ast.Node) (code, error) {
+	from, to := file.Offset(declaration.Pos()), file.Offset(declaration.End())
+	tokens, err := scanTokens(source[from:to])
+	if err != nil {
+		return code{}, err
+	}
+	starts, ends := make(map[int]int), make(map[int]int)
+	for i := range tokens {
+		tokens[i].start += from
+		tokens[i].end += from
+		starts[tokens[i].start], ends[tokens[i].end] = i, i+1
+	}
+	c := code{source: source, tokens: tokens, ends: make(map[int][]int)}
+	ast.Inspect(declaration, func(n ast.Node) bool {
+		if e, ok := n.(ast.Expr); ok {
+			if _, pair := e.(*ast.KeyValueExpr); !pair {
+				i, begins := starts[file.Offset(e.Pos())]
+				end, known := ends[file.Offset(e.End())]
+				if begins && known {
+					c.ends[i] = append(c.ends[i], end)
+				}
+			}
+		}
+		return true
+	})
+	for i, list := range c.ends {
+		slices.Sort(list)
+		list = slices.Compact(list)
+		slices.Reverse(list)
+		c.ends[i] = list
+	}
+	return c, nil
+}
+
+// match is where a pattern stands, and what its names match.
+type match struct {
+	from, to int // tokens
+	names    map[string]span
+}
+
+type span struct{ from, to int }
+
+// find returns every place where the pattern stands. Of places that end together and begin with a name, only the
+// longest counts.
+func (c code) find(pattern []lexeme) []match {
+	var found []match
+	for i := range c.tokens {
+		if len(pattern) > 0 && pattern[0].isOne() && c.afterDot(i) {
+			continue // the middle of a longer expression
+		}
+		names := make(map[string]span)
+		end, ok := c.fits(pattern, i, names)
+		if !ok {
+			continue
+		}
+		if n := len(found); n > 0 && pattern[0].isOne() && found[n-1].to == end {
+			continue
+		}
+		found = append(found, match{i, end, names})
+	}
+	return found
+}
+
+func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
+
+// fits matches a pattern at a token, fills names, and returns where the match ends.
+func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
+	if len(pattern) == 0 {
+		return at, true
+	}
+	first := pattern[0]
+	if !first.isOne() && !first.isRun() {
+		if at < len(c.tokens) && c.tokens[at].equals(first) {
+			return c.fits(pattern[1:], at+1, names)
+		}
+		return 0, false
+	}
+	for _, candidate := range c.candidates(first, at) {
+		before, again := names[first.text]
+		if again && !c.same(before, span{at, candidate}) {
+			continue
+		}
+		tried := maps.Clone(names)
+		tried[first.text] = span{at, candidate}
+		if end, ok := c.fits(pattern[1:], candidate, tried); ok {
+			maps.Copy(names, tried)
+			return end, true
+		}
+	}
+	return 0, false
+}
+
+// candidates returns where what a name matches may end.
+func (c code) candidates(name lexeme, at int) []int {
+	if name.isRun() {
+		return c.runs(at)
+	}
+	if at >= len(c.tokens) {
+		return nil
+	}
+	if c.tokens[at].token == token.IDENT && (c.afterDot(at) || len(c.ends[at]) == 0) {
+		return []int{at + 1}
+	}
+	return c.ends[at]
+}
+
+// runs returns the ends of the balanced runs of tokens from a place on.
+func (c code) runs(at int) []int {
+	ends := []int{at}
+	depth := 0
+	for i := at; i < len(c.tokens); i++ {
+		switch c.tokens[i].token {
+		case token.LPAREN, token.LBRACE, token.LBRACK:
+			depth++
+		case token.RPAREN, token.RBRACE, token.RBRACK:
+			depth--
+		}
+		if depth < 0 {
+			break
+		}
+		if depth == 0 {
+			ends = append(ends, i+1)
+		}
+	}
+	return ends
+}
+
+func (c code) same(a, b span) bool {
+	return slices.EqualFunc(c.tokens[a.from:a.to], c.tokens[b.from:b.to], lexeme.equals)
+}
+
+// text is the source of some tokens.
+func (c code) text(s span) string {
+	if s.from == s.to {
+		return ""
+	}
+	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
+}
+
+// replace returns the whole source with the one place where from stands replaced by to.
+func (c code) replace(from, to string) (string, error) {
+	pattern, err := scanPattern(from)
+	if err != nil {
+		return "", err
+	}
+	if len(pattern) == 0 {
+		return "", errors.New("the pattern is empty")
+	}
+	found := c.find(pattern)
+	if len(found) != 1 {
+		return "", fmt.Errorf("the pattern stands there %d times, want once:\n%s", len(found), from)
+	}
+	m := found[0]
+	var unknown string
+	text := metavariable.ReplaceAllStringFunc(to, func(name string) string {
+		s, known := m.names[strings.ReplaceAll(name, "$", oneMark)]
+		if !known {
+			unknown = name
+		}
+		return c.text(s)
+	})
+	if unknown != "" {
+		return "", fmt.Errorf("the replacement has %s, which the pattern has not:\n%s", unknown, from)
+	}
+	return c.source[:c.tokens[m.from].start] + text + c.source[c.tokens[m.to-1].end:], nil
+}
