@@ -57,9 +57,12 @@ test: ## run the tests of the library and its examples against real servers, wit
 test-around: ## the same for what stands around it: pages and scenes in a browser, relays through brokers, telemetry, the command
 	$(call side_by_side,$(around))
 
+# With RUNS=directory the events of a module's tests go to a file there, and their failures to the terminal as well.
+into = > >(mkdir -p $(dir $(1)) && tee $(1) | { grep -a '"Action":"fail"' || true; })
+
 .PHONY: $(addprefix test/,$(library) $(around))
 $(addprefix test/,$(library) $(around)): test/%:
-	cd $* && $(go_test) $(or $(tests/$*),./...)
+	cd $* && $(go_test) $(if $(RUNS),-json) $(or $(tests/$*),./...) $(if $(RUNS),$(call into,$(abspath $(RUNS))/run-$(subst /,_,$*).json))
 
 .PHONY: test-mysql
 test-mysql: ## run the root module's tests on MySQL 9.7, fetched from Debian unstable
@@ -222,6 +225,11 @@ mutants: ## break the library in every known way and see the tests that are ther
 .PHONY: mutant
 mutant: ## the same with one way: NAME=settle-without-fence
 	$(GO) run ./proof/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
+
+.PHONY: testnames
+testnames: ## record the names of all tests in RECORD=build/testnames/names.txt, with the subtests of RUNS=directory, and compare them with BEFORE=file
+	$(GO) run ./proof/testnames -record $(or $(RECORD),build/testnames/names.txt) $(if $(TREE),-tree $(TREE)) $(if $(RUNS),'$(RUNS)/*.json')
+	$(if $(BEFORE),$(GO) run ./proof/testnames -compare $(BEFORE) $(or $(RECORD),build/testnames/names.txt))
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target in turn; FUZZTIME=30s each
