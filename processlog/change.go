@@ -9,7 +9,7 @@ import (
 // Action is what a service or a person does to an entry.
 type Action string
 
-// The actions. Requeue, SettleByHand and Erase are a person's and start a new epoch.
+// The actions on one entry. Only people requeue, settle manually and erase. These three start a new epoch.
 const (
 	ActionComplete     Action = "complete"
 	ActionCancel       Action = "cancel"
@@ -19,7 +19,7 @@ const (
 	ActionErase        Action = "erase"
 )
 
-// Actions on the log as a whole; see Note.
+// The actions on the log as a whole: see Keeper.Note.
 const (
 	ActionAcceptLoss Action = "accept loss"
 	ActionPurge      Action = "purge"
@@ -27,10 +27,10 @@ const (
 
 var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleByHand, ActionErase, ActionAcceptLoss, ActionPurge}
 
-// MarshalText writes the word as it is stored, also one of a later version's.
+// MarshalText returns the stored word. It also accepts the word of a later version.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
 
-// UnmarshalText takes a known word. Any other is a *FieldError that names them all.
+// UnmarshalText parses a known word. Any other word is a *FieldError that lists all of them.
 func (a *Action) UnmarshalText(text []byte) error {
 	word := Action(text)
 	if !slices.Contains(allActions[:], word) {
@@ -43,20 +43,20 @@ func (a *Action) UnmarshalText(text []byte) error {
 // Change is one action on one entry.
 type Change struct {
 	Ref          Ref
-	BusinessType string // when given, an entry of another type is refused
+	BusinessType string // if set, an entry of another type is refused
 	Action       Action
 	Token        Token
-	Delay        time.Duration // reschedule, requeue: until due
-	Compensate   bool          // requeue: run the compensation again instead of the handler
-	Cases        bool          // erase: also what a case and operations tell of the entry; see Operations
-	Actor        string        // of a person's action: who, kept in the audit table
-	Reason       string        // and why
+	Delay        time.Duration // for reschedule and requeue: time until due
+	Compensate   bool          // for requeue: run the compensation again instead of the handler
+	Cases        bool          // for erase: also erase the errors and reasons in cases and operations; see Operations
+	Actor        string        // the person who acts; stored in the audit table
+	Reason       string        // the reason of that person
 }
 
-// changeRules are the lines of the table's contract that a Change may use.
+// changeRules lists the state changes that each action may make.
 var changeRules = map[Action]struct {
 	from []State
-	to   State // the state stays as it is for reschedule and erase
+	to   State // ignored for reschedule and erase, which keep the state
 	by   EndedBy
 }{
 	ActionComplete:     {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
@@ -67,9 +67,9 @@ var changeRules = map[Action]struct {
 	ActionErase:        {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand}},
 }
 
-// After is the row as the change leaves it, a *StateError when the contract has no such line, or an *OtherTypeError.
-// A row that is to stay as it is, its version included, is what the change would make of it already.
-// It is the one place where the rules of a person's and a service's actions are written.
+// After returns the row as the change leaves it. It returns a *StateError if the state of the row does not allow the
+// change, and an *OtherTypeError for another type. If the change would alter nothing, the returned row equals before,
+// its version included. All rules for actions of services and people are in this method.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
 		return before, &OtherTypeError{IdempotentID: before.IdempotentID, Recorded: before.BusinessType, Asked: ch.BusinessType}
@@ -90,17 +90,17 @@ func (ch Change) After(before Row) (Row, error) {
 	after := before
 	after.Version++
 	after.Token = ch.Token
-	if ch.Action == ActionErase { // ids, state and times stay: what happened, and that it must not happen again
+	if ch.Action == ActionErase { // Keep ids, state and times. They tell what happened, and keep it from happening again.
 		after.Epoch++
 		after.UserName, after.Content, after.Headers, after.LastError, after.Erased = "", nil, nil, "", true
 		return after, nil
 	}
 	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
 	switch ch.Action {
-	case ActionReschedule: // a running attempt keeps its lease, and loses its fence
+	case ActionReschedule: // a running attempt keeps its lease, but its outcome does not fit the new version
 		after.State = before.State
 		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
-			after.DeliveryCount-- // its outcome may be dropped now, which must not look like a crash
+			after.DeliveryCount-- // its outcome may be dropped now, which must not count as a crash
 		}
 		return after, nil
 	case ActionRequeue:
@@ -116,7 +116,7 @@ func (ch Change) After(before Row) (Row, error) {
 	return after, nil
 }
 
-// AfterSeen is After of a row that still stands as it was seen, and otherwise ErrChanged.
+// AfterSeen is After for a row that still has the version seen. For any other row it returns ErrChanged.
 func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	if before.Version != seen.Number || before.IdempotentID != seen.IdempotentID {
 		return before, fmt.Errorf("%s entry %s: %w", ch.Action, before.ID, ErrChanged)
@@ -124,15 +124,15 @@ func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	return ch.After(before)
 }
 
-// Audited reports whether the change is a person's and goes into the audit table: that of a service has no actor.
+// Audited reports whether the change is written to the audit table. A change by a service has no actor and is not.
 func (ch Change) Audited() bool { return ch.persons() || ch.Actor != "" }
 
-// persons reports whether only people do this.
+// persons reports whether only people may make this change.
 func (ch Change) persons() bool {
 	return ch.Action == ActionRequeue || ch.Action == ActionSettleByHand || ch.Action == ActionErase
 }
 
-// Record is what the audit table keeps of a person's change. That of an erasure holds nothing of what was erased.
+// Record returns the audit record of a person's change. The record of an erasure holds no erased text.
 func (ch Change) Record(before, after Row) AuditRecord {
 	if ch.Action == ActionErase {
 		before.LastError = ""
@@ -144,15 +144,15 @@ func auditState(r Row) AuditState {
 	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
 }
 
-// Erased is an earlier record of an entry that is erased: who did what and when, and how the entry stood. Errors and
-// reasons are free text, and go.
+// Erased returns an earlier audit record of an entry that is erased. It keeps who did what and when, and the states. It
+// drops errors and reasons, because they are free text.
 func (r AuditRecord) Erased() AuditRecord {
 	r.Reason, r.Before.LastError, r.After.LastError = "", "", ""
 	return r
 }
 
-// ByHand says who does something to an entry and why. Both are required, and kept in the audit table in the
-// same transaction.
+// ByHand names the person who acts on an entry, and the reason. Both are required. They are stored in the audit table
+// in the same transaction.
 type ByHand struct {
 	Actor  string // at most 191 characters
 	Reason string // at most 1,000 characters

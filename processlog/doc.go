@@ -1,12 +1,18 @@
-// Package processlog holds the words and the contracts of the library: what an entry is called and where it stands, its row
-// and its outcomes, what services and people do to it and the rules of that; what is asked of a Store, the table of entries,
-// and of a Queue, which says when one is due; of Operations, what people see to, where a service has them do so.
+// Package processlog defines the terms and the contracts of the library: entries and their states, rows and outcomes,
+// the actions of services and people and their rules. It also defines three interfaces. Store is the table of entries.
+// Queue tells when an entry is due. Operations is what people need.
 //
-// The store is the truth and the queue a hint (G10). Store is five contracts, by who asks: Recorder, whoever records; Worker,
-// whoever works entries off; Keeper, services and people; Calendar, periodic types; Turns, serial types. Only durations cross
-// either border, but for the slots of a Calendar: each side has a clock of its own (G9).
+// The store is the truth, and the queue is a hint (G10). Store consists of five contracts, one for each kind of caller:
+//   - Recorder for recording,
+//   - Worker for running entries,
+//   - Keeper for services and people,
+//   - Calendar for periodic types,
+//   - Turns for ordered types.
 //
-// Whoever writes a store or a queue imports this and nothing else, and is right once suite.TestStore or suite.TestQueue of
-// package compensatortest/suite passes. Rooms that speak of entries import it, and it imports none of them. There is no
-// SQL here, no Redis, and no goroutine. The root package gives users those of its words that they speak of.
+// Both interfaces take durations only, because each side has its own clock (G9). The slots of
+// a Calendar are the one exception.
+//
+// To write a store or a queue, you need only this package. Your implementation is right if it passes suite.TestStore or
+// suite.TestQueue of package compensatortest/suite. This package imports no other package of the library. It contains
+// no SQL, no Redis, and no goroutine. The root package has aliases for the types that users need.
 package processlog

@@ -7,63 +7,63 @@ import (
 	"time"
 )
 
-// About a transaction.
+// Errors about a transaction.
 var (
-	// ErrNoTransaction: the handle given to Record has no open transaction, so the entry would have been
-	// durable before the business change. Nothing was written.
+	// ErrNoTransaction says that the handle given to Record has no open transaction. The entry would have been durable
+	// before the business change. Nothing was written.
 	ErrNoTransaction = errors.New("compensator: no open transaction")
 
-	// ErrTxAborted: the server rolled the transaction back on its own, after a deadlock say, although the
-	// handle looks open. It wraps ErrNoTransaction. Roll back and run the whole transaction again.
+	// ErrTxAborted says that the server rolled the transaction back by itself, for example after a deadlock, although
+	// the handle looks open. It wraps ErrNoTransaction. Roll back and run the whole transaction again.
 	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
 
-	// ErrNotRecorded: Commit refused, and rolled back, because an entry of this transaction was refused or could
-	// not be written. Connector and InTx return it, so that a swallowed error of Record never commits half.
+	// ErrNotRecorded says that Commit rolled back, because an entry of this transaction was refused or could not be
+	// written. Connector and InTx return it, so that an ignored error of Record never commits half of the work.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
-	// ErrHistoryLost: the database no longer knows what this process has seen it keep: a replica was promoted that
-	// lagged, or a backup restored. Nothing is recorded and nothing started here until a person calls AcceptLoss. It
-	// comes as a *LossError.
+	// ErrHistoryLost says that the database has lost entries which this process has seen committed. A lagging replica
+	// was promoted, or a backup was restored. This process records and starts nothing until a person calls AcceptLoss.
+	// The error is a *LossError.
 	ErrHistoryLost = errors.New("compensator: the database has gone back")
 
-	// ErrCommitUnknown: the connection broke around COMMIT. The transaction may have happened or not; ask
-	// Resolve.
+	// ErrCommitUnknown says that the connection broke around COMMIT. The transaction may have committed or not. Resolve
+	// finds out.
 	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
 )
 
-// About one entry.
+// Errors about one entry.
 var (
 	ErrNotFound = errors.New("compensator: no such entry")
 
-	// ErrBusy: another transaction holds the entry's row. Try again.
+	// ErrBusy says that another transaction has locked the entry's row. Try again.
 	ErrBusy = errors.New("compensator: entry is locked by another transaction")
 
-	// ErrChanged: the entry does not stand any more as it was seen. Look again.
+	// ErrChanged says that the entry has changed since it was read. Read it again.
 	ErrChanged = errors.New("compensator: entry has changed since it was seen")
 
-	// ErrAlreadySucceeded: Complete found that the work is done, by the entry's handler or by somebody who completed it
-	// before. Whoever was about to do it must not. It comes as a *StateError.
+	// ErrAlreadySucceeded says that the work is done already, by the entry's handler or by an earlier Complete. The
+	// caller must not do it again. The error is a *StateError.
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
 )
 
-// Causes of a handler's context, read with context.Cause.
+// Causes for which the context of a handler ends. Read them with context.Cause.
 var (
-	// ErrLeaseLost: the entry may already run elsewhere; a failure or a transactional success reported now
+	// ErrLeaseLost says that the entry may already run elsewhere. A failure or a transactional success of this attempt
 	// is dropped.
 	ErrLeaseLost = errors.New("compensator: lease lost")
 
-	// ErrCancelled: somebody cancelled, completed or requeued the entry while it ran.
+	// ErrCancelled says that the entry was cancelled, completed or requeued while it ran.
 	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
 
-	// ErrStopping: Run is ending. An attempt that returns with it, or with context.Canceled, as HTTP clients and drivers do,
-	// spends nothing.
+	// ErrStopping says that Run is ending. An attempt that returns this error, or context.Canceled as HTTP clients and
+	// drivers do, spends no attempt.
 	ErrStopping = errors.New("compensator: stopping")
 
-	// ErrTimeout: the type's Timeout passed.
+	// ErrTimeout says that the Timeout of the type has passed.
 	ErrTimeout = errors.New("compensator: handler timed out")
 )
 
-// About the Compensator itself.
+// Errors about the Compensator itself.
 var (
 	ErrRunning = errors.New("compensator: already running")
 	ErrClosed  = errors.New("compensator: closed")
@@ -71,36 +71,36 @@ var (
 
 // FieldError reports a value that was refused before anything was sent to a server.
 type FieldError struct {
-	Field  string // as the caller knows it: "business type", "content", "Lease"
+	Field  string // name as the caller knows it, for example "business type", "content" or "Lease"
 	Reason string
 }
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// OtherTypeError reports an idempotent id that stands for an event of another business type. Record returns it, and
-// the changes made through a Type.
+// OtherTypeError reports an idempotency key that belongs to an event of another business type. Record returns it, and
+// so do changes through a Type.
 type OtherTypeError struct {
 	IdempotentID IdempotentID
-	Recorded     string // the business type of the entry that has the id
-	Asked        string // the one that the call named
+	Recorded     string // business type of the existing entry
+	Asked        string // business type of the call
 }
 
 func (e *OtherTypeError) Error() string {
 	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotentID, e.Recorded, e.Asked)
 }
 
-// Refusal is an entry that the database refuses to change, by a trigger or a constraint for example.
+// Refusal names an entry that the database refuses to change, for example by a trigger or a constraint.
 type Refusal struct {
 	ID  ID
-	Err error // what the database says
+	Err error // error of the database
 }
 
-// RefusedError reports entries that the database refuses to change. All other entries of the same call were changed.
+// RefusedError lists entries that the database refuses to change. All other entries of the same call were changed.
 type RefusedError struct {
 	Refusals []Refusal // at least one
 }
 
-// mostRefusalsNamed bounds how many ids a RefusedError names in its text.
+// mostRefusalsNamed bounds the number of ids in the text of a RefusedError.
 const mostRefusalsNamed = 20
 
 func (e *RefusedError) Error() string {
@@ -117,22 +117,22 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the database's error for the first entry.
 func (e *RefusedError) Unwrap() error { return e.Refusals[0].Err }
 
-// LossError is ErrHistoryLost with what this process knows to be missing.
+// LossError is ErrHistoryLost with the entries that this process knows to be missing.
 type LossError struct {
-	// Lost is what this process remembers, its newest 512 entries at most, and the database has lost, by id. Other processes
-	// may know of more, and what none has read back since it was committed is on no list.
+	// Lost lists by id the entries that this process remembers and the database has lost. A process remembers its newest
+	// 512 entries. Other processes may know of more. An entry that no process has read since its commit is on no list.
 	Lost []LostEntry
 }
 
-// LostEntry is an entry that the database has forgotten, or has in an earlier version than it had.
+// LostEntry is an entry that the database has lost, or has only in an earlier version.
 type LostEntry struct {
 	ID           ID
 	IdempotentID IdempotentID
 	BusinessType string
-	Seen         time.Time // when this process was told, by its clock
-	Was          State     // as it was then
-	Gone         bool      // there is no such entry; its id may be another's by now
-	Is           State     // unless Gone: as it is now
+	Seen         time.Time // when this process last saw the entry, by its own clock
+	Was          State     // state at that time
+	Gone         bool      // the entry does not exist. Its id may belong to another entry by now
+	Is           State     // present state, unless Gone
 }
 
 func (e *LossError) Error() string {
@@ -145,18 +145,18 @@ func (e *LossError) Error() string {
 
 func (e *LossError) Unwrap() error { return ErrHistoryLost }
 
-// StateError reports an action that the entry's present state does not allow.
+// StateError reports an action that the present state of the entry does not allow.
 type StateError struct {
 	ID           ID
 	IdempotentID IdempotentID
 	State        State
 	Action       Action
 
-	// CompensationBegun: what keeps a service from ending this dead entry. How much of its work has been undone only a
-	// person can tell.
+	// CompensationBegun says that a compensation of this dead entry has begun, so a service may not end it. Only a
+	// person can tell how much of the work was undone.
 	CompensationBegun bool
 
-	Erased bool // what keeps it from being requeued: its content is gone
+	Erased bool // the entry cannot be requeued, because its content was erased
 }
 
 func (e *StateError) Error() string {
@@ -170,14 +170,14 @@ func (e *StateError) Error() string {
 	return text
 }
 
-// Is reports whether this is ErrAlreadySucceeded. A cancellation that comes too late is not: to whoever cancels, that
-// the work is done is no duplicate of theirs.
+// Is reports whether this is ErrAlreadySucceeded. A cancellation that comes too late is not: its caller did not want to
+// do the work, so nothing would be done twice.
 func (e *StateError) Is(target error) bool {
 	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }
 
-// StuckError reports handlers that were still running when Run gave up waiting for them. Their entries are
-// attempted again once their leases end.
+// StuckError lists handlers that still ran when Run stopped waiting for them. Their entries are attempted again when
+// their leases end.
 type StuckError struct {
 	Stuck []StuckAttempt
 }
@@ -201,14 +201,14 @@ func (e *StuckError) Error() string {
 	return fmt.Sprintf("compensator: handlers that did not return: %s", strings.Join(names, ", "))
 }
 
-// PanicError is the failure of a handler that panicked, or ended its goroutine with runtime.Goexit.
+// PanicError is the failure of a handler that panicked, or that ended its goroutine with runtime.Goexit.
 type PanicError struct {
 	Value any // nil after runtime.Goexit
 	Stack []byte
 }
 
-// printed is the value as package fmt prints it. fmt recovers from a String or Error method that panics, unless it panics with a
-// value whose own method panics, too.
+// printed formats the value as package fmt does. It recovers from a String or Error method that panics with a value
+// whose own method panics, which package fmt does not.
 func (e *PanicError) printed() (text string) {
 	defer func() {
 		if recover() != nil {

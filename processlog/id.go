@@ -6,15 +6,14 @@ import (
 	"strconv"
 )
 
-// ID names one row of the process log. It is opaque: compare it, store its String, hand it back. A
-// service that shards its log later keeps the same type, so code that does arithmetic on ids would break.
-// The zero ID names no entry.
+// ID identifies one row of the process log. It is opaque: compare it, store its String, pass it back. Code that
+// computes with ids would break if a service shards its log later. The zero ID identifies no entry.
 type ID struct{ row uint64 }
 
-// RowID is the ID of a row number.
+// RowID returns the ID of a row number.
 func RowID(row uint64) ID { return ID{row} }
 
-// ParseID reads what String wrote, and no other spelling of it.
+// ParseID parses the result of String. It accepts no other spelling.
 func ParseID(s string) (ID, error) {
 	row, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || s[0] == '0' {
@@ -23,7 +22,7 @@ func ParseID(s string) (ID, error) {
 	return ID{row}, nil
 }
 
-// Row is the number RowID was given.
+// Row returns the number that RowID was given.
 func (id ID) Row() uint64 { return id.row }
 
 // Compare orders ids as the table does.
@@ -32,14 +31,13 @@ func (id ID) Compare(other ID) int { return cmp.Compare(id.row, other.row) }
 // IsZero reports whether id names no entry.
 func (id ID) IsZero() bool { return id.row == 0 }
 
-// String is stable across versions; ParseID reads it back.
+// String returns a text that is stable across versions. ParseID parses it.
 func (id ID) String() string { return strconv.FormatUint(id.row, 10) }
 
-// MarshalText writes the id as text, so that JSON carries it as a string: a number beyond 2^53 would be
-// rounded by most readers.
+// MarshalText returns the id as text, so that JSON has it as a string. Most readers would round a number beyond 2^53.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the result of MarshalText.
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := ParseID(string(text))
 	if err == nil {
@@ -48,11 +46,11 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Ref names an entry in the calls a service or a person makes: an ID, or an IdempotentID when the
-// caller knows only the key it recorded under.
+// Ref identifies an entry in the calls of a service or a person. It is an ID, or an IdempotentID if the caller knows
+// only the key with which the entry was recorded.
 type Ref interface{ isRef() }
 
-// IdempotentID refers to an entry by the key it was recorded with.
+// IdempotentID is the idempotency key with which an entry was recorded.
 type IdempotentID string
 
 func (ID) isRef()           {}

@@ -6,23 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// What the table takes: characters; of headers, bytes.
+// Limits of the columns, in characters. The limit of headers is in bytes.
 const (
 	MaxIdempotentID = 191
-	MaxName         = 64 // business type, batch id, business ids, user id and name
+	MaxName         = 64 // business type, batch id, business ids, user id and user name
 	MaxHeaders      = 2048
-	MaxText         = 1000 // last error; a person's reason
+	MaxText         = 1000 // last error, and the reason of a person
 	MaxCount        = 1 << 30
 	MaxDelay        = 100 * 365 * 24 * time.Hour
 )
 
-// MaxRows is how many rows one statement reads or writes at most.
+// MaxRows is the maximum number of rows that one statement reads or writes.
 const MaxRows = 500
 
-// LockedRetry is how soon an entry whose row somebody holds locked is looked at again.
+// LockedRetry is how long to wait before an entry is read again whose row another transaction has locked.
 const LockedRetry = 50 * time.Millisecond
 
-// Millis rounds a remaining time up to what is stored, so that nothing is early.
+// Millis rounds a remaining time up to milliseconds, which is what is stored. So no entry is early.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -31,11 +31,11 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// Remaining is Millis of what may be past already: that is now.
+// Remaining is Millis for a time that may have passed already. Then it returns 0.
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
-// DueAfter is Millis for a due moment computed as now + d by the database: its now is cut to milliseconds,
-// which would make a delay up to one short.
+// DueAfter is Millis for a due time that the database computes as now + d. The database cuts now to milliseconds, which
+// would make a delay up to one millisecond too short.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -43,22 +43,22 @@ func DueAfter(d time.Duration) int64 {
 	return Millis(d) + 1
 }
 
-// DueIn is DueAfter for the queue: asked any sooner, the database would say "not yet".
+// DueIn is DueAfter for the queue. Earlier the database would answer that the entry is not due yet.
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
-// FitsIdempotentID reports whether the table takes text as an idempotent id and tells it from every other: who makes ids of others' names
-// hashes what does not fit.
+// FitsIdempotentID reports whether the table can store text as an idempotency key, and can tell it from every other
+// key. A caller that builds keys from foreign names hashes a name that does not fit.
 func FitsIdempotentID(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotentID && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
 }
 
-// FitError makes a handler's text what the column of the last error takes: at most MaxText valid characters.
+// FitError cuts a handler's error text to what its column takes: at most MaxText valid characters.
 func FitError(text string) string { return fit(text, MaxText) }
 
-// FitCaseError is FitError for a case's column: at most MaxCaseError.
+// FitCaseError cuts an error text for a case: at most MaxCaseError characters.
 func FitCaseError(text string) string { return fit(text, MaxCaseError) }
 
-// FitActor is FitError for the name of a person: at most MaxIdempotentID.
+// FitActor cuts the name of a person: at most MaxIdempotentID characters.
 func FitActor(text string) string { return fit(text, MaxIdempotentID) }
 
 func fit(text string, most int) string {

@@ -8,39 +8,39 @@ import (
 	"unicode/utf8"
 )
 
-// Filter selects entries for List. Give at most one of BatchID, BusinessID and BusinessExtID; the other fields narrow
-// further. What a listing reads first is served by an index: an id, else a created range, else states and types. Each row
-// found so is looked at for the rest, MaxRead of them a page at most: such a page may be short, or empty, and not the last.
-// MySQL and MariaDB ignore spaces at the end of ids.
+// Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. The other fields narrow
+// the result. An index finds the rows: by an id if one is set, else by a created range, else by states and types. Each
+// row found is then compared with the rest of the filter, up to MaxRead rows a page. So a page may be short, or empty,
+// without being the last one. MySQL and MariaDB ignore spaces at the end of ids.
 type Filter struct {
-	States        []State // any, when empty
+	States        []State // empty: any
 	BusinessType  string
-	BusinessTypes []string // nil: any; empty: none. By an id or a created range, rows of others are passed over, however many: bound ctx
+	BusinessTypes []string // nil: any; empty: none. With an id or a created range, any number of rows of other types may be read and skipped, so bound ctx
 	BatchID       string
 	BusinessID    string
 	BusinessExtID string
 	CreatedFrom   time.Time // inclusive
 	CreatedTo     time.Time // exclusive
 
-	// These need one state of one type, or an id, or a created range.
-	LastError string // a part of the last error, letter by letter
+	// The following fields need one state of one type, or an id, or a created range.
+	LastError string // a part of the last error; case matters
 	EndedBy   EndedBy
 	UserID    string
 
-	Outline bool   // without contents, which are not read then
+	Outline bool   // do not read contents
 	Newest  bool   // newest first instead of oldest first
-	Limit   int    // 0: 50; at most 1,000
-	MaxRead int    // how many rows a page may look at. 0: 10,000; at most 100,000
-	Cursor  string // Page.Next of the page before
+	Limit   int    // maximum number of entries. 0: 50; at most 1,000
+	MaxRead int    // maximum number of rows that a page may read. 0: 10,000; at most 100,000
+	Cursor  string // Page.Next of the previous page
 }
 
-// DefaultRead is Filter.MaxRead where none is given.
+// DefaultRead is the default of Filter.MaxRead.
 const DefaultRead = 10_000
 
 const mostRead = 100_000
 
-// Narrowed reports whether rows that an index gives are looked at one by one, for what it does not know. What would
-// look at the whole table is refused, and what no row can hold, with a *FieldError.
+// Narrowed reports whether rows that an index finds must still be compared one by one. It returns a *FieldError for a
+// filter that would read the whole table, and for one that no row can match.
 func (f Filter) Narrowed() (bool, error) {
 	id, created := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
 	group, narrows := len(f.States) > 0 || f.BusinessType != "", f.LastError != "" || f.EndedBy != "" || f.UserID != ""
@@ -58,7 +58,7 @@ func (f Filter) Narrowed() (bool, error) {
 	return narrows || id && (created || group) || created && group, nil
 }
 
-// Admits reports whether a row is what f asks for.
+// Admits reports whether a row matches f.
 func (f Filter) Admits(r *Row) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) &&
 		(f.BusinessTypes == nil || slices.Contains(f.BusinessTypes, r.BusinessType)) &&
@@ -69,22 +69,23 @@ func (f Filter) Admits(r *Row) bool {
 		strings.Contains(r.LastError, f.LastError) && anyOr(f.EndedBy, r.EndedBy) && anyOr(f.UserID, r.UserID)
 }
 
-// anyOr reports whether want, when it is given, is got.
+// anyOr reports whether want is empty or equals got.
 func anyOr[T ~string](want, got T) bool { return want == "" || want == got }
 
 // Page is one page of a listing.
 type Page struct {
 	Rows []Row
-	Next string // the cursor of the following page; empty at the end
-	Read int    // how many rows were looked at; at least those of the page
+	Next string // cursor of the following page; empty at the end
+	Read int    // number of rows that were read, at least those of the page
 }
 
-// CountFilter selects what Count counts. The cost does not grow with the table: each group is counted only up to AtMost.
+// CountFilter selects entries for Count. The cost does not grow with the table, because each group is counted only up
+// to AtMost.
 type CountFilter struct {
-	BatchID      string // one batch; any when empty
+	BatchID      string // one batch; empty: any
 	BusinessType string
-	States       []State // any, when empty
-	AtMost       int     // stop counting a group there; 0: 10,000
+	States       []State // empty: any
+	AtMost       int     // stop counting a group at this number. 0: 10,000
 }
 
 // Count is the number of entries of one state and type.
@@ -92,14 +93,14 @@ type Count struct {
 	BusinessType string
 	State        State
 	N            int
-	More         bool // there are more than N; counting stopped at CountFilter.AtMost
+	More         bool // there are more than N, and counting stopped at CountFilter.AtMost
 }
 
 // AuditRecord is one action of a person.
 type AuditRecord struct {
 	EntryID ID            `json:"entry_id"`
 	At      time.Time     `json:"at"` // UTC, milliseconds
-	Ago     time.Duration `json:"-"`  // At less the database's now
+	Ago     time.Duration `json:"-"`  // age of At by the database's clock
 	Action  Action        `json:"action"`
 	Actor   string        `json:"actor"`
 	Reason  string        `json:"reason"`
@@ -107,7 +108,7 @@ type AuditRecord struct {
 	After   AuditState    `json:"after"`
 }
 
-// AuditState is what an AuditRecord keeps of an entry.
+// AuditState is the state of an entry as an AuditRecord keeps it.
 type AuditState struct {
 	State        State  `json:"state"`
 	Version      uint64 `json:"version,string"`

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// State is where an entry stands. The numbers are stored.
+// State is the state of an entry. The numbers are stored.
 type State int8
 
-// The states of an entry. Only a person leaves a terminal one, but for a dead one that was never compensated: a service
-// may still complete or cancel that.
+// The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
+// complete or cancel a dead entry that was never compensated.
 const (
 	Pending       State = 0  // not attempted yet, or attempted without a recorded failure
-	Retrying      State = -1 // failed at least once, will be attempted again
+	Retrying      State = -1 // failed at least once, and will be attempted again
 	Dead          State = -2 // terminal: waits for a person
-	Compensating  State = -3 // attempts used up; the type's undo runs, with a budget of its own
+	Compensating  State = -3 // attempts used up, and the compensation runs with its own number of attempts
 	Succeeded     State = 1  // terminal
-	Compensated   State = 2  // terminal: the undo succeeded
+	Compensated   State = 2  // terminal: the compensation succeeded
 	Cancelled     State = 3  // terminal: the work was no longer wanted
 	SettledByHand State = 4  // terminal: a person did the work
 )
@@ -37,7 +37,7 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int8(s))
 }
 
-// GoString is the state's name in Go, which %#v writes, and with it what compares values in tests.
+// GoString returns the name of the state in Go. %#v prints it, and so do tests that compare values.
 func (s State) GoString() string {
 	name, ok := stateNames[s]
 	if !ok {
@@ -50,7 +50,8 @@ func (s State) GoString() string {
 	return "compensator." + constant.String()
 }
 
-// ParseState reads what String writes of a known state, and no other spelling of it. A *FieldError names them all.
+// ParseState parses the result of String for a known state. It accepts no other spelling. Its *FieldError lists all
+// states.
 func ParseState(text string) (State, error) {
 	for _, s := range States {
 		if stateNames[s] == text {
@@ -64,13 +65,13 @@ func ParseState(text string) (State, error) {
 	return 0, noSuchWord("state", text, words)
 }
 
-// MarshalText writes the state as String does. A number that is no state is a *FieldError.
+// MarshalText returns the result of String. It returns a *FieldError for a number that is no state.
 func (s State) MarshalText() ([]byte, error) {
 	_, err := ParseState(s.String())
 	return []byte(s.String()), err
 }
 
-// UnmarshalText is ParseState.
+// UnmarshalText works as ParseState.
 func (s *State) UnmarshalText(text []byte) error {
 	parsed, err := ParseState(string(text))
 	if err == nil {
@@ -79,7 +80,7 @@ func (s *State) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Terminal reports whether an entry stays in s for good unless it is acted on: nothing runs any more.
+// Terminal reports whether the entry stays in s until a service or a person acts on it.
 func (s State) Terminal() bool {
 	switch s {
 	case Pending, Retrying, Compensating:
@@ -88,26 +89,26 @@ func (s State) Terminal() bool {
 	return true
 }
 
-// EndedBy tells what brought an entry to its terminal state; empty while it is on its way.
+// EndedBy is the cause that moved an entry to its terminal state. It is empty before that.
 type EndedBy string
 
-// What may end an entry.
+// The causes that move an entry to a terminal state.
 const (
-	EndedByHandler   EndedBy = "handler"   // its handler, or its compensation, returned nil
-	EndedByComplete  EndedBy = "complete"  // Complete, Once: somebody else did the work
+	EndedByHandler   EndedBy = "handler"   // its handler or its compensation returned nil
+	EndedByComplete  EndedBy = "complete"  // Complete or Once: the work was done elsewhere
 	EndedByCancel    EndedBy = "cancel"    // Cancel: the work was no longer wanted
-	EndedByPermanent EndedBy = "permanent" // a Permanent error, of the compensation where there is one
-	EndedByExhausted EndedBy = "exhausted" // attempts used up, of the compensation where there is one
-	EndedByCrash     EndedBy = "crash"     // too many leases in a row ended with no outcome
+	EndedByPermanent EndedBy = "permanent" // a Permanent error, of the compensation if there is one
+	EndedByExhausted EndedBy = "exhausted" // attempts used up, of the compensation if there is one
+	EndedByCrash     EndedBy = "crash"     // too many consecutive leases ended without an outcome
 	EndedByPerson    EndedBy = "person"    // SettleByHand
 )
 
 var allEndedBy = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}
 
-// MarshalText writes the word as it is stored, also one of a later version's.
+// MarshalText returns the stored word. It also accepts the word of a later version.
 func (by EndedBy) MarshalText() ([]byte, error) { return []byte(by), nil }
 
-// UnmarshalText takes a known word, or none. Any other is a *FieldError that names them all.
+// UnmarshalText parses a known word, or an empty text. Any other word is a *FieldError that lists all of them.
 func (by *EndedBy) UnmarshalText(text []byte) error {
 	word := EndedBy(text)
 	if word != "" && !slices.Contains(allEndedBy[:], word) {
@@ -117,7 +118,7 @@ func (by *EndedBy) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// noSuchWord refuses a word and names what there is.
+// noSuchWord refuses a word and lists the known ones.
 func noSuchWord[T ~string](field, text string, words []T) error {
 	names := make([]string, len(words))
 	for i, word := range words {

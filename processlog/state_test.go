@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// What compares values in tests writes them by %#v.
+// Tests that compare values print them with %#v.
 func TestStatesAndKindsAreNamedWhereGoIsWritten(t *testing.T) {
 	named := map[any]string{
 		Pending: "compensator.Pending", Retrying: "compensator.Retrying", Dead: "compensator.Dead", Compensating: "compensator.Compensating",

@@ -2,13 +2,13 @@ package processlog
 
 import "crypto/rand"
 
-// Token is the random mark every write of ours leaves in the row. After an error that leaves the outcome
-// open, it tells whether that write was the last one.
+// Token is a random mark that every write of the library stores in the row. After an error with an unknown result, the
+// token tells whether that write was the last one.
 type Token [16]byte
 
-// NewToken draws one.
+// NewToken draws a random Token.
 func NewToken() Token {
 	var t Token
-	_, _ = rand.Read(t[:]) // never fails: it would end the program
+	_, _ = rand.Read(t[:]) // rand.Read never returns an error; it would end the program
 	return t
 }

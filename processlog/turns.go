@@ -5,49 +5,52 @@ import (
 	"time"
 )
 
-// Turns is what serial types ask of a store. Each entry with an ordering key has a note beside the log: its key and its
-// position among the entries of that key. The log says whether the entry still counts: an ended one does not, and a dead one
-// counts only where dead is true. An entry is blocked while another that counts has an earlier position.
+// Turns is the part of a store for ordered types. Each entry with an ordering key has a note in a table beside the log.
+// The note holds the key and the position of the entry among the entries of that key. The log tells whether the entry
+// still counts. An ended entry does not count. A dead entry counts only if the argument dead is true. An entry is
+// blocked while another one that counts has an earlier position.
 type Turns interface {
-	// Join notes entries under their keys, in the caller's transaction. A second note of an entry under the same key takes
-	// the new epoch and keeps the position. Without the table of notes Join returns a *FieldError that names it.
+	// Join writes the notes of entries in the caller's transaction. A second note of an entry under the same key takes
+	// the new epoch and keeps the position. If the table of notes is missing, Join returns a *FieldError that names it.
 	Join(ctx context.Context, tx Tx, turns []Turn) error
 
-	// Blocked returns those of ids that another entry of the same key blocks, in any order. It answers from notes alone: an
-	// entry without a note under its epoch is not blocked, nor is any where the table is missing. It reads what was committed
-	// before the call.
+	// Blocked returns those of ids that another entry of the same key blocks, in any order. It uses the notes alone. An
+	// entry without a note under its epoch is not blocked. If the table is missing, no entry is blocked. Blocked reads
+	// what was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type, perhaps fewer, that come after a key, "" for the first. It returns the first
-	// entry of each key if that is due and has no lease. last is the last key read, "" if no more follow. The cost grows with
-	// limit, not with the number of entries.
+	// Fronts reads up to limit keys of a type that come after the key after; "" reads from the first key. It may read
+	// fewer. It returns the first entry of each key if that entry is due and has no lease. last is the last key read, or
+	// "" if no more follow. The cost grows with limit, not with the number of entries.
 	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
 
-	// Firsts reads, by key, who is first among the entries of each key of turns, as committed when it is called or later. Of a
-	// Line it fills First and Known. Its cost does not grow with the number of entries of a key.
+	// Firsts reads the first entry of each key of turns, as committed when it is called or later. It fills First and
+	// Known of each Line. Its cost does not grow with the number of entries of a key.
 	Firsts(ctx context.Context, businessType string, turns []Turn, dead bool) (map[string]Line, error)
 
-	// Lines reads all that Line says about the keys of turns, in one snapshot for each key, as committed when it is called or
-	// later. token is the one under which the caller has claimed entries. Without turns Lines only looks for the table.
+	// Lines reads the whole Line of each key of turns, as committed when it is called or later. Each key is read in one
+	// snapshot. token is the one under which the caller has claimed entries. Without turns Lines only checks that the
+	// table exists.
 	Lines(ctx context.Context, businessType string, turns []Turn, token Token, dead bool) (map[string]Line, error)
 
-	// Park notes claimed entries as Join does, and undoes their claim as Release does. Each comes due only after its wait,
-	// unless Advance makes it due sooner. A *RefusedError names entries that the database refuses to write: all others are
-	// parked, unless ErrBusy stands beside it. After another error some may be parked; Release gives the others back.
+	// Park writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes due
+	// after its wait. Advance may make it due sooner. A *RefusedError names entries that the database refuses to write.
+	// All others were parked, unless ErrBusy comes with it. After another error some may be parked, and Release returns
+	// the others.
 	Park(ctx context.Context, parked []Parked, token Token) error
 
-	// Advance returns, of each key of left, the first entry that counts, if that may run now: it is due and has no lease. A
-	// parked one is made due before, unless another entry of its key has a lease. left names keys, and of each, as far as the
-	// caller knows, the entries that have ended. Where notes of others are left over in front of the first entry, Advance
-	// forgets them. It waits long for no lock: a first entry whose row somebody holds stays as it is. A *RefusedError names those
-	// that the database refuses to make due.
+	// Advance returns for each key of left the first entry that counts, if that entry may run now: it is due and has no
+	// lease. Advance first makes a parked entry due, unless another entry of its key has a lease. left names keys, and
+	// for each key the ended entries as far as the caller knows them. Advance also removes notes of ended entries that
+	// are in front of the first entry. It does not wait long for a lock: a first entry whose row is locked stays
+	// unchanged. A *RefusedError names entries that the database refuses to make due.
 	Advance(ctx context.Context, businessType string, left []Turn, dead bool) ([]ID, error)
 
 	// Forget removes the notes of entries that have ended under their epochs.
 	Forget(ctx context.Context, ended []Turn) error
 }
 
-// MaxTurnKey is how many bytes a Turn's key may have.
+// MaxTurnKey is the maximum number of bytes of a Turn's key.
 const MaxTurnKey = 64
 
 // Turn is the note of an entry under its ordering key.
@@ -57,35 +60,35 @@ type Turn struct {
 	ID           ID
 	Epoch        uint32
 
-	// Place is the position among the entries of the key, in the order of ids; zero: the entry's own ID. Entries of one
-	// Record call take each other's ids as places, so that they stand in the caller's order. Of two entries with the same
-	// place the one with the lower ID comes first.
+	// Place is the position among the entries of the key, in the order of ids. Zero means the entry's own ID. The
+	// entries of one Record call share out their ids as places, so that they keep the caller's order. If two entries
+	// have the same place, the one with the lower ID comes first.
 	Place ID
 }
 
-// Line is how the entries of one key stand.
+// Line is the state of the entries of one key.
 type Line struct {
-	First ID   // the first entry that counts; zero: none does
-	Known int  // how many of the turns asked for are noted under their epochs. Lines need not count those that have ended
+	First ID   // first entry that counts; zero: none counts
+	Known int  // number of the given turns that are noted under their epochs. Lines may leave out those that have ended
 	Taken bool // another entry that counts has a lease under another token
 
-	// Members are the entries that count, in order, and at most MaxMembers of them. It is nil where another entry that counts
-	// has been claimed under another token and not been given back since, even if that lease is over.
+	// Members are the entries that count, in order, at most MaxMembers. Members is nil if another entry that counts was
+	// claimed under another token and not released since, even if that lease has ended.
 	Members []Member
 }
 
-// MaxMembers is how many members of a Line are told at most.
+// MaxMembers is the maximum number of members of a Line.
 const MaxMembers = 1000
 
-// Member is an entry that counts, and the epoch that it is noted under.
+// Member is an entry that counts, with the epoch of its note.
 type Member struct {
 	ID    ID
 	Epoch uint32
 }
 
-// Parked is a claimed entry that is to wait until no other blocks it.
+// Parked is a claimed entry that must wait until no other entry blocks it.
 type Parked struct {
 	Turn
-	Version uint64        // as claimed
+	Version uint64        // version after the claim
 	Wait    time.Duration // whole milliseconds, > 0
 }
