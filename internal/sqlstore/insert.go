@@ -286,7 +286,7 @@ func (s *Store) guardedKey(placeholder string, proven bool) string {
 	if condition == "" {
 		return placeholder
 	}
-	return "IF(" + condition + "," + placeholder + ",~0+1)"
+	return "IF(" + condition + "," + placeholder + ",18446744073709551615+1)"
 }
 
 // guard is the condition under which an INSERT may write.

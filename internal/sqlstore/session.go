@@ -101,13 +101,20 @@ func (s *Store) calm(query string) string {
 	return s.d.calm(query)
 }
 
-// mysqlFit is true in a session whose INSERT writes what it is sent:
+// mysqlFit is true in a session whose INSERT writes what it is sent, and whose answers can be read:
 //
 //   - unique_checks=0 lets InnoDB store a second row of the same idempotent id.
 //   - SET timestamp moves UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the clock. In the hour
 //     that a time zone has twice it may be off by that hour.
-//   - A connection charset of two bytes or more a character garbles every literal.
-const mysqlFit = "@@unique_checks=1 AND " + mysqlSteady + " AND OCTET_LENGTH(SPACE(1))=1"
+//   - A charset of two bytes or more a character garbles every literal. Charset swe7 has other letters in the place of brackets
+//     and braces, and contents are JSON as a rule.
+//   - A charset of results of two bytes or more a character garbles every number that is read.
+var mysqlFit = strings.Join(mysqlFits[:], " AND ")
+
+var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
+
+// mysqlASCII is true in a session whose ASCII literals are stored as they are. It sends such letters, and compares their bytes.
+const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
 // mysqlSteady is true in a session that has the server's clock.
 const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
@@ -118,14 +125,15 @@ func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	if err := s.elsewhere(ctx, tx); err != nil || s.d.fit == "" {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT @@unique_checks, "+strings.ReplaceAll(mysqlFit, " AND ", ", "))
+	// Bytes are sent as they are, whatever the charset of the results is.
+	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
 		return nil // The error at hand says more.
 	}
 	defer rows.Close()
 	var checks string
-	var unique, now, ascii bool
-	if !rows.Next() || rows.Scan(&checks, &unique, &now, &ascii) != nil {
+	var unique, now, ascii, results bool
+	if !rows.Next() || rows.Scan(&checks, &unique, &now, &ascii, &results) != nil {
 		return nil
 	}
 	switch {
@@ -134,7 +142,9 @@ func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	case !now:
 		return &processlog.FieldError{Field: "timestamp", Reason: "is set in this transaction's session: the entry would be due by that clock; SET timestamp=DEFAULT"}
 	case !ascii:
-		return &processlog.FieldError{Field: "character_set_connection", Reason: "takes more than one byte for a letter in this transaction's session; SET NAMES utf8mb4"}
+		return &processlog.FieldError{Field: "character_set_connection", Reason: "takes some ASCII letters for others, or more than one byte for each, in this transaction's session; SET NAMES utf8mb4"}
+	case !results:
+		return &processlog.FieldError{Field: "character_set_results", Reason: "takes more than one byte for a letter in this transaction's session, so no id could be read; SET NAMES utf8mb4"}
 	}
 	return nil
 }
