@@ -77,8 +77,8 @@ const (
 	ownLeast = 5 * time.Second
 )
 
-// outlived reports whether every connection of the user's pool is younger, or those that it had last. database/sql has no
-// getter for ConnMaxLifetime, but the age of the connections tells what it does.
+// outlived reports whether every connection of the user's pool is younger, or those that it had last. A connection that is held
+// does not count. database/sql has no getter for ConnMaxLifetime, but the age of the connections tells what it does.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.opened)
 	if age < ownLeast {

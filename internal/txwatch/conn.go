@@ -141,6 +141,9 @@ func (c *watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 func (c *watchedConn) ResetSession(ctx context.Context) error {
 	c.reset()
 	c.touched = false
+	if c.place != nil {
+		c.place.Value.(*living).handedOut()
+	}
 	if c.discard {
 		return driver.ErrBadConn
 	}
@@ -150,7 +153,11 @@ func (c *watchedConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
+// IsValid is asked whenever the connection comes back to the pool.
 func (c *watchedConn) IsValid() bool {
+	if c.place != nil {
+		c.place.Value.(*living).putBack()
+	}
 	if c.discard || c.unended {
 		return false
 	}

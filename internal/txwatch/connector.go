@@ -32,9 +32,29 @@ type Connector struct {
 	Opened atomic.Int64 // connections so far
 
 	mu     sync.Mutex // guards the fields below
-	living list.List  // when each open connection was opened, the oldest first
+	living list.List  // each open connection as a *living, the oldest first
 	last   time.Time  // when the last one was opened that is not among them any more
 }
+
+// living is an open connection of a Connector.
+type living struct {
+	opened time.Time
+	out    atomic.Int64 // how old it was when the pool handed it out, ns; -1 while it is in the pool
+}
+
+// heldAfter is how long a connection is in use before it counts as held. A service may hold one for as long as it runs, for a
+// lock of its own. The pool's lifetimes do not reach such a connection, so its age tells nothing of them.
+const heldAfter = 10 * time.Second
+
+// held reports whether the connection has been in use for long.
+func (l *living) held() bool {
+	out := l.out.Load()
+	return out >= 0 && time.Since(l.opened)-time.Duration(out) > heldAfter
+}
+
+// handedOut and putBack follow the connection out of the pool and back.
+func (l *living) handedOut() { l.out.Store(int64(time.Since(l.opened))) }
+func (l *living) putBack()   { l.out.Store(-1) }
 
 var (
 	_ driver.Connector = (*Connector)(nil)
@@ -63,25 +83,28 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 func (c *Connector) watch(conn driver.Conn) *watchedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &watchedConn{inner: conn, home: c, place: c.living.PushBack(time.Now())}
+	return &watchedConn{inner: conn, home: c, place: c.living.PushBack(&living{opened: time.Now()})}
 }
 
 // forget takes a connection that is closed off the living ones.
 func (c *Connector) forget(place *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if opened := place.Value.(time.Time); opened.After(c.last) {
+	if opened := place.Value.(*living).opened; opened.After(c.last) {
 		c.last = opened
 	}
 	c.living.Remove(place)
 }
 
-// Oldest is when the oldest of the open connections was opened. Where none is open it is when the last of them was.
+// Oldest is when the oldest of the open connections was opened that nobody holds. Where all that are open are held, it is when
+// the last of the closed ones was opened.
 func (c *Connector) Oldest() (opened time.Time, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if first := c.living.Front(); first != nil {
-		return first.Value.(time.Time), true
+	for place := c.living.Front(); place != nil; place = place.Next() {
+		if l := place.Value.(*living); !l.held() {
+			return l.opened, true
+		}
 	}
 	return c.last, false
 }

@@ -46,3 +46,42 @@ func TestConnectorKnowsItsOldestConnection(t *testing.T) {
 		oldest(3*time.Second, false)
 	})
 }
+
+// TestConnectionThatIsHeldTellsNothingOfTheOthersAge: a service holds one for a lock of its own, past any lifetime.
+func TestConnectionThatIsHeldTellsNothingOfTheOthersAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Wrap(bareConnector{}).(*Connector)
+		began := time.Now()
+		oldest := func(want time.Duration, open bool) {
+			t.Helper()
+			opened, any := c.Oldest()
+			require.Equal(t, open, any)
+			require.Equal(t, began.Add(want), opened)
+		}
+		held := mustConnect(t, c)
+		time.Sleep(heldAfter)
+		oldest(0, true)
+		time.Sleep(time.Second)
+		other := mustConnect(t, c)
+		oldest(heldAfter+time.Second, true)
+		require.True(t, other.IsValid(), "it is back in the pool")
+		time.Sleep(time.Hour)
+		oldest(heldAfter+time.Second, true)
+		require.NoError(t, other.Close())
+		oldest(heldAfter+time.Second, false)
+		require.True(t, held.IsValid(), "it is back in the pool")
+		oldest(0, true)
+		require.NoError(t, held.ResetSession(t.Context()))
+		oldest(0, true)
+		time.Sleep(heldAfter + 1)
+		oldest(heldAfter+time.Second, false)
+		require.NoError(t, held.Close())
+	})
+}
+
+func mustConnect(t *testing.T, c *Connector) *watchedConn {
+	t.Helper()
+	conn, err := c.Connect(t.Context())
+	require.NoError(t, err)
+	return conn.(*watchedConn)
+}

@@ -165,34 +165,45 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 }
 
 // TestOwnConnectionsFollowTheUsersToAnotherServer: a load balancer leads new connections to another server, and the former one
-// stays up, as while it is drained. The user's connections move by their lifetime.
+// stays up, as while it is drained. The user's connections move by their lifetime. One that the service holds, for a lock of its
+// own, does not move.
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()
-	s := newSwitchover(t)
-	cfg := s.former.Quick()
-	cfg.DB = s.former.Open(harness.Watched(s.dsn))
-	cfg.DB.SetConnMaxLifetime(time.Second)
-	c := s.former.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
-	s.former.Run(c)
-	s.former.InsertDue("close_order", 1, 50) // All of our connections are used.
-	s.former.WaitAllEnded()
-	s.replicate(t)
-	config, err := mysql.ParseDSN(s.next.DSN)
-	require.NoError(t, err)
-	s.proxy.Retarget(config.Addr)
-	s.next.Eventually(func() bool {
-		var port string
-		return cfg.DB.QueryRow("SELECT @@port").Scan(&port) == nil && strings.HasSuffix(config.Addr, ":"+port)
-	}, "the user's pool leads to the other server")
-	var ids []compensator.EntryID
-	for n := range 5 {
-		ids = append(ids, s.next.PutThrough(cfg.DB, orders, n, compensator.Options{}))
+	for name, holds := range map[string]bool{"all are put back": false, "one is held": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSwitchover(t)
+			cfg := s.former.Quick()
+			cfg.DB = s.former.Open(harness.Watched(s.dsn))
+			cfg.DB.SetConnMaxLifetime(time.Second)
+			if holds {
+				held, err := cfg.DB.Conn(t.Context())
+				require.NoError(t, err)
+				defer held.Close()
+			}
+			c := s.former.New(cfg)
+			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
+			s.former.Run(c)
+			s.former.InsertDue("close_order", 1, 50) // All of our connections are used.
+			s.former.WaitAllEnded()
+			s.replicate(t)
+			config, err := mysql.ParseDSN(s.next.DSN)
+			require.NoError(t, err)
+			s.proxy.Retarget(config.Addr)
+			s.next.Eventually(func() bool {
+				var port string
+				return cfg.DB.QueryRow("SELECT @@port").Scan(&port) == nil && strings.HasSuffix(config.Addr, ":"+port)
+			}, "the user's pool leads to the other server")
+			var ids []compensator.EntryID
+			for n := range 5 {
+				ids = append(ids, s.next.PutThrough(cfg.DB, orders, n, compensator.Options{}))
+			}
+			require.Equal(t, 55, s.next.Count("common_process_log"))
+			s.next.WaitAllEnded()
+			for _, id := range ids {
+				assert.Equal(t, 1, ran.Of(id))
+			}
+			assert.NoError(t, c.Health(t.Context()).Ready())
+		})
 	}
-	require.Equal(t, 55, s.next.Count("common_process_log"))
-	s.next.WaitAllEnded()
-	for _, id := range ids {
-		assert.Equal(t, 1, ran.Of(id))
-	}
-	assert.NoError(t, c.Health(t.Context()).Ready())
 }
