@@ -99,6 +99,17 @@ func poolWithin(size, most int) int {
 	return size
 }
 
+// lifetime is how long the user lets a connection live; 0: for ever.
+func lifetime(client redis.UniversalClient) time.Duration {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().ConnMaxLifetime
+	case *redis.ClusterClient:
+		return c.Options().ConnMaxLifetime
+	}
+	return 0
+}
+
 // patience caps a timeout; go-redis spells "for ever" as zero or less once options are in use.
 func patience(theirs time.Duration) time.Duration {
 	if theirs > 0 && theirs < redisPatience {

@@ -111,3 +111,29 @@ func manyConnections(t *testing.T, proxy *faultproxy.TCP, call func()) {
 		all.Wait()
 	}
 }
+
+// TestListenerFollowsItsClientToAnotherServer: a load balancer leads new connections to another server, and the former one stays
+// up. The client's connections move by their lifetime, and so does the one that listens.
+func TestListenerFollowsItsClientToAnotherServer(t *testing.T) {
+	t.Parallel()
+	former, next := testservers.NewRedis(t), testservers.NewRedis(t)
+	proxy, err := faultproxy.NewTCP(former.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ConnMaxLifetime: 100 * time.Millisecond})
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	q := sameQueue(t, client, "own")
+	stop, woken := listen(t, q)
+	defer stop()
+	awaitNotification(t, q, "before", woken)
+	proxy.Retarget(next.Addr())
+	here, there := redisClient(t, former), redisClient(t, next)
+	require.Eventually(t, func() bool { // the former server sends messages, so silence does not end the subscription
+		if here.Publish(t.Context(), "own:v1:wake", "other").Err() != nil {
+			return false
+		}
+		found, err := there.PubSubNumSub(t.Context(), "own:v1:wake").Result()
+		return err == nil && found["own:v1:wake"] == 1
+	}, eventually, 100*time.Millisecond, "it listens at the new server")
+	awaitNotification(t, q, "after", woken)
+}

@@ -29,10 +29,15 @@ func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 const (
 	listenSilence = 3 * time.Second        // this long without a message, and we ask whether the server lives
 	listenPause   = 200 * time.Millisecond // between attempts to connect
+	listenLeast   = 5 * time.Second        // how long a subscription lasts at least
 )
 
-// Listen subscribes anew whenever the connection is lost. It returns once ctx has ended, at the latest after
-// the time a connection attempt takes.
+// errOutlived ends a subscription whose connection is as old as the user lets connections become.
+var errOutlived = errors.New("listen: the connection has reached ConnMaxLifetime")
+
+// Listen subscribes anew whenever the connection is lost, or has reached the client's ConnMaxLifetime: the address may lead to
+// another server by now, and the former one may be up. It returns once ctx has ended, at the latest after the time a connection
+// attempt takes.
 func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -42,15 +47,20 @@ func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 			return
 		case <-pause.C:
 		}
-		if err := q.failed(ctx, q.listenOnce(ctx, wake)); ctx.Err() == nil {
+		err := q.listenOnce(ctx, wake)
+		if errors.Is(err, errOutlived) {
+			pause.Reset(0)
+			continue
+		}
+		if err := q.failed(ctx, err); ctx.Err() == nil {
 			report.Send(ctx, report.Listen, err)
 		}
 		pause.Reset(listenPause)
 	}
 }
 
-// listenOnce receives until the connection fails, stays silent, or ctx ends. A lost notification costs a few seconds
-// at most.
+// listenOnce receives until the connection fails, stays silent or has lived its time, or ctx ends. A lost notification costs a
+// few seconds at most.
 func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) error {
 	subscription := q.client.Subscribe(ctx, q.keys.wake())
 	closed := make(chan struct{})
@@ -66,7 +76,11 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 			<-closed
 		}
 	}()
+	began, life := time.Now(), lifetime(q.client)
 	for asked := false; ; {
+		if life > 0 && time.Since(began) >= max(life, listenLeast) {
+			return errOutlived
+		}
 		message, err := subscription.ReceiveTimeout(ctx, listenSilence)
 		var network net.Error
 		switch {
