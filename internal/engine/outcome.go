@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,9 +198,12 @@ type verdict struct {
 func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
+// noReason is the text of an error that has none. A LastError is empty only where no attempt has failed.
+const noReason = "compensator: no reason given"
+
 func orUnnamed(err error) error {
 	if err == nil {
-		return errors.New("compensator: no reason given")
+		return errors.New(noReason)
 	}
 	return err
 }
@@ -237,7 +241,7 @@ func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outco
 		return succeeded(o, row)
 	}
 	v := judged(err)
-	o.LastError = err.Error()
+	o.LastError = cmp.Or(err.Error(), noReason)
 	// A server's fault is told while the handler still has time: it may pass before the outcome is made.
 	o.TimedOut = errors.Is(cause, processlog.ErrTimeout) && v.kind != serverFault && v.kind != serverDown
 	switch {

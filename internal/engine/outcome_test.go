@@ -268,6 +268,23 @@ func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	require.LessOrEqual(t, typ.outcomeOf(row, Unavailable(errDownstream), nil).After, 10*time.Second, "not past MaxWait")
 }
 
+// TestPauseGrowsAlsoWhereAnErrorHasNoText: that the entry has failed before is told by its LastError.
+func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
+	typ := outcomeType(false)
+	typ.Retry = fixed(time.Second)
+	row := attempted(processlog.Pending, 0, 0)
+	row.UpdatedAt, row.NextAt, row.LastError = row.CreatedAt, row.CreatedAt, ""
+	var wait time.Duration
+	for range 20 {
+		o := typ.outcomeOf(row, Unavailable(errors.New("")), nil)
+		require.NotEmpty(t, o.LastError)
+		row.UpdatedAt, row.LastError, wait = row.NextAt, o.LastError, o.After
+		row.NextAt = row.UpdatedAt.Add(wait)
+	}
+	require.GreaterOrEqual(t, wait, mostUnavailable*3/4)
+	require.NotEmpty(t, typ.outcomeOf(row, errors.New(""), nil).LastError, "a person is told something of a failure, too")
+}
+
 func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	typ := outcomeType(false)
 	typ.MaxWait = time.Hour

@@ -110,6 +110,7 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 		"no UNIQUE index":                 rebuilt("idempotent_id TEXT NOT NULL, x TEXT UNIQUE"),
 		"duplicates would be recorded":    rebuilt("idempotent_id TEXT COLLATE NOCASE UNIQUE"),
 		"not AUTOINCREMENT":               rebuilt("idempotent_id TEXT UNIQUE"),
+		"lacks lease_until, epoch":        "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, version INTEGER, token TEXT, next_at INTEGER)",
 		"package adopt":                   "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, state INTEGER, content TEXT)",
 	} {
 		db, s := newLog(t, wal...)
