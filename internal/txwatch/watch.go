@@ -184,9 +184,13 @@ func (t *txWatch) reset() {
 // ErrBadConn, but a pool that has lent it sees no errors.
 func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
+// perhapsElsewhere reports whether err may come of a session that somebody has left in another database. A pool hands the same
+// session out again and again, so all attempts of an entry could fail in it.
+func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
+
 // failed follows an error of any statement.
 func (t *txWatch) failed(err error) {
-	t.discard = t.discard || unfit(err)
+	t.discard = t.discard || unfit(err) || t.ours != nil && perhapsElsewhere(err)
 	if t.state == txClosed {
 		return
 	}

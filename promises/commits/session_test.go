@@ -70,6 +70,27 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 	}
 }
 
+// TestSessionLeftInAnotherDatabaseCostsOneAttempt: the pool hands the same session out again and again, unless it is thrown away.
+func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
+	t.Parallel()
+	for _, statement := range []string{"USE mysql", "SET SESSION TRANSACTION READ ONLY"} {
+		t.Run(statement, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			cfg := w.Quick()
+			cfg.DB = w.Open(harness.Watched(w.DSN))
+			cfg.DB.SetMaxOpenConns(1)
+			c := w.New(cfg)
+			effects := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
+			spoil(w, cfg.DB, 1, []string{statement})
+			paid := w.PutThrough(w.DB, effects, 1, compensator.Options{})
+			w.Run(c)
+			w.WaitState(paid, compensator.Succeeded)
+			require.Equal(t, 1, w.Count("effects"))
+		})
+	}
+}
+
 // TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction: package sql by itself tries three.
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
 	t.Parallel()
