@@ -266,6 +266,16 @@ if false {
 			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
 		},
 		{
+			name: "letters-of-the-session-unchecked", breaks: "G37",
+			what: "A session whose charset has other letters in the place of braces stores contents that nobody can decode.",
+			edits: []edit{
+				{"mysqlASCII",
+					`$mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"`,
+					`$mysqlASCII = "OCTET_LENGTH(SPACE(1))=1"`},
+			},
+			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),
+		},
+		{
 			name: "claim-by-the-sessions-clock", breaks: "G37",
 			what: "A claim uses the clock of a session that somebody has set.",
 			edits: []edit{
