@@ -14,30 +14,30 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Key is a secret and its name, which stands in every content that it seals.
+// Key is a secret with its name. Every content that it seals contains the name.
 type Key struct {
-	ID     string // 1 to 255 bytes; never another secret's
+	ID     string // 1 to 255 bytes. Never reuse it for another secret
 	Secret []byte // 32 random bytes
 }
 
-// Config of New.
+// Config configures New.
 type Config struct {
-	Keys  []Key             // the first seals, all open
-	Inner compensator.Codec // what is sealed. Default compensator.JSON
+	Keys  []Key             // the first one seals, and all of them open
+	Inner compensator.Codec // codec whose output is sealed. Default compensator.JSON
 
-	// ReadPlain also reads content that is not sealed, as it was recorded before. It takes from content that somebody
-	// writes into the table the proof that it is ours: leave it only until those entries have ended.
+	// ReadPlain also accepts content that is not sealed, for entries that were recorded before. While it is set, content
+	// that somebody writes into the table is accepted, too. So remove it when those entries have ended.
 	ReadPlain bool
 }
 
-// ErrUnknownKey: the content names a key that is not among Config.Keys. The error's text has its id.
+// ErrUnknownKey says that Config.Keys does not have the key of the content. The text has the id of the key.
 var ErrUnknownKey = errors.New("encrypt: the key is not here")
 
-// ErrGarbled: the content was changed, is another entry's, or was sealed by another secret of the same key id; or it is not sealed
-// at all, without Config.ReadPlain.
+// ErrGarbled says that the content cannot be opened. It was changed, belongs to another entry, or was sealed by another
+// secret with the same key id. Or it is not sealed, and Config.ReadPlain is not set.
 var ErrGarbled = errors.New("encrypt: the content is not what was sealed")
 
-// Codec seals and opens. It is made by New and may be used concurrently, for several types.
+// Codec seals and opens contents. Create it with New. It is safe for concurrent use, and may serve several types.
 type Codec struct {
 	inner  compensator.Codec
 	plain  bool
@@ -47,7 +47,7 @@ type Codec struct {
 
 var _ compensator.SealingCodec = (*Codec)(nil)
 
-// New makes a Codec, or returns a *compensator.FieldError.
+// New returns a Codec, or a *compensator.FieldError.
 func New(cfg Config) (*Codec, error) {
 	c := &Codec{inner: cfg.Inner, plain: cfg.ReadPlain, byID: make(map[string]*sealer)}
 	if c.inner == nil {
@@ -81,18 +81,18 @@ func New(cfg Config) (*Codec, error) {
 	return c, nil
 }
 
-// Marshal is Inner's.
+// Marshal calls Config.Inner.
 func (c *Codec) Marshal(v any) ([]byte, error) { return c.inner.Marshal(v) }
 
-// Unmarshal is Inner's.
+// Unmarshal calls Config.Inner.
 func (c *Codec) Unmarshal(data []byte, v any) error { return c.inner.Unmarshal(data, v) }
 
-// Seal encrypts what Marshal has written, for an entry. It returns no error.
+// Seal encrypts the output of Marshal for one entry. It never returns an error.
 func (c *Codec) Seal(content []byte, businessType, idempotentID string) ([]byte, error) {
 	return c.newest.seal(content, businessType, idempotentID), nil
 }
 
-// Open is the inverse of Seal. Its errors are ErrUnknownKey and ErrGarbled.
+// Open decrypts the output of Seal. Its errors are ErrUnknownKey and ErrGarbled.
 func (c *Codec) Open(content []byte, businessType, idempotentID string) ([]byte, error) {
 	id, _, sealed := cut(content)
 	if !sealed && c.plain && !strings.HasPrefix(string(content), mark) {
@@ -112,10 +112,11 @@ func (c *Codec) Open(content []byte, businessType, idempotentID string) ([]byte,
 	return plain, nil
 }
 
-// mark begins what is sealed: no JSON begins so, nor any text.
+// mark starts sealed content. No JSON and no text starts with it.
 const mark = "\x00cs\x01"
 
-// cut takes a sealed content apart: mark, length of the key's id, id; nonce and ciphertext, which is what is left.
+// cut splits sealed content. Its parts are the mark, the length of the key's id, the id, and the rest, which is nonce
+// and ciphertext.
 func cut(data []byte) (id string, rest []byte, sealed bool) {
 	if len(data) <= len(mark) || string(data[:len(mark)]) != mark {
 		return "", nil, false
@@ -128,11 +129,11 @@ func cut(data []byte) (id string, rest []byte, sealed bool) {
 	return string(rest[:n]), rest[n:], true
 }
 
-// sealer is one key at work.
+// sealer seals and opens with one key.
 type sealer struct {
 	head  []byte
 	aead  cipher.AEAD
-	nonce []byte // the key of nonces
+	nonce []byte // key for computing nonces
 }
 
 func newSealer(key Key) (*sealer, error) {
@@ -159,8 +160,9 @@ func newSealer(key Key) (*sealer, error) {
 	return &sealer{head: append(head, key.ID...), aead: aead, nonce: nonce}, nil
 }
 
-// seal draws no nonce but computes it, from all that is sealed: the receipt of an event that is recorded twice compares contents.
-// Two different contents get the same one no more likely than two draws would.
+// seal computes the nonce from everything that is sealed, and does not draw it. So the same event recorded twice has
+// the same content, and the receipt can compare contents. Two different contents get the same nonce no more often than
+// with random nonces.
 func (s *sealer) seal(plain []byte, businessType, idempotentID string) []byte {
 	bound := s.bound(businessType, idempotentID)
 	mac := hmac.New(sha256.New, s.nonce)
@@ -181,7 +183,8 @@ func (s *sealer) open(data []byte, businessType, idempotentID string) ([]byte, e
 	return s.aead.Open(nil, nonce, ciphertext, s.bound(businessType, idempotentID))
 }
 
-// bound is what the content is tied to, with lengths, so that no two read the same.
+// bound returns the additional data that ties the content to its entry. Lengths in front of the parts keep two
+// different pairs from being equal.
 func (s *sealer) bound(businessType, idempotentID string) []byte {
 	out := append([]byte(nil), s.head...)
 	for _, part := range []string{businessType, idempotentID} {

@@ -81,7 +81,7 @@ func TestOldKeysOpenAndTheFirstSeals(t *testing.T) {
 	require.ErrorIs(t, err, encrypt.ErrGarbled, "another secret under the same name")
 }
 
-// The receipt of an event that comes again compares contents. Nothing else is told by it: any other entry's differs.
+// The receipt of a repeated event compares contents. Only the same event has the same sealed content.
 func TestSameEventHasTheSameContent(t *testing.T) {
 	codec := newCodec(t, key("a", 1))
 	require.Equal(t, seal(t, codec, "x"), seal(t, newCodec(t, key("a", 1)), "x"))
@@ -120,7 +120,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// Whatever is opened was sealed: no bytes make it panic, and none but its own open.
+// No input makes Open panic, and Open accepts only content that was sealed for the entry.
 func FuzzOpen(f *testing.F) {
 	codec := newCodec(f, key("a", 1))
 	f.Add([]byte("\x00cs\x01"))
@@ -144,7 +144,7 @@ func FuzzOpen(f *testing.F) {
 
 type address struct{ Street string }
 
-// service is a Compensator with a type whose contents are sealed.
+// service returns a Compensator with a type whose contents are sealed.
 func service(t *testing.T, store *compensatortest.MemoryStore, codec compensator.Codec) (*compensator.Compensator, *compensator.Type[address], *atomic.Pointer[address]) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: store, PollInterval: 100 * time.Millisecond})
@@ -173,7 +173,7 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	c, letters, got := service(t, store, newCodec(t, key("a", 1)))
 	entry := letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotentID: "letter-1"})
-	drawn := letters.Entry(address{"Chen Street 1"}, compensator.Options{}) // its id is drawn by Record
+	drawn := letters.Entry(address{"Chen Street 1"}, compensator.Options{}) // Record draws its idempotency key
 	again := entry
 	receipt, err := record(t, c, entry, drawn, again)
 	require.NoError(t, err)
@@ -206,7 +206,8 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	require.Equal(t, "Chen Street 1", got.Load().Street)
 }
 
-// Who only declares a type, to record it or to look at it, reads it as well; where a handler is, its codec goes before.
+// A process that only declares a type reads its contents, too. In a process with a handler, the handler's codec has
+// priority.
 func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	codec := newCodec(t, key("a", 1))
@@ -229,7 +230,7 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	}
 }
 
-// A process that was deployed without the key harms nothing: the entry waits for one that has it.
+// A process that was deployed without the key does no harm. The entry waits for a process that has the key.
 func TestEntryWhoseKeyIsMissingWaitsForIt(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	newer, letters, _ := service(t, store, newCodec(t, key("b", 2), key("a", 1)))

@@ -1,5 +1,5 @@
-// Package httpcall calls others over HTTP for an entry, and makes of what they answer what its handler returns. It is a room of
-// its own so that nobody else links net/http.
+// Package httpcall makes HTTP calls for an entry and converts the answer into the error that a handler returns. It is a
+// separate package so that programs without it do not link net/http.
 package httpcall
 
 import (
@@ -19,38 +19,44 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// KeyHeader carries the key, bare, as payment services read it; the IETF's draft of the header would have it in quotes.
+// KeyHeader carries the idempotency key, without quotes, as payment services expect it. The IETF draft of this header
+// has quotes.
 const KeyHeader = "Idempotency-Key"
 
-// Do sends a request and returns the answer, where it is a 2xx; close its Body. Any other error is what a handler
-// returns, as it stands: see Outcome, and where there was no answer
+// Do sends a request and returns the answer if it is a 2xx. Close its Body. A handler can return the error of Do as it
+// is. For an answer that is not a 2xx see Outcome. Without an answer the error is one of these:
 //
-//   - that nobody is there, or the connection broke, is Unavailable. The call may have got through all the same;
-//   - that the request's context is over, or the client's own Timeout, is a plain error, and counts: it may be this entry
-//     that takes so long;
-//   - that the request's URL has no scheme, one that nobody knows, no host, or no port that could be one, is a plain error, too: nobody
-//     is asked. A scheme that the client's own transport knows may do without a host;
-//   - so is a redirect that the client does not follow, or cannot;
-//   - and so is one, of a 301, 302 or 303, that would make a GET without content of a POST or its like: it is not followed, unless the
-//     client's CheckRedirect gives the next request its method back. What the GET is answered is no answer to the call.
+//   - Unavailable if the server does not listen or the connection broke. The call may have arrived all the same.
+//   - A plain error, which spends an attempt, if the context of the request or the Timeout of the client has ended.
+//     This entry may be the one that takes so long.
+//   - A plain error if the URL has no scheme, an unknown scheme, no host, or an invalid port. Nothing was sent. A
+//     scheme that the client's own transport knows may come without a host.
+//   - A plain error if the client does not follow a redirect, or cannot.
+//   - A plain error if a 301, 302 or 303 would turn a POST, or a similar method, into a GET without content. Do does
+//     not follow it, because the answer to the GET is no answer to the call. The client's CheckRedirect may give the
+//     next request its method back.
 //
-// Give the request the handler's context, and the type a MaxWait: what is Unavailable waits for ever otherwise.
+// Give the request the handler's context, and give the type a MaxWait. Without MaxWait an unavailable call is retried
+// without end.
 //
-// key goes with it as Idempotency-Key, unless it is empty: by Entry.Key a call that is made again is known there, and one after
-// a person's requeue is a new one. Put a name of the log before it where the service knows several, a staging copy's, say, and one of
-// the call behind it where a handler makes several: "shop-" + e.Key() + "-fee". A batch is another one each time it is tried, so
-// what it calls has no key: the keys of its items belong into what is sent. No error says more of the URL than its host. A nil client
-// is http.DefaultClient, which follows redirects. Do may be called concurrently.
+// key is sent as Idempotency-Key, unless it is empty. Pass Entry.Key, so that the service recognises a repeated call,
+// and treats a call after a person's requeue as a new one. Put the name of the log in front if several logs call the
+// service, for example a staging copy. Put the name of the call behind if a handler makes several: "shop-" + e.Key() +
+// "-fee". A batch may contain other entries in each attempt, so a call of a batch has no key. Send the keys of its
+// items in the content instead.
+//
+// No error contains more of the URL than its host. A nil client is http.DefaultClient, which follows redirects. Do is
+// safe for concurrent use.
 func Do(client *http.Client, request *http.Request, key string) (*http.Response, error) {
 	if err := addressed(request); err != nil {
 		if request.Body != nil {
-			err = errors.Join(err, request.Body.Close()) // as the client would
+			err = errors.Join(err, request.Body.Close()) // as the client would do
 		}
 		return nil, err
 	}
 	if key != "" {
 		if request.Header == nil {
-			request.Header = make(http.Header) // net/http does without as well
+			request.Header = make(http.Header) // net/http accepts a nil Header, too
 		}
 		request.Header.Set(KeyHeader, key)
 	}
@@ -68,10 +74,10 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 	return answer, nil
 }
 
-// following is a client for one request, whose method it keeps.
+// following is a client for one request that does not let redirects change its method.
 type following struct {
 	client  *http.Client
-	refused string // the host of the redirect that would have changed it
+	refused string // host of the redirect that would have changed the method
 }
 
 func (f *following) do(request *http.Request) (*http.Response, error) {
@@ -80,7 +86,7 @@ func (f *following) do(request *http.Request) (*http.Response, error) {
 	return keeping.Do(request)
 }
 
-// check asks the client first: it may give the next request its method back.
+// check calls the client's CheckRedirect first, because that may give the next request its method back.
 func (f *following) check(next *http.Request, via []*http.Request) error {
 	if f.client.CheckRedirect != nil {
 		if err := f.client.CheckRedirect(next, via); err != nil {
@@ -89,16 +95,16 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 	} else if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
-	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) { // "" is one
+	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) { // "" means GET
 		f.refused = next.URL.Host
 		return http.ErrUseLastResponse
 	}
 	return nil
 }
 
-const maxRedirects = 10 // net/http's own, where a client says nothing
+const maxRedirects = 10 // the limit of net/http for a client without CheckRedirect
 
-// addressed refuses a request that does not say whom to ask. A transport's error of it looks like that of a service which is away.
+// addressed refuses a request without a usable address. A transport's error for it looks as if the service were down.
 func addressed(request *http.Request) error {
 	u, lacks := request.URL, ""
 	switch {
@@ -106,7 +112,7 @@ func addressed(request *http.Request) error {
 		lacks = "URL"
 	case u.Scheme == "":
 		lacks = "scheme in its URL"
-	case u.Host == "" && (u.Scheme == "http" || u.Scheme == "https" || u.Opaque != ""): // Opaque: of localhost:8080/x
+	case u.Host == "" && (u.Scheme == "http" || u.Scheme == "https" || u.Opaque != ""): // Opaque is set for localhost:8080/x
 		lacks = "host in its URL"
 	default:
 		return nil
@@ -114,21 +120,21 @@ func addressed(request *http.Request) error {
 	return fmt.Errorf("%s: the request has no %s", request.Method, lacks)
 }
 
-// unanswered is what a call without an answer means, or with one that the client made an error of.
+// unanswered converts the error of a call without a usable answer.
 func unanswered(request *http.Request, redirect *http.Response, err error) error {
 	var about *url.Error
 	if usererr.As(err, &about) {
-		err = about.Err // it names the URL, and what is in its query
+		err = about.Err // url.Error contains the URL with its query
 	}
-	var noAddress *net.AddrError // of a port that is none, say
-	counts := redirect != nil || // as net/http has it where it was told not to follow
+	var noAddress *net.AddrError // for example for an invalid port
+	counts := redirect != nil || // net/http returns the redirect if it was asked not to follow
 		usererr.As(err, &noAddress)
-	// What net/http says in words only.
+	// net/http reports these only as texts.
 	switch said := usererr.Text(err); {
 	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
 		counts = true
 	case strings.HasPrefix(said, "failed to parse Location header"):
-		err, counts = errors.New("redirected to what is no address"), true // it has the whole of it, and what is in its query
+		err, counts = errors.New("redirected to what is no address"), true // the text contains the whole address with its query
 	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
 	var dialled *net.OpError
@@ -136,21 +142,22 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	case counts, request.Context().Err() != nil:
 		return err
 	case usererr.Is(err, context.DeadlineExceeded) && !(usererr.As(err, &dialled) && dialled.Op == "dial"):
-		return err // the client's Timeout
+		return err // the client's Timeout has ended
 	}
 	return compensator.Unavailable(err)
 }
 
-// Outcome is what an answer means for the entry that asked, for whoever calls by other means than Do:
+// Outcome converts an answer into the error that a handler returns. It is for calls that are not made with Do.
 //
 //	2xx                          nil
-//	401, 407, 429, 502, 503, 504 Unavailable: of the service, or of who calls it; this entry is not at fault. With a Retry-After, of
-//	                             seconds or a date, it waits for that, an hour at most
-//	422                          Permanent: the service has read this content, and will never take it
-//	any other                    a plain error, which counts: it may be this entry that they fail on
+//	401, 407, 429, 502, 503, 504 Unavailable. The service or its access is at fault, not this entry. A Retry-After
+//	                             in seconds or as a date sets the wait, up to an hour
+//	422                          Permanent. The service has read this content and will never accept it
+//	any other                    a plain error, which spends an attempt. This entry may be the cause
 //
-// It is an *Error within. What a service says otherwise, by its contract, the handler tells from that, and returns Permanent of it, say,
-// or nil. Of a body that is no 2xx's it reads 4 KiB at most, of a 101's nothing; it closes none, and does without any.
+// The error wraps an *Error. If the contract of a service means something else by a status, the handler reads the
+// *Error and returns, for example, Permanent or nil. Outcome reads up to 4 KiB of the body of an answer that is not a
+// 2xx, and none of a 101. It does not close the body. The body may be nil.
 func Outcome(answer *http.Response) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
@@ -159,8 +166,8 @@ func Outcome(answer *http.Response) error {
 	if asked := answer.Request; asked != nil && asked.URL != nil {
 		err.text = asked.Method + " " + asked.URL.Host + ": " + err.text
 	}
-	if answer.Body != nil && answer.StatusCode/100 != 1 { // a 101's is the connection, and ends when the service has it
-		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // what there is of it
+	if answer.Body != nil && answer.StatusCode/100 != 1 { // the body of a 101 is the connection, which ends when the service closes it
+		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // use what could be read
 	}
 	switch answer.StatusCode {
 	case http.StatusUnprocessableEntity:
@@ -177,23 +184,25 @@ func Outcome(answer *http.Response) error {
 
 const (
 	maxBody     = 4 << 10
-	longestWait = time.Hour // a service that is up again sooner than it said is not left for longer
+	longestWait = time.Hour // the service may be up again sooner than it said
 )
 
-// Error is an answer that is no 2xx. Its text is the method, the host and the status: a body may hold what nobody is to see.
+// Error is an answer that is not a 2xx. Its text has the method, the host and the status. It leaves out the body, which
+// may hold secrets.
 type Error struct {
 	StatusCode int
 	Header     http.Header
-	Body       []byte // its first 4 KiB
+	Body       []byte // first 4 KiB of the body
 
 	text string
 }
 
 func (e *Error) Error() string { return e.text }
 
-// retryAfter reads a header's seconds, however many, or its date by this process's clock (RFC 9110, 10.2.3). 0 or less: there is nothing to wait for.
+// retryAfter reads the seconds or the date of a Retry-After header (RFC 9110, 10.2.3). A date is compared with this
+// process's clock. A result ≤ 0 means no wait.
 func retryAfter(header string) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the highest
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // out of range returns the largest number
 		return time.Duration(seconds) * time.Second
 	}
 	at, err := http.ParseTime(header)

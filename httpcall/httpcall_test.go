@@ -26,10 +26,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an event.
 const patience = time.Minute
 
-// call asks a server once, with a client and connections of its own.
+// call makes one call with its own client and connections.
 func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/pay?token=secret", strings.NewReader("100"))
@@ -54,9 +54,9 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	date := time.Now().Add(20 * time.Minute).UTC().Format(http.TimeFormat)
 	for _, c := range []struct {
 		status  int
-		after   string // Retry-After
+		after   string // header Retry-After
 		want    compensator.Verdict
-		waiting time.Duration // asked for; 0: none
+		waiting time.Duration // expected wait; 0: none
 	}{
 		{200, "", compensator.VerdictSuccess, 0}, {201, "", compensator.VerdictSuccess, 0}, {204, "30", compensator.VerdictSuccess, 0},
 		{304, "", compensator.VerdictFailure, 0},
@@ -104,7 +104,7 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	}
 }
 
-// waits is how long an entry waits whose handler returns err, where that is longer than its type's schedule has it.
+// waits returns how long an entry waits whose handler returned err, if that is longer than its type's schedule.
 func waits(t *testing.T, err error) time.Duration {
 	t.Helper()
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
@@ -150,7 +150,7 @@ func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	go func() { // it hangs up on everybody
+	go func() { // closes every connection at once
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -235,7 +235,7 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 	}
 }
 
-// TestRedirectThatWouldMakeAGetOfACallIsNotFollowed: of what the GET is answered nothing follows for the call.
+// TestRedirectThatWouldMakeAGetOfACallIsNotFollowed checks that the answer to such a GET decides nothing.
 func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	var seen []string
@@ -263,7 +263,7 @@ func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 				request, err := http.NewRequestWithContext(t.Context(), method, bank.URL+"/pay", strings.NewReader("100"))
 				require.NoError(t, err)
 				request.Header.Set("Answer", strconv.Itoa(code))
-				request.Method = method // "": as of one that was put together by hand
+				request.Method = method // "" as in a request that was built without http.NewRequest
 				answer, err := Do(client, request, "0-0")
 				follows := code > 303 || method == "GET" || method == "HEAD" || method == ""
 				require.Equal(t, follows, err == nil, "%d %s: %v", code, method, err)
@@ -299,7 +299,7 @@ func TestRedirectsAreFollowedAsTheClientHasIt(t *testing.T) {
 	require.EqualError(t, PostJSON(t.Context(), &client, bank.URL, "0-0", 1, nil), "POST "+strings.TrimPrefix(bank.URL, "http://")+": 307 Temporary Redirect")
 }
 
-// own is a transport of other schemes.
+// own is a transport for other schemes.
 type own func(*http.Request) (*http.Response, error)
 
 func (o own) RoundTrip(request *http.Request) (*http.Response, error) { return o(request) }
@@ -326,7 +326,8 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	}
 }
 
-// TestAnswerThatSwitchesProtocolsIsNoAnswer: what follows a 101 is a connection, and ends when the service has it.
+// TestAnswerThatSwitchesProtocolsIsNoAnswer: after a 101 the body is the connection, which ends when the service closes
+// it.
 func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
@@ -339,7 +340,7 @@ func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 		defer conn.Close()
 		_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: pay\r\n\r\n")
 		assert.NoError(t, err)
-		_, _ = io.Copy(io.Discard, buffered) // until the caller hangs up
+		_, _ = io.Copy(io.Discard, buffered) // until the caller closes the connection
 	}))
 	defer bank.Close()
 	ended := make(chan error, 1)

@@ -14,9 +14,10 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// PostJSON posts v as JSON, by Do with its key, and reads the answer's JSON into into, unless that is nil. Its error is what a handler returns, as it
-// stands. What cannot be encoded, an address that is none, and an answer of a 2xx that cannot be read are plain errors, and count: the
-// service may have done the work by then, and knows the call by its key when it comes again. An answer is read to 1 MiB.
+// PostJSON posts v as JSON with Do and key. It decodes the JSON answer into into, unless that is nil. A handler can
+// return its error as it is. Three cases are plain errors and spend an attempt: v cannot be encoded, the address is
+// invalid, or a 2xx answer cannot be decoded. In the last case the service may have done the work, and recognises a
+// repeated call by its key. PostJSON reads up to 1 MiB of the answer.
 func PostJSON(ctx context.Context, client *http.Client, address, key string, v, into any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -47,13 +48,14 @@ const maxAnswer = 1 << 20
 
 var errNoAddress = errors.New("the address is none")
 
-// withoutAddress is err without the address, or any part of it: a secret may be in each, and errors are kept.
+// withoutAddress removes the address, and every part of it, from err. Each part may hold a secret, and errors are
+// stored.
 func withoutAddress(err error) error {
 	var about *url.Error
 	if !usererr.As(err, &about) {
 		return err
 	}
-	if strings.Contains(about.Err.Error(), `"`) { // it quotes a part, as what it takes for a port in http://user:secret/
+	if strings.Contains(about.Err.Error(), `"`) { // the text quotes a part of the address, for example a wrong port in http://user:secret/
 		return errNoAddress
 	}
 	return about.Err

@@ -1,6 +1,6 @@
-// Package observe holds what the library says of itself: [Observer] is told what happens, for metrics and traces, and [Health]
-// is what a readiness probe and whoever is paged want to know.
+// Package observe describes what the library reports about itself. An [Observer] is called at every step, for metrics
+// and traces. A [Health] answers a readiness probe and tells an operator what is wrong.
 //
-// The root package has the same types under the same names: an Observer goes into Config.Observer, and a Health comes from
-// Compensator.Health. What to do about what they say stands in docs/operations.md.
+// The root package has the same types under the same names. An Observer goes into Config.Observer, and
+// Compensator.Health returns a Health. docs/operations.md says what to do about each problem.
 package observe

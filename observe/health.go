@@ -10,32 +10,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Health says how this process and the log are. [Health.Ready] is for a readiness probe; the rest is to look at, and to
-// alert on. String tells all of it in a line, and MarshalJSON in names of its own.
+// Health is the condition of this process and of the log. [Health.Ready] answers a readiness probe. The other fields
+// are for people and for alerts. String returns all of it in one line, and MarshalJSON under its own names.
 type Health struct {
 	Database error // nil: it answers
-	Queue    error // nil: it answers; otherwise the database is polled, which works, with more delay
-	History  error // not nil: the database has gone back, and this process has stopped; see ErrHistoryLost
+	Queue    error // nil: it answers. Otherwise the library polls the database, which works with more delay
+	History  error // not nil: the database went back in time and this process has stopped. See ErrHistoryLost
 
-	Handlers int  // how many types have a handler in this process
-	Running  bool // Run is at work in this process, and has not been told to stop
+	Handlers int  // number of types with a handler in this process
+	Running  bool // Run is running in this process and was not asked to stop
 
-	// OldestOverdue is how long the entry that waits longest has been due and unclaimed, of any type; read
-	// from the database, so that a queue that has lost entries does not hide them. Overdue says it of each type that
-	// has one.
+	// OldestOverdue is how long the entry that waits longest has been due and not claimed, of any type. It comes from
+	// the database, so it also counts entries that the queue has lost. Overdue has the same for each type that has such
+	// an entry.
 	OldestOverdue     time.Duration
 	OldestOverdueType string
 	Overdue           map[string]time.Duration
 
-	UnknownTypes []string                  // types with overdue entries that this process has no handler for
-	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that run on after their timeout, or after a Run that has given them up
-	OpenBreakers []OpenBreaker             // types that are not claimed in this process for now
-	Troubles     []Trouble                 // what of the library's own fails at present, and since when; it is tried again
+	UnknownTypes []string                  // types with overdue entries and without a handler in this process
+	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout, or after Run stopped waiting for them
+	OpenBreakers []OpenBreaker             // types that this process does not claim at present
+	Troubles     []Trouble                 // tasks of the library that fail at present, and since when. They are retried
 }
 
-// Ready is nil when this process can do its part: the database answers and has kept what it had, and if types have
-// handlers here Run is at work. No backlog makes a process unready: without it there would be more of it, and what waits
-// may be another deployment's.
+// Ready returns nil if this process can do its work. The database must answer and must not have lost entries. If types
+// have handlers here, Run must be running. A backlog does not make a process unready, because taking it out of service
+// would only make the backlog grow. Overdue entries may also belong to another deployment.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
@@ -48,12 +48,13 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// Trouble is work of the library's own that a server does not let it do, and that it tries again by itself.
+// Trouble is a task of the library that fails at present, for example because a server refuses it. The library retries
+// it.
 type Trouble struct {
-	What         string    // what fails
-	BusinessType string    // where it concerns one type
-	Error        string    // the last one
-	Since        time.Time // it has failed since, with no success in between
+	What         string    // the task
+	BusinessType string    // set if it concerns one type
+	Error        string    // the last error
+	Since        time.Time // it has failed since then, without a success
 	Times        int
 }
 
@@ -65,14 +66,14 @@ func (t Trouble) String() string {
 	return fmt.Sprintf("%s%s: %s, %d times since %s", t.What, about, t.Error, t.Times, t.Since.UTC().Format(time.RFC3339))
 }
 
-// OpenBreaker is a type whose entries this process leaves alone, because what its handler needs is down: they wait, due, in
-// the log and the queue, and other processes may take them.
+// OpenBreaker is a type that this process does not claim, because something that its handler needs is down. Its due
+// entries wait in the log and the queue. Other processes may run them.
 type OpenBreaker struct {
 	BusinessType string
-	Since        time.Time // it has been open
-	ProbeAt      time.Time // from then on one entry is tried; that one may be under way, or not have come due yet
-	Probes       int       // that have failed since it opened
-	Err          error     // of the last call that failed
+	Since        time.Time // when it opened
+	ProbeAt      time.Time // when one entry is tried. That try may be running, or may wait for an entry to come due
+	Probes       int       // number of failed tries since it opened
+	Err          error     // error of the last failed call
 }
 
 func (b OpenBreaker) String() string {
@@ -80,7 +81,7 @@ func (b OpenBreaker) String() string {
 		b.Since.UTC().Format(time.RFC3339), b.Probes, b.ProbeAt.UTC().Format(time.RFC3339))
 }
 
-// String tells all there is, in one line.
+// String returns everything in one line.
 func (h Health) String() string {
 	parts := []string{"ready"}
 	if err := h.Ready(); err != nil {
@@ -108,7 +109,7 @@ func (h Health) String() string {
 	return strings.Join(append(parts, overdue), "; ")
 }
 
-// MarshalJSON writes durations in seconds and errors as texts; what there is none of is left out.
+// MarshalJSON writes durations in seconds and errors as texts. It leaves out empty fields.
 func (h Health) MarshalJSON() ([]byte, error) {
 	type stuck struct {
 		ID      processlog.ID `json:"id"`

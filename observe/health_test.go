@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// troubled has something in every field.
+// troubled returns a Health with a value in every field.
 func troubled() Health {
 	since := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	return Health{

@@ -7,10 +7,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// LogFailures is an Observer that logs, at level Info, each attempt that did not succeed and each entry that is being, or was,
-// compensated: no operator's matter, for whom Config.Logger gets those that wait for a person, but the story of one entry for whoever
-// looks for it. A line has the entry's ids, its type, the attempt, how long it took, and the text of its error; contents are in none. A
-// nil logger is slog.Default(). To have it beside another, see Observers.
+// LogFailures returns an Observer that logs each attempt that did not succeed, and each compensation, at level Info.
+// These lines tell the story of one entry. Config.Logger already gets the entries that wait for a person. A line has
+// the ids of the entry, its type, the attempt, its duration and the text of its error. It never has the content. If
+// logger is nil, LogFailures uses slog.Default(). Use Observers to combine it with another Observer.
 func LogFailures(logger *slog.Logger) Observer {
 	logger = cmp.Or(logger, slog.Default())
 	return Observer{

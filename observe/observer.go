@@ -7,63 +7,67 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Observer is told what happens, for metrics and traces. Any field may be nil. The functions are called
-// from the goroutine at work and must not block; a panic in one is recovered and logged. New fields may be
-// added: use names in literals. A middleware that makes a span around a handler, and these for what happens beside it,
-// is all that tracing needs.
+// Observer has callbacks for metrics and traces. Any field may be nil. The library calls them in the goroutine that
+// does the work, so they must not block. It recovers from a panic in one and logs it. Later versions may add fields, so
+// use field names in literals. For tracing, these callbacks and a middleware with a span around the handler are enough.
 type Observer struct {
-	// Recorded comes for each new entry once Record has written it, not for a Duplicate, and before its transaction ends: it
-	// may still be rolled back. It runs in the caller's goroutine, inside his transaction.
+	// Recorded is called for each new entry after Record has written it. It is not called for a Duplicate. It runs in
+	// the caller's goroutine and before the transaction ends, so the entry may still be rolled back.
 	Recorded func(RecordedEvent)
 
-	// AttemptStarted comes before a handler or compensation runs; not for entries taken out unrun.
+	// AttemptStarted is called before a handler or compensation runs. It is not called for an entry that is
+	// dead-lettered after repeated crashes.
 	AttemptStarted func(AttemptEvent)
 
-	// AttemptEnded comes when a handler or compensation has returned, before its outcome is stored.
+	// AttemptEnded is called when a handler or compensation has returned, before its outcome is stored.
 	AttemptEnded func(AttemptEvent)
 
-	// Settled comes when an outcome is durable, with the state the entry is in now. It also comes when a handler returns nil and its
-	// entry was completed meanwhile, in the handler's own transaction for example. EndedBy says so.
+	// Settled is called when an outcome is durable, with the present state of the entry. It is also called when a
+	// handler returns nil and its entry was completed meanwhile, for example in the handler's own transaction. EndedBy
+	// tells these apart.
 	Settled func(SettledEvent)
 
-	// OutcomeDropped comes when an outcome lost its fence: somebody else moved the entry on. Nothing is
-	// wrong; its effect may have happened twice unless the handler is transactional. A success whose entry says
-	// otherwise, because it was cancelled or taken out meanwhile, is in the log as a warning, too.
+	// OutcomeDropped is called when an outcome did not fit the version of the entry any more, because another process, a
+	// service or a person has moved the entry on. This is no fault. The effect may have happened twice, unless the
+	// handler is transactional. If the attempt succeeded but the entry says otherwise, for example because it was
+	// cancelled, a warning is logged, too.
 	OutcomeDropped func(SettledEvent)
 
-	// Stuck comes once for a handler that runs on after its timeout, or, if it is transactional, for one whose COMMIT
-	// does. Its entry will be attempted again elsewhere once the lease ends; where nobody else takes it, it is taken
-	// out after three leases.
+	// Stuck is called once for a handler that still runs after its timeout, and for a transactional handler whose COMMIT
+	// does. When the lease ends, another process attempts the entry. If no other process takes it, the entry is
+	// dead-lettered after three leases.
 	Stuck func(AttemptEvent)
 
-	// QueueDown and QueueUp come when the queue stops and starts answering. Meanwhile the database is polled.
+	// QueueDown and QueueUp are called when the queue stops answering and when it answers again. In between the library
+	// polls the database.
 	QueueDown func(err error)
 	QueueUp   func()
 
-	// BreakerOpened comes when a type's breaker opens in this process, and again after each probe that leaves it open, with
-	// the next one's moment. BreakerClosed comes when a probe has closed it, with how it was open.
+	// BreakerOpened is called when the breaker of a type opens in this process. It is called again after each try that
+	// leaves it open, with the time of the next one. BreakerClosed is called when a try has closed it. Its argument
+	// describes how it was open.
 	BreakerOpened func(OpenBreaker)
 	BreakerClosed func(OpenBreaker)
 
-	// EntryMissing comes when an entry was recorded, its transaction was said to have committed, and the row is not
-	// there when it is looked for. Where nobody watches the transaction that is how a rollback by the server shows
-	// whose error was swallowed. An entry with a delay, or of a type that does not run here, is looked for by the
-	// next round of the reconciler, in a process that only records now and then, and of many the newest 32 are.
+	// EntryMissing is called when an entry was recorded, its transaction was reported as committed, and the row does not
+	// exist. Without a Connector this is how a rollback by the server shows whose error the caller ignored. An entry
+	// with a delay, or of a type without a handler here, is looked for in the next round of the reconciler. In a process
+	// that only records, such rounds are rare, and only the newest 32 entries are looked for.
 	EntryMissing func(MissingEvent)
 
-	// HistoryLost comes once when the database has gone back, and nothing is started and recorded here any more; see
-	// processlog.ErrHistoryLost.
+	// HistoryLost is called once when the database has gone back in time. This process then records and starts nothing
+	// any more: see processlog.ErrHistoryLost.
 	HistoryLost func(*processlog.LossError)
 
-	// Reconciled comes after each round, and when types were rebuilt by themselves, with what the queue did not know
-	// or could not say.
+	// Reconciled is called after each round of the reconciler, and after types were rebuilt alone. Its argument says
+	// what the queue did not know.
 	Reconciled func(ReconciledEvent)
 }
 
 // RecordedEvent describes a new entry in a transaction that is still open.
 type RecordedEvent struct {
-	Context      context.Context // Record's
-	ID           processlog.ID   // zero after a bulk Record on MySQL
+	Context      context.Context // context of Record
+	ID           processlog.ID   // zero after a Record of several entries on MySQL
 	IdempotentID processlog.IdempotentID
 	BusinessType string
 	BusinessID   string
@@ -71,21 +75,21 @@ type RecordedEvent struct {
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
-	Context      context.Context // the handler's, with what travelled with the entry; a batch's for all of it. At the end it is over
+	Context      context.Context // context of the handler, with the values that travelled with the entry. For a batch it is shared. In AttemptEnded it has ended
 	ID           processlog.ID
 	IdempotentID processlog.IdempotentID
 	BusinessType string
 	BusinessID   string
 	Attempt      int
 	Compensation bool
-	Late         time.Duration // start − due, by the database's clock as of the claim
-	Duration     time.Duration // so far
-	Err          error         // of an ended attempt; VerdictOf says what it asks for
+	Late         time.Duration // start minus due time, by the database's clock at the claim
+	Duration     time.Duration // time since the start
+	Err          error         // set in AttemptEnded. VerdictOf says what it asks for
 }
 
 // SettledEvent describes a stored outcome.
 type SettledEvent struct {
-	Context      context.Context // the attempt's, which is over; its values remain
+	Context      context.Context // context of the attempt. It has ended, but its values remain
 	ID           processlog.ID
 	IdempotentID processlog.IdempotentID
 	BusinessType string
@@ -95,19 +99,19 @@ type SettledEvent struct {
 	Attempt      int
 }
 
-// MissingEvent describes an entry that is not there.
+// MissingEvent describes an entry whose row does not exist.
 type MissingEvent struct {
-	ID           processlog.ID // zero after a bulk Record on MySQL
+	ID           processlog.ID // zero after a Record of several entries on MySQL
 	BusinessType string
 	IdempotentID processlog.IdempotentID
 	LikelyCause  string
 }
 
-// ReconciledEvent sums up a round of the reconciler.
+// ReconciledEvent describes a round of the reconciler.
 type ReconciledEvent struct {
-	Announced    int      // told to the queue, which may have known them
-	Polled       int      // claimed straight from the database
-	Rebuilt      bool     // the queue had lost its memory: everything within the horizon was announced
-	RebuiltTypes []string // the queue had lost entries of these types alone: the same, of them; each type's first time counts
-	UnknownTypes []string // types with overdue entries that this process has no handler for
+	Announced    int      // number of entries that were enqueued. The queue may have known some
+	Polled       int      // number of entries that were claimed straight from the database
+	Rebuilt      bool     // the queue had lost everything, so all entries within the horizon were enqueued again
+	RebuiltTypes []string // the queue had lost entries of these types only, and they were enqueued again. The first time of each type counts, too
+	UnknownTypes []string // types with overdue entries and without a handler in this process
 }

@@ -2,8 +2,8 @@ package observe
 
 import "github.com/compensator-go/compensator/processlog"
 
-// Observers is an Observer that tells each of all, in their order. One that panics keeps the others from nothing; the panic
-// goes on when all have been told. What none of them wants to know stays nil, and costs nothing.
+// Observers returns an Observer that calls all of them in order. If one panics, the others are still called, and the
+// panic continues after that. A callback that none of them has stays nil and costs nothing.
 func Observers(all ...Observer) Observer {
 	queueUps := fields(all, func(o Observer) func(struct{}) {
 		if o.QueueUp == nil {
@@ -31,7 +31,8 @@ func Observers(all ...Observer) Observer {
 	return joined
 }
 
-// fields joins one function of each observer: nil of none, the only one itself.
+// fields combines one callback of all observers. It returns nil if none has it, and the callback itself if only one has
+// it.
 func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	var told []func(E)
 	for _, o := range all {
@@ -48,7 +49,7 @@ func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	return func(event E) { each(told, event) }
 }
 
-// each calls the rest also when one panics.
+// each calls all functions, even if one panics.
 func each[E any](told []func(E), event E) {
 	if len(told) > 1 {
 		defer each(told[1:], event)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// watching is an Observer each of whose functions notes its name and who it is.
+// watching returns an Observer whose callbacks append their name and who.
 func watching(who string, told *[]string) Observer {
 	var o Observer
 	v := reflect.ValueOf(&o).Elem()

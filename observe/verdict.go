@@ -5,8 +5,8 @@ type Verdict string
 
 const (
 	Success     Verdict = "success"     // no error
-	Failure     Verdict = "failure"     // any other error, RetryAfter's too, unless it is around Unavailable: it spends an attempt
+	Failure     Verdict = "failure"     // any other error, and RetryAfter unless it is around Unavailable. It spends an attempt
 	Permanent   Verdict = "permanent"   // no retry helps
-	Snooze      Verdict = "snooze"      // no failure: call again later
-	Unavailable Verdict = "unavailable" // something it needs is down: spends no attempt
+	Snooze      Verdict = "snooze"      // not a failure: run again later
+	Unavailable Verdict = "unavailable" // something the handler needs is down. It spends no attempt
 )

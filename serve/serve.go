@@ -1,5 +1,5 @@
-// Package serve runs a program around the log, and stops it in the right order. It is a room of its own so that nobody else
-// links net/http.
+// Package serve runs a program around the log and stops its parts in the right order. It is a separate package so that
+// programs without it do not link net/http.
 package serve
 
 import (
@@ -16,51 +16,55 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Log is a *compensator.Compensator.
+// Log is the log to run. *compensator.Compensator implements it.
 type Log interface{ Run(context.Context) error }
 
-// Server answers requests, over TLS where its TLSConfig is set, with the certificates in it. As any http.Server it serves
-// once, in one Run. Set its ReadTimeout and IdleTimeout: without them a client that sends a body slowly holds its connection, and
-// a goroutine, for ever.
+// Server answers requests. It uses TLS if its TLSConfig is set, with the certificates in it. A Server can be used in
+// one Run only, as any http.Server. Set ReadTimeout and IdleTimeout. Without them a client that sends a body slowly
+// holds its connection and a goroutine forever.
 type Server struct {
 	*http.Server
-	Listener net.Listener // nil: one on Addr, as ListenAndServe has it. Run closes it
+	Listener net.Listener // nil: listen on Addr, as ListenAndServe does. Run closes it
 }
 
-// Config is what runs beside the log's own Run. The zero value: nothing does.
+// Config lists what runs beside the log. The zero value lists nothing.
 type Config struct {
-	Servers   []Server                          // for requests that may record
-	Consumers []func(ctx context.Context) error // of messages, until ctx ends: the Run of an Intake, of a relay's Consumer
-	Inside    []Server                          // operators' pages, probes, metrics: they answer until all else has ended
+	Servers   []Server                          // servers whose requests may record
+	Consumers []func(ctx context.Context) error // consumers of messages, until ctx ends: Run of an Intake, or Run of a relay's Consumer
+	Inside    []Server                          // servers of admin pages, probes and metrics. They answer until everything else has ended
 
-	// StopTimeout is how long requests and consumers under way are waited for, all of them together: longer than consumers have
-	// for their own. Default 10 s, with Consumers 65 s: an Intake takes 30 s by default, a relay's Consumer as long twice. The log's
-	// Run then takes its own Config.StopTimeout and a third: whoever kills the program waits for longer than both.
+	// StopTimeout is how long Run waits for running requests and consumers together. Choose it longer than the stop
+	// timeout of each consumer. Default 10 s, and 65 s with Consumers, because an Intake takes up to 30 s by default,
+	// and a relay's Consumer twice as long. After that the log's Run takes up to its Config.StopTimeout plus a third.
+	// Allow the sum of both before the program is killed.
 	StopTimeout time.Duration
 }
 
-// Run runs log and what cfg names until ctx ends, or any of them does, for whatever reason. Then it stops from the outside in,
-// and waits for each step before the next:
+// Run runs log and the parts in cfg until ctx ends, or until any of them ends. Then it stops them from the outside to
+// the inside. It waits for each step before the next one:
 //
-//   - Servers take no new requests and finish those under way, consumers' contexts end: nothing is recorded any more. All the
-//     while entries are claimed and run.
-//   - The context of log's Run ends: handlers end, and outcomes are stored.
-//   - What is Inside has a second for its requests.
+//   - Servers take no new requests and finish the running ones. The contexts of consumers end. After this step nothing
+//     is recorded any more. Entries are claimed and run during this step.
+//   - The context of log.Run ends. Handlers end, and their outcomes are stored.
+//   - The servers in Inside have one second for their requests.
 //
-// All that went wrong is joined in the error; nil: all has ended in good order. ctx.Err() tells whether that was asked for: a
-// consumer that returns nil by itself, or a server that somebody shuts down, ends Run as well. A field of cfg that is wrong, or an
-// address that cannot be had, is returned before anything has run. What outlasts StopTimeout is an error: requests' connections are closed,
-// which ends their contexts, and a consumer is left running; so is, a second later, a server whose ConnContext does not return. Requests' contexts do not end with ctx, nor are hijacked
-// connections, as of WebSockets, waited for: see http.Server.RegisterOnShutdown.
+// Run returns all errors joined, or nil if everything ended in order. Use ctx.Err() to find out whether the stop was
+// asked for. A consumer that returns nil, or a server that was shut down, also ends Run. An invalid field, or an
+// address that cannot be listened on, is returned before anything has run.
 //
-// It closes nothing that log stands on: Close it next, then shut down telemetry's providers, then close its database and Redis.
+// A part that needs longer than StopTimeout is an error. Run then closes the connections of requests, which ends their
+// contexts. It leaves a consumer running. One second later it also leaves a server whose ConnContext does not return.
+// The contexts of requests do not end with ctx. Run does not wait for hijacked connections, for example WebSockets: see
+// http.Server.RegisterOnShutdown.
 //
-// Run knows no signals: ctx is signal.NotifyContext's, say, which swallows a second one until its stop is called. Where that
-// should end the program at once, have context.AfterFunc(ctx, stop) call it: nothing is lost, entries under way run again
-// elsewhere when their leases end. Many may Run, each with servers and a log of its own.
+// Run closes nothing that log uses. After Run call Close of the log, then shut down the telemetry providers, then close
+// the database and Redis. Run handles no signals. Pass a ctx of signal.NotifyContext, for example. That swallows a
+// second signal until its stop is called. If a second signal must end the program at once, use context.AfterFunc(ctx,
+// stop). Nothing is lost then: running entries run again elsewhere when their leases end. Several Runs may run at the
+// same time, each with its own servers and log.
 func Run(ctx context.Context, log Log, cfg Config) error {
 	kept := context.WithoutCancel(ctx)
-	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // the caller's are his
+	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // do not change the caller's slices
 	err := cfg.validate(log)
 	if err == nil {
 		err = cfg.listen(kept)
@@ -82,7 +86,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 		outside = append(outside, start(end, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
 			err := consume(receiving)
 			if receiving.Err() != nil && usererr.Is(err, receiving.Err()) {
-				return nil // it was told
+				return nil // the stop was asked for
 			}
 			return err
 		}))
@@ -92,16 +96,16 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	stopReceiving()
 	err = stop(kept, cfg.stopTimeout(), outside)
 	stopWorking()
-	<-work.done // it has a bound of its own
+	<-work.done // log.Run has its own time limit
 	err = errors.Join(err, work.failure())
 	return errors.Join(err, stop(kept, insideStop, inside))
 }
 
 const (
-	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http takes a connection that has sent nothing for a busy one
+	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http treats a silent new connection as busy
 	consumerStop = 65 * time.Second
 	insideStop   = time.Second
-	cutOff       = time.Second // what closing connections may take
+	cutOff       = time.Second // time for closing connections
 )
 
 func (cfg Config) stopTimeout() time.Duration {
@@ -114,7 +118,7 @@ func (cfg Config) stopTimeout() time.Duration {
 	return defaultStop
 }
 
-// validate names what is wrong.
+// validate returns everything that is wrong.
 func (cfg Config) validate(log Log) error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -124,7 +128,7 @@ func (cfg Config) validate(log Log) error {
 	}
 	refuse(log == nil, "log is nil")
 	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
-	first := map[*http.Server]string{} // where each stands
+	first := map[*http.Server]string{} // where each server is listed first
 	for i, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		field := fmt.Sprintf("Servers[%d]", i)
 		if i >= len(cfg.Servers) {
@@ -146,15 +150,15 @@ func (cfg Config) validate(log Log) error {
 	return errors.Join(errs...)
 }
 
-// part is what runs until it is told to stop.
+// part is one thing that runs until it is asked to stop.
 type part struct {
 	name   string
-	server *http.Server // nil: it has been told
+	server *http.Server // nil: the part stops by its context
 	done   chan struct{}
-	err    error // once done
+	err    error // set once done is closed
 }
 
-// start runs a part, and calls end when it has returned.
+// start runs a part, and calls end when the part has returned.
 func start(end func(), name string, run func() error) *part {
 	p := &part{name: name, done: make(chan struct{})}
 	go func() {
@@ -165,7 +169,7 @@ func start(end func(), name string, run func() error) *part {
 	return p
 }
 
-// failure is why a part that is done has ended.
+// failure returns the error of a part that has ended.
 func (p *part) failure() error {
 	if p.err == nil {
 		return nil
@@ -173,12 +177,12 @@ func (p *part) failure() error {
 	return fmt.Errorf("serve: %s: %w", p.name, p.err)
 }
 
-// stop tells a part and waits for it, for as long as ctx, which has a deadline, allows.
+// stop asks a part to stop and waits for it until ctx ends. ctx has a deadline.
 func (p *part) stop(ctx context.Context) error {
 	told := make(chan error, 1)
 	go func() { told <- p.tell(ctx) }()
 	late := ctx
-	if p.server != nil { // its requests have until then, and are cut off after it
+	if p.server != nil { // requests have until that deadline, and are then cut off
 		deadline, _ := ctx.Deadline()
 		after, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(cutOff))
 		defer cancel()
@@ -192,8 +196,8 @@ func (p *part) stop(ctx context.Context) error {
 	}
 }
 
-// tell ends a server's requests, by force once ctx has ended, and waits for the part. Shutdown and Close wait for Serve to return whatever
-// the context, and so for the user's code in it.
+// tell ends a server's requests, by force once ctx has ended, and waits for the part. Shutdown and Close wait for Serve
+// to return in spite of their context, and therefore for the user's code in it.
 func (p *part) tell(ctx context.Context) (err error) {
 	if p.server != nil {
 		if err = p.server.Shutdown(ctx); err != nil {
@@ -201,11 +205,11 @@ func (p *part) tell(ctx context.Context) (err error) {
 			err = fmt.Errorf("serve: requests at %s were cut off: %w", p.name, err)
 		}
 	}
-	<-p.done // a server's listener is closed
+	<-p.done // the server has closed its listener
 	return errors.Join(p.failure(), err)
 }
 
-// stop stops parts beside each other.
+// stop stops several parts at the same time.
 func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -218,7 +222,7 @@ func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// listen opens the listeners that are not given.
+// listen opens the listeners that the caller has not given.
 func (cfg Config) listen(ctx context.Context) (err error) {
 	for _, servers := range [][]Server{cfg.Servers, cfg.Inside} {
 		for i, s := range servers {
@@ -236,7 +240,7 @@ func (cfg Config) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// hangUp closes what listens.
+// hangUp closes all listeners.
 func (cfg Config) hangUp() {
 	for _, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		if s.Listener != nil {
@@ -245,7 +249,7 @@ func (cfg Config) hangUp() {
 	}
 }
 
-// certified reports whether net/http would serve it by its TLSConfig alone, or plain.
+// certified reports whether net/http can serve with the TLSConfig alone, or without TLS.
 func (s Server) certified() bool {
 	own := s.TLSConfig
 	return own == nil || len(own.Certificates) > 0 || own.GetCertificate != nil || own.GetConfigForClient != nil
@@ -267,9 +271,9 @@ func serveAll(end func(), servers []Server) (parts []*part) {
 	return parts
 }
 
-// serve answers requests until the server is shut down, by whomever.
+// serve answers requests until the server is shut down.
 func (s Server) serve() (err error) {
-	defer s.Listener.Close() // also of one that never got to it
+	defer s.Listener.Close() // also if the server never used it
 	if s.TLSConfig != nil {
 		err = s.ServeTLS(s.Listener, "", "")
 	} else {

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an event.
 const patience = time.Minute
 
 func newLog(t *testing.T) *compensator.Compensator {
@@ -45,7 +45,7 @@ func server(t *testing.T, handler http.HandlerFunc) (s serve.Server, url string)
 	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: patience}, Listener: listener}, "http://" + listener.Addr().String()
 }
 
-// get is one request on a connection of its own; 0: there was no answer.
+// get makes one request on its own connection. It returns 0 if there was no answer.
 func get(url string) (status int) {
 	return getBy(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, url)
 }
@@ -60,7 +60,7 @@ func getBy(client *http.Client, url string) (status int) {
 	return answer.StatusCode
 }
 
-// run is Run beside the test.
+// run calls Run in a goroutine.
 func run(ctx context.Context, log serve.Log, cfg serve.Config) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- serve.Run(ctx, log, cfg) }()
@@ -77,7 +77,7 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
-// closed waits until nobody listens at a server any more: it is being stopped.
+// closed waits until a server does not listen any more, because it is being stopped.
 func closed(t *testing.T, s serve.Server) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -89,7 +89,7 @@ func closed(t *testing.T, s serve.Server) {
 	}, patience, time.Millisecond)
 }
 
-// A request that is under way records an entry, and waits until it has run, after the stop has begun.
+// A running request records an entry after the stop has begun, and waits until the entry has run.
 func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)
@@ -139,12 +139,12 @@ func TestNothingRunsWhereAnAddressCannotBeHad(t *testing.T) {
 	closed(t, s)
 }
 
-// logFunc is a log whose Run it is.
+// logFunc is a Log whose Run is the function.
 type logFunc func(context.Context) error
 
 func (run logFunc) Run(ctx context.Context) error { return run(ctx) }
 
-// failing is a listener that breaks.
+// failing is a listener whose Accept fails.
 type failing struct{ net.Listener }
 
 var errBroken = errors.New("too many open files")
@@ -175,7 +175,7 @@ func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 	require.NotContains(t, err.Error(), "it ran")
 	closed(t, twice)
 
-	// net/http has given it a TLSConfig.
+	// net/http has set a TLSConfig on it.
 	again, url := server(t, func(http.ResponseWriter, *http.Request) {})
 	require.NoError(t, serve.Run(t.Context(), logFunc(func(context.Context) error { get(url); return nil }), serve.Config{Servers: []serve.Server{again}}))
 	again.Listener = nil
@@ -258,10 +258,10 @@ func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 	}
 }
 
-// What records ends first, then the log, and what is inside answers all the while.
+// Servers and consumers end first, then the log. The servers in Inside answer until the end.
 func TestProgramStopsFromTheOutsideIn(t *testing.T) {
 	t.Parallel()
-	var order []string // each step is waited for before the next, so nothing guards it
+	var order []string // needs no mutex, because each step ends before the next one begins
 	inside, probe := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	outside, _ := server(t, nil)
 	var working atomic.Bool
@@ -276,9 +276,9 @@ func TestProgramStopsFromTheOutsideIn(t *testing.T) {
 	})
 	consume := func(ctx context.Context) error {
 		<-ctx.Done()
-		closed(t, outside) // beside it
+		closed(t, outside) // while the consumer stops
 		order = append(order, fmt.Sprint("consumer ends, log at work ", working.Load()))
-		return ctx.Err() // told, and so no error
+		return ctx.Err() // an error after the stop was asked for is not reported
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Consumers: []func(context.Context) error{consume}, Inside: []serve.Server{inside}, StopTimeout: patience})
@@ -310,7 +310,7 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	require.NoError(t, next(t, shut))
 }
 
-// net/http calls ConnContext between two connections, and both ends of a server, Shutdown and Close, wait for it.
+// net/http calls ConnContext between two connections, and Shutdown and Close both wait for it.
 func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
 	entered, let, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -341,7 +341,7 @@ func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	next(t, asked)
 }
 
-// What does not end is cut off, or left, and named; the log ends all the same.
+// A part that does not end is cut off, or left running, and named. The log ends all the same.
 func TestWhatOutlastsTheStopIsNamedAndTheLogEnds(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)

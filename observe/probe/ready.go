@@ -1,4 +1,5 @@
-// Package probe answers who asks over HTTP how a process is. It is a room of its own so that nobody else links net/http.
+// Package probe serves the readiness and the health of a process over HTTP. It is a separate package so that programs
+// without it do not link net/http.
 package probe
 
 import (
@@ -11,16 +12,19 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Asked is what is asked: a *compensator.Compensator.
+// Asked returns the Health to serve. *compensator.Compensator implements it.
 type Asked interface {
 	Health(context.Context) observe.Health
 }
 
-// Ready answers a readiness probe: 200 and {"ready":true} where Health.Ready is nil, otherwise 503 and {"ready":false} with a word
-// for why under "because": "database" does not answer, "history" is lost (ErrHistoryLost), or "run" is not at work. It names
-// nothing else, so it may stand where the public reaches it. patience is how long the database may take to answer, and the queue half as
-// long: less than the prober waits; 0 is a second. A process whose database has not answered by then is not ready. Each request
-// asks anew, in a statement or two. It is no liveness probe: a restart mends nothing of this.
+// Ready answers a readiness probe. If Health.Ready is nil it answers 200 and {"ready":true}. Otherwise it answers 503
+// and {"ready":false} with a reason under "because": "database" does not answer, "history" is lost (ErrHistoryLost), or
+// "run" is not running. The answer holds nothing else, so Ready may be public.
+//
+// patience is how long the database may take to answer. The queue has half of it. Choose it shorter than the timeout of
+// the prober. 0 means one second. A process whose database has not answered by then is not ready. Each request asks the
+// servers anew with one or two statements. Do not use Ready as a liveness probe: a restart mends none of these
+// problems.
 func Ready(of Asked, patience time.Duration) http.Handler {
 	type answer struct {
 		Ready   bool   `json:"ready"`
@@ -29,13 +33,13 @@ func Ready(of Asked, patience time.Duration) http.Handler {
 	return handler(of, patience, func(health observe.Health) any { return answer{health.Ready() == nil, because(health)} })
 }
 
-// Health is Ready with all of the Health as its body, in JSON. That names business types and errors, which hold addresses
-// and whatever handlers say: keep it from the public.
+// Health works as Ready, with the whole Health as JSON in the body. The body names business types and errors, and
+// errors hold addresses and texts of handlers. Keep it from the public.
 func Health(of Asked, patience time.Duration) http.Handler {
 	return handler(of, patience, func(health observe.Health) any { return health })
 }
 
-// because is a word for why Health.Ready is not nil.
+// because returns the reason why Health.Ready is not nil, in one word.
 func because(health observe.Health) string {
 	switch {
 	case health.Ready() == nil:
@@ -48,11 +52,11 @@ func because(health observe.Health) string {
 	return "run"
 }
 
-// lingerTime is how long a client may go on sending a body that nobody reads, once the answer is out.
+// lingerTime is how long a client may go on sending a body after the answer was sent.
 const lingerTime = time.Second
 
-// handler reads no body. It answers at once, and closes the connection of a request that has one: net/http would read the body
-// before the answer, however slowly it arrives.
+// handler reads no body. It answers at once, and closes the connection of a request with a body. net/http would read
+// the body before the answer, however slowly it arrives.
 func handler(of Asked, patience time.Duration, body func(observe.Health) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
@@ -71,6 +75,6 @@ func handler(of Asked, patience time.Duration, body func(observe.Health) any) ht
 		if health.Ready() != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(body(health)) // who asked may be gone
+		_ = json.NewEncoder(w).Encode(body(health)) // the client may have gone
 	})
 }

@@ -26,7 +26,7 @@ type health func(ctx context.Context) observe.Health
 
 func (h health) Health(ctx context.Context) observe.Health { return h(ctx) }
 
-// ask is what a prober gets.
+// ask returns what a prober gets.
 func ask(t *testing.T, h http.Handler, method string) (status int, body map[string]any) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -93,7 +93,7 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	}
 }
 
-// TestProbeWaitsNoLongerThanItsPatience: a database that says nothing is asked under a context that ends.
+// TestProbeWaitsNoLongerThanItsPatience asks a database that never answers, under a context that ends.
 func TestProbeWaitsNoLongerThanItsPatience(t *testing.T) {
 	t.Parallel()
 	silent := health(func(ctx context.Context) observe.Health {
@@ -109,7 +109,7 @@ func TestProbeWaitsNoLongerThanItsPatience(t *testing.T) {
 	}
 }
 
-// A readiness probe of Kubernetes with timeoutSeconds: 2 is answered in time whatever the database does.
+// A readiness probe of Kubernetes with timeoutSeconds: 2 is answered in time, even if the database does not answer.
 func ExampleReady() {
 	c, err := compensator.New(context.Background(), compensator.Config{Store: compensatortest.NewMemoryStore()})
 	if err != nil {
@@ -123,7 +123,8 @@ func ExampleReady() {
 	// Output: 200 {"ready":true}
 }
 
-// TestProbeWaitsForNoBody: who announces a body and sends none holds neither the answer nor, after it, the connection.
+// TestProbeWaitsForNoBody sends a request that announces a body and never sends it. The answer comes at once, and the
+// connection is closed after it.
 func TestProbeWaitsForNoBody(t *testing.T) {
 	t.Parallel()
 	well := health(func(context.Context) observe.Health { return observe.Health{} })
