@@ -72,6 +72,7 @@ func TestRolledBackEntryNeverRuns(t *testing.T) {
 	})
 }
 
+// Failure: F33
 func TestFailedEntryIsRetriedUntilItSucceeds(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -98,6 +99,7 @@ func TestFailedEntryIsRetriedUntilItSucceeds(t *testing.T) {
 	})
 }
 
+// Failure: F33
 func TestExhaustedEntryIsCompensated(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -153,6 +155,7 @@ func TestDelayedEntryIsNeverEarly(t *testing.T) {
 	})
 }
 
+// Failure: F8
 func TestTransactionalHandlersEffectHappensExactlyOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

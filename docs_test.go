@@ -86,13 +86,53 @@ func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
 }
 
 var (
-	failureRow    = regexp.MustCompile(`(?m)^\| [A-Z]+\d+[a-z]? \|`)
+	failureRow    = regexp.MustCompile(`(?m)^\| (F\d+) \|(.+)\|$`)
+	failureMark   = regexp.MustCompile(`^// Failure: (F\d+(?:, F\d+)*)$`)
+	markedTest    = regexp.MustCompile(`^func (?:\(\w+ \*\w+Test\) \w+\(|(?:Test|Fuzz)[A-Z]\w*\(\w+ \*testing\.[TF][,)])`)
 	failuresKnown = regexp.MustCompile(`(\d+) known ways to fail`)
 	planned       = regexp.MustCompile(`(?m)^[^#\n|]+\|[^|\n]+\|([^|\n]+)\|`)
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestDocsCountWhatThereIs: a row is added, and the figure on another page stays.
+// TestEachFailureHasATest compares the rows of docs/failures.md with the marks in the comments of tests. A row without a test
+// says so, and a mark stands right above its test.
+func TestEachFailureHasATest(t *testing.T) {
+	files, _ := sourceTree(t)
+	marked := make(map[string][]string)
+	for _, file := range files {
+		if !strings.HasSuffix(file, ".go") {
+			continue
+		}
+		lines := strings.Split(page(t, file), "\n")
+		for i, line := range lines {
+			if !strings.HasPrefix(line, "// Failure:") {
+				continue
+			}
+			mark := failureMark.FindStringSubmatch(line)
+			require.NotNilf(t, mark, "%s:%d: %s", file, i+1, line)
+			require.Regexpf(t, markedTest, lines[i+1], "%s:%d: what stands below is no test", file, i+1)
+			for row := range strings.SplitSeq(mark[1], ", ") {
+				marked[row] = append(marked[row], file)
+			}
+		}
+	}
+	known := make(map[string]bool)
+	for _, row := range failureRow.FindAllStringSubmatch(page(t, "docs/failures.md"), -1) {
+		number, text := row[1], row[2]
+		require.Falsef(t, known[number], "%s stands there twice", number)
+		known[number] = true
+		if strings.Contains(text, "by review: no test.") {
+			require.Emptyf(t, marked[number], "%s has a test", number)
+		} else {
+			require.NotEmptyf(t, marked[number], "no test has the mark of %s:%s", number, text)
+		}
+	}
+	for number, files := range marked {
+		require.Truef(t, known[number], "%s, in %v, is no row of docs/failures.md", number, files)
+	}
+}
+
+// TestDocsCountWhatThereIs compares numbers on pages with what they count.
 func TestDocsCountWhatThereIs(t *testing.T) {
 	reliability := page(t, "docs/reliability.md")
 	failures := len(failureRow.FindAllString(page(t, "docs/failures.md"), -1))

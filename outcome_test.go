@@ -38,6 +38,7 @@ func TestMustReturnsOrPanics(t *testing.T) {
 	assert.PanicsWithError(t, why.Error(), func() { compensator.Must(1, why) })
 }
 
+// Failure: F54
 func TestExponentialStaysWithinItsLimitHoweverManyFailures(t *testing.T) {
 	for _, c := range []struct{ base, limit time.Duration }{
 		{time.Second, 10 * time.Minute},
@@ -131,6 +132,7 @@ var badDelayLevels = map[string]string{
 	strings.Repeat("9", 400): "a very long number",
 }
 
+// Failure: F54
 func TestBadDelayLevelsAreRefused(t *testing.T) {
 	for levels, why := range badDelayLevels {
 		_, err := compensator.ParseDelayLevels(levels)
@@ -145,6 +147,7 @@ func TestBadDelayLevelsAreRefused(t *testing.T) {
 	require.Equal(t, time.Second, schedule(3))
 }
 
+// Failure: F54
 func FuzzParseDelayLevels(f *testing.F) {
 	for levels := range badDelayLevels {
 		f.Add(levels)

@@ -36,6 +36,7 @@ func TestEveryOldRowBecomesOneEntryAndIsTakenWithIt(t *testing.T) {
 	})
 }
 
+// Failure: F109
 func TestTableThatIsLeftAsItIsGivesEachRowOneEntry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -50,6 +51,7 @@ func TestTableThatIsLeftAsItIsGivesEachRowOneEntry(t *testing.T) {
 	assert.Equal(t, 33, r.Count("old_log WHERE state=?", waits))
 }
 
+// Failure: F110
 func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -69,6 +71,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 		"refused          2  no such type, its name is "+strings.Repeat("long ", 9), report.String())
 }
 
+// Failure: F110
 func TestBadRowIsNamedAndInNobodysWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -98,6 +101,7 @@ func TestBadRowIsNamedAndInNobodysWay(t *testing.T) {
 	assert.Equal(t, 3, r.once(im).Rows, "and found again")
 }
 
+// Failure: F110
 func TestRefusedRowEndsThePassWhereToldSo(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"panic", " pay"} {
@@ -117,6 +121,7 @@ func TestRefusedRowEndsThePassWhereToldSo(t *testing.T) {
 	}
 }
 
+// Failure: F109
 func TestRowsThatShareAnIdempotentIDShareAnEntry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -137,6 +142,7 @@ func TestRowsThatShareAnIdempotentIDShareAnEntry(t *testing.T) {
 }
 
 // TestRowThatSomebodyHoldsIsPassedOver: nobody waits for it, and it is looked at again.
+// Failure: F109
 func TestRowThatSomebodyHoldsIsPassedOver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -169,6 +175,7 @@ func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 }
 
 // TestTakeThatLeavesRowsToTheOldSystemIsRefused: both would run them.
+// Failure: F110
 func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -183,6 +190,7 @@ func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	assert.ErrorAs(t, r.open(cfg).Run(t.Context()), &field, "Run does not try for ever")
 }
 
+// Failure: F109
 func TestKeysOfAnyKindGiveIDsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 180)
@@ -245,6 +253,7 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 }
 
 // TestRunOutlivesTroubleWithTheDatabase: its connections are cut, again and again.
+// Failure: F109
 func TestRunOutlivesTroubleWithTheDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -82,6 +82,7 @@ func (r *rig) child(p program) (kill func()) {
 
 // TestNoRowIsLostOrDoubledWhileImportersAreKilled: two processes at a time, killed with -9 and started again, while old services
 // write, one transaction in ten rolled back.
+// Failure: F109
 func TestNoRowIsLostOrDoubledWhileImportersAreKilled(t *testing.T) {
 	for name, copy := range map[string]bool{"taking": false, "copying": true} {
 		t.Run(name, func(t *testing.T) {
@@ -148,6 +149,7 @@ func (r *rig) write(n int) (committed int) {
 
 // TestOldScannerAndImportSideBySideRunEachRowOnce: the old scanner claims a row before it runs it, as the page has it, and the
 // new system's handlers run what was taken from it.
+// Failure: F109
 func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -43,6 +43,7 @@ func shown(list []time.Time, in *time.Location) (texts []string) {
 	return texts
 }
 
+// Failure: F103
 func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	berlin, lordHowe := zone(t, "Europe/Berlin"), zone(t, "Australia/Lord_Howe")
 	for _, c := range []struct {
@@ -119,6 +120,7 @@ func ruled(t *testing.T, name string) *time.Location {
 }
 
 // TestSlotsGoOnPastTheLastDayOfALeapYear: ZoneBounds has a year of 365 days end before it. Whoever steps on by that alone never returns.
+// Failure: F103
 func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	t.Parallel()
 	compared := make(chan struct{})
@@ -161,6 +163,7 @@ func walked(t *testing.T, expression string, in *time.Location, from, to time.Ti
 }
 
 // TestSlotIsTheSameFromWhereverItIsLookedFor: processes ask from different moments, and must agree.
+// Failure: F103
 func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
 		in := zone(t, name)
@@ -189,6 +192,7 @@ func changes(slot time.Time) bool {
 	return before != after
 }
 
+// Failure: F103
 func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Cairo", "Africa/Casablanca", "UTC"} {
 		in := zone(t, name)

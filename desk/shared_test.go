@@ -14,6 +14,7 @@ import (
 )
 
 // Who asks while somebody reads waits for the same answer, which is good for as long as it says, and until something is done.
+// Failure: F133
 func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[int]()
@@ -52,6 +53,7 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 
 // A log that takes longer than that for an answer is asked once for all who wait, and for those again who have waited while
 // something was done.
+// Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared[int]()
@@ -85,6 +87,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 }
 
 // What was done while somebody read is not in what he has read.
+// Failure: F133
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	s := newShared[string]()
 	var acts atomic.Int64
@@ -100,6 +103,7 @@ func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 }
 
 // Nobody is shown what failed for another, or what did not answer one who had gone.
+// Failure: F133
 func TestWhatFailedIsNotShared(t *testing.T) {
 	s := newShared[string]()
 	var acts atomic.Int64

@@ -49,6 +49,7 @@ func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) 
 	return string(body), nil
 }
 
+// Failure: F79
 func TestAnswerBecomesAnOutcome(t *testing.T) {
 	t.Parallel()
 	date := time.Now().Add(20 * time.Minute).UTC().Format(http.TimeFormat)
@@ -116,6 +117,7 @@ func waits(t *testing.T, err error) time.Duration {
 	return max(0, compensatortest.Call(t, c, pay, 100, compensator.Options{}).NextAt.Sub(before)-5*time.Second)
 }
 
+// Failure: F79
 func TestKeyGoesWithTheCall(t *testing.T) {
 	t.Parallel()
 	var keys [][]string
@@ -145,6 +147,7 @@ func TestRequestWithoutHeadersIsSent(t *testing.T) {
 	require.Equal(t, "0-0", key)
 }
 
+// Failure: F79
 func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -168,6 +171,7 @@ func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	}
 }
 
+// Failure: F79
 func TestTimeThatIsOverIsAFailure(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}, 9), make(chan struct{})
@@ -212,6 +216,7 @@ func TestSchemeThatNobodyKnowsCounts(t *testing.T) {
 	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
 }
 
+// Failure: F79
 func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,6 +241,7 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 }
 
 // TestRedirectThatWouldMakeAGetOfACallIsNotFollowed checks that the answer to such a GET decides nothing.
+// Failure: F79
 func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	var seen []string
@@ -284,6 +290,7 @@ func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 	require.Equal(t, 5*7, asked)
 }
 
+// Failure: F79
 func TestRedirectsAreFollowedAsTheClientHasIt(t *testing.T) {
 	t.Parallel()
 	times := 0
@@ -328,6 +335,7 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 
 // TestAnswerThatSwitchesProtocolsIsNoAnswer: after a 101 the body is the connection, which ends when the service closes
 // it.
+// Failure: F79
 func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
@@ -359,6 +367,7 @@ func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	}
 }
 
+// Failure: F79
 func TestAnswerWithoutABodyIsRead(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]compensator.Verdict{200: compensator.VerdictSuccess, 422: compensator.VerdictPermanent, 500: compensator.VerdictFailure, 503: compensator.VerdictUnavailable} {

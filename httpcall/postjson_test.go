@@ -15,6 +15,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
+// Failure: F79
 func TestJSONIsPostedAndItsAnswerRead(t *testing.T) {
 	t.Parallel()
 	type charge struct{ Cents int }

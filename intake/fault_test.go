@@ -24,6 +24,7 @@ import (
 )
 
 // TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged: whether the answer was lost or the request.
+// Failure: F96
 func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	for name, rule := range harness.CommitFaults {
@@ -57,6 +58,7 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 }
 
 // TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside: there is no batch to halve, and nothing is wrong with it.
+// Failure: F96
 func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	t.Parallel()
 	for name, rule := range harness.CommitFaults {
@@ -79,6 +81,7 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 }
 
 // TestNothingIsAcknowledgedBeforeItIsCommitted: with the database gone in mid-commit for good, all of it comes again.
+// Failure: F96
 func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -114,6 +117,7 @@ func otherType(cfg Config) Config {
 }
 
 // TestDatabaseThatIsReadOnlyIsWaitedFor: nothing is set aside for it, and nothing read while a batch waits.
+// Failure: F96
 func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
@@ -166,6 +170,7 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 }
 
 // TestProcessesThatDieDuringAnOutageCountNoMessageOut: a delivery is counted only when the log takes entries.
+// Failure: F99
 func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -189,6 +194,7 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 }
 
 // TestMessageThatBreaksTheConnectionIsSetAside: such a fault looks like an outage, and the log tells them apart.
+// Failure: F98, F101
 func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -214,6 +220,7 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	r.requireBooks(7, 1)
 }
 
+// Failure: F98
 func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	t.Parallel()
 	breaksUnderWork(t, func(broken error) error { return broken })
@@ -239,6 +246,7 @@ func breaksUnderWork(t *testing.T, said func(broken error) error) {
 }
 
 // TestErrorOfAnotherLogIsOfItsMessage: Work speaks to a log of its own, and hands on what that one says.
+// Failure: F98
 func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 	t.Parallel()
 	for name, theirs := range map[string]error{"closed": compensator.ErrClosed, "in doubt": compensator.ErrCommitUnknown} {
@@ -264,6 +272,7 @@ func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 	}
 }
 
+// Failure: F100
 func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t)
@@ -289,6 +298,7 @@ func TestGroupThatVanishesIsMadeAgain(t *testing.T) {
 	r.requireBooks(400, 0)
 }
 
+// Failure: F96
 func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -349,6 +359,7 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 }
 
 // TestAcknowledgementThatIsRefusedIsMadeUpFor: by then the messages have come more often than they may.
+// Failure: F96
 func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t)
@@ -372,6 +383,7 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 }
 
 // TestMessageThatCannotBeEncodedIsHeld: it would be lost if it were acknowledged without its content.
+// Failure: F101
 func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -409,6 +421,7 @@ type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
 
+// Failure: F92, F101
 func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -451,6 +464,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	assert.Equal(t, []int64{2, 3}, []int64{stats.Parked, stats.Failed}, "Permanent around one is Permanent")
 }
 
+// Failure: F101
 func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -464,6 +478,7 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 }
 
 // TestTwoConsumersOfOneMessageRecordItOnce: the first was only slow.
+// Failure: F97
 func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -506,6 +521,7 @@ func (r *rig) pendingDeliveries(t *testing.T) int64 {
 }
 
 // TestMessageTooLargeForTheLogIsToldAndInNobodysWay: it cannot even be parked.
+// Failure: F101
 func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -530,6 +546,7 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 }
 
 // TestMessageOfHalfMaxContentIsParkedWhateverIsInIt: JSON makes six bytes of one, and the error may have all of it once more.
+// Failure: F101
 func TestMessageOfHalfMaxContentIsParkedWhateverIsInIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -558,6 +575,7 @@ func TestMessageOfHalfMaxContentIsParkedWhateverIsInIt(t *testing.T) {
 	}
 }
 
+// Failure: F100
 func TestIDsThatComeAgainWithOtherContentAreParked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F101
 func TestMessageIsKeptByteForByte(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Message{
@@ -30,6 +31,7 @@ func TestMessageIsKeptByteForByte(t *testing.T) {
 	}
 }
 
+// Failure: F100
 func TestIdempotentIDsOfDifferentMessagesDiffer(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 200)

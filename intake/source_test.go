@@ -65,6 +65,7 @@ func (f *flaky) empty() bool {
 	return len(f.left) == 0
 }
 
+// Failure: F97
 func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -154,6 +155,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 }
 
 // TestSlowBatchIsHalved: a transaction that takes too long is no outage.
+// Failure: F98
 func TestSlowBatchIsHalved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

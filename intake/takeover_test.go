@@ -32,6 +32,7 @@ func (r *rig) age(consumer, id string, deliveries int) {
 		"IDLE", time.Hour.Milliseconds(), "RETRYCOUNT", deliveries, "JUSTID").Err())
 }
 
+// Failure: F97
 func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -47,6 +48,7 @@ func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 	}, "the dead one's name is removed")
 }
 
+// Failure: F97
 func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -62,6 +64,7 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 }
 
 // TestMessageThatAnotherWasFasterWithIsLeftToIt: it was silent when it was looked at, and is no more.
+// Failure: F97
 func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -94,6 +97,7 @@ func (b *beaten) XClaim(ctx context.Context, args *redis.XClaimArgs) *redis.XMes
 }
 
 // TestConsumerThatHasMessagesIsNotRemoved: it was given them after somebody had seen that it had none.
+// Failure: F97
 func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -106,6 +110,7 @@ func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	assert.EqualValues(t, 10, pending.Count)
 }
 
+// Failure: F97
 func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -131,6 +136,7 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 }
 
 // TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot: one that ends its processes has all of its batch delivered again.
+// Failure: F99
 func TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -166,6 +172,7 @@ func TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot(t *testing.T) {
 }
 
 // TestMessageThatIsInTheLogIsOnlyAcknowledged: also when it would be parked by now.
+// Failure: F97
 func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -190,6 +197,7 @@ func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	assert.EqualValues(t, 100, stats.Duplicates)
 }
 
+// Failure: F101
 func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -214,6 +222,7 @@ func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 }
 
 // TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged: and the backlog is told.
+// Failure: F101
 func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

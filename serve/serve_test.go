@@ -126,6 +126,7 @@ func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testin
 	require.False(t, c.Health(t.Context()).Running)
 }
 
+// Failure: F81
 func TestNothingRunsWhereAnAddressCannotBeHad(t *testing.T) {
 	t.Parallel()
 	taken := httptest.NewServer(nil)
@@ -151,6 +152,7 @@ var errBroken = errors.New("too many open files")
 
 func (f failing) Accept() (net.Conn, error) { return nil, errBroken }
 
+// Failure: F81
 func TestWhatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
 	t.Parallel()
 	s, _ := server(t, nil)
@@ -162,6 +164,7 @@ func TestWhatIsMissingIsNamedBeforeAnythingRuns(t *testing.T) {
 	closed(t, s)
 }
 
+// Failure: F81
 func TestServerThatCannotServeIsNamedBeforeAnythingRuns(t *testing.T) {
 	t.Parallel()
 	began := logFunc(func(context.Context) error { return errors.New("it ran") })
@@ -311,6 +314,7 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 }
 
 // net/http calls ConnContext between two connections, and Shutdown and Close both wait for it.
+// Failure: F81
 func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
 	entered, let, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -342,6 +346,7 @@ func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 }
 
 // A part that does not end is cut off, or left running, and named. The log ends all the same.
+// Failure: F81
 func TestWhatOutlastsTheStopIsNamedAndTheLogEnds(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)

@@ -80,6 +80,7 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 
 // TestSlowBodyHoldsNoConnection: whoever announces a thousand bytes and sends eight is answered, and let go. Who is not known, or
 // comes from another site, hears so before any of it is read.
+// Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	t.Parallel()
 	_, pages := pagesWith(t, times{50 * time.Millisecond, patience, 50 * time.Millisecond}, anything)
@@ -117,6 +118,7 @@ func TestSlowBodyHoldsNoConnection(t *testing.T) {
 
 // TestDeadlinesAreTakenBack: the connection serves whatever else the host has, however long that takes, and a form that has arrived
 // is worked on for as long as that takes.
+// Failure: F133
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"a server without timeouts": 0, "a server that is patient": time.Hour} {
@@ -189,6 +191,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 }
 
 // TestClientThatReadsNothingHoldsNoHandler: an answer that nobody takes is given up.
+// Failure: F133
 func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	t.Parallel()
 	_, pages := pagesWith(t, times{patience, 100 * time.Millisecond, 50 * time.Millisecond}, anything)
@@ -230,6 +233,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 }
 
 // TestSlowBodyHoldsNoStream: on HTTP/2 a slow form ends alone, and the connection goes on.
+// Failure: F133
 func TestSlowBodyHoldsNoStream(t *testing.T) {
 	t.Parallel()
 	_, pages := pagesWith(t, times{50 * time.Millisecond, patience, 50 * time.Millisecond}, anything)
@@ -281,6 +285,7 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 }
 
 // TestWriterWithoutDeadlinesIsToldOfOnce, and serves all the same.
+// Failure: F133
 func TestWriterWithoutDeadlinesIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer

@@ -20,6 +20,7 @@ import (
 )
 
 // A text that is missing in one language, or used and in none.
+// Failure: F131
 func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	english := slices.Sorted(maps.Keys(languages[0].texts))
 	for _, w := range languages[1:] {
@@ -62,6 +63,7 @@ func TestEachTextIsThereInEachLanguage(t *testing.T) {
 }
 
 // What is stored as a word has a text.
+// Failure: F131
 func TestEachWordHasAText(t *testing.T) {
 	want := func(kind string, word any) {
 		if _, found := languages[0].texts[fmt.Sprintf("%s.%v", kind, word)]; !found {
@@ -102,6 +104,7 @@ func TestEachWordHasAText(t *testing.T) {
 }
 
 // Amounts are written as they are, to the last digit, in currencies with two places, none, three and four.
+// Failure: F132
 func TestAmountsAreExact(t *testing.T) {
 	for want, a := range map[string]compensator.Amount{
 		"CNY 129.00": {Minor: 12900, Currency: "CNY"}, "CNY 0.05": {Minor: 5, Currency: "CNY"}, "USD −1,234.50": {Minor: -123450, Currency: "USD"},
@@ -130,6 +133,7 @@ func TestSpansAreShort(t *testing.T) {
 }
 
 // Contents show as their bytes say where the view names them, and otherwise not at all.
+// Failure: F132
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
 	show := func(content string, paths ...string) revealed {
@@ -158,6 +162,7 @@ func TestRevealShowsWhatTheViewNames(t *testing.T) {
 }
 
 // However deep a content is, and however wide so deep, what is made of it is not much more than itself.
+// Failure: F132
 func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 	deep := func(n int, inside string) string { return strings.Repeat("[", n) + inside + strings.Repeat("]", n) }
 	show := func(content string, paths ...string) revealed {
@@ -177,6 +182,7 @@ func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 }
 
 // What turns a text around is shown as a number, between tags; addresses and forms keep it.
+// Failure: F132
 func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
 		t.Errorf("%q", got)
@@ -191,6 +197,7 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 }
 
 // Where to go back to is one of these pages, whatever a form says.
+// Failure: F133
 func TestBackStaysUnderTheBase(t *testing.T) {
 	for _, base := range []string{"/", "/ops/", "/a/b/"} {
 		rq := &request{s: &server{opts: Options{Base: base}}}
@@ -212,6 +219,7 @@ func TestBackStaysUnderTheBase(t *testing.T) {
 }
 
 // Each person has an allowance of his own, which comes back with time, and what is remembered of people is bounded.
+// Failure: F133
 func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	l, now := newLimiter(5), time.Unix(1, 0)
 	spend := func(actor string) (n int) {

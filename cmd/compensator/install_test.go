@@ -20,6 +20,7 @@ const (
 
 // TestGoInstallWorks has go install take the command from a proxy that has this tree as a release, and nothing else of ours: it refuses a go.mod that
 // replaces anything, and one that lacks what the command imports. What it would build is not built: -n.
+// Failure: F135
 func TestGoInstallWorks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("go.mod")

@@ -23,6 +23,7 @@ import (
 )
 
 // TestOfTwoOperatorsAtOnceOneGetsHisWay: both have seen the same, and the second one is told so.
+// Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(6)
@@ -45,6 +46,7 @@ func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 }
 
 // TestALogWithoutOperations can be looked at; what is missing is said, and how it is turned on.
+// Failure: F123
 func TestALogWithoutOperations(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {
@@ -77,6 +79,7 @@ func TestALogWithoutOperations(t *testing.T) {
 }
 
 // TestGrantsThatCheckPrintsSuffice: a reader's for whatever only looks, an operator's for the rest; and no more is let through.
+// Failure: F134
 func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(3)
@@ -134,6 +137,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 }
 
 // TestInterrupted: a server that does not answer is left when somebody has had enough.
+// Failure: F134
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,6 +154,7 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestACommandWaitsForASlowDatabase longer than a desk at which many look.
+// Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)
@@ -172,6 +177,7 @@ func TestACommandWaitsForASlowDatabase(t *testing.T) {
 }
 
 // TestNothingIsDoneUntilTheNumberIsTyped on a terminal.
+// Failure: F134
 func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(3)
@@ -231,6 +237,7 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 }
 
 // TestRequeuedEntriesAreAnnouncedThroughRedis, and otherwise it is said that they wait.
+// Failure: F135
 func TestRequeuedEntriesAreAnnouncedThroughRedis(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -292,6 +299,7 @@ func TestNoPasswordIsRepeated(t *testing.T) {
 }
 
 // TestNothingIsWrittenByLooking: not a row, not a mark.
+// Failure: F134
 func TestNothingIsWrittenByLooking(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)

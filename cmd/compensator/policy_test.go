@@ -27,6 +27,7 @@ func (b *bed) setPolicy(text string) {
 }
 
 // TestPolicyDecidesByRoleTypeAndAmount: whom it does not name may do nothing, and what is worth nobody knows how much is below no limit.
+// Failure: F136
 func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	p, err := parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "reader": {"rights": ["see entries"], "types": ["refund"]},
 		"night": {"rights": ["see entries", "requeue", "note"], "entries": 20, "amounts": {"CNY": 1000}}},
@@ -76,6 +77,7 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 }
 
 // TestPolicyIsHeededByEveryCommand: what a role lacks is refused, and on record, whatever the grants allow; what is of a type that it may not see is absent.
+// Failure: F136
 func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {
@@ -144,6 +146,7 @@ func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 }
 
 // TestPolicySetMeanwhileIsNotOverwritten: who is asked whether he is sure has not seen what somebody else sets before he answers.
+// Failure: F136
 func TestPolicySetMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {

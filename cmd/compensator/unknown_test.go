@@ -33,6 +33,7 @@ func (b *bed) hang(n int) *bed {
 
 // TestUnknownOutcomesWaitForAWord covers each verb that changes an entry, and each way to name entries. --yes answers no question
 // about money: an entry whose attempt timed out stays as it is until --checked says that somebody has looked.
+// Failure: F119
 func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {
@@ -87,6 +88,7 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 }
 
 // TestMistypedTypesAreNamed: a type that the log does not know is paused by nobody by mistake, and an empty answer says why it is.
+// Failure: F124
 func TestMistypedTypesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {

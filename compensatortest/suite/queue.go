@@ -29,6 +29,7 @@ type QueueHarness struct {
 //
 // The suite reads the real clock. It waits for what must happen and measures only that nothing is early, so
 // a slow machine makes it slow, not red.
+// Failure: F42, F50
 func TestQueue(t *testing.T, open func(t *testing.T) QueueHarness) {
 	for _, promise := range queuePromises {
 		t.Run(promise.name, func(t *testing.T) { promise.test(newQueueTest(t, open(t))) })

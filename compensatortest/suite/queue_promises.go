@@ -153,6 +153,7 @@ func (t *queueTest) twoLeases() (old, current int64) {
 	return first.Token, t.awaitClaim("order", 1, time.Hour).Token
 }
 
+// Failure: F54
 func (t *queueTest) settledEntryMayWaitForTheLongestTime() {
 	t.announce(dueIn("order", 1, 0))
 	leased := t.claim("order", 1, time.Minute)

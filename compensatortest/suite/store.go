@@ -44,6 +44,7 @@ type Harness struct {
 // a Compensator. open returns a fresh, empty store that shares nothing with others. The suite reads the real
 // clock, waits for what must happen and measures only that nothing is early. What a harness leaves out is skipped, and says
 // so. Where the store is a processlog.Operations as well, it is held to that contract, too.
+// Failure: F27
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 	for _, promise := range everyStorePromise() {
 		t.Run(promise.name, func(t *testing.T) {

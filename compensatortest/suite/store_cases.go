@@ -118,6 +118,7 @@ func (t *storeTest) caseOpensWithNothingElse() {
 	assert.False(t, found, "where none is asked for")
 }
 
+// Failure: F118
 func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 	drafts := make([]processlog.Draft, 240) // several statements' worth
 	for i := range drafts {
@@ -400,6 +401,7 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 }
 
 // groupsAreCutAmongTheirTypesAlone: groups of types that were not asked for leave no less room for the others.
+// Failure: F122
 func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	rare := t.die("rare", caseDraft(0, 1, "CNY"))
 	drafts := make([]processlog.Draft, 1001)
@@ -430,6 +432,7 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	assert.Empty(t, groups, "no types")
 }
 
+// Failure: F120
 func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
 	first, second, ended, last := t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(2, 0, "")), t.die("refund", caseDraft(1, 1, "CNY")), t.die("mail", caseDraft(2, 0, ""))
 	seen := func(id processlog.ID) processlog.SeenCase {

@@ -56,6 +56,7 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 
 // An attempt that was taken for dead may still come to something: all kinds of outcomes, of the claim it ran under, in
 // one call.
+// Failure: F68
 func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 	for action, want := range serviceEnds {
 		var late []processlog.Outcome

@@ -198,6 +198,7 @@ func (t *storeTest) trailTellsAllNewestFirst() {
 	assert.Equal(t, "1 asked the bank", page.Records[4].Reason)
 }
 
+// Failure: F126
 func (t *storeTest) erasureReachesCaseAndOperations() {
 	row, other := t.die("refund", caseDraft(1, 1, "CNY")), t.die("refund", caseDraft(1, 1, "CNY"))
 	for _, id := range []processlog.ID{row.ID, other.ID} {

@@ -199,6 +199,7 @@ func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
 }
 
 // pagesOfSomeTypesAreFullOfThemAlone: rows of others leave no trace, neither a short page nor a cursor.
+// Failure: F122
 func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
 	var mine []processlog.ID
 	for i := range 24 {

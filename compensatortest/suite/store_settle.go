@@ -44,6 +44,7 @@ func (t *storeTest) outcomesGoWhereTheContractSays() {
 // farthest is the longest wait there is.
 const farthest = 100 * 365 * 24 * time.Hour
 
+// Failure: F54
 func (t *storeTest) outcomeOfTheLongestWaitIsStoredAsGiven() {
 	claimed := t.claim(t.insertOne("far").ID, token(1), time.Minute)
 	o := outcome(claimed, processlog.Retrying)

@@ -111,6 +111,7 @@ func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }
 
+// Failure: F102
 func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	_, marks := t.marks("nightly", "other")
 	holder, moved := t.move("nightly", marks[0], marks[0].Add(time.Second))
@@ -153,6 +154,7 @@ func (t *storeTest) markIsMovedByOneOfMany() {
 	assert.Equal(t, int64(1), winners.Load())
 }
 
+// Failure: F104
 func (t *storeTest) markOutlivesTheEntriesOfItsType() {
 	row := t.inState(processlog.Cancelled)
 	_, marks := t.marks(row.BusinessType)

@@ -139,6 +139,7 @@ func (t *storeTest) lineIsInTheOrderOfIDs() {
 }
 
 // placeDecides has entries stand in the order of their places, which are a permutation of their ids.
+// Failure: F112
 func (t *storeTest) placeDecides() {
 	rows := t.committed("serial", 3)
 	place := []int{2, 0, 1} // the first entry stands last
@@ -196,6 +197,7 @@ func (t *storeTest) fronts(dead bool) (found []processlog.ID) {
 	}
 }
 
+// Failure: F117
 func (t *storeTest) onlyTheFirstOfAKeyIsNotBlocked() {
 	a, b := t.lined("a", 3), t.lined("b", 2)
 	plain := t.committed("serial", 1)[0]
@@ -210,6 +212,7 @@ func (t *storeTest) onlyTheFirstOfAKeyIsNotBlocked() {
 	assert.Empty(t, blocked, "of another type")
 }
 
+// Failure: F117
 func (t *storeTest) frontsAreDueFreeAndFirst() {
 	for _, key := range []string{"a", "b", "c", "d"} {
 		t.lined(key, 2)
@@ -236,6 +239,7 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 }
 
 // membersAreToldWhereNoneIsClaimed: only then nobody among them can start without finding those in front of it.
+// Failure: F117
 func (t *storeTest) membersAreToldWhereNoneIsClaimed() {
 	rows := t.lined("a", 3)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
@@ -248,6 +252,7 @@ func (t *storeTest) membersAreToldWhereNoneIsClaimed() {
 }
 
 // longKeyIsToldToItsEnd has more entries under one key than a Line tells.
+// Failure: F117
 func (t *storeTest) longKeyIsToldToItsEnd() {
 	var rows []processlog.Row
 	for range 5 {
@@ -285,6 +290,7 @@ func (t *storeTest) turnIsNotedWithItsTransactionOnly() {
 	}
 }
 
+// Failure: F113
 func (t *storeTest) lineIsTakenByTheLeaseOfAnother() {
 	rows := t.lined("a", 2)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
@@ -309,6 +315,7 @@ func (t *storeTest) endedEntryCountsInNoLine() {
 	t.standing("a", true, []processlog.Row{t.load(rows[2].ID), rows[3]}, "those who have ended are forgotten")
 }
 
+// Failure: F117
 func (t *storeTest) namedEntryIsForgotten() {
 	rows := t.lined("a", 3)
 	t.change(rows[0].ID, processlog.ActionCancel)
@@ -323,6 +330,7 @@ func (t *storeTest) namedEntryIsForgotten() {
 	t.standing("a", true, rows[1:], "of another epoch nothing was said")
 }
 
+// Failure: F113
 func (t *storeTest) deadEntryCountsWhereItIsSaid() {
 	rows := t.lined("a", 2)
 	t.settleTo(rows[0], processlog.Dead)
@@ -336,6 +344,7 @@ func (t *storeTest) deadEntryCountsWhereItIsSaid() {
 	assert.Equal(t, rows[1].ID, t.line("a", rows[1], true).First, "where it does not count it is forgotten")
 }
 
+// Failure: F114
 func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	row := t.lined("a", 1)[0]
 	t.settleTo(row, processlog.Succeeded)
@@ -361,6 +370,7 @@ func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	assert.Equal(t, second, t.blocked(second, true))
 }
 
+// Failure: F115
 func (t *storeTest) parkedEntryIsGivenBackForAWhile() {
 	rows := t.lined("a", 3)
 	lost := t.claim(rows[1].ID, token(1), time.Millisecond)
@@ -381,6 +391,7 @@ func (t *storeTest) parkedEntryIsGivenBackForAWhile() {
 	assert.Equal(t, row.Version, t.load(second.ID).Version, "again, as after an unknown outcome")
 }
 
+// Failure: F115
 func (t *storeTest) firstOfALineIsMadeDue() {
 	rows := t.lined("a", 3)
 	first, second, third := t.claim(rows[0].ID, token(1), time.Minute), t.claim(rows[1].ID, token(2), time.Minute), t.claim(rows[2].ID, token(2), time.Minute)
@@ -402,6 +413,7 @@ func (t *storeTest) firstOfALineIsMadeDue() {
 }
 
 // parkedAsItWasBornIsMadeDue has an entry parked that nobody has written since it was inserted.
+// Failure: F115
 func (t *storeTest) parkedAsItWasBornIsMadeDue() {
 	d := t.draft("serial")
 	d.Token, d.Lease = token(1), time.Minute
@@ -412,6 +424,7 @@ func (t *storeTest) parkedAsItWasBornIsMadeDue() {
 	assert.Equal(t, []processlog.ID{row.ID}, t.advance(true, "a"))
 }
 
+// Failure: F115
 func (t *storeTest) onlyWhatIsParkedIsMadeDue() {
 	rows := t.lined("a", 1)
 	row := t.claim(rows[0].ID, token(1), time.Minute)
@@ -433,6 +446,7 @@ func (t *storeTest) onlyWhatIsParkedIsMadeDue() {
 	assert.Empty(t, t.advance(true, "c"), "its schedule says so")
 }
 
+// Failure: F115
 func (t *storeTest) lockedTurnIsNotWaitedFor() {
 	rows := t.lined("a", 1)
 	row := t.claim(rows[0].ID, token(1), time.Minute)
@@ -445,6 +459,7 @@ func (t *storeTest) lockedTurnIsNotWaitedFor() {
 	assert.Len(t, t.advance(true, "a"), 1)
 }
 
+// Failure: F114
 func (t *storeTest) longLineIsForgottenFromItsFront() {
 	rows := t.lined("a", 240)
 	for _, row := range rows[:235] {
@@ -463,6 +478,7 @@ func (t *storeTest) longLineIsForgottenFromItsFront() {
 	assert.Zero(t, t.line("a", last, true))
 }
 
+// Failure: F114
 func (t *storeTest) erasedEntryLeavesItsLineOnceItHasEnded() {
 	rows := t.lined("a", 6)
 	t.settleTo(rows[0], processlog.Dead)

@@ -45,6 +45,7 @@ func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 }
 
 // TestGORMWritesNothingOnceItsTransactionIsLost: what it sent after a swallowed deadlock would commit by itself.
+// Failure: F2
 func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 	for name, scope := range scopes {
 		for pool, open := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {

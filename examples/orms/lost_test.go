@@ -139,6 +139,7 @@ var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 }
 
 // TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost: nor does it commit.
+// Failure: F2
 func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	for name, way := range sqlxWays {
 		t.Run(name, func(t *testing.T) {
@@ -189,6 +190,7 @@ func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 }
 
 // TestNoMapperWritesOnceItsTransactionIsLost: what is sent after a swallowed deadlock would commit by itself.
+// Failure: F2
 func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 	for name, way := range ways {
 		for pool, open := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched} {

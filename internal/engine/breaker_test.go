@@ -94,6 +94,7 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 }
 
 // It may be the one that is never answered: by itself it keeps nobody waiting.
+// Failure: F78
 func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	b := newBroken(t)
 	again := func(err error) {
@@ -173,6 +174,7 @@ func TestEachProbeThatFailsDoublesThePauseUpToAMinute(t *testing.T) {
 	})
 }
 
+// Failure: F77
 func TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
 		b.call(t, errDown, errDown, errDown, errDown)
@@ -192,6 +194,7 @@ func TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause(t *testing.T)
 	})
 }
 
+// Failure: F77
 func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
 		b.call(t, errDown, errDown, errDown, errDown)
@@ -205,6 +208,7 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 }
 
 // Deaf to its context, it may never return: without a word of its own the type would never be tried again.
+// Failure: F77
 func TestProbeThatHangsHasFailed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
 		b.call(t, errDown, errDown, errDown, errDown)
@@ -235,6 +239,7 @@ func TestRunBeginsWithEveryBreakerClosed(t *testing.T) {
 	require.Len(t, b.opened, 1)
 }
 
+// Failure: F78
 func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	for _, c := range []struct {
 		err, cause error
@@ -308,6 +313,7 @@ type panicky struct{}
 func (panicky) Error() string { return "panicky" }
 func (panicky) As(any) bool   { panic("bug") }
 
+// Failure: F77
 func TestABatchIsOneCall(t *testing.T) {
 	soldOut := errors.New("sold out")
 	for _, c := range []struct {

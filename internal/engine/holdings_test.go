@@ -11,6 +11,7 @@ import (
 )
 
 // The answer to a person's requeue may come after the entry has begun to run again in the same process.
+// Failure: F57
 func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	h := newHoldings(newAgenda(newTypes(time.Second)))
 	hold := func(epoch uint32, version uint64) *attempt {

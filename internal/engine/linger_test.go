@@ -24,6 +24,7 @@ func lingering(wait time.Duration) (*agenda, *scan) {
 	return a, scan
 }
 
+// Failure: F107
 func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, scan := lingering(20 * time.Second)
@@ -39,6 +40,7 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	})
 }
 
+// Failure: F107
 func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, scan := lingering(20 * time.Second)
@@ -48,6 +50,7 @@ func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
 	})
 }
 
+// Failure: F107
 func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, scan := lingering(20 * time.Second)
@@ -58,6 +61,7 @@ func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	})
 }
 
+// Failure: F107
 func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, scan := lingering(20 * time.Second)
@@ -93,6 +97,7 @@ func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 }
 
 // When a Run begins nobody knows since when entries wait, and how many: that is looked at before anything is claimed.
+// Failure: F107
 func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := lingering(20 * time.Second)
@@ -126,6 +131,7 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 }
 
 // A batch takes one slot, and what runs alone one each.
+// Failure: F107
 func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	mail := &Type{Name: "mail", BatchSize: 3, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
 	rows := func(together, suspects, compensating int) (rows []processlog.Row) {
@@ -151,6 +157,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 }
 
 // Of what is claimable as much is claimed as the calls take, in whatever order it comes.
+// Failure: F107
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := &Type{Name: "mail", BatchSize: 3, Concurrency: 2, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
 	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}, {1, 1, 0, 1, 0, 2}, {1, 1, 0, 1, 0, 0}} {

@@ -125,6 +125,7 @@ func outcomeCases() []outcomeCase {
 	}
 }
 
+// Failure: F54, F64
 func TestOutcomeFollowsTheContract(t *testing.T) {
 	for _, c := range outcomeCases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -147,6 +148,7 @@ func aged(row *processlog.Row, age time.Duration) *processlog.Row {
 	return &old
 }
 
+// Failure: F60
 func TestHandlersWaitsAreFailuresOnceMaxWaitIsOver(t *testing.T) {
 	fresh, undo := attempted(processlog.Pending, 0, 0), attempted(processlog.Compensating, 3, 0)
 	failed := errDownstream.Error()
@@ -194,6 +196,7 @@ func TestTimeoutIsNamedInTheError(t *testing.T) {
 	require.Contains(t, got.LastError, context.DeadlineExceeded.Error())
 }
 
+// Failure: F54
 func TestEntrysMaxProcessCountOverridesTheTypes(t *testing.T) {
 	for _, c := range []struct {
 		entrys, failures int
@@ -222,6 +225,7 @@ func TestVerdictsWithoutAReasonStillHaveOne(t *testing.T) {
 	}
 }
 
+// Failure: F54, F67
 func TestNoScheduleMakesAHotLoop(t *testing.T) {
 	for _, c := range []struct{ schedule, least, most time.Duration }{
 		{math.MinInt64, minBackoff, minBackoff}, {-1, minBackoff, minBackoff}, {0, minBackoff, minBackoff},
@@ -241,6 +245,7 @@ func TestNoScheduleMakesAHotLoop(t *testing.T) {
 	}
 }
 
+// Failure: F60
 func TestUnavailableBacksOffToMinutes(t *testing.T) {
 	typ := outcomeType(false)
 	typ.Retry = fixed(time.Second)
@@ -285,6 +290,7 @@ func TestPauseGrowsAlsoWhereAnErrorHasNoText(t *testing.T) {
 	require.NotEmpty(t, typ.outcomeOf(row, errors.New(""), nil).LastError, "a person is told something of a failure, too")
 }
 
+// Failure: F119
 func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	typ := outcomeType(false)
 	typ.MaxWait = time.Hour
@@ -323,6 +329,7 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 	require.False(t, typ.withLateBatch(typ.outcomeOf(attempted(processlog.Pending, 2, 0), nil, nil)).TimedOut)
 }
 
+// Failure: F61
 func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
 	row := attempted(processlog.Retrying, 1, 0)
 	row.DeliveryCount = crashBudget + 1

@@ -11,6 +11,7 @@ import (
 )
 
 // A process that could not read what people have paused must not run it; and one that has read it keeps to that.
+// Failure: F124
 func TestNothingRunsBeforeItIsKnownWhatIsPaused(t *testing.T) {
 	var paused map[string]bool
 	err := errors.New("gone away")
@@ -29,6 +30,7 @@ func TestNothingRunsBeforeItIsKnownWhatIsPaused(t *testing.T) {
 	require.False(t, look(nil, gone), "as it was")
 }
 
+// Failure: F124
 func TestWhatIsPausedIsAskedForAgainSoonUntilItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

@@ -12,6 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F75
 func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBase(t.Context(), &Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})

@@ -47,6 +47,7 @@ func (oneLine) Settle(_ context.Context, _ processlog.Token, outcomes []processl
 }
 
 // What starts sorts out what comes too late, in place: how many calls the others leave free is known before.
+// Failure: F107
 func TestCallsThatWaitForTheirTurnsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{Store: oneLine{first: processlog.RowID(9)}, QueueDown: true, ReconcileInterval: time.Hour, PollInterval: time.Hour,
@@ -71,6 +72,7 @@ func TestCallsThatWaitForTheirTurnsFreeTheirSlotsOnce(t *testing.T) {
 }
 
 // Whoever declares a type that has a handler here, with another key or none, does not change what that one runs beside.
+// Failure: F116
 func TestTypeThatHasAHandlerStaysAsThatOneHasIt(t *testing.T) {
 	e, typ := waitingOn(t, 0, Config{Store: oneLine{}})
 	key := Serial{Key: func(row *processlog.Row) string { return row.UserID }}

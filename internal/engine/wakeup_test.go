@@ -158,6 +158,7 @@ func (s *oneBusy) Settle(_ context.Context, token processlog.Token, _ []processl
 
 // An outcome whose row is locked may cost a lock wait each time it is offered: those of free rows must not be
 // in the same statement.
+// Failure: F27
 func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
 	e, typ := waitingOn(t, 0, Config{Store: store, QueueDown: true}) // nobody to be told

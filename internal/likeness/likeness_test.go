@@ -11,6 +11,7 @@ import (
 )
 
 // TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike has in each line texts of one shape.
+// Failure: F125
 func TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike(t *testing.T) {
 	alike := map[string][]string{
 		"POST /refund: status 503 for order #":            {"POST /refund: status 503 for order 88123", "POST /refund: status 503 for order #7", "POST /refund:  status 503 for order\n8812399"},
@@ -31,6 +32,7 @@ func TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike(t *testing.T) {
 	}
 }
 
+// Failure: F125
 func TestFailuresOfAnotherKindAreNotAlike(t *testing.T) {
 	texts := []string{
 		"", "no such order", "no such payment", "POST /refund: status 503", "POST /refund: status 404", "POST /charge: status 503",
@@ -48,6 +50,7 @@ func TestFailuresOfAnotherKindAreNotAlike(t *testing.T) {
 }
 
 // FuzzShape: a shape is valid, short, and keeps no long number, and no byte of what the same quotes hold makes a difference.
+// Failure: F125
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{"POST /refund: status 503 for order 88123", "订单12345不存在", "it's \"x", "\xff\x00`", "错误码40001：用户“张三”", "deadbeef-00"} {
 		f.Add(seed, "inner")

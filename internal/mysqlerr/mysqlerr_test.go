@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Failure: F74
 func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 	for number, c := range conditions {
 		err := &mysql.MySQLError{Number: number, Message: c.reason}
@@ -35,6 +36,7 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 }
 
 // The server's own text decides where one number has several causes. What a handler writes around it does not.
+// Failure: F74
 func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 	for _, tc := range []struct {
 		number uint16

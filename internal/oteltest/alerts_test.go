@@ -43,6 +43,7 @@ func alerts(t *testing.T) (all []alert) {
 
 // TestAlertsFireForWhatTheySay evaluates each condition on series as Prometheus keeps them: an hour of one situation, a sample a
 // minute, asked in its last minute. What is deliberate pages nobody, and a fleet that is gone does.
+// Failure: F129
 func TestAlertsFireForWhatTheySay(t *testing.T) {
 	t.Parallel()
 	const well = `
@@ -200,6 +201,7 @@ func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
 // TestEveryAlertSaysWhatToDo: its runbook_url leads to a heading that is there, and it wakes somebody up or does not.
+// Failure: F129
 func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	const docs = "https://github.com/compensator-go/compensator/blob/main/docs/"

@@ -262,6 +262,7 @@ func ask(name, label, query string) variable {
 		IncludeAll: true, Multi: true, AllValue: ".*", Current: &choice{"All", "$__all"}}
 }
 
+// Failure: F129
 func TestBoardIsWhatIsMade(t *testing.T) {
 	t.Parallel()
 	made, err := json.MarshalIndent(makeBoard(), "", "  ")

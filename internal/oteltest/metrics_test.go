@@ -214,6 +214,7 @@ func unbounded(t *testing.T) (*otel.Telemetry, *sdkmetric.ManualReader) {
 	return telemetry, reader
 }
 
+// Failure: F128
 func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)
@@ -252,6 +253,7 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 }
 
 // TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun: what is recorded here may come from anywhere.
+// Failure: F128
 func TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)

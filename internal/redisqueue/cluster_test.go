@@ -22,6 +22,7 @@ func clusterClient(t *testing.T, cluster *testservers.RedisCluster) *redis.Clust
 	return client
 }
 
+// Failure: F47, F48
 func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)

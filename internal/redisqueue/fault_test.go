@@ -49,6 +49,7 @@ func (c *mutedConn) Read(b []byte) (int, error) {
 	}
 }
 
+// Failure: F45
 func TestClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
@@ -103,6 +104,7 @@ func TestListenLeavesASilentConnection(t *testing.T) {
 	awaitNotification(t, sameQueue(t, client, prefix), "order", woken)
 }
 
+// Failure: F45
 func TestRedisQueueObeysADeadlineWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewRedis(t)

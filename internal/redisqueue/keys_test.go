@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F48
 func TestRedisKeysAreSpeltAsStored(t *testing.T) {
 	single, err := newKeys("shop", 1)
 	require.NoError(t, err)
@@ -41,6 +42,7 @@ func TestRedisKeysSpreadTypesOverAllTags(t *testing.T) {
 	assert.Len(t, tags, clusterTags)
 }
 
+// Failure: F48
 func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 	seen := make(map[string]string)
 	for _, prefix := range []string{"a", "a:v1:0", "a:v1", "v1"} {
@@ -57,6 +59,7 @@ func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 	}
 }
 
+// Failure: F48
 func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 	for _, prefix := range []string{"", "a}b{", "{a", "a b", "a\n", "é", strings.Repeat("x", 65)} {
 		_, err := newKeys(prefix, 1)
@@ -75,6 +78,7 @@ func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 var luaFiles embed.FS
 
 // No cluster can route a key that was not given, and some servers refuse a script that does not name it literally.
+// Failure: F48
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")
 	require.NoError(t, err)

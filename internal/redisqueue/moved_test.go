@@ -53,6 +53,7 @@ func (c *redis6) Read(b []byte) (int, error) {
 type behind struct{ net.Conn }
 
 // The address leads to another server after a failover, and the old one, a replica now, keeps its connections.
+// Failure: F47
 func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *testing.T) {
 	t.Parallel()
 	for name, wrap := range map[string]func(net.Conn) net.Conn{

@@ -15,6 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F44
 func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	server := testservers.NewRedis(t)

@@ -115,6 +115,7 @@ func assertKept(t *testing.T, want bool, q processlog.Queue) {
 	assert.Equal(t, want, kept)
 }
 
+// Failure: F42
 func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
 	t.Parallel()
 	q, server, client := ownQueue(t)
@@ -133,6 +134,7 @@ func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
 	}
 }
 
+// Failure: F44
 func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -146,6 +148,7 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 }
 
 // TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt: what was announced before it is gone.
+// Failure: F44
 func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -175,6 +178,7 @@ func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
 }
 
+// Failure: F42
 func TestRedisQueueSurvivesARestartWithAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	q, server, _ := ownQueue(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -186,6 +190,7 @@ func TestRedisQueueSurvivesARestartWithAppendOnlyFile(t *testing.T) {
 	assert.Len(t, mustClaim(t, q, "order", 10).IDs, 2)
 }
 
+// Failure: F43
 func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t, "--maxmemory-policy", "noeviction")
@@ -243,6 +248,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	assert.Equal(t, []string{"order", "user"}, rebuilt(processlog.Token{3}))
 }
 
+// Failure: F46
 func TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -276,6 +282,7 @@ func TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas(t *testing.T) {
 	assert.Empty(t, whole, "another type's mark says as little")
 }
 
+// Failure: F43
 func TestRedisQueueKnowsAnEvictingPolicy(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -285,6 +292,7 @@ func TestRedisQueueKnowsAnEvictingPolicy(t *testing.T) {
 	}
 }
 
+// Failure: F44
 func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -310,6 +318,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	assert.EqualValues(t, len(types)-1, client.DBSize(t.Context()).Val())
 }
 
+// Failure: F49
 func TestRedisQueueSendsAtMostAThousandEntriesAScript(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -324,6 +333,7 @@ func TestRedisQueueSendsAtMostAThousandEntriesAScript(t *testing.T) {
 	assert.LessOrEqual(t, leased.Next, time.Duration(0), "the others are still due")
 }
 
+// Failure: F42, F50
 func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
@@ -338,6 +348,7 @@ func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
 	}
 }
 
+// Failure: F46
 func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
@@ -368,6 +379,7 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	}
 }
 
+// Failure: F46
 func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
@@ -391,6 +403,7 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	assert.Equal(t, []time.Duration{processlog.Never, 0}, waits)
 }
 
+// Failure: F25
 func TestSecondDatabaseBehindOnePrefixIsRefused(t *testing.T) {
 	t.Parallel()
 	server := testservers.SharedRedis(t)
@@ -448,6 +461,7 @@ func TestRedisQueueDoesWithTheLeastRights(t *testing.T) {
 	assert.ErrorContains(t, sameQueue(t, restricted, "forbidden").Check(t.Context(), "database"), "NOPERM")
 }
 
+// Failure: F44
 func TestRedisQueueKeysNeverExpire(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
@@ -462,6 +476,7 @@ func TestRedisQueueKeysNeverExpire(t *testing.T) {
 	}
 }
 
+// Failure: F44
 func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)

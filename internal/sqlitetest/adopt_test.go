@@ -19,6 +19,7 @@ import (
 	"github.com/compensator-go/compensator/adopt"
 )
 
+// Failure: F109
 func TestRowsOfAnOldTableBecomeEntriesOnSQLite(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, wal...))
@@ -62,6 +63,7 @@ var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
 // TestEntryRecordedByPlainSQLRunsOnSQLite: through a connection that knows nothing of the library and, where there is one,
 // SQLite's own client; beside rows of every shape.
+// Failure: F111
 func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/recording-by-sql.md")

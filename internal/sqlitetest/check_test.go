@@ -25,6 +25,7 @@ func TestCheckAcceptsWhatMigrateMakes(t *testing.T) {
 	assert.NoError(t, openStore(t, db).Check(t.Context()), "in memory")
 }
 
+// Failure: F33
 func TestCheckRefusesUnsafeConnections(t *testing.T) {
 	t.Parallel()
 	for problem, pragmas := range map[string][]string{
@@ -86,6 +87,7 @@ var sqlitePragmas = map[string]string{
 	"journal_size_limit(0)":        "room",
 }
 
+// Failure: F33
 func TestEntriesLiveWhateverAConnectionIsSetTo(t *testing.T) {
 	t.Parallel()
 	for pragma := range sqlitePragmas {
@@ -98,6 +100,7 @@ func TestEntriesLiveWhateverAConnectionIsSetTo(t *testing.T) {
 	}
 }
 
+// Failure: F31
 func TestCheckRefusesAnotherTable(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

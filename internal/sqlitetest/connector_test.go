@@ -21,6 +21,7 @@ func watched(t *testing.T) (*compensator.Compensator, *sql.DB) {
 	return c, db
 }
 
+// Failure: F2
 func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx)) error{
@@ -56,6 +57,7 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 }
 
 // END is SQLite's other word for COMMIT, and [s] its other spelling of a name.
+// Failure: F3
 func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	t.Parallel()
 	for name, statements := range map[string][]string{
@@ -165,6 +167,7 @@ func orders(t *testing.T, db *sql.DB) (ids []string) {
 }
 
 // A COMMIT that finds the file busy leaves SQLite's transaction open. It is no doubt, it is tried again, and the lock is nobody's meanwhile.
+// Failure: F11
 func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	t.Parallel()
 	c, db, others, letGo := keptOut(t)
@@ -195,6 +198,7 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 }
 
 // A constraint that was put off fails the same COMMIT.
+// Failure: F11
 func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	t.Parallel()
 	c, db, others, letGo := keptOut(t)
@@ -213,6 +217,7 @@ func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 }
 
 // Who sends COMMIT as text may send it again, or a ROLLBACK; where neither is done, the connection is closed.
+// Failure: F11
 func TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, then := range []string{"", "COMMIT", "ROLLBACK"} {

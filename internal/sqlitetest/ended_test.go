@@ -17,6 +17,7 @@ import (
 
 // Payments meet their closings about to run, running, failing, compensated, taken out after crashes, and dead. Handlers
 // write in their own transactions, so the books tell who won.
+// Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(10000)")+"&_txlock=immediate")

@@ -36,6 +36,7 @@ func passes(d time.Duration) { <-time.After(d) }
 
 // A writer keeps the database busy for longer than the leases. All handlers have returned meanwhile: none runs again, and
 // none passes for dead, however many leases its entry had lost before.
+// Failure: F58
 func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	t.Parallel()
 	for _, deliveries := range []int{0, 2} {
@@ -77,6 +78,7 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 }
 
 // A database that takes claims, but neither outcomes nor renewals, until leases have ended and the entries were polled.
+// Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, wal...))
@@ -165,6 +167,7 @@ func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 
 // A handler in a transaction that takes longer than its lease, and not as long as its timeout, succeeds the first time: what lost its
 // lease would spend nothing, and run again for ever.
+// Failure: F52
 func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	t.Parallel()
 	handlerPools(t, func(t *testing.T, db *sql.DB) {
@@ -196,6 +199,7 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 
 // Whatever runs in a transaction, its lease outlasts its timeout, and so is the timeout what ends it: that spends an attempt. What runs in
 // none keeps the lease it was given, where the pool has a connection to renew it by.
+// Failure: F52
 func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 	t.Parallel()
 	handlerPools(t, func(t *testing.T, db *sql.DB) {

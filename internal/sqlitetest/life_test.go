@@ -94,6 +94,7 @@ func states(t *testing.T, db *sql.DB) (counts []string) {
 }
 
 // A handler's error whose words are those of a database counts as an attempt like any other.
+// Failure: F74
 func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
 	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(1000)")

@@ -240,6 +240,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 
 // TestNothingIsSentOnceSQLiteHasRolledBack: an interrupted write takes its whole transaction along, and what comes
 // after it would commit by itself.
+// Failure: F2
 func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
 	t.Parallel()
 	for name, rollback := range map[string]func(ctx context.Context, tx *compensator.ScopedTx) error{

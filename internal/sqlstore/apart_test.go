@@ -35,6 +35,7 @@ func numbers(n int) (items []int) {
 	return items
 }
 
+// Failure: F75
 func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 	s := &Store{d: mysqlDialect("")}
 	for name, tc := range map[string]struct {

@@ -15,6 +15,7 @@ import (
 )
 
 // TestServerEndsAReadWhoseTimeIsOver: the driver has gone by then, and nothing else would tell the server.
+// Failure: F127
 func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	dsn := testservers.Database(t)
 	open := func() *sql.DB {

@@ -307,6 +307,7 @@ func (s *Store) plan(t *testing.T, query string) (steps []string) {
 	return steps
 }
 
+// Failure: F29
 func TestListIsPlannedAlongAnIndex(t *testing.T) {
 	s := newListStore(t, listedRows(6000))
 	for _, tc := range listFilters {

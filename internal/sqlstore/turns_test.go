@@ -12,6 +12,7 @@ import (
 )
 
 // A thousand lines of twenty, in a log whose statistics are old, and then in one whose are new.
+// Failure: F117
 func TestTurnsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)
 	const lines, each = 1000, 20

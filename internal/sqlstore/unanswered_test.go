@@ -22,6 +22,7 @@ func never(ctx context.Context, sent *atomic.Int32) func() error {
 	}
 }
 
+// Failure: F30
 func TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var u unanswered
@@ -48,6 +49,7 @@ func TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime(t *testing.T) {
 	})
 }
 
+// Failure: F30
 func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 	for name, answer := range map[string]error{"success": nil, "an error of the server's": &mysql.MySQLError{Number: 1205}} {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +82,7 @@ func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 }
 
 // TestBrokenConnectionHoldsNothingUp: what the server or the network has ended at once holds no session.
+// Failure: F30
 func TestBrokenConnectionHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var u unanswered

@@ -159,6 +159,7 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 
 // However a statement says what it does, the error that came of it raises the doubt. A statement meant for the transaction
 // would commit by itself.
+// Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))
 	require.NoError(t, err)

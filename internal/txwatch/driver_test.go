@@ -127,6 +127,7 @@ func commandCounters(t *testing.T, conn *sql.Conn) map[string]int {
 	return counters
 }
 
+// Failure: F40
 func TestWatchedConnectionBehavesAsTheDriversOwn(t *testing.T) {
 	for _, params := range [][]string{nil, {"interpolateParams=true"}, {"parseTime=true", "clientFoundRows=true"}} {
 		t.Run(strings.Join(params, "&"), func(t *testing.T) {
@@ -140,6 +141,7 @@ func TestWatchedConnectionBehavesAsTheDriversOwn(t *testing.T) {
 	}
 }
 
+// Failure: F40
 func TestConnectionKilledWhileIdleIsReplaced(t *testing.T) {
 	watched, plain := connectorDB(t)
 	for name, db := range map[string]*sql.DB{"watched": watched, "plain": plain} {
@@ -317,6 +319,7 @@ func (doubling) ConvertValue(v any) (driver.Value, error) {
 	return driver.DefaultParameterConverter.ConvertValue(v)
 }
 
+// Failure: F40
 func TestDriverWithoutOptionalInterfacesBehavesAsBefore(t *testing.T) {
 	work := func(connect func(*oldConn) driver.Connector) []string {
 		conn := new(oldConn)

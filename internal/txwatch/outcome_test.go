@@ -38,6 +38,7 @@ func TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown(t *testing.T) {
 	}
 }
 
+// Failure: F19
 func TestClassifyCommit(t *testing.T) {
 	answer := func(number uint16) error { return &mysql.MySQLError{Number: number} }
 	for _, test := range []struct {

@@ -60,6 +60,7 @@ func commitPrepared(c *sql.Conn) error {
 	return err
 }
 
+// Failure: F3
 func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after []string
@@ -99,6 +100,7 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 }
 
 // What commits without saying COMMIT, or may, commits no transaction that lacks its entry.
+// Failure: F3
 func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 	for name, statements := range map[string][]string{
 		"ddl":                        {"CREATE TABLE made (id INT)"},

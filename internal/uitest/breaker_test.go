@@ -41,6 +41,7 @@ func (w *world) broken() (open compensator.OpenBreaker) {
 
 // Beside a type whose breaker is open stands that this process does not claim it, since when, from when on it is tried, and why,
 // to who may see it; a type that goes on is on time.
+// Failure: F130
 func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

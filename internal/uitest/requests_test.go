@@ -107,6 +107,7 @@ var routeLine = regexp.MustCompile(`\{"((?:GET|POST) [^"]*)", \(\*server\)`)
 
 // Every route there is, for nobody, who may do nothing, who may do everything to other types, who looks at a desk where
 // nothing may be changed, and who may do everything. A route that is not in the table fails.
+// Failure: F122
 func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../ui/server.go")
@@ -219,6 +220,7 @@ func secured(t *testing.T, got answer, what string) {
 }
 
 // What came of an action is shown to who acted, and to nobody who signs in on the same browser after.
+// Failure: F130
 func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -234,6 +236,7 @@ func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 }
 
 // Who may see a type and not the process that serves him has pages all the same.
+// Failure: F130
 func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -282,6 +285,7 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 
 // Content shows to nobody but who reveals it, and then only what the type's view names; who may not see errors sees their
 // shape.
+// Failure: F132
 func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -314,6 +318,7 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 }
 
 // Whatever is asked with GET, nothing is another than before, nor is anything on record.
+// Failure: F130
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -335,6 +340,7 @@ func TestGETChangesNothing(t *testing.T) {
 }
 
 // What is taken away is what the filter names, of the types that somebody may take away, and on record before it goes.
+// Failure: F132
 func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -368,6 +374,7 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 }
 
 // A form of another site, posted by the browser of somebody who is signed in.
+// Failure: F130
 func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -395,6 +402,7 @@ var (
 
 // An operator without script finds the failure, puts two refunds right, is told of the one that has changed, and finds all
 // of it in the trail.
+// Failure: F131
 func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, base string) *world{
@@ -495,6 +503,7 @@ func plain(text string) string {
 
 // An entry whose attempt may have had its effect, or that has ended well, is changed only once somebody says that they have checked:
 // by each action, alone and among others, in both languages.
+// Failure: F119
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -537,6 +546,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 }
 
 // Cases are taken, given to others and given back; types are paused and resumed; what was seen is what counts.
+// Failure: F120
 func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -623,6 +633,7 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 }
 
 // A type that nobody knows is paused only by who says that it is yet to come.
+// Failure: F124
 func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -730,6 +741,7 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 }
 
 // A page leads to older entries and back, and to the same rows while others are recorded.
+// Failure: F133
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -789,6 +801,7 @@ func TestTrailWithoutARowSaysWhy(t *testing.T) {
 
 var none = regexp.MustCompile(`<p class="none">.*</p>`)
 
+// Failure: F133
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -827,6 +840,7 @@ func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 }
 
 // Under any base every link leads to these pages, and to one that is there.
+// Failure: F133
 func TestEveryLinkIsUnderTheBase(t *testing.T) {
 	t.Parallel()
 	for _, base := range []string{"/", "/a/", "/a/b/"} {
@@ -898,6 +912,7 @@ func TestRefusalsSpeakTheReadersLanguage(t *testing.T) {
 
 var badBanner = regexp.MustCompile(`<p class="banner bad".*</p>`)
 
+// Failure: F122
 func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -19,6 +19,7 @@ import (
 )
 
 // What a page asks of the database does not grow with what it shows.
+// Failure: F133
 func TestPagesCostAFewStatements(t *testing.T) {
 	t.Parallel()
 	dsn := testservers.Database(t)

@@ -59,6 +59,7 @@ func TestCopyAnswersAsItsErrorDoes(t *testing.T) {
 	require.NoError(t, Original(nil))
 }
 
+// Failure: F63
 func TestCopyOfAnErrorWhoseMethodsPanic(t *testing.T) {
 	loop := &odd{error: text}
 	loop.unwrap = func() error { return loop }
@@ -88,6 +89,7 @@ func TestCopyOfAnErrorWhoseMethodsPanic(t *testing.T) {
 	require.ErrorIs(t, Of(&odd{error: text, is: func(error) bool { panic(1) }}), io.EOF, "what is beneath is found")
 }
 
+// Failure: F63
 func TestErrorThatSaysYesToAllIsNotBelieved(t *testing.T) {
 	liar := Of(&odd{error: text, is: func(error) bool { return true }, as: func(any) bool { return true }})
 	require.NotErrorIs(t, liar, context.Canceled)
@@ -119,6 +121,7 @@ type ready struct{ loud }
 
 func (ready) Enabled(context.Context, slog.Level) bool { return true }
 
+// Failure: F63
 func TestLoggerSurvivesItsHandler(t *testing.T) {
 	for _, h := range []slog.Handler{loud{}, ready{}} {
 		require.NotPanics(t, func() {

@@ -52,6 +52,7 @@ func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 
 // TestNothingIsLostBothWaysWhileTheBrokerIsKilled: killed in mid-flow, and back. Every entry is sent, every message worked
 // on, by the function or by the log, and nothing comes under another id than its first.
+// Failure: F87
 func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
 	onEach(t, true, func(t *testing.T, b broker) {
@@ -76,6 +77,7 @@ func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 }
 
 // TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID: the broker has the message and nobody knows.
+// Failure: F87
 func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
 	onEach(t, false, func(t *testing.T, b broker) {
@@ -102,6 +104,7 @@ func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	})
 }
 
+// Failure: F87
 func TestConnectionThatIsCutBeforeAMessageIsSentLosesNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, false, func(t *testing.T, b broker) {
@@ -119,6 +122,7 @@ func TestConnectionThatIsCutBeforeAMessageIsSentLosesNothing(t *testing.T) {
 }
 
 // TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing: before it, the message comes again; after it, it does not.
+// Failure: F91
 func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 	t.Parallel()
 	onEach(t, false, func(t *testing.T, b broker) {
@@ -143,6 +147,7 @@ func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 	})
 }
 
+// Failure: F92
 func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	onEach(t, false, func(t *testing.T, b broker) {
@@ -162,6 +167,7 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 
 // TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue: the broker drops a message that is nacked more often than the limit of the queue
 // allows.
+// Failure: F92
 func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	t.Parallel()
 	for name, plain := range map[string]bool{"watermill-amqp's marshaler": true, "the README's marshaler": false} {
@@ -183,6 +189,7 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 }
 
 // TestStreamIsRefusedBeforeAnythingIsDone: it delivers nothing again, so a message that fails while the database is away would be lost.
+// Failure: F95
 func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	t.Parallel()
 	b := newRabbit(t, false, plug{QueueType: "stream"})
@@ -195,6 +202,7 @@ func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 }
 
 // TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID: once more for each kill, and no oftener.
+// Failure: F87
 func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
 	onEach(t, false, func(t *testing.T, b broker) {

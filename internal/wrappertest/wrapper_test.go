@@ -14,6 +14,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
+// Failure: F40
 func TestCommitIsSeenThroughAWrapper(t *testing.T) {
 	t.Parallel()
 	for name, open := range seeing {
@@ -41,6 +42,7 @@ func TestCommitIsSeenThroughAWrapper(t *testing.T) {
 }
 
 // The wrapper sees statements, and so does the Connector beneath it: what the server has rolled back is not committed.
+// Failure: F40
 func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	t.Parallel()
 	for name, open := range seeing {
@@ -84,6 +86,7 @@ func swallowDeadlock(t *testing.T, db *sql.DB, tx *sql.Tx) {
 }
 
 // A transaction of another database is refused also where both have wrappers around.
+// Failure: F40
 func TestTransactionOfAnotherDatabaseIsRefusedThroughAWrapper(t *testing.T) {
 	t.Parallel()
 	one, other := newWorld(t, seeing["otelsql outside"]), newWorld(t, seeing["otelsql outside"])
@@ -91,6 +94,7 @@ func TestTransactionOfAnotherDatabaseIsRefusedThroughAWrapper(t *testing.T) {
 	require.ErrorAs(t, err, new(*compensator.FieldError))
 }
 
+// Failure: F40
 func TestWrapperThatHidesItsConnectorIsToldOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(t *testing.T, dsn string) *sql.DB { return sql.OpenDB(deaf{compensator.Connector(bare(t, dsn))}) })
@@ -106,6 +110,7 @@ func TestWrapperThatHidesItsConnectorIsToldOnce(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(w.log.String(), "hands no context on"))
 }
 
+// Failure: F40
 func TestPlainPoolIsNotWarnedOf(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]opened{

@@ -37,6 +37,7 @@ func ask(t *testing.T, h http.Handler, method string) (status int, body map[stri
 	return answer.Code, body
 }
 
+// Failure: F85
 func TestProbeSaysWhetherAProcessCanDoItsPart(t *testing.T) {
 	t.Parallel()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
@@ -69,6 +70,7 @@ func TestProbeSaysWhetherAProcessCanDoItsPart(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, status, "it is being stopped")
 }
 
+// Failure: F85
 func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -94,6 +96,7 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 }
 
 // TestProbeWaitsNoLongerThanItsPatience asks a database that never answers, under a context that ends.
+// Failure: F85
 func TestProbeWaitsNoLongerThanItsPatience(t *testing.T) {
 	t.Parallel()
 	silent := health(func(ctx context.Context) observe.Health {
@@ -125,6 +128,7 @@ func ExampleReady() {
 
 // TestProbeWaitsForNoBody sends a request that announces a body and never sends it. The answer comes at once, and the
 // connection is closed after it.
+// Failure: F133
 func TestProbeWaitsForNoBody(t *testing.T) {
 	t.Parallel()
 	well := health(func(context.Context) observe.Health { return observe.Health{} })

@@ -53,6 +53,7 @@ func TestBatchesCommitWithTheOutcome(t *testing.T) {
 }
 
 // The third batch fails: the batches before it are gone, what was written before them is not.
+// Failure: F10
 func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -98,6 +99,7 @@ func TestNestedTransactionIsASavepoint(t *testing.T) {
 	})
 }
 
+// Failure: F10
 func TestTheLibraryAloneCommits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -115,6 +117,7 @@ func TestTheLibraryAloneCommits(t *testing.T) {
 	})
 }
 
+// Failure: F10
 func TestRollbackThroughGORMIsAFailure(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -137,6 +140,7 @@ func TestRollbackThroughGORMIsAFailure(t *testing.T) {
 
 // A session's statements are kept for the whole pool: one of those, run here, would write outside the transaction, and one
 // prepared here would fail in others.
+// Failure: F10
 func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -192,6 +196,7 @@ func TestEntryRecordedThroughTheHandleIsAnnounced(t *testing.T) {
 	})
 }
 
+// Failure: F10
 func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

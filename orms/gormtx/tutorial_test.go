@@ -72,6 +72,7 @@ func (s *tutorial) place(tb testing.TB, note string) {
 }
 
 // TestEntryRecordedAsInTheTutorialStarts has no other way to find the entry: every interval is an hour.
+// Failure: F12
 func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	t.Parallel()
 	s := newTutorial(t, compensator.Config{ReconcileInterval: time.Hour, PollInterval: time.Hour, Grace: time.Hour})

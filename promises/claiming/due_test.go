@@ -123,6 +123,7 @@ func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
 }
 
 // What a full queue left out is announced when it is near, however full the queue is by then.
+// Failure: F49
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{QueueLimit: 1000}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
@@ -293,6 +294,7 @@ func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, 
 	})
 }
 
+// Failure: F67
 func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	t.Parallel()
 	var at []time.Duration

@@ -38,6 +38,7 @@ func atoiPrefix(s, prefix string) (n int) {
 	return n
 }
 
+// Failure: F50
 func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

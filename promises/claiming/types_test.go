@@ -21,6 +21,7 @@ func leased(w *harness.World, businessType string) int {
 	return w.Count("common_process_log WHERE business_type=? AND lease_until>0", businessType)
 }
 
+// Failure: F65
 func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -50,6 +51,7 @@ func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 	})
 }
 
+// Failure: F65
 func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -75,6 +77,7 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 	})
 }
 
+// Failure: F67
 func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -96,6 +99,7 @@ func TestSlowTypeDoesNotStarveAFastOne(t *testing.T) {
 	})
 }
 
+// Failure: F67
 func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -117,6 +121,7 @@ func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 	})
 }
 
+// Failure: F55
 func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -135,6 +140,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	})
 }
 
+// Failure: F55
 func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
@@ -153,6 +159,7 @@ func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 	require.Equal(t, 10_000, w.Count("common_process_log WHERE state=1 AND process_count=0"))
 }
 
+// Failure: F67
 func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -183,6 +190,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	w.WaitAllEnded()
 }
 
+// Failure: F72
 func TestEntriesOfOneBusinessRunSideBySide(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -33,6 +33,7 @@ func (q *heldQueue) Announce(ctx context.Context, items []processlog.Announcemen
 	return q.Queue.Announce(context.WithoutCancel(ctx), items, rules)
 }
 
+// Failure: F6
 func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -58,6 +59,7 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w.Eventually(func() bool { return w.Queued() == n }, "the queue learns of every entry")
 }
 
+// Failure: F6
 func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -95,6 +97,7 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 	})
 }
 
+// Failure: F7
 func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -123,6 +126,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	assert.Equal(t, 1, ran.Total())
 }
 
+// Failure: F7
 func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -159,6 +163,7 @@ func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
 	})
 }
 
+// Failure: F8
 func TestFollowUpsOfATransactionalHandlerAnnounceThemselves(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -190,6 +195,7 @@ func TestFollowUpsOfATransactionalHandlerAnnounceThemselves(t *testing.T) {
 	})
 }
 
+// Failure: F83
 func TestSmallPoolsWorkEverythingOff(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 3; size++ {
@@ -256,6 +262,7 @@ func TestPoolThatTransactionalTypesMayTakeAltogetherIsTold(t *testing.T) {
 	}
 }
 
+// Failure: F13
 func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -285,6 +292,7 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 	assert.Equal(t, 1, ran.Of(low.ID()))
 }
 
+// Failure: F14
 func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -48,6 +48,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 // moment.
 const patient = 5 * time.Second
 
+// Failure: F19
 func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -110,6 +111,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 }
 
 // TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen: that the entry is there proves nothing, for it was there before.
+// Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]faultproxy.Fault{"it did not happen": faultproxy.DropRequest, "it happened": faultproxy.DropReply} {
@@ -150,6 +152,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 
 // TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID: Once inserts an entry that has succeeded. A pending entry of
 // the same id is another transaction's, so the work of the lost COMMIT still has to be done.
+// Failure: F19
 func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing.T) {
 	t.Parallel()
 	for way, committer := range committers {
@@ -214,6 +217,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 
 // TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen: RetryTx does the business once whatever becomes of COMMIT, or
 // says that nobody can tell.
+// Failure: F19
 func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -265,6 +269,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 	}
 }
 
+// Failure: F19
 func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 	t.Parallel()
 	for way, committer := range committers {
@@ -298,6 +303,7 @@ func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 	}
 }
 
+// Failure: F19
 func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 	t.Parallel()
 	for way, committer := range committers {
@@ -342,6 +348,7 @@ func unresolved(w *harness.World, c *compensator.Compensator, key string) (e *co
 	return e, err
 }
 
+// Failure: F19
 func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 	t.Parallel()
 	t.Run("and then rolls back", func(t *testing.T) {
@@ -389,6 +396,7 @@ func recordUnder(c *compensator.Compensator, db *sql.DB, key string) error {
 	})
 }
 
+// Failure: F19
 func TestUnknownCommitsOfManyProducersEndAsTheDatabaseSays(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

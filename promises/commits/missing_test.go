@@ -13,6 +13,7 @@ import (
 
 // TestEntryThatIsNotThereAfterItsCommitIsReported: the server has rolled back, the error is swallowed, and on a plain
 // handle Commit returns nil.
+// Failure: F2
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	t.Parallel()
 	for name, n := range map[string]int{"one entry": 1, "several": 3} {
@@ -52,6 +53,7 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	}
 }
 
+// Failure: F2
 func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -80,6 +82,7 @@ func TestEntryRolledBackToASavepointIsMissingForThatReason(t *testing.T) {
 	}
 }
 
+// Failure: F2
 func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

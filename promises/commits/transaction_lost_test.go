@@ -48,6 +48,7 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 }
 
 // TestNothingIsSentOnceTheServerHasRolledBack: each statement after the deadlock would commit by itself.
+// Failure: F2
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	t.Parallel()
 	for name, meet := range unseenDeadlocks {
@@ -93,6 +94,7 @@ func laterStatements(ctx context.Context, tx *compensator.ScopedTx, early *sql.S
 	}
 }
 
+// Failure: F2
 func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *testing.T) {
 	t.Parallel()
 	for name, meet := range unseenDeadlocks {
@@ -162,6 +164,7 @@ func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 }
 
 // In a session with autocommit=0 the server begins the next transaction by itself, so that a savepoint always lives.
+// Failure: F2
 func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
 	t.Parallel()
 	dsn := testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t)

@@ -76,6 +76,7 @@ var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensato
 	},
 }
 
+// Failure: F1
 func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	for name, abandon := range notCommitted {
@@ -118,6 +119,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// Failure: F1
 func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -172,6 +174,7 @@ var conflicts = map[string]func(w *harness.World, tx harness.Statements){
 	},
 }
 
+// Failure: F2
 func TestEntryAfterASwallowedConflictIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, conflict := range conflicts {
@@ -196,6 +199,7 @@ func TestEntryAfterASwallowedConflictIsRefused(t *testing.T) {
 	}
 }
 
+// Failure: F2
 func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
 	t.Parallel()
 	for name, conflict := range conflicts {
@@ -228,6 +232,7 @@ func TestEntryBeforeASwallowedConflictNeverRuns(t *testing.T) {
 	}
 }
 
+// Failure: F2
 func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -379,6 +384,7 @@ var unwritten = map[string]func(t *testing.T, w *harness.World, record func() er
 	},
 }
 
+// Failure: F3
 func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 	t.Parallel()
 	entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "k", BusinessID: "long"}}
@@ -425,6 +431,7 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 // implicit are statements that commit the open transaction without being asked to.
 var implicit = []string{"CREATE TABLE more (id INT)", "TRUNCATE TABLE effects", "LOCK TABLES effects WRITE", "START TRANSACTION"}
 
+// Failure: F5
 func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
 	t.Parallel()
 	for _, statement := range implicit {
@@ -458,6 +465,7 @@ func TestEntryMadeDurableByAnotherStatementRuns(t *testing.T) {
 	}
 }
 
+// Failure: F5
 func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 	t.Parallel()
 	for name, texts := range map[string][2][]string{
@@ -495,6 +503,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 	}
 }
 
+// Failure: F1
 func TestSecondCommitCancelsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -38,6 +38,7 @@ func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, befo
 	return receipt
 }
 
+// Failure: F12
 func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
 	for name, redis := range map[string]bool{"redis": true, "no redis": false} {
@@ -67,6 +68,7 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 }
 
 // TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit: a producer that only records tells the queue.
+// Failure: F12
 func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -83,6 +85,7 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 }
 
 // TestChangeTakesEffectAlthoughNobodyReportsItsCommit: an entry that was brought forward, and the next of an ordering key, start.
+// Failure: F12
 func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

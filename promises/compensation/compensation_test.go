@@ -19,6 +19,7 @@ func undoing(undo compensator.HandlerFunc) compensator.TypeConfig {
 	return compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 3, Retry: compensator.Fixed(0), Compensate: undo}
 }
 
+// Failure: F70
 func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -59,6 +60,7 @@ func TestPermanentFailureIsCompensatedAtOnce(t *testing.T) {
 	require.Equal(t, 1, undone.Of(id))
 }
 
+// Failure: F70
 func TestCompensationHasABudgetOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -94,6 +96,7 @@ func TestCompensationHasABudgetOfItsOwn(t *testing.T) {
 	}
 }
 
+// Failure: F70
 func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -120,6 +123,7 @@ func TestTransactionalCompensationHappensExactlyOnce(t *testing.T) {
 	})
 }
 
+// Failure: F70
 func TestSuccessIsNeverCompensated(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -142,6 +146,7 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 	require.Zero(t, undone.Total())
 }
 
+// Failure: F65
 func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -167,6 +172,7 @@ func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 	})
 }
 
+// Failure: F61
 func TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -190,6 +196,7 @@ func TestCrashedEntryIsCompensatedOnlyWhereItsTypeAsksForIt(t *testing.T) {
 	require.Equal(t, 1, undone.Total())
 }
 
+// Failure: F61
 func TestCompensationOfACrashedCompensationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -72,6 +72,7 @@ func seen(t *testing.T, d *desk.Desk) (all []desk.Seen) {
 	return all
 }
 
+// Failure: F120
 func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -105,6 +106,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 }
 
 // TestTwoPeopleAtOnceDoItOnce: of those who have seen the same, one gets his way.
+// Failure: F120
 func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -147,6 +149,7 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 }
 
 // TestActionAndItsRecordAreThereTogetherOrNotAtAll, whatever the wire does to the COMMIT.
+// Failure: F121
 func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	for name, fault := range harness.CommitFaults {
@@ -189,6 +192,7 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 }
 
 // TestWhatCannotBeRecordedIsNotDone: without the table of records nothing is revealed, assigned or paused.
+// Failure: F121
 func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -287,6 +291,7 @@ func TestWhoStandsBehindWhatTheDeskHasSettledRunsAtOnce(t *testing.T) {
 
 // TestErasureLocksInTheOrderOfWhoeverTakesTheCase: what was done first, then the case. In another order the two could wait for
 // each other.
+// Failure: F126
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

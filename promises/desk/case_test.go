@@ -48,6 +48,7 @@ func open(t *testing.T, c *compensator.Compensator) *desk.Desk {
 	return d
 }
 
+// Failure: F118
 func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -82,6 +83,7 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 }
 
 // TestCaseSaysThatAnOutcomeIsUnknown of an entry one of whose attempts hung or never ended.
+// Failure: F119
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -109,6 +111,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 }
 
 // TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned: a person who reads "dead" may repeat a refund that has happened.
+// Failure: F119
 func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -172,6 +175,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 }
 
 // TestNoAmountIsMadeUp: what its function cannot tell is not known, and takes nobody down.
+// Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -202,6 +206,7 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 }
 
 // TestCaseOpensWhenTheAnswerWasLost: the outcome is offered again, and both are there once.
+// Failure: F118
 func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	for name, fault := range harness.CommitFaults {
@@ -226,6 +231,7 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 }
 
 // TestWhoDoesNotTurnItOnMeetsNoneOfIt: without Config.Operations no table of it is asked for.
+// Failure: F123
 func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -241,6 +247,7 @@ func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 	})
 }
 
+// Failure: F123
 func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -256,6 +263,7 @@ func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 }
 
 // TestSuccessCostsTheSameStatements, byte for byte but for ids, with the operator's side on.
+// Failure: F123
 func TestSuccessCostsTheSameStatements(t *testing.T) {
 	t.Parallel()
 	said := make(map[bool][]string)
@@ -294,6 +302,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 
 // TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut: a card's number, a password, and what the service's own rule knows; not in the cases of entries that
 // died before there were any, nor when the rule panics. The log keeps what the handler said.
+// Failure: F125
 func TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -353,6 +362,7 @@ func TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut(t *testing.T) {
 }
 
 // TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody, not when they are named, nor one that died before the operator's side was on.
+// Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -388,6 +398,7 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 
 // TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
 // the operator's side was turned on, within four minutes, by one of several processes.
+// Failure: F118
 func TestUpkeepFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -165,6 +165,7 @@ func keysOf(loss *compensator.LossError) (keys []string) {
 	return keys
 }
 
+// Failure: F21
 func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -292,6 +293,7 @@ func memoryOf(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) b
 }
 
 // A process without Run notices as soon as it wants to record, and hears of the go-on.
+// Failure: F21
 func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
@@ -344,6 +346,7 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 }
 
 // What was seen and is missing for a good reason is no loss.
+// Failure: F21
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -412,6 +415,7 @@ func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]
 	return versions, err
 }
 
+// Failure: F21
 func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -434,6 +438,7 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 }
 
 // What a pool at READ UNCOMMITTED reads may never be, and so is no evidence.
+// Failure: F21
 func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -62,6 +62,7 @@ func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, e
 
 // The first claim after a failover comes over a new connection, or after one that has failed: the database is asked before
 // what it brought starts, and no round of the reconciler has to come for that.
+// Failure: F21
 func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)

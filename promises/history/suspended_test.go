@@ -14,6 +14,7 @@ import (
 
 // A machine that was suspended takes an hour for a moment: meanwhile others have purged what it has seen just now. To its
 // clocks, which stood still, it is the database's that has leapt.
+// Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -38,6 +39,7 @@ func (clockless) Marks(context.Context, []string) (time.Time, map[string]time.Ti
 	return time.Time{}, nil, &compensator.FieldError{Field: "table", Reason: "does not exist"}
 }
 
+// Failure: F21
 func TestLossShowsInALogOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	wrap := func(store *compensatortest.MemoryStore) processlog.Store { return clockless{store} }

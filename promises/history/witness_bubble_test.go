@@ -193,6 +193,7 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 }
 
 // A purge may take longer than the age it is given: what has ended since its note is left to the next one.
+// Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()
 	harness.InBubble(t, func(c *compensator.Compensator) {

@@ -141,6 +141,7 @@ func left(store *purgeStore) (ids []string) {
 	return ids
 }
 
+// Failure: F106
 func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,6 +178,7 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 }
 
 // What is recorded as done here has no handler: who declares it says how long it is kept, and Config.Keep is not meant.
+// Failure: F106
 func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,6 +214,7 @@ func once(t *testing.T, c *compensator.Compensator, name string, keep time.Durat
 }
 
 // A service may declare a type with each message. It is one to the rounds, and of what is said of it the shortest counts.
+// Failure: F106
 func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -252,6 +255,7 @@ func (noLines) Lines(context.Context, string, []processlog.Turn, processlog.Toke
 
 // What was refused purges nothing, and takes nothing off what others keep: a type that cannot be serial, one that is there, and
 // one that comes during Run.
+// Failure: F106
 func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,6 +289,7 @@ func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 	})
 }
 
+// Failure: F106
 func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -299,6 +304,7 @@ func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 }
 
 // Three processes share the rounds: no two steps at once, small ones, with rests between, and a round ends before the next.
+// Failure: F106
 func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -339,6 +345,7 @@ func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 	})
 }
 
+// Failure: F106
 func TestProcessThatHandlesNothingPurgesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -351,6 +358,7 @@ func TestProcessThatHandlesNothingPurgesNothing(t *testing.T) {
 	})
 }
 
+// Failure: F106
 func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -452,6 +460,7 @@ func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 }
 
 // The oldest row of a type is locked all the time: one step takes 99, and the round goes on with those behind.
+// Failure: F106
 func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -466,6 +475,7 @@ func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 }
 
 // The database refuses to delete an entry: the round says so, and goes on with the others; so does Purge.
+// Failure: F106
 func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -496,6 +506,7 @@ func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 	})
 }
 
+// Failure: F106
 func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -530,6 +541,7 @@ func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 	})
 }
 
+// Failure: F106
 func TestRoundThatBeginsLateEndsAsAnyOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -549,6 +561,7 @@ func TestRoundThatBeginsLateEndsAsAnyOther(t *testing.T) {
 	})
 }
 
+// Failure: F106
 func TestKeepIsAtLeastAnHour(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []time.Duration{-time.Second, time.Second, time.Hour - 1, 11 * 365 * 24 * time.Hour} {
@@ -562,6 +575,7 @@ func TestKeepIsAtLeastAnHour(t *testing.T) {
 	require.ErrorContains(t, err, "Keep")
 }
 
+// Failure: F106
 func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -577,6 +591,7 @@ func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 }
 
 // On a real server: of old entries of each state those that Keep means, and of the young none.
+// Failure: F106
 func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

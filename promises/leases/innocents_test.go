@@ -52,6 +52,7 @@ const few = 8
 
 // Entries that kill their process, among many that only happen to be there: these must not come near the end of the
 // crash budget themselves.
+// Failure: F61
 func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	t.Parallel()
 	for _, killers := range []string{"250", "100,250,400"} {
@@ -73,6 +74,7 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 }
 
 // A killed process leaves all that it held, which of a batch type is much. It must not take a call for each entry.
+// Failure: F61
 func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -99,6 +101,7 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 }
 
 // An entry that kills its process takes its neighbours of the second crash no further: they run alone, and none is taken out with it.
+// Failure: F61
 func TestEntryThatKillsItsBatchIsTakenOutAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -116,6 +119,7 @@ func TestEntryThatKillsItsBatchIsTakenOutAlone(t *testing.T) {
 
 // All that a healthy process had claimed when somebody killed it has lost a lease, and is run among few: that must end
 // as well. How long it takes is logged, for docs/reliability.md.
+// Failure: F61
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 	t.Parallel()
 	for _, concurrency := range []int{50, 1000} {

@@ -20,6 +20,7 @@ import (
 
 // TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack: it has run nothing, and left to its end it would count against the
 // entry as a crash does.
+// Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *testing.T) {
 	t.Parallel()
 	rows := func(r faultproxy.Request) bool {
@@ -90,6 +91,7 @@ func (s *idless) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Id
 }
 
 // TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold: nobody can give it back by another name.
+// Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,6 +18,7 @@ func lateAnswer(proxy *faultproxy.MySQL) {
 	proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
 }
 
+// Failure: F59
 func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain pool": false} {
@@ -47,6 +48,7 @@ func TestClaimAnsweredAfterItsLeaseStartsNothing(t *testing.T) {
 	}
 }
 
+// Failure: F59
 func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -69,6 +71,7 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 
 // TestClaimsOfUnknownEndCostNoDelivery: claims reach the database and their answers do not come back, nor does word get
 // through that nothing runs under them. The process lives, and has killed nobody.
+// Failure: F59
 func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain": false} {

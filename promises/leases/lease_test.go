@@ -17,6 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F52
 func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -80,6 +81,7 @@ func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compen
 	return o
 }
 
+// Failure: F51
 func TestStaleFailureIsDropped(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -94,6 +96,7 @@ func TestStaleFailureIsDropped(t *testing.T) {
 	})
 }
 
+// Failure: F51
 func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -104,6 +107,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 	})
 }
 
+// Failure: F70
 func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) {
 	t.Parallel()
 	var undone harness.Calls
@@ -118,6 +122,7 @@ func TestStaleSuccessAfterTheExhaustionDoesNotStopTheCompensation(t *testing.T) 
 	require.Equal(t, 1, undone.Of(o.id))
 }
 
+// Failure: F51, F70
 func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 	t.Parallel()
 	var undone harness.Calls
@@ -130,6 +135,7 @@ func TestExhaustionLosesAgainstASuccessRecordedMeanwhile(t *testing.T) {
 	require.Zero(t, undone.Total(), "a success is never undone")
 }
 
+// Failure: F51
 func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -156,6 +162,7 @@ func TestStaleTransactionalEffectIsRolledBack(t *testing.T) {
 	})
 }
 
+// Failure: F52
 func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -176,6 +183,7 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	require.ErrorIs(t, harness.Next(t, causes), compensator.ErrLeaseLost)
 }
 
+// Failure: F62
 func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -244,6 +252,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 	}
 }
 
+// Failure: F61
 func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -273,6 +282,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	require.Equal(t, 1, ran.Of(next))
 }
 
+// Failure: F56
 func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -306,6 +316,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	require.Empty(t, g.Entered, "each ran once")
 }
 
+// Failure: F56
 func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -328,6 +339,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 
 // A row that another transaction holds keeps the lease it has, and is anybody's once that has ended and the other is through:
 // its handler is told then, while the row is still held.
+// Failure: F27
 func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -356,6 +368,7 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 
 // On a plain pool so small that a lease may find no connection to be renewed by, it outlasts the timeout; elsewhere it is as long as it
 // was asked for.
+// Failure: F52
 func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ import (
 )
 
 // A suspect whose outcome is not stored is as much at risk as one that runs: the next one has to wait.
+// Failure: F61
 func TestSuspectHoldsItsLaneUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -54,6 +55,7 @@ func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compens
 	return c, id, ran, g
 }
 
+// Failure: F62
 func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -76,6 +78,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 }
 
 // A claim needs a slot, and the one that there is hangs.
+// Failure: F62
 func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -96,6 +99,7 @@ func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 	})
 }
 
+// Failure: F62
 func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -108,6 +112,7 @@ func TestStuckHandlersSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	})
 }
 
+// Failure: F62
 func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -132,6 +137,7 @@ func TestStuckCompensationsSuccessCountsAlthoughItsLeasesAreLost(t *testing.T) {
 	})
 }
 
+// Failure: F62
 func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -177,6 +183,7 @@ func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 }
 
 // The leases ended with the batch's timeout, and others have done the work.
+// Failure: F71
 func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -211,6 +218,7 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 }
 
 // What hung was the batch. Its entries, run again alone, have a whole timeout of their own.
+// Failure: F71
 func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -243,6 +251,7 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 }
 
 // Another process has run it, and it is to be tried again: no lease says how long it has been free.
+// Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -27,6 +27,7 @@ func deadlocks(w *harness.World) (n int) {
 // TestDeadlockedSettleIsTriedAgainWithoutTheHandler lets a heavier transaction cross the statement that settles
 // a batch. How the outcomes fall into statements is not ours to say, so it goes on until one of them was the
 // victim.
+// Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
@@ -85,6 +86,7 @@ func crossSettling(w *harness.World, after, n int, finish func()) {
 
 // TestNoDeadlockNamesAStatementOfOurs runs everything at once that writes to the log, on a server that writes
 // down every deadlock.
+// Failure: F26
 func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
@@ -179,6 +181,7 @@ func mixedEntries(producer, i int) []compensator.NewEntry {
 	return entries
 }
 
+// Failure: F29
 func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -205,6 +208,7 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 	})
 }
 
+// Failure: F24
 func TestOfRacingActionsExactlyOneWins(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

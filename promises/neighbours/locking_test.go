@@ -58,6 +58,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 }
 
 // TestProducerNeverWaitsForAStatementOfOurs stops each of our transactions right before its COMMIT.
+// Failure: F23, F26
 func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	for name, work := range inFlight {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +162,7 @@ func TestClaimPassesByAnEntryThatAnOpenTransactionCancels(t *testing.T) {
 	}
 }
 
+// Failure: F27
 func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -195,6 +197,7 @@ func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 	})
 }
 
+// Failure: F27
 func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -229,6 +232,7 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 	})
 }
 
+// Failure: F28
 func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -255,6 +259,7 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 
 // TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout: an ALTER waits for every transaction that
 // has touched the table, and all later statements on it wait for the ALTER.
+// Failure: F28
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

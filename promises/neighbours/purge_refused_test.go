@@ -29,6 +29,7 @@ var refusals = map[string][]string{
 }
 
 // TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete: it names the refused ones once, and does not try them with every call.
+// Failure: F106
 func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) {
 	t.Parallel()
 	for name, statements := range refusals {
@@ -81,6 +82,7 @@ func refusedIDs(w *harness.World) (ids []string) {
 }
 
 // TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes: however many there are, a call spends a bounded number of statements.
+// Failure: F106
 func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -103,6 +105,7 @@ func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 }
 
 // TestPurgeWithoutTheRightToDeleteFailsOnce: no entry is to blame, so none is looked for.
+// Failure: F106
 func TestPurgeWithoutTheRightToDeleteFailsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -78,6 +78,7 @@ var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.
 
 // TestPurgePassesByAnEntryThatAnOpenTransactionHolds: a transaction that recorded the id again holds the entry in the
 // unique index, which a look at the primary key does not show.
+// Failure: F26
 func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	t.Parallel()
 	for name, hold := range holders {
@@ -132,6 +133,7 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 
 // TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge: each producer records ids of its own again and again, several in a
 // transaction, while they end and are purged. A wait of a second fails it, and the server writes down every deadlock.
+// Failure: F26
 func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	t.Parallel()
 	for kind, pool := range harness.Pools {
@@ -227,6 +229,7 @@ func endPending(w *harness.World) {
 }
 
 // TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain: the duplicate holds the key in the unique index, and not the entry.
+// Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

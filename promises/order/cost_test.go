@@ -51,6 +51,7 @@ func (s *counted) asked() [5]int64 {
 }
 
 // What docs/operations.md says that turns cost, in calls; a type that takes none asks for none of them.
+// Failure: F117
 func TestWhatTurnsCost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -72,6 +72,7 @@ func upTo(from, n, step int) (list []int) {
 	return list
 }
 
+// Failure: F112
 func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 	t.Parallel()
 	for name, id := range steps {
@@ -97,6 +98,7 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 }
 
 // More entries than one statement takes, of which some are in the log already, and some are given twice.
+// Failure: F112
 func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -127,6 +129,7 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 }
 
 // Several calls of one transaction, whichever way it is run.
+// Failure: F112
 func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -175,6 +178,7 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGivenInMemory(t *testing.T)
 
 // Two transactions record the same entries in two orders, again and again. One waits for the other, and neither is the victim
 // of a deadlock. Whoever was first decides about the order.
+// Failure: F112
 func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

@@ -76,6 +76,7 @@ func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.
 
 // In three processes, as several goroutines record for each of several accounts. Who records for one account holds its row,
 // so that ids come in the order of commits.
+// Failure: F112
 func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -108,6 +109,7 @@ func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 	})
 }
 
+// Failure: F112
 func TestManyOfOneRecordTakeTurns(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -181,6 +183,7 @@ func awaitParked(w *harness.World, id compensator.EntryID) {
 	}, "%s waits", id)
 }
 
+// Failure: F113
 func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -214,6 +217,7 @@ func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 	})
 }
 
+// Failure: F113
 func TestCompensationHoldsTheTurn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -240,6 +244,7 @@ func TestCompensationHoldsTheTurn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
 }
 
+// Failure: F113
 func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 	t.Parallel()
 	by := compensator.ByHand{Actor: "ann", Reason: "because"}
@@ -278,6 +283,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 	}
 }
 
+// Failure: F113
 func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -308,6 +314,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 }
 
 // Whose entry is taken from it may run on for a while: a handler hears of it, and returns when it likes.
+// Failure: F114
 func TestCancelledEntriesLeaveTheirLine(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -328,6 +335,7 @@ func TestCancelledEntriesLeaveTheirLine(t *testing.T) {
 }
 
 // An id is drawn before its transaction commits: one that comes late finds another running, and waits for it.
+// Failure: F112
 func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -359,6 +367,7 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	})
 }
 
+// Failure: F113
 func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -384,6 +393,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 
 // Written by hand, or by a process that does not know yet that the type is serial: such entries join their line when they
 // are claimed first.
+// Failure: F114
 func TestEntriesRecordedWithoutTurnsRunOneAtATime(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -447,6 +457,7 @@ func TestTransactionalHandlersTakeTurns(t *testing.T) {
 }
 
 // Who only records declares the type: its entries stand in line from the start.
+// Failure: F114
 func TestDeclaredTypeRecordsTurns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -464,6 +475,7 @@ func TestDeclaredTypeRecordsTurns(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{first, second}, seen.order("ann"))
 }
 
+// Failure: F116
 func TestSerialTypeWithoutItsTableIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -480,6 +492,7 @@ func TestSerialTypeWithoutItsTableIsRefused(t *testing.T) {
 	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
 }
 
+// Failure: F116
 func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -508,6 +521,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	require.Zero(t, w.Entry(c, bad).ProcessCount)
 }
 
+// Failure: F116
 func TestPassDeadNeedsSerial(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -518,6 +532,7 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 }
 
 // Rounds are an hour apart: whoever is not told that its turn has come waits for that long.
+// Failure: F115
 func TestNextOfALineIsTold(t *testing.T) {
 	t.Parallel()
 	for name, instances := range map[string]int{"wheel": 1, "redis": 3} {

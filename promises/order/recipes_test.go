@@ -19,6 +19,7 @@ func accounts(w *harness.World) {
 	w.Exec("INSERT INTO accounts VALUES ('ann', 0, 0, 0)")
 }
 
+// Failure: F117
 func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -47,6 +48,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 	require.Equal(t, 40, w.Count("common_process_log WHERE state=1 AND process_count=0"), "who waits spends no attempt")
 }
 
+// Failure: F117
 func TestNumbersOfAnAccountKeepItsOrder(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -88,6 +88,7 @@ func (s *refusing) requireSucceeded(t *testing.T, n int) {
 }
 
 // While nobody can tell whose turn it is, or put back whose it is not, claims bring the same entries again and again.
+// Failure: F116
 func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(s *refusing, refuses *atomic.Bool){
@@ -143,6 +144,7 @@ func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
 }
 
 // What the queue has leased it would offer to nobody until that lease ends.
+// Failure: F116
 func TestEntryThatIsPutBackForWantOfALineComesSoon(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(s *refusing, once func() error){
@@ -174,6 +176,7 @@ func TestEntryThatIsPutBackForWantOfALineComesSoon(t *testing.T) {
 }
 
 // The first may end before anybody waits behind it, and the answer that says that somebody does may be lost.
+// Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -58,6 +58,7 @@ func completed(found compensator.CompleteResult, err error) (wasDead bool, _ err
 	return found.WasDead, err
 }
 
+// Failure: F73
 func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
@@ -106,6 +107,7 @@ func got[T any](t *testing.T) func(T, error) T {
 }
 
 // The process dies in the first attempt at the compensation: no failure of it was ever recorded.
+// Failure: F73
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -143,6 +145,7 @@ func TestRequeuedEntryThatDiesAgainIsAServicesAgain(t *testing.T) {
 	require.True(t, found.WasDead)
 }
 
+// Failure: F73
 func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
@@ -169,6 +172,7 @@ func TestCancelledEntryCanBeCancelledAgain(t *testing.T) {
 	})
 }
 
+// Failure: F24
 func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -196,6 +200,7 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 }
 
 // Whoever completes an entry is about to commit the work itself. One that looks at errors only must not do so twice.
+// Failure: F73
 func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
@@ -231,6 +236,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	})
 }
 
+// Failure: F121
 func TestSettlingByHandInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
@@ -267,6 +273,7 @@ func TestSettlingByHandInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 }
 
 // A caller may swallow an error and commit: what a person does must not happen without its record.
+// Failure: F121
 func TestSettlingByHandThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -280,6 +287,7 @@ func TestSettlingByHandThatCannotBeKeptChangesNothing(t *testing.T) {
 }
 
 // Three processes died with the entry, or seemed to: one handler has not returned yet.
+// Failure: F73
 func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	for name, verdict := range overtaken {
 		for how, to := range map[string]compensator.State{"cancelled": compensator.Cancelled, "completed": compensator.Succeeded} {
@@ -307,6 +315,7 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 
 // A payment meets its closing at every moment of the closing's life: about to run, running, failing, about to be taken
 // out after crashes, compensating, dead. The handler writes in its own transaction, so the books tell who won.
+// Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())

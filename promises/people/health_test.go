@@ -13,6 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+// Failure: F85
 func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -54,6 +55,7 @@ func TestProcessWithHandlersIsReadyWhileRunIsAtWork(t *testing.T) {
 	require.Contains(t, h.String(), "not ready: ")
 }
 
+// Failure: F85
 func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -67,6 +69,7 @@ func TestHealthDoesNotCountWhatRuns(t *testing.T) {
 	w.WaitAllEnded()
 }
 
+// Failure: F85
 func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -107,6 +110,7 @@ func panicking() compensator.Observer {
 	}
 }
 
+// Failure: F63
 func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -148,6 +152,7 @@ func (tenants) Extract(base context.Context, headers map[string]string) context.
 	return context.WithValue(base, tenantKey{}, headers["tenant"])
 }
 
+// Failure: F63
 func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

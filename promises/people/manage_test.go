@@ -304,6 +304,7 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 	}, record)
 }
 
+// Failure: F54
 func TestPeopleMustSayWhoTheyAreAndWhy(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -36,6 +36,7 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 const patience = 1900 * time.Millisecond
 
 // Redis is stopped as SIGSTOP does it: connections are accepted, and nothing answers.
+// Failure: F85
 func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]bool{"a process that only records": false, "a process that runs": true} {
@@ -70,6 +71,7 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 
 // A process that only records has no reconciler that would find out that the queue is back. Nothing is recorded after the
 // outage here, so no announcement finds out either.
+// Failure: F85
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -106,6 +108,7 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 }
 
 // New looks after the queue for what is to be purged, in the database, under the same deadline.
+// Failure: F85
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -124,6 +127,7 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 
 // A probe asks every 2 s and waits 1.5 s. The bubble's clock moves only when nothing else can, so an answer that comes in time
 // comes in time on every machine.
+// Failure: F85
 func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

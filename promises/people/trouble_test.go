@@ -15,6 +15,7 @@ import (
 )
 
 // What the library needs and does not get is told, and no more than once a minute for each cause.
+// Failure: F85
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -71,6 +72,7 @@ func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	assert.Empty(t, c.Health(t.Context()).Troubles)
 }
 
+// Failure: F85
 func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -96,6 +96,7 @@ func TestNothingIsAskedWhereNothingIsPeriodic(t *testing.T) {
 	}
 }
 
+// Failure: F102
 func TestMissedSlotsAreMadeUpForAsTold(t *testing.T) {
 	t.Parallel()
 	for catchUp, want := range map[int][]string{0: {"01:00", "07:00", "08:00"}, 1: {"01:00", "07:00", "08:00"},
@@ -133,6 +134,7 @@ func TestMissedSlotsAreMadeUpForAsTold(t *testing.T) {
 	}
 }
 
+// Failure: F102
 func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,6 +153,7 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 }
 
 // The process's clock is the bubble's, and the database's is another one.
+// Failure: F103
 func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,6 +175,7 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 }
 
 // The transaction of the process that has a slot in hand may come to nothing: the others do not wait for the next slot.
+// Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -196,6 +200,7 @@ func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	})
 }
 
+// Failure: F105
 func TestScheduleThatEndsIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,6 +220,7 @@ func TestScheduleThatEndsIsNoTrouble(t *testing.T) {
 	})
 }
 
+// Failure: F105
 func TestWhatKeepsSlotsFromBeingRecordedStandsInHealth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -31,6 +31,7 @@ func TestSlotsAreMadeOnEveryKindOfPool(t *testing.T) {
 	})
 }
 
+// Failure: F104
 func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -49,6 +50,7 @@ func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 	require.Equal(t, first[len(first)-1].Add(50*time.Millisecond), second[0], "it goes on where it was")
 }
 
+// Failure: F105
 func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -73,6 +75,7 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 }
 
 // People make slots ahead, and write the moment in a zone of their own; and an id may be taken by who knows what.
+// Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -104,6 +107,7 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 
 // A process that stops in the middle of its transaction holds the mark: the slot waits for the database to end that, and
 // the other types' do not.
+// Failure: F102
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -128,6 +132,7 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 }
 
 // A mark that somebody deletes while the type runs: its slots go on from then, none of before is made, and the log says so.
+// Failure: F104
 func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -150,6 +155,7 @@ type schedule func(after time.Time) time.Time
 
 func (s schedule) Next(after time.Time) time.Time { return s(after) }
 
+// Failure: F105
 func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -42,6 +42,7 @@ func TestEntryTheQueueForgotIsAnnouncedAgain(t *testing.T) {
 	w.WaitInQueue(id)
 }
 
+// Failure: F45
 func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -72,6 +73,7 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 	assert.NoError(t, c.Health(t.Context()).Queue)
 }
 
+// Failure: F45
 func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -98,6 +100,7 @@ func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
 	w.WaitInQueue(missed)
 }
 
+// Failure: F49
 func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -132,6 +135,7 @@ func TestEntriesBeyondTheQueuesLimitStayOutOfRedis(t *testing.T) {
 	require.Equal(t, 1, ran.Of(soon))
 }
 
+// Failure: F49
 func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -155,6 +159,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 
 // TestFailoverThatForgetsLosesNoEntry promotes a replica that had been cut off: it knows entries that have ended
 // since, and none of those announced since.
+// Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -202,6 +207,7 @@ func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	w.WaitState(unshipped, compensator.Succeeded)
 }
 
+// Failure: F24, F32, F84
 func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -227,6 +233,7 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 
 // TestProcessWhosePrefixWasTakenOverPollsItsDatabase: after Redis forgot whose the prefix was, another
 // environment was faster.
+// Failure: F25
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -249,6 +256,7 @@ func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	assert.Equal(t, "somebody else's", w.Redis.Get(t.Context(), "{"+w.Name+":v1:0}:owner").Val())
 }
 
+// Failure: F43
 func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -300,6 +308,7 @@ func answerAsOldRedis(conn net.Conn) {
 	}
 }
 
+// Failure: F48
 func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -314,6 +323,7 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 	assert.Contains(t, refused.Reason, "4.0.14")
 }
 
+// Failure: F45
 func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

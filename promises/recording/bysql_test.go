@@ -133,6 +133,7 @@ func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.M
 	return closed
 }
 
+// Failure: F111
 func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 	byEveryClient(t, func(t *testing.T, w *harness.World, run func(string) (string, error)) {
 		record, ask, _, _, _ := bySQL(t)
@@ -179,6 +180,7 @@ func errorOf(said string, err error) error {
 	return fmt.Errorf("%w: %s", err, said)
 }
 
+// Failure: F111
 func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 	byEveryClient(t, func(t *testing.T, w *harness.World, run func(string) (string, error)) {
 		record, _, cancel, _, _ := bySQL(t)
@@ -228,6 +230,7 @@ func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 	})
 }
 
+// Failure: F111
 func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 	byEveryClient(t, func(t *testing.T, w *harness.World, run func(string) (string, error)) {
 		_, _, _, procedure, call := bySQL(t)
@@ -278,6 +281,7 @@ var oddRows = []struct {
 }
 
 // TestRowOfAnyShapeStopsNoOther: one handler at a time, and every odd row comes before the good ones.
+// Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		conn, err := w.Open(harness.Plain(w.DSN)).Conn(t.Context())

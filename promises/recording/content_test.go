@@ -16,6 +16,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
+// Failure: F34
 func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 	t.Parallel()
 	every := make([]byte, 256)
@@ -56,6 +57,7 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 }
 
 // TestEntriesThatNewTakesFitTogether: each fits a packet of the server, so that New takes it, and all of them do not.
+// Failure: F34
 func TestEntriesThatNewTakesFitTogether(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t, "--max-allowed-packet=1M")
@@ -84,6 +86,7 @@ func TestEntriesThatNewTakesFitTogether(t *testing.T) {
 	}
 }
 
+// Failure: F34
 func TestBatchOfThousandsIsRecordedWhole(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

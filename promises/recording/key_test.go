@@ -24,6 +24,7 @@ var lookalikes = []string{
 	"Abc", "abc", "ABC", "ábc", "Ábc", "a\u0301bc", "abc\u200b", " abc", "abc\t", "straße", "strasse", "😀", "😁", "ﬁ", "fi", "ı", "i", "ж", "Ж", "\u00a0", "%", "_", "a'b", `a\b`,
 }
 
+// Failure: F15
 func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -70,6 +71,7 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 	})
 }
 
+// Failure: F16
 func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -108,6 +110,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 	})
 }
 
+// Failure: F16
 func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 	t.Parallel()
 	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, watched, isolated bool) {
@@ -149,6 +152,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 }
 
 // TestDuplicateOfAnEntryThatChangesAbortsNothing: at REPEATABLE READ, while the entry that exists is moved on by others.
+// Failure: F16
 func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, _ bool) {
@@ -192,6 +196,7 @@ func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator
 	return done
 }
 
+// Failure: F16
 func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -224,6 +229,7 @@ func TestRecordWaitsForTheTransactionThatHoldsItsKey(t *testing.T) {
 	}
 }
 
+// Failure: F16
 func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -249,6 +255,7 @@ func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 	})
 }
 
+// Failure: F16
 func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -296,6 +303,7 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 	})
 }
 
+// Failure: F16
 func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -329,6 +337,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 	})
 }
 
+// Failure: F17
 func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -364,6 +373,7 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 	})
 }
 
+// Failure: F17
 func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -409,6 +419,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 	})
 }
 
+// Failure: F17
 func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -438,6 +449,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log"))
 }
 
+// Failure: F17
 func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -465,6 +477,7 @@ func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 	require.NotContains(t, log.String(), "panic")
 }
 
+// Failure: F17
 func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -500,6 +513,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 	require.Equal(t, 2, w.Count("common_process_log"))
 }
 
+// Failure: F17
 func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -539,6 +553,7 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 	})
 }
 
+// Failure: F18
 func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -569,6 +584,7 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	assert.Equal(t, 2, ran.Total())
 }
 
+// Failure: F16
 func TestDuplicateResurrectsNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {

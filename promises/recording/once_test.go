@@ -45,6 +45,7 @@ func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Or
 }
 
 // Each of 20 messages comes six times at once, and its first deliveries fail after their effect.
+// Failure: F94
 func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -81,6 +82,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 }
 
 // A process that could run it has it neither claimed nor announced, and no line waits for it.
+// Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -104,6 +106,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 }
 
 // What is recorded under the id already decides.
+// Failure: F94
 func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -157,6 +160,7 @@ func got(t *testing.T) func(*compensator.Type[harness.Order], error) *compensato
 	}
 }
 
+// Failure: F94
 func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -23,6 +23,7 @@ import (
 // repository is a caller's own type around a handle: it looks like a transaction and is none.
 type repository struct{ compensator.Tx }
 
+// Failure: F4
 func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -64,6 +65,7 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 	})
 }
 
+// Failure: F4
 func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -87,6 +89,7 @@ func TestEntryRecordedThroughAWrappedTransactionRuns(t *testing.T) {
 	})
 }
 
+// Failure: F3
 func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -110,6 +113,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 	})
 }
 
+// Failure: F15, F34
 func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -168,6 +172,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 }
 
 // TestBusinessIsNotCommittedWithoutARefusedEntry: the caller swallows a *FieldError.
+// Failure: F3, F34
 func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -229,6 +234,7 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 
 // TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate: Record has a context of its own, which ends before the
 // transaction's.
+// Failure: F3
 func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -253,6 +259,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 }
 
 // A handle that nobody watches cannot refuse its commit: Record's error is all there is.
+// Failure: F3
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -276,6 +283,7 @@ func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	assert.Equal(t, 1, w.Count("effects"))
 }
 
+// Failure: F9, F34
 func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -325,6 +333,7 @@ func idOf(w *harness.World, key string) (id uint64) {
 	return id
 }
 
+// Failure: F13
 func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -358,6 +367,7 @@ func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 	})
 }
 
+// Failure: F13
 func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t, "--innodb-autoinc-lock-mode=2", "--auto-increment-increment=7", "--auto-increment-offset=3")
@@ -387,6 +397,7 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 	}
 }
 
+// Failure: F13
 func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -423,6 +434,7 @@ func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	})
 }
 
+// Failure: F14
 func TestLogOutOfIdsRefusesAndCommitsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -456,6 +468,7 @@ func (unencodable) Inject(context.Context) map[string]string { panic("bug") }
 func (unencodable) Extract(c context.Context, _ map[string]string) context.Context { return c }
 
 // TestBusinessIsNotCommittedAfterAPanicInRecord: somebody above the call would recover from it, and go on.
+// Failure: F3
 func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
 	t.Parallel()
 	for name, record := range map[string]func(ctx context.Context, c *compensator.Compensator, tx compensator.Tx) error{

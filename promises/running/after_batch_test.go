@@ -44,6 +44,7 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 
 // An upload is a batch of entries of two types, some of which fail and one of which waits for a person in the end; what
 // follows it is recorded with it. Two processes work it off.
+// Failure: F60, F108
 func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -99,6 +100,7 @@ func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 	})
 }
 
+// Failure: F108
 func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -116,6 +118,7 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 }
 
 // MySQL and MariaDB take "b " for "b", the other stores do not: what came after the one would wait for both, or for neither.
+// Failure: F15
 func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -157,6 +160,7 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 }
 
 // By SQL a batch id may be written that ends with a space.
+// Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -170,6 +174,7 @@ func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing
 }
 
 // A pool of one connection is enough: the batch is looked at before the handler's transaction takes it.
+// Failure: F108
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -196,6 +201,7 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	require.Equal(t, 2, w.Count("effects"))
 }
 
+// Failure: F108
 func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 	for _, took := range []time.Duration{time.Second, time.Minute, 2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -238,6 +244,7 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 	}
 }
 
+// Failure: F108
 func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -260,6 +267,7 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 }
 
 // A person may requeue what has ended while somebody waits for others of its batch, and has passed it.
+// Failure: F108
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()
 	var healed atomic.Bool

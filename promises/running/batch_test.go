@@ -70,6 +70,7 @@ func batched(t *testing.T, w *harness.World, n int, cfg compensator.TypeConfig, 
 	return c, &seen
 }
 
+// Failure: F71
 func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -82,6 +83,7 @@ func TestBatchWithoutErrorsSucceedsAsAWhole(t *testing.T) {
 	}
 }
 
+// Failure: F72
 func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -140,6 +142,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	}
 }
 
+// Failure: F72
 func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -159,6 +162,7 @@ func TestBatchRunsThoughItsPropagatorPanics(t *testing.T) {
 	require.Equal(t, 3, w.Ended(compensator.Succeeded, 0))
 }
 
+// Failure: F71
 func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -188,6 +192,7 @@ func TestFailuresOfABatchAreEachTheirOwnEntrys(t *testing.T) {
 	require.Len(t, seen.of(0), 1, "a good entry does not run again for a bad one's sake")
 }
 
+// Failure: F63, F71
 func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(ctx context.Context, n int) []error{
@@ -223,6 +228,7 @@ func TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt(t *testing.T) {
 	}
 }
 
+// Failure: F63
 func TestEntryThatFailsAloneIsFailedByItsOwnPanic(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -258,6 +264,7 @@ func TestBatchOfOneComesToItsVerdictAtOnce(t *testing.T) {
 	}
 }
 
+// Failure: F71
 func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -278,6 +285,7 @@ func TestUndecodableEntryLeavesItsBatch(t *testing.T) {
 	}, "the undecodable one waits, uncounted")
 }
 
+// Failure: F61
 func TestSuspectsStayOutOfBatches(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -307,6 +315,7 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	require.Greater(t, seen.largest(), 1)
 }
 
+// Failure: F71
 func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -330,6 +339,7 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 }
 
 // A handler is given those that could be decoded. As many errors as the batch had entries fit those no more than any other number.
+// Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -169,6 +169,7 @@ func (s *service) close(stop func()) {
 }
 
 // No matter how many wait, and how many come: while it is open there is nothing to do for them.
+// Failure: F77
 func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -197,6 +198,7 @@ func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	})
 }
 
+// Failure: F77
 func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,6 +235,7 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 }
 
 // A deaf handler never answers: what it was let in for is answered by that.
+// Failure: F77
 func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -261,6 +264,7 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 }
 
 // The observer is told of one entry after the other. By then the batch may have returned, and its entries run alone.
+// Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -298,6 +302,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 }
 
 // What a claim brings that was under way when the breaker opened runs nothing, and counts nothing.
+// Failure: F77
 func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,6 +340,7 @@ func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 	})
 }
 
+// Failure: F77
 func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -364,6 +370,7 @@ func TestBatchThatOpensTheBreakerIsGivenBack(t *testing.T) {
 	})
 }
 
+// Failure: F77
 func TestCompensationsCountAndWaitWithTheirHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -387,6 +394,7 @@ func TestCompensationsCountAndWaitWithTheirHandlers(t *testing.T) {
 	})
 }
 
+// Failure: F77
 func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,6 +416,7 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 
 // What is down stays down. MaxWait says when each entry is to come to its end, breaker or not: twenty entries are given up
 // about as soon as one would be, and not one after the other, an attempt each pause.
+// Failure: F77
 func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -430,6 +439,7 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 }
 
 // Entries whose batch has not ended have no call to make, and no say whether what others call is up.
+// Failure: F77
 func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -461,6 +471,7 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 }
 
 // What a newer version has recorded says nothing of what is called, for nobody here can call it.
+// Failure: F77
 func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

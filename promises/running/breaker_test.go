@@ -15,6 +15,7 @@ import (
 )
 
 // A process whose way to a service is broken leaves the entries to one that can reach it.
+// Failure: F77
 func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -56,6 +57,7 @@ func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T)
 	})
 }
 
+// Failure: F77
 func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -93,6 +95,7 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 }
 
 // What the database does to a transaction, and to its COMMIT, says nothing of what the handler calls.
+// Failure: F78
 func TestDatabasesConditionOpensNoBreaker(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

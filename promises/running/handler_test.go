@@ -18,6 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+// Failure: F63
 func TestPanicFailsItsEntryOnly(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -47,6 +48,7 @@ func TestPanicFailsItsEntryOnly(t *testing.T) {
 	require.Contains(t, e.LastError, "goroutine ", "the stack is kept")
 }
 
+// Failure: F63
 func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -67,6 +69,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	require.Equal(t, 34, w.Count("common_process_log WHERE state=1"))
 }
 
+// Failure: F63
 func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -88,6 +91,7 @@ func TestGoexitInATransactionalHandlerRollsItBack(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
+// Failure: F64
 func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -126,6 +130,7 @@ func TestTimeoutIsAFailureThatSaysSo(t *testing.T) {
 // nothing is a handler that succeeds.
 func nothing(context.Context, *compensator.Entry, harness.Order) error { return nil }
 
+// Failure: F66
 func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -191,6 +196,7 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 	require.NoError(t, with("a", compensator.TypeConfig{}), "nothing of what was refused was registered")
 }
 
+// Failure: F66
 func TestRegistrationAfterRunIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -205,6 +211,7 @@ func TestRegistrationAfterRunIsRefused(t *testing.T) {
 	require.NoError(t, err, "between two Runs")
 }
 
+// Failure: F67
 func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 	t.Parallel()
 	down := errors.New("downstream is down")
@@ -242,6 +249,7 @@ func TestVerdictsOfAHandlerAreObeyed(t *testing.T) {
 	}
 }
 
+// Failure: F54
 func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -266,6 +274,7 @@ func TestWaitThatAHandlerAsksForIsStoredAsGiven(t *testing.T) {
 	})
 }
 
+// Failure: F54
 func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -278,6 +287,7 @@ func TestSnoozeOfNothingFollowsTheTypesSchedule(t *testing.T) {
 	require.Zero(t, w.Entry(c, id).ProcessCount)
 }
 
+// Failure: F54
 func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -297,6 +307,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // by hand: the row is odd on purpose
 }
 
+// Failure: F60
 func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -314,6 +325,7 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 }
 
 // TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait, and stands in Health by itself until then, although others succeed.
+// Failure: F60
 func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -344,6 +356,7 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 }
 
 // TestHandlerThatCompletesItsOwnEntryHasSettledIt: what it reports and what its entry says is the same, so that nobody is alarmed.
+// Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -381,6 +394,7 @@ func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	})
 }
 
+// Failure: F67
 func TestNoMoreHandlersRunThanTheTypeAllows(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

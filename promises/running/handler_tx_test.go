@@ -16,6 +16,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+// Failure: F69
 func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{
@@ -42,6 +43,7 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 }
 
 // A server asked whether a transaction is open cannot tell that it is another one.
+// Failure: F69
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -56,6 +58,7 @@ func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "transaction")
 }
 
+// Failure: F69
 func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -169,6 +172,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
+// Failure: F68
 func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -190,6 +194,7 @@ func TestHandlerMayCancelItsOwnEntry(t *testing.T) {
 	require.Equal(t, compensator.Cancelled, w.State(id))
 }
 
+// Failure: F68
 func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -206,6 +211,7 @@ func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) 
 	require.Zero(t, w.Count("effects"))
 }
 
+// Failure: F68
 func TestHandlerThatLocksItsOwnRowIsRefusedNotBlocked(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -240,6 +246,7 @@ func TestFailedTransactionalHandlerLeavesOnlyItsFailure(t *testing.T) {
 	})
 }
 
+// Failure: F8
 func TestEntryRecordedByAHandlerExistsExactlyIfItSucceeds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -281,6 +288,7 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 
 // What would become of the entry is what its handler returns: done beside that, its success would find itself overtaken, again and
 // again, until it was taken for one that kills its process.
+// Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -65,6 +65,7 @@ func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Or
 	return nil
 }
 
+// Failure: F107
 func TestConcurrencyCountsBatchesAndCapsNone(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -84,6 +85,7 @@ func TestConcurrencyCountsBatchesAndCapsNone(t *testing.T) {
 	})
 }
 
+// Failure: F107
 func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -145,6 +147,7 @@ func (b *bubbled) seen() []string {
 	return slices.Clone(b.calls)
 }
 
+// Failure: F107
 func TestEntriesRecordedApartShareABatch(t *testing.T) {
 	inBubble(t, compensator.TypeConfig{BatchWait: 5 * time.Second}, func(t *testing.T, b *bubbled) {
 		for range 40 {
@@ -158,6 +161,7 @@ func TestEntriesRecordedApartShareABatch(t *testing.T) {
 	})
 }
 
+// Failure: F107
 func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
 	inBubble(t, compensator.TypeConfig{BatchWait: 2 * time.Second}, func(t *testing.T, b *bubbled) {
 		b.record(t, 0, 30*time.Second)
@@ -168,6 +172,7 @@ func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
 	})
 }
 
+// Failure: F107
 func TestFullBatchDoesNotWait(t *testing.T) {
 	inBubble(t, compensator.TypeConfig{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
 		<-time.After(500 * time.Millisecond) // after the look with which Run begins, before a round counts some again
@@ -180,6 +185,7 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 }
 
 // Its leases have ended, and to the database its entries are free: they are no batch that others could share.
+// Failure: F107
 func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	cfg := compensator.TypeConfig{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
 	inBubble(t, cfg, func(t *testing.T, b *bubbled) {
@@ -196,6 +202,7 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 }
 
 // What was recorded before Run, or while it begins, waits for others as what comes later does: no longer, and no less.
+// Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second
 	for _, of := range []struct {
@@ -276,6 +283,7 @@ func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
 }
 
 // What other processes record a full batch of, this one finds full, although nobody tells it how many there are.
+// Failure: F107
 func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -304,6 +312,7 @@ func rounds(cfg *compensator.Config) *atomic.Int64 {
 	return &n
 }
 
+// Failure: F107
 func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -358,6 +367,7 @@ func (s *countedLooks) Scan(ctx context.Context, w processlog.Window) ([]process
 }
 
 // A process looks whether a batch is full while entries wait, and asks nothing while none do.
+// Failure: F107
 func TestLooksForAFullBatchAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countedLooks{MemoryStore: compensatortest.NewMemoryStore()}

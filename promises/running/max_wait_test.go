@@ -15,6 +15,7 @@ import (
 
 // In each way of running, a handler that waits for ever: where MaxWait bounds that its waits come to count, and the entry ends;
 // where it is long, or is not set, they cost nothing.
+// Failure: F60
 func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 	t.Parallel()
 	closed := errors.New("the bank is closed")

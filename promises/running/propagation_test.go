@@ -12,6 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+// Failure: F9
 func TestHandlerOutlivesTheRequestThatRecordedItsEntry(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -72,6 +73,7 @@ type emptyHanded struct{ tracing }
 
 func (emptyHanded) Extract(context.Context, map[string]string) context.Context { return nil }
 
+// Failure: F72
 func TestEntryRunsThoughItsPropagatorFails(t *testing.T) {
 	t.Parallel()
 	for name, propagator := range map[string]compensator.Propagator{"panics": trippedUp{}, "answers with no context": emptyHanded{}} {

@@ -22,6 +22,7 @@ import (
 )
 
 // A neighbour on the server uses up max_prepared_stmt_count while handlers run. None can prepare a statement until it lets go.
+// Failure: F74
 func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
@@ -74,6 +75,7 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 }
 
 // A disk is full for a day. An entry of one attempt waits, people are told, and it runs when there is room again.
+// Failure: F74
 func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []mysql.MySQLError{
@@ -125,6 +127,7 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 }
 
 // The server ends a statement that runs for too long, as the session asks: MariaDB any, while it waits for a row, and MySQL a SELECT.
+// Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	params, query := map[string]string{"max_statement_time": "0.2"}, "SELECT id FROM accounts WHERE id=1 FOR UPDATE"

@@ -127,6 +127,7 @@ var keepsItsIsolation = lie{
 	begin: func(driver.TxOptions) driver.TxOptions { return driver.TxOptions{} },
 }
 
+// Failure: F32
 func TestNewRefusesAServerWhose(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -170,6 +171,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 }
 
 // TestNewTakesASlowServerForNoneThatWaits: what shows that NOWAIT waits is that the session's whole wait has gone by.
+// Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()
 	for pool, watched := range map[string]bool{"connector": true, "plain": false} {
@@ -188,6 +190,7 @@ func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	}
 }
 
+// Failure: F32
 func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -202,6 +205,7 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 }
 
 // TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks: each tries its own rows, on both kinds of pool.
+// Failure: F32
 func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -238,6 +242,7 @@ var harmless = map[string]struct {
 	"RETURNING returns nothing":                {[]string{" RETURNING id, CAST(idempotent_id AS BINARY)", ""}, "RETURNING"},
 }
 
+// Failure: F32
 func TestEntriesRunOnAServerWhose(t *testing.T) {
 	t.Parallel()
 	for name, test := range harmless {
@@ -277,6 +282,7 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 
 // TestWatchedTransactionIsNeverProbed: a connection that knows its transaction answers, and nothing is sent. On Vitess
 // a RELEASE without its SAVEPOINT would fail the next statement.
+// Failure: F40
 func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -306,6 +312,7 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 
 // TestStoreKeepsEveryPromiseOnAServerOfManyLies: on a plain pool, where every form that replaces another is in use. On
 // connections that know their transactions TestEntriesRunOnAServerWhose tries each lie.
+// Failure: F32
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
 	var all []string
@@ -329,6 +336,7 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 
 // A lock that somebody holds, or a deadlock, says nothing of the server: with a guard given up for it, an entry could
 // land in another database's log.
+// Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()
 	for _, number := range []uint16{1205, 1213} {
@@ -350,6 +358,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 
 // TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool: it is asked after a COMMIT whose answer was lost, when more than
 // that connection may have broken. The server is one that passes for a node.
+// Failure: F36
 func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
 	t.Parallel()
 	for pool, watched := range map[string]bool{"connector": true, "plain": false} {

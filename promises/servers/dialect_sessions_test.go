@@ -23,6 +23,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F34
 func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 	harness.InEveryPoolInTurn(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
@@ -67,6 +68,7 @@ func (c complaint) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// Failure: F27, F35
 func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
@@ -109,6 +111,7 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 
 // TestIdleConnectionsTheServerClosesCostNothing: the server ends sessions that are silent for a second, those
 // of the library between two statements, and that of a handler in the middle of its transaction.
+// Failure: F35
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	t.Parallel()
 	for kind, pool := range harness.Pools {
@@ -182,6 +185,7 @@ func (c locklessConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return lockless{conn}, err
 }
 
+// Failure: F32
 func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{true, false} {

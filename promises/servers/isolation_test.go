@@ -36,6 +36,7 @@ func serversByDefault(t *testing.T, test func(t *testing.T, w *harness.World)) {
 	}
 }
 
+// Failure: F22, F23, F26
 func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) {
 	t.Parallel()
 	serversByDefault(t, func(t *testing.T, w *harness.World) {
@@ -90,6 +91,7 @@ func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 	require.NoError(w.T, stop())
 }
 
+// Failure: F23
 func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	serversByDefault(t, func(t *testing.T, w *harness.World) {
@@ -119,6 +121,7 @@ func TestEntriesRunWhateverTheServersDefaultIsolation(t *testing.T) {
 	})
 }
 
+// Failure: F23
 func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -149,6 +152,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	assert.Equal(t, compensator.Pending, w.State(receipt.ID()))
 }
 
+// Failure: F16, F23
 func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
 	t.Parallel()
 	harness.InEverySnapshot(t, func(t *testing.T, w *harness.World, db *sql.DB, _, isolated bool) {

@@ -164,6 +164,7 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 	assert.Zero(w.T, w.Count(table))
 }
 
+// Failure: F37
 func TestDDLRefusesWhatItCannotName(t *testing.T) {
 	t.Parallel()
 	for field, give := range map[string][2]string{
@@ -204,6 +205,7 @@ func flat(err error) (list []error) {
 	return list
 }
 
+// Failure: F31, F34
 func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ change, field string }{
@@ -230,6 +232,7 @@ func TestNewNamesWhatIsWrongWithTheTable(t *testing.T) {
 	}
 }
 
+// Failure: F31
 func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -242,6 +245,7 @@ func TestNewReportsEveryFaultOfTableAndSessionAtOnce(t *testing.T) {
 	}
 }
 
+// Failure: F22, F31, F35
 func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t, "--log-bin=bin", "--server-id=1", "--binlog-format=STATEMENT")
@@ -260,6 +264,7 @@ func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 	w.Exec("SET GLOBAL read_only=0")
 }
 
+// Failure: F25
 func TestNewRefusesThePrefixOfAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	production, clone := harness.NewWorld(t).WithRedis(), harness.NewWorld(t)
@@ -282,6 +287,7 @@ var rightsAtRunTime = []string{
 	"INSERT ON %.effects", // the business's own
 }
 
+// Failure: F37
 func TestFourRightsSufficeAtRunTime(t *testing.T) {
 	t.Parallel()
 	for name, pool := range harness.Pools {
@@ -315,6 +321,7 @@ func restricted(w *harness.World, rights ...string) string {
 }
 
 // TestMigrateTriesAgainWhatMetAnotherProcess: as Galera refuses what fails certification.
+// Failure: F37
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

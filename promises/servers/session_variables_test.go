@@ -125,6 +125,7 @@ var otherwise = map[string]string{
 }
 
 // TestEverySessionVariableIsKnown asks the server for all that it has: a new version may bring one that nobody has thought of.
+// Failure: F33
 func TestEverySessionVariableIsKnown(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -200,6 +201,7 @@ func openSpoiling(w *harness.World, watched bool, set string, params map[string]
 
 // TestEntriesAreRightWhateverASessionIsSetTo sets each variable in every session of the pool after New has looked at it. Ids,
 // contents and errors have letters beyond ASCII.
+// Failure: F33
 func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	t.Parallel()
 	flavor := testservers.SharedSQL(t).Flavor
@@ -223,6 +225,7 @@ func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 }
 
 // TestNewNamesASessionVariableThatBreaksStatements, where the DSN has it so.
+// Failure: F33
 func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 	t.Parallel()
 	flavor := testservers.SharedSQL(t).Flavor
@@ -251,6 +254,7 @@ func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 }
 
 // TestClaimInASessionWithAClockOfItsOwnIsNotEarly: the pool's sessions are years ahead. On a Connector they are not ours.
+// Failure: F33
 func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{true, false} {

@@ -77,6 +77,7 @@ func (s *switchover) happens(t *testing.T) {
 	s.proxy.Retarget(config.Addr)
 }
 
+// Failure: F35
 func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 	t.Parallel()
 	for pool, open := range map[string]func(dsn string) func() (*sql.DB, error){
@@ -116,6 +117,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 	}
 }
 
+// Failure: F35
 func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 	t.Parallel()
 	w := harness.WorldAt(t, testservers.NewSQL(t, "--log-bin", "--server-id=1").Database(t))
@@ -137,6 +139,7 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 
 // A plain pool that was not told to reject read-only servers stays with one. That is its user's to mend, so the library says
 // so in whatever fails by it: the error of Record, the log and Health.
+// Failure: F35
 func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	t.Parallel()
 	w := harness.WorldAt(t, testservers.NewSQL(t).Database(t))
@@ -167,6 +170,7 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 // TestOwnConnectionsFollowTheUsersToAnotherServer: a load balancer leads new connections to another server, and the former one
 // stays up, as while it is drained. The user's connections move by their lifetime. One that the service holds, for a lock of its
 // own, does not move.
+// Failure: F35
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()
 	for name, holds := range map[string]bool{"all are put back": false, "one is held": true} {

@@ -37,6 +37,7 @@ func counted(calls *atomic.Int64) func(ctx context.Context, network, addr string
 	}
 }
 
+// Failure: F82
 func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 	t.Parallel()
 	for name, watched := range map[string]bool{"connector": true, "plain": false} {
@@ -71,6 +72,7 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 	}
 }
 
+// Failure: F82
 func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

@@ -34,6 +34,7 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 
 // A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
 // deadline, try again, and never come to the end.
+// Failure: F27
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -56,6 +57,7 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 }
 
 // A client that gives up before the server does learns of no lock: it loses its connection, and the others must not wait for that one.
+// Failure: F27
 func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -83,6 +85,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 
 // A server that ends a statement while it waits for a row says nothing of a lock: max_statement_time does so (MariaDB), and a
 // watchdog of the administrators that kills what waits.
+// Failure: F74
 func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	t.Parallel()
 	ends := map[string]map[string]string{"killed": nil}
@@ -129,6 +132,7 @@ func killWaiting(w *harness.World) (stop func()) {
 }
 
 // A hundred errors as long as the column takes, each of its own, over a client that sends a quarter of a megabyte at once.
+// Failure: F34
 func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 	t.Parallel()
 	for name, open := range harness.Pools {

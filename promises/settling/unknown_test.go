@@ -16,6 +16,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
+// Failure: F20
 func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	for fault, rule := range harness.CommitFaults {
@@ -70,6 +71,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 	}
 }
 
+// Failure: F20
 func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -17,6 +17,7 @@ import (
 
 // The database takes no outcome for longer than the lease. Whoever holds one must not take his own entry for that of
 // somebody who died.
+// Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
@@ -53,6 +54,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 }
 
 // A whole server that stands still for longer than the lease.
+// Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
@@ -86,6 +88,7 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 
 // Another process cannot know that the first one lives and has a success to report. It leaves the entry alone for a
 // lease.
+// Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
@@ -121,6 +124,7 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 }
 
 // What is undone is undone, whoever has the entry by the time the database learns of it.
+// Failure: F58
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -192,6 +196,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 }
 
 // With no Observer to tell, the log does: the work is done, and the entry says otherwise.
+// Failure: F64
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -25,6 +25,7 @@ func requireEffectsOnce(w *harness.World) {
 	}
 }
 
+// Failure: F70, F82
 func TestProcessKilledAnywhereLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{harness.AfterClaim, harness.InHandler, harness.AfterHandler, harness.AfterSettle, harness.AfterExhausted, harness.InCompensation, harness.AfterUndone, harness.AfterReconcile} {
@@ -49,6 +50,7 @@ func TestProcessKilledAnywhereLosesNothing(t *testing.T) {
 	}
 }
 
+// Failure: F82
 func TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -62,6 +64,7 @@ func TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns(t *testing.T) {
 	requireEffectsOnce(w)
 }
 
+// Failure: F82
 func TestEntryOfAProcessKilledBeforeItsCommitNeverWas(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -75,6 +78,7 @@ func TestEntryOfAProcessKilledBeforeItsCommitNeverWas(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
+// Failure: F61
 func TestEntryThatKillsItsProcessIsTakenOutAndNoOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"ship_order", "send_mail"} {
@@ -92,6 +96,7 @@ func TestEntryThatKillsItsProcessIsTakenOutAndNoOther(t *testing.T) {
 	}
 }
 
+// Failure: F51
 func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 	t.Parallel()
 	for point, drops := range map[string]bool{harness.UntilGo: false, harness.UntilGoToFail: true} {
@@ -172,6 +177,7 @@ func tryPut(w *harness.World, orders *compensator.Type[harness.Order], number in
 	return tx.Commit()
 }
 
+// Failure: F82
 func TestKilledDatabaseLosesNothingThatWasCommitted(t *testing.T) {
 	t.Parallel()
 	server := testservers.NewSQL(t)
@@ -182,6 +188,7 @@ func TestKilledDatabaseLosesNothingThatWasCommitted(t *testing.T) {
 	}, true)
 }
 
+// Failure: F45, F82
 func TestKilledRedisLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--appendonly", "yes"}} {

@@ -20,6 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// Failure: F83
 func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -33,6 +34,7 @@ func TestSecondRunIsRefusedWhileTheFirstRuns(t *testing.T) {
 	require.NoError(t, again(), "one after the other is fine")
 }
 
+// Failure: F80
 func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -55,6 +57,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 	})
 }
 
+// Failure: F80
 func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -83,6 +86,7 @@ func TestHandlersThatObeyTheStopSpendNothing(t *testing.T) {
 	})
 }
 
+// Failure: F80
 func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -109,6 +113,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 	require.Equal(t, compensator.Dead, w.State(bad))
 }
 
+// Failure: F62, F81
 func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -144,6 +149,7 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 	})
 }
 
+// Failure: F80
 func TestEntriesBornClaimedAndCommittedDuringTheStopAreFree(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -203,6 +209,7 @@ func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
 	})
 }
 
+// Failure: F80
 func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -239,6 +246,7 @@ func TestEntriesCommittedWhileRunStopsAllEnd(t *testing.T) {
 	})
 }
 
+// Failure: F83
 func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -299,6 +307,7 @@ func TestRunAndCloseEndInAnyOrder(t *testing.T) {
 	})
 }
 
+// Failure: F83
 func TestRunLeavesNothingBehind(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		once := func() {

@@ -78,6 +78,7 @@ func consume(t *testing.T, k *Consumer) (stop func() error) {
 	return stop
 }
 
+// Failure: F90
 func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -145,6 +146,7 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 }
 
 // TestMessageThatComesAgainGoesIntoTheLogOnce: its first consumer died with it, or an acknowledgement was lost.
+// Failure: F89
 func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -203,6 +205,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	}
 }
 
+// Failure: F90
 func TestPoisonIsParkedWithItsContentAndBlocksNobody(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -248,6 +251,7 @@ func TestPoisonIsParkedWithItsContentAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 2, calls.all()[""])
 }
 
+// Failure: F90
 func TestParkedByHandWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -267,6 +271,7 @@ func TestParkedByHandWaitsForAPerson(t *testing.T) {
 	assert.Equal(t, errTest.Error(), e.LastError)
 }
 
+// Failure: F93
 func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -303,6 +308,7 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 	assert.Equal(t, 1, w.Count("common_process_log"))
 }
 
+// Failure: F93
 func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -396,6 +402,7 @@ func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testin
 }
 
 // TestConsumerComesBackAfterEveryWayOfBeingLost: each ends the consumer in its own way; messages sent afterwards arrive.
+// Failure: F91
 func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -457,6 +464,7 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 }
 
 // TestFunctionIsToldThatItsMessageIsLost: whoever works on a message that is not his any more should stop.
+// Failure: F91
 func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -497,6 +505,7 @@ func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 	}
 }
 
+// Failure: F92
 func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -518,6 +527,7 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 }
 
 // TestMessagesStayInTheirQueueWhileTheLogIsAway: those that are taken and given back again count as delivered, and a quorum queue drops them.
+// Failure: F92
 func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -584,6 +594,7 @@ func large() amqp091.Publishing {
 }
 
 // TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged: it is larger than an entry may be, and its queue drops what comes back.
+// Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -619,6 +630,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 }
 
 // TestMessageThatCannotBeSetAsideIsHeld: a full queue takes nothing, and a queue with a delivery limit would drop what is given back.
+// Failure: F92
 func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -643,6 +655,7 @@ func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 }
 
 // TestCopyOfARefusedMessageGoesToItsQueueAlone: RabbitMQ sends a message to each key in the header CC.
+// Failure: F92
 func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 	k := &Consumer{cfg: ConsumerConfig{Queue: "orders"}}
 	raw := &amqp091.Delivery{Headers: amqp091.Table{"CC": []any{"orders"}, "x-delivery-count": int64(3), "kept": "x"}, UserId: "somebody", Expiration: "1"}
@@ -654,6 +667,7 @@ func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 }
 
 // TestStreamIsRefusedAtTheStart: it would deliver what comes next and nothing again.
+// Failure: F95
 func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -670,6 +684,7 @@ func TestStreamIsRefusedAtTheStart(t *testing.T) {
 }
 
 // TestQueueThatBecomesAStreamIsRefused: somebody deletes it and declares another of its name.
+// Failure: F95
 func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -694,6 +709,7 @@ func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 }
 
 // TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer: what the function did not do, the log does.
+// Failure: F91
 func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	t.Parallel()
 	b := ownBroker(t)

@@ -18,6 +18,7 @@ import (
 )
 
 // TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog: producers that send milliseconds for seconds name the year 55,840.
+// Failure: F92
 func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -31,6 +32,7 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 
 // TestHeadersKeepNoMessageOutOfTheLog: JSON is read to a depth of 10,000, and written with six bytes for a <.
 // It runs beside no other test: the client takes so long to read headers of ten thousand levels that a busy machine misses heartbeats.
+// Failure: F92
 func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 	deep := amqp091.Table{"a": "end"}
 	for range 10_010 { // encoding/json reads 10,000
@@ -72,6 +74,7 @@ func (brokenCodec) Marshal(v any) ([]byte, error) {
 	return v.(interface{ Bytes() []byte }).Bytes(), nil
 }
 
+// Failure: F92
 func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -88,6 +91,7 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 }
 
 // TestMessageParkedFromTheLogHasNotSucceeded: the entry is there already, and its attempt says what becomes of it.
+// Failure: F90
 func TestMessageParkedFromTheLogHasNotSucceeded(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -109,6 +113,7 @@ func TestMessageParkedFromTheLogHasNotSucceeded(t *testing.T) {
 	assert.Equal(t, 1, w.Ended(compensator.Dead, 1))
 }
 
+// Failure: F89
 func TestEachMessageHasAnIdempotentIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	ids := make(map[string]bool)
@@ -133,6 +138,7 @@ type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
 
+// Failure: F92, F101
 func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

@@ -61,6 +61,7 @@ func (c *stallingConn) Close() error {
 
 // TestConsumerComesBackFromABrokerThatReadsNothing: an acknowledgement that cannot be written holds amqp091's locks, and
 // the deliveries do not end.
+// Failure: F91
 func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -86,6 +87,7 @@ func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 }
 
 // TestConsumerThatTheBrokerForgetsComesBack: the consumer is gone, and the word of it lost.
+// Failure: F91
 func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -111,6 +113,7 @@ func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 }
 
 // TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue: and the connection, which takes nothing, is replaced.
+// Failure: F87
 func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -137,6 +140,7 @@ func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) 
 }
 
 // TestBrokerOfFewChannelsIsGivenNoMoreThanThose: one too many is no failure of its entry.
+// Failure: F87
 func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	t.Parallel()
 	b := ownBroker(t, "channel_max = 2")
@@ -155,6 +159,7 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 }
 
 // TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly: the connection stands, and its only channel waits.
+// Failure: F87
 func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

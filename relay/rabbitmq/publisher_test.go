@@ -34,6 +34,7 @@ func (traced) Extract(ctx context.Context, headers map[string]string) context.Co
 	return context.WithValue(ctx, traceKey{}, headers["traceparent"])
 }
 
+// Failure: F89
 func TestMessageIsItsEntry(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -78,6 +79,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	assert.NotEqual(t, got.Headers[KeyHeader], again.Headers[KeyHeader], "and changes the key")
 }
 
+// Failure: F89
 func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -100,6 +102,7 @@ func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
 }
 
 // TestRefusedMessageWaitsForAPerson: trying again would change nothing, and the reason says where it was to go.
+// Failure: F88
 func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	b := ownBroker(t, "max_message_size = 5000")
@@ -194,6 +197,7 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	require.Equal(t, map[string]int{"1": 1, "3": 1}, b.ids(queue))
 }
 
+// Failure: F88
 func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -223,6 +227,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
 }
 
+// Failure: F87
 func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -253,6 +258,7 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 }
 
 // TestEachMessageOfABatchHasAConfirmOfItsOwn: of two queues one is full, and every other message of a batch is for that.
+// Failure: F87
 func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -278,6 +284,7 @@ func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	assert.Len(t, b.messages(full), 1)
 }
 
+// Failure: F87
 func TestWrongCredentialsLeaveEntriesWaiting(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -322,6 +329,7 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 }
 
 // TestConfirmThatIsLostIsAskedForAgainUnderTheSameID: the broker has the message and nobody knows.
+// Failure: F87
 func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -347,6 +355,7 @@ func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	})
 }
 
+// Failure: F87
 func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -377,6 +386,7 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 }
 
 // TestSilentBrokerKeepsNoHandler: the connection stands and nothing answers, not even the question for a channel.
+// Failure: F87
 func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -403,6 +413,7 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 
 // TestBlockedConnectionIsWaitedForAndNothingPilesUp: a broker out of memory reads no more; entries wait in the log, and
 // no more messages are under way than there are channels.
+// Failure: F87
 func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	t.Parallel()
 	b := ownBroker(t)
@@ -438,6 +449,7 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 // TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable: an exchange of the plugin x-delayed-message confirms a message and routes
 // it later; RabbitMQ returns a mandatory one first. Here an exchange without bindings stands for it: it confirms, and returns what is
 // mandatory.
+// Failure: F95
 func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)

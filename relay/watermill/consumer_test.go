@@ -83,6 +83,7 @@ func numbered(n int) []*message.Message {
 	return messages
 }
 
+// Failure: F90
 func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -141,6 +142,7 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 }
 
 // TestMessageDeliveredAgainIsWorkedOnByTheLogAlone: its first consumer died, or its acknowledgement was lost.
+// Failure: F89
 func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -167,6 +169,7 @@ func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	assert.Equal(t, map[string]int{"m": 1}, calls.all())
 }
 
+// Failure: F89
 func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -195,6 +198,7 @@ func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Cons
 	return k
 }
 
+// Failure: F90
 func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -231,6 +235,7 @@ func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
 }
 
 // TestMessageIsHeldUntilTheLogIsBack: a broker that counts what is nacked would drop it.
+// Failure: F92
 func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -255,6 +260,7 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 }
 
 // TestMessageIsHeldUntilItsContextEnds: the subscriber that stops delivers it again.
+// Failure: F92
 func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -290,6 +296,7 @@ func smallLog(w *harness.World) *compensator.Compensator {
 }
 
 // TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged: it is larger than an entry may be.
+// Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -326,6 +333,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 }
 
 // TestMessageTheLogRefusesIsHeldWhereNothingTakesIt: it is not acknowledged, and an operator is told what to do.
+// Failure: F92
 func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -342,6 +350,7 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 }
 
 // TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt: to its PoisonQueue, for example.
+// Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -357,6 +366,7 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 }
 
 // TestMessageOfAStreamIsRefused: a stream never delivers again what was not acknowledged.
+// Failure: F95
 func TestMessageOfAStreamIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -405,6 +415,7 @@ func TestParkedMessageSaysWhyInSoManyCharacters(t *testing.T) {
 	}
 }
 
+// Failure: F93
 func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -434,6 +445,7 @@ func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 	assert.Equal(t, 3, w.Count("common_process_log"), "a deadline is a failure, whoever set it")
 }
 
+// Failure: F93
 func TestProducedMessagesArePublishedBeforeTheirMessageIsDone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -465,6 +477,7 @@ func TestProducedMessagesArePublishedBeforeTheirMessageIsDone(t *testing.T) {
 	assert.Equal(t, map[string]int{"shipped-a": 1, "shipped-c": 1}, b.ids("shipped"))
 }
 
+// Failure: F93
 func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -477,6 +490,7 @@ func TestMiddlewareThatProducesMessagesIsRefused(t *testing.T) {
 	assert.Equal(t, 1, w.Count("common_process_log WHERE state=? AND last_error LIKE '%without publisher%'", int64(compensator.Dead)))
 }
 
+// Failure: F93
 func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -517,6 +531,7 @@ type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
 
+// Failure: F92
 func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -560,6 +575,7 @@ type panicking struct{ traced }
 
 func (panicking) Extract(context.Context, map[string]string) context.Context { panic("a bug") }
 
+// Failure: F89
 func TestEachMessageOfATopicHasAnIdempotentIDOfItsOwn(t *testing.T) {
 	t.Parallel()
 	ids := make(map[string]bool)

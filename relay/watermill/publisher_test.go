@@ -36,6 +36,7 @@ func (traced) Extract(ctx context.Context, headers map[string]string) context.Co
 	return context.WithValue(ctx, traceKey{}, headers["traceparent"])
 }
 
+// Failure: F89
 func TestPublishedMessageIsItsEntry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
@@ -82,6 +83,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 }
 
 // TestErrorOfAPublisherMeansWhatItsJudgeSays: nothing in watermill tells a broker that is away from a message it refuses.
+// Failure: F88
 func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
@@ -118,6 +120,7 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 }
 
 // TestPublisherThatDoesNotReturnKeepsNoHandler: watermill's Publish has no context, and some wait for ever.
+// Failure: F87
 func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -149,6 +152,7 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	assert.LessOrEqual(t, len(b.of("orders")), n+3)
 }
 
+// Failure: F88
 func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
@@ -165,6 +169,7 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 }
 
 // TestMessageThatSpoilsItsBatchIsToldAlone: Publish of several says of none which it was.
+// Failure: F88
 func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -209,6 +214,7 @@ func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	assert.Equal(t, map[string]int{"elsewhere": 1}, b.ids("elsewhere"), "another topic's are not sent again")
 }
 
+// Failure: F88
 func TestEntryWithNoUsableDestinationWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, batch bool) {
