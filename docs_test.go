@@ -94,9 +94,9 @@ var (
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestEachFailureHasATest compares the rows of docs/failures.md with the marks in the comments of tests. A row without a test
+// TestDocsHaveATestForEachFailure compares the rows of docs/failures.md with the marks in the comments of tests. A row without a test
 // says so, and a mark stands right above its test.
-func TestEachFailureHasATest(t *testing.T) {
+func TestDocsHaveATestForEachFailure(t *testing.T) {
 	files, _ := sourceTree(t)
 	marked := make(map[string][]string)
 	for _, file := range files {
