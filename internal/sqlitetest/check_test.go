@@ -125,7 +125,7 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 
 // rebuilt replaces the table by one with this column for the idempotent id.
 func rebuilt(column string) string {
-	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, " + column + ")"
+	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, " + column + ")"
 }
 
 func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {
