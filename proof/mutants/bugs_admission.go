@@ -15,9 +15,7 @@ func ordering() []mutant {
 			name: "breaker-void-probe-kept", breaks: "G25",
 			what: "The breaker waits for ever for a probe that could not start.",
 			edits: []edit{
-				{"breaker.ended",
-					`$hear($a, $load(), $nothing, nil)`,
-					``},
+				{"breaker.ended", `$hear($a, $load(), $nothing, nil)`, ``},
 			},
 			sees: tests("TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause"),
 		},
@@ -110,10 +108,8 @@ errors.As($err, &$v)`},
 			edits: []edit{
 				{"Recording.Join",
 					`}
-$placeAsGiven($joining)
-$turns = nil`,
-					`}
-$turns = nil`},
+$placeAsGiven($joining)`,
+					`}`},
 			},
 			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").and(simulation, "300"),
 		},

@@ -29,9 +29,7 @@ func surviving() []mutant {
 			name: "credits-leak", breaks: "G14",
 			what: "A transaction that rolls back does not give its reserved slots back.",
 			edits: []edit{
-				{"agenda.cancel",
-					`$use($credit, 0)`,
-					``},
+				{"agenda.cancel", `$use($credit, 0)`, ``},
 			},
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},
@@ -67,9 +65,8 @@ func surviving() []mutant {
 				{"scanner.step",
 					`if $stopped() != nil {
 	return $peekInterval
-}
-if $behind() {`,
-					`if $behind() {`},
+}`,
+					``},
 				{"witness.vouch",
 					`if $err := $refusal(); $err != nil {
 	return $err
@@ -84,11 +81,9 @@ if $behind() {`,
 			edits: []edit{
 				{"claims.claimOnly",
 					`if $err == nil {
-	$err = $vouch($mine, $asked)
-} else {`,
+	$err = $vouch($mine, $asked)`,
 					`if $err == nil {
-	_ = $vouch(nil, $asked)
-} else {`},
+	_ = $vouch(nil, $asked)`},
 			},
 			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
 		},

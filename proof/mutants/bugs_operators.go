@@ -29,11 +29,9 @@ func operating() []mutant {
 			edits: []edit{
 				{"dispatcher.finish",
 					`$s := $settlement{$a: $a, $outcome: $safeOutcomeOf(&$row, $err, $cause), $token: $endToken}
-if $lateBatch {
-	$sOutcome = $withLateBatch($sOutcome)`,
+if $lateBatch {`,
 					`$s := $settlement{$a: $a, $outcome: $safeOutcomeOf(&$row, $err, $cause), $token: $endToken}
-if false {
-	$sOutcome = $withLateBatch($sOutcome)`},
+if false {`},
 			},
 			sees: tests("TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned"),
 		},
@@ -83,11 +81,9 @@ return *$e, nil`,
 			edits: []edit{
 				{"Compensator.draftCase",
 					`if $kept := processlog.FitCaseError($scrubbed); $kept != processlog.FitCaseError($lastError) {
-	$error = $kept
-}`,
+	$error = $kept`,
 					`if $kept := processlog.FitCaseError($scrubbed); $kept != processlog.FitCaseError($lastError) {
-	$error = ""
-}`},
+	$error = ""`},
 			},
 			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
 		},
@@ -105,9 +101,7 @@ return *$e, nil`,
 			name: "broken-tracer-fails-the-handler", breaks: "G33",
 			what: "A tracer that panics fails the attempt of the handler.",
 			edits: []edit{
-				{"Telemetry.begin",
-					`defer $survive()`,
-					``},
+				{"Telemetry.begin", `defer $survive()`, ``},
 			},
 			sees: tests("TestPanickingProviderHarmsNoEntry"),
 		},
@@ -117,23 +111,16 @@ return *$e, nil`,
 			edits: []edit{
 				{"names.of", `$known, $full := $nKnown[$name], len($nKnown) >= $most`, `$known := $nKnown[$name]`},
 				{"names.of",
-					`switch {
-case $known:
-	return $name, false
-case $full:
+					`case $full:
 	return $other, false
 }
 $lock()`,
-					`switch {
-case $known:
-	return $name, false
-}
+					`}
 $lock()`},
 				{"names.of",
-					`return $name, false
-case len($known) >= $most:
+					`case len($known) >= $most:
 	return $other, false`,
-					`return $name, false`},
+					``},
 			},
 			sees: tests("TestOddValuesMakeABoundedNumberOfSeries"),
 		},

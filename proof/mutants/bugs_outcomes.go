@@ -196,11 +196,9 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 			edits: []edit{
 				{"dispatcher.runBatch",
 					`$lateBatch = $timedOut
-	$again($a)
-case $verdicts == nil:`,
+	$again($a)`,
 					`$lateBatch = $timedOut
-	d.finish($a, ending{err: errNoVerdict})
-case $verdicts == nil:`},
+	d.finish($a, ending{err: errNoVerdict})`},
 			},
 			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
 		},
@@ -233,11 +231,9 @@ case $verdicts == nil:`},
 					`$result[$i] = processlog.Settled{$state: $rowState}`},
 				{"Store.settleLocked",
 					`if !$admits($outcome) {
-if $token == $token2 {
-	return processlog.Settled{$applied: true, $state: $entryState}`,
+if $token == $token2 {`,
 					`if !$admits($outcome) {
-if false {
-	return processlog.Settled{$applied: true, $state: $entryState}`},
+if false {`},
 			},
 			sees:    tests("TestOutcomeWhoseReplyWasLostIsCountedOnce"),
 			inModel: "m:settle-blind",
@@ -307,14 +303,10 @@ switch {
 case !slices.ContainsFunc(v.ids, others):
 	return "state+0=-3"`},
 				{"version.admits",
-					`return $epoch == $outcomeEpoch && $state == processlog.Compensating
-case $absorb:
-	return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`,
+					`return $epoch == $outcomeEpoch && $state == processlog.Compensating`,
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating
 case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
-	return $state == processlog.Compensating
-case $absorb:
-	return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`},
+	return $state == processlog.Compensating`},
 			},
 			sees:    tests("TestStaleFailureOfACompensationIsDropped").and(simulation, "2000"),
 			inModel: "m:undo-unfenced",
@@ -361,10 +353,8 @@ case $absorb:
 			edits: []edit{
 				{"Change.After",
 					`$processCount, $compensateCount = 0, 0
-$epoch++
-if $compensate {`,
-					`$processCount, $compensateCount = 0, 0
-if $compensate {`},
+$epoch++`,
+					`$processCount, $compensateCount = 0, 0`},
 			},
 			sees:    tests("TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300"),
 			inModel: "m:same-epoch-again",

@@ -18,12 +18,10 @@ func recording() []mutant {
 			edits: []edit{
 				{"reconciler",
 					`$owes    bool
-$rebuild bool
-$asked   time.Time`,
+$rebuild bool`,
 					`$owes    bool
 highest processlog.ID
-$rebuild bool
-$asked   time.Time`},
+$rebuild bool`},
 				{"reconciler.scan",
 					`$saw($ctx, $err)
 return $found, $err`,
@@ -51,11 +49,9 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			edits: []edit{
 				{"Compensator.Record",
 					`$rolledBack()
-	return nil, $poison($watch, $naming($tx, $err))
-}`,
+	return nil, $poison($watch, $naming($tx, $err))`,
 					`$rolledBack()
-	return nil, $err
-}`},
+	return nil, $err`},
 			},
 			sees: tests("TestBusinessIsNotCommittedWithoutItsEntry"),
 		},
@@ -75,13 +71,9 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			what: "A new entry runs from memory, and nothing reads its row back after the commit.",
 			edits: []edit{
 				{"freshEntry",
+					`$credit       *$credit`,
 					`$credit       *$credit
-$slot         bool
-$watched      bool`,
-					`$credit       *$credit
-draft        processlog.Draft
-$slot         bool
-$watched      bool`},
+draft        processlog.Draft`},
 				{"Recording.fresh",
 					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotentID, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due})`,
 					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotentID, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due, draft: *d})`},
@@ -128,11 +120,9 @@ return nil`},
 					`return $string(), $args`,
 					`return $string() + " ON DUPLICATE KEY UPDATE id=LAST_INSERT_ID(id), content=VALUES(content), state=0", $args`},
 				{"Store.insertLocked",
-					`$entry := &$seenBy($tx).$entry2
-return processlog.Inserted{
+					`return processlog.Inserted{
 	$id: $rowId, $duplicate: true, $businessType: $entryBusinessType, $state: $entryState, $contentMatches: $erased || bytes.Equal($content, $draftContent)`,
-					`$entry := &$seenBy($tx).$entry2
-$content, $entryState = $draftContent, processlog.Pending
+					`$content, $entryState = $draftContent, processlog.Pending
 return processlog.Inserted{
 	$id: $rowId, $duplicate: true, $businessType: $entryBusinessType, $state: $entryState, $contentMatches: $erased || bytes.Equal($content, $draftContent)`},
 			},
@@ -151,12 +141,10 @@ return processlog.Inserted{
 			what: "A type that refuses other content under a known id gets a duplicate instead of an error.",
 			edits: []edit{
 				{"recording.otherEvent",
-					`}
-if $refusesOtherContent($businessType) {
-	return fmt.Errorf("%q: %w", $idempotentID, $errOtherContent)`,
-					`}
-if false {
-	return fmt.Errorf("%q: %w", $idempotentID, $errOtherContent)`},
+					`if $refusesOtherContent($businessType) {
+	return fmt.Errorf($text, $idempotentID, $errOtherContent)`,
+					`if false {
+	return fmt.Errorf($text, $idempotentID, $errOtherContent)`},
 			},
 			sees: tests("TestOtherContentIsRefusedWhereItsTypeSaysSo"),
 		},
@@ -166,11 +154,9 @@ if false {
 			edits: []edit{
 				{"Type.Once",
 					`case $state == $succeeded:
-	return false, nil
-}`,
+	return false, nil`,
 					`case $state == $succeeded:
-	return true, nil
-}`},
+	return true, nil`},
 			},
 			sees: tests("TestMessageIsDoneOnceHoweverOftenItComesAtOnce").and(simulation, "300"),
 		},
@@ -180,17 +166,13 @@ if false {
 			edits: []edit{
 				{"dialect.tuple",
 					`}
-if $done {
-	$ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)`,
+if $done {`,
 					`}
-if false {
-	$ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)`},
+if false {`},
 				{"newVersion",
-					`}
-if $done {
+					`if $done {
 	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`,
-					`}
-if false {
+					`if false {
 	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`},
 			},
 			sees: tests("TestWorkThatIsDoneWhereItIsRecordedNeverRuns").and(simulation, "300"),
@@ -256,11 +238,9 @@ if false {
 			what: "An entry is recorded in a session that changes what is stored.",
 			edits: []edit{
 				{"Store.guard",
-					`}
-if $fit != "" {
+					`if $fit != "" {
 	$conditions = append($conditions, $fit)`,
-					`}
-if false {
+					`if false {
 	$conditions = append($conditions, $fit)`},
 			},
 			sees: tests("TestEntriesAreRightWhateverASessionIsSetTo"),

@@ -18,11 +18,9 @@ func exchanging() []mutant {
 			edits: []edit{
 				{"line.unconfirmed",
 					`case !$isClosed():
-	return $errNack
-}`,
+	return $errNack`,
 					`case !$isClosed():
-	return nil
-}`},
+	return nil`},
 			},
 			sees: tests("TestFullQueueSpendsNoAttemptUnlessToldSo"),
 		},
@@ -75,12 +73,10 @@ return nil`},
 			edits: []edit{
 				{"Intake.take",
 					`}
-$settle($works, $items)
-var $done, $left []$message`,
+$settle($works, $items)`,
 					`}
 in.acknowledge($works, messages)
-$settle($works, $items)
-var $done, $left []$message`},
+$settle($works, $items)`},
 			},
 			sees: tests("TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage").and(crash, "messages-written,streamed"),
 		},
@@ -128,13 +124,9 @@ var $done, $left []$message`},
 			what: "Slots follow the clock of the process instead of the database's.",
 			edits: []edit{
 				{"calendar.round",
+					`$read := time.Now()`,
 					`$read := time.Now()
-$rest = $longestRest
-for _, $p := range $periods {`,
-					`$read := time.Now()
-now = $read
-$rest = $longestRest
-for _, $p := range $periods {`},
+now = $read`},
 			},
 			sees: tests("TestSlotsAreThoseOfTheDatabasesClock"),
 		},

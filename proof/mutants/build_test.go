@@ -63,7 +63,7 @@ func TestEveryMutantBuilds(t *testing.T) {
 	}
 }
 
-// checker knows the compiled imports and the files as they are. What two modules import comes from the first.
+// checker knows the compiled imports and the files as they are. A package that two modules import comes from the first.
 type checker struct {
 	root    string
 	fset    *token.FileSet

@@ -20,7 +20,7 @@ import (
 // A name that stands in a pattern twice matches the same tokens both times. Patterns are compared token by token:
 // white space, line breaks, comments and trailing commas do not matter.
 
-// Letters that no source of ours begins a name with stand for the dollar signs while a pattern is scanned.
+// A letter that begins no name in this repository stands for the dollar sign while a pattern is scanned.
 const (
 	oneMark = "Ⱦ"
 	runMark = "ȾȾ"
