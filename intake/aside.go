@@ -91,17 +91,24 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// call calls Config.Work. Its panic is a failure: one message must not end the process.
-func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
-		}
-	}()
+// call calls Config.Work in a goroutine of its own and waits for it. A panic and runtime.Goexit are failures: one message must end neither
+// the process nor Run.
+func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if in.cfg.Work == nil {
 		return nil
 	}
-	return usererr.Of(in.cfg.Work(ctx, tx, messages))
+	ended := make(chan error, 1)
+	go func() {
+		err := error(new(compensator.PanicError)) // stays after runtime.Goexit
+		defer func() {
+			if p := recover(); p != nil {
+				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+			}
+			ended <- err
+		}()
+		err = usererr.Of(in.cfg.Work(ctx, tx, messages))
+	}()
+	return <-ended
 }
 
 // work tells an error of Work from one of the database, whose transaction has ended, or which takes no writes.

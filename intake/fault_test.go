@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -443,12 +444,14 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 			return Fault(m, new(mute))
 		case 5:
 			return errTest
+		case 7:
+			runtime.Goexit()
 		}
 		return nil
 	})
 	cfg.Aside.Retry = func(int) time.Duration { panic("a bug") }
 	in := r.open(r.New(r.Quick()), r.spec(), cfg)
-	r.add(1, 6)
+	r.add(1, 7)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -458,10 +461,10 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	}()
 	defer func() { cancel(); <-ended }()
 	r.settled("shop")
-	r.requireBooks(1, 5)
+	r.requireBooks(1, 6)
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []int64{2, 3}, []int64{stats.Parked, stats.Failed}, "Permanent around one is Permanent")
+	assert.Equal(t, []int64{2, 4}, []int64{stats.Parked, stats.Failed}, "Permanent around one is Permanent")
 }
 
 // Failure: F101

@@ -15,7 +15,7 @@ require (
 	github.com/compensator-go/compensator/relay/watermill v0.0.0
 	github.com/nats-io/nats-server/v2 v2.10.27
 	github.com/nats-io/nats.go v1.39.1
-	github.com/rabbitmq/amqp091-go v1.10.0
+	github.com/rabbitmq/amqp091-go v1.11.0
 	github.com/stretchr/testify v1.11.0
 )
 

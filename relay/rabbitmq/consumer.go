@@ -19,7 +19,7 @@ import (
 
 // Work does what a message asks for. nil: it is done, and so it is when the error is compensator.ErrAlreadySucceeded.
 // Any other error makes the message an entry of the log, which calls the same function again, by the type's schedule;
-// there the error says the same as a handler's: see compensator.Permanent and its like.
+// there the error says the same as a handler's: see compensator.Permanent and its like. A panic and runtime.Goexit are failures, too.
 //
 // It may run more than once for a message, and is called concurrently. Its context ends with ErrDeliveryLost when the connection
 // breaks, and with compensator.ErrStopping when Run has waited long enough.
@@ -164,17 +164,23 @@ func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) 
 	return k.call(ctx, &d)
 }
 
-// call runs the function. Its panic is a failure: the message of a broken function must not end the process.
-func (k *Consumer) call(ctx context.Context, d *Delivery) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+// call runs the function in a goroutine of its own and waits for it. A panic and runtime.Goexit are failures: a broken function must not
+// end the process, nor keep its message unacknowledged.
+func (k *Consumer) call(ctx context.Context, d *Delivery) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := error(new(compensator.PanicError)) // stays after runtime.Goexit
+		defer func() {
+			if p := recover(); p != nil {
+				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+			}
+			ended <- err
+		}()
+		if err = k.work(ctx, d); errors.Is(err, compensator.ErrAlreadySucceeded) {
+			err = nil
 		}
 	}()
-	if err := k.work(ctx, d); err != nil && !errors.Is(err, compensator.ErrAlreadySucceeded) {
-		return err
-	}
-	return nil
+	return <-ended
 }
 
 // Park records a message that nobody should work on as an entry that is dead, or compensated if Type says how, as soon

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -664,6 +665,60 @@ func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 	assert.Empty(t, copied.UserId)
 	assert.Empty(t, copied.Expiration)
 	assert.Equal(t, amqp091.Table{"kept": "x"}, k.refusedCopy(raw, errTest, otherProperties+100).Headers, "where no frame has room for more")
+}
+
+// TestHeadersOfEveryNumberReachTheFunction: clients of other languages send unsigned ones. A header that amqp091 cannot read ends the
+// connection at each delivery, and a queue with a delivery limit drops the messages around it as well.
+func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": 2})
+	t.Cleanup(func() { b.deleteQueue(queue + ".refused") })
+	w := harness.NewWorld(t)
+	k, lines, calls := refusing(t, w, ConsumerConfig{URL: b.URL(), Queue: queue})
+	headers := amqp091.Table{"ushort": uint16(65_535), "uint": uint32(1 << 31), "list": []any{uint32(7)}}
+	b.publish(queue, amqp091.Publishing{MessageId: "large", Headers: headers, Body: bytes.Repeat([]byte("x"), 2000)},
+		amqp091.Publishing{MessageId: "m", Headers: headers})
+	b.publish(queue, numbered(5)...)
+	stop := consume(t, k)
+	lines.Contains(w, "is set aside", "large")
+	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "the others are recorded")
+	require.NoError(t, stop())
+	assert.Equal(t, 7, calls.ids())
+	kept := b.messages(queue + ".refused")
+	require.Len(t, kept, 1)
+	assert.Equal(t, headers["list"], kept[0].Headers["list"])
+	want := map[string]any{"ushort": int64(65_535), "uint": int64(1 << 31), "list": []any{int64(7)}}
+	assert.Equal(t, want, newDelivery(queue, &amqp091.Delivery{Headers: headers}).Headers)
+	assert.Zero(t, b.depth(queue))
+}
+
+// TestGoexitOfAFunctionIsAFailureAndFreesItsSlot: as the end of a goroutine by a test library's FailNow is.
+func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	queue := b.queue(nil)
+	w := harness.NewWorld(t)
+	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { runtime.Goexit(); return nil }, ConsumerConfig{
+		URL: b.URL(), Queue: queue, Prefetch: 2})
+	b.publish(queue, numbered(6)...) // three times as many as there are slots
+	stop := consume(t, k)
+	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "each becomes an entry")
+	require.NoError(t, stop())
+	assert.Zero(t, b.depth(queue))
+}
+
+// TestConsumerStaysWhereNoChannelIsLeftToAskOn: the messages that it holds are not given back.
+func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
+	t.Parallel()
+	b := sharedBroker(t)
+	w := harness.NewWorld(t)
+	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return nil }, ConsumerConfig{
+		URL: b.URL(), Queue: b.queue(nil), AMQP: amqp091.Config{ChannelMax: 1}})
+	s, err := k.session(t.Context(), false)
+	require.NoError(t, err)
+	defer s.link.close()
+	require.NoError(t, s.probe())
 }
 
 // TestStreamIsRefusedAtTheStart: it would deliver what comes next and nothing again.

@@ -146,6 +146,10 @@ func number(value any) any {
 		return int64(v)
 	case int32:
 		return int64(v)
+	case uint16:
+		return int64(v)
+	case uint32:
+		return int64(v)
 	case int:
 		return int64(v)
 	case float32:

@@ -4,7 +4,7 @@ go 1.25
 
 require (
 	github.com/compensator-go/compensator v0.1.0
-	github.com/rabbitmq/amqp091-go v1.10.0
+	github.com/rabbitmq/amqp091-go v1.11.0
 	github.com/stretchr/testify v1.10.0
 )
 

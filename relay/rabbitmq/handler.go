@@ -46,8 +46,9 @@ func (p *Publisher) check(route Route) error {
 //
 // A message that no queue is bound for, that is too large, whose exchange does not exist, or that this user may not
 // publish there, is a *RefusedError in compensator.Permanent, which names exchange and key. A broker that is away, blocks, rejects with
-// a nack or does not confirm in time is compensator.Unavailable; see Config.CountUnavailable. After each of these but
-// the nack the message may have arrived all the same, and is sent again with the same message id.
+// a nack or does not confirm in time is compensator.Unavailable; see Config.CountUnavailable. After each of these the message may have
+// arrived all the same, and is sent again with the same message id. A nack says that one queue did not take the message: other queues
+// that are bound for it may have it.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		m, err := p.message(route, e)

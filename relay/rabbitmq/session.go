@@ -208,7 +208,10 @@ func (s *session) loss() error {
 func (s *session) probe() error {
 	defer s.link.guard()()
 	ch, err := s.link.Channel()
-	if err != nil {
+	switch {
+	case errors.Is(err, amqp091.ErrChannelMax):
+		return nil // the user's limit, or the broker's, leaves no channel to ask on
+	case err != nil:
 		return err
 	}
 	queue, err := ch.QueueDeclarePassive(s.cfg.Queue, false, false, false, false, nil)

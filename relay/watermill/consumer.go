@@ -135,7 +135,7 @@ type Consumer struct {
 // that registers the same type. Errors name the field that is wrong.
 //
 // work does what a message asks for. nil: it is done, and so it is when the error is compensator.ErrAlreadySucceeded.
-// Any other error, and a panic, makes the message an entry of the log, which calls work again, by the type's schedule;
+// Any other error, a panic, and runtime.Goexit make the message an entry of the log, which calls work again, by the type's schedule;
 // there the error says the same as a handler's: see compensator.Permanent and its like. It may run more than once for a
 // message, and is called concurrently. It publishes nothing; for one that returns messages see Publisher.Publishing.
 //
@@ -290,14 +290,25 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs the function. Its panic is a failure: the message of a broken function must not be delivered for ever.
-func (k *Consumer) call(msg *message.Message) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
-		}
+// call runs the function in a goroutine of its own and waits for it. A panic and runtime.Goexit are failures: the message of a broken
+// function must not be delivered for ever, and a router's goroutine that ends neither acks nor nacks.
+func (k *Consumer) call(msg *message.Message) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := error(new(compensator.PanicError)) // stays after runtime.Goexit
+		defer func() {
+			if p := recover(); p != nil {
+				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
+			}
+			ended <- err
+		}()
+		err = k.outcome(k.work(msg))
 	}()
-	produced, err := k.work(msg)
+	return <-ended
+}
+
+// outcome is what the function's results mean.
+func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	switch {
 	case errors.Is(err, compensator.ErrAlreadySucceeded):
 		return nil

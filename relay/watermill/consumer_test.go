@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -510,6 +511,16 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"m": 3}, calls.all())
 	assert.Equal(t, 1, w.Ended(compensator.Succeeded, 1))
+}
+
+// TestGoexitOfAFunctionIsAFailure: it would end the router's goroutine, and the message would be neither acknowledged nor nacked.
+func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	k := consumer(t, w.New(w.Quick()), func(*message.Message) error { runtime.Goexit(); return nil }, ConsumerConfig{})
+	ch := routed(t, k, "orders")
+	require.NoError(t, ch.Publish("orders", numbered(2)...))
+	eventually(t, func() bool { return w.Count("common_process_log") == 2 }, "each becomes an entry")
 }
 
 func TestMessageOfNoTopicIsRefused(t *testing.T) {
