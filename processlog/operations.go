@@ -106,7 +106,7 @@ type CaseKind int8
 // The kinds of cases.
 const (
 	CaseDead    CaseKind = 1 // dead, and each attempt is known to have failed, as far as the row tells
-	CaseUnknown CaseKind = 2 // dead, and an attempt timed out or never ended, so its effect may have happened
+	CaseUnknown CaseKind = 2 // dead, and one of the last two attempts timed out or never ended, so its effect may have happened
 )
 
 // String returns "dead" or "outcome unknown".
