@@ -68,6 +68,8 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, holdings: e.holdings, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.turns.follow = e.intake.follow
+	e.turns.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
+	e.turns.startAhead = func(h *handover) { e.intake.handed.Add(h) }
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
 		witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
@@ -192,7 +194,7 @@ func (e *Engine) Drain() error {
 		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !await(patience, &e.intake.resolve, &e.intake.verify, &e.intake.claim) {
+	if !await(patience, &e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.intake.ahead, &e.intake.handed) {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its patience is waited for no more.
@@ -205,7 +207,7 @@ const stopPatience = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.turns.rested, &e.turns.gone, &e.intake.next,
+	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.turns.rested, &e.turns.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
 		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.announcer.health.questions, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)

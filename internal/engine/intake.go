@@ -42,6 +42,8 @@ type intake struct {
 	verify  groupcommit.Batcher[freshEntry] // born-claimed rows are read back
 	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
 	next    groupcommit.Batcher[nextEntry]  // so are entries that another of their key blocks no more
+	ahead   groupcommit.Batcher[*handover]  // and those behind entries whose outcomes are being stored
+	handed  groupcommit.Batcher[*handover]  // which are looked at once the outcomes are stored
 }
 
 // withLanes makes what it hands entries to.
@@ -51,6 +53,9 @@ func (in *intake) withLanes() *intake {
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
 	in.next.Max, in.next.Workers, in.next.Bound, in.next.Flush = processlog.MaxRows, 2, queueBound, in.claimNext
+	// Each comes of one batch of outcomes, of which there are no more at a time than the settler has workers.
+	in.ahead.Max, in.ahead.Workers, in.ahead.Flush = 1, 2, in.claimAhead
+	in.handed.Max, in.handed.Workers, in.handed.Flush = 1, 2, in.startAhead
 	return in
 }
 
@@ -357,13 +362,28 @@ func (in *intake) claimNext(batch []nextEntry) {
 // startNext starts entries of a type as long as there are slots. It returns those it has claimed, and from where on the
 // entries were not tried.
 func (in *intake) startNext(name string, entries []nextEntry) (taken map[processlog.ID]bool, tried int) {
+	found, tried := in.claimUnblocked(name, entries)
+	if tried == 0 {
+		return nil, 0
+	}
+	taken = make(map[processlog.ID]bool, len(found.Mine))
+	for i := range found.Mine {
+		taken[found.Mine[i].ID] = true
+	}
+	_ = in.dispatcher.startClaimed(in.types.named(name), found.Mine, found.asked, 0) // what is put back is the scanner's from here on
+	return taken, tried
+}
+
+// claimUnblocked claims entries of a type as long as there are slots, which the claimed ones hold. It returns from where on the
+// entries were not tried.
+func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claimed, tried int) {
 	t := in.types.accepting(name)
 	if t == nil || t.BatchWait > 0 || in.settler.behind() || in.witness.stopped() != nil {
-		return nil, 0
+		return claimed{}, 0
 	}
 	calls := t.slots.take(t.callsFor(len(entries)))
 	if calls == 0 {
-		return nil, 0
+		return claimed{}, 0
 	}
 	tried = min(len(entries), t.fits(calls))
 	ids := make([]processlog.ID, tried)
@@ -373,18 +393,13 @@ func (in *intake) startNext(name string, entries []nextEntry) (taken map[process
 	found, err := in.claims.claim(t, unleased(ids), calls)
 	if err != nil {
 		in.agenda.free(t, calls)
-		return nil, 0
+		return claimed{}, 0
 	}
 	failpoint.Reach(failpoint.TurnsFollowed)
-	taken = make(map[processlog.ID]bool, len(found.Mine))
-	for i := range found.Mine {
-		taken[found.Mine[i].ID] = true
-	}
 	in.agenda.free(t, calls-t.calls(found.Mine))
 	in.announceWaiting(t, found.Claimed)
 	in.turns.announce(name, found.spare)
-	_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
-	return taken, tried
+	return found, tried
 }
 
 // disownLeased gives back the leases that entries were inserted with, after a claim that failed. If the claim has come about all the

@@ -70,6 +70,30 @@ func (s *seen) has(turn processlog.Turn) bool {
 	return found && epoch == turn.Epoch
 }
 
+// behind returns the entry that is probably the first of its key once an entry has ended; zero: nobody knows.
+func (s *seen) behind(turn processlog.Turn) (next processlog.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.keys[lineKey{turn.BusinessType, turn.Key}]
+	if k == nil {
+		return next
+	}
+	first := true
+	for _, id := range k.order {
+		epoch, open := k.epochs[id]
+		switch {
+		case !open:
+		case !first:
+			return id
+		case id != turn.ID || epoch != turn.Epoch:
+			return next
+		default:
+			first = false
+		}
+	}
+	return next
+}
+
 // ended forgets an entry, and returns the one that is probably the first of its key now; zero: nobody knows.
 func (s *seen) ended(turn processlog.Turn) (next processlog.ID) {
 	s.mu.Lock()

@@ -39,6 +39,20 @@ func TestNextOfSeenEntriesIsTheFirstThatHasNotEnded(t *testing.T) {
 	require.Empty(t, s.keys)
 }
 
+func TestEntryBehindIsToldOfTheFirstThatHasNotEnded(t *testing.T) {
+	var s seen
+	s.add(lineKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 0), memberOf(3, 0), memberOf(4, 0)})
+	require.Equal(t, processlog.RowID(2), s.behind(turnOf(1, 0)))
+	require.Zero(t, s.behind(turnOf(1, 1)), "requeued since")
+	require.Zero(t, s.behind(turnOf(2, 0)), "another is in front")
+	require.Zero(t, s.behind(turnOf(9, 0)), "one that is not seen")
+	s.ended(turnOf(1, 0))
+	s.ended(turnOf(3, 0))
+	require.Equal(t, processlog.RowID(4), s.behind(turnOf(2, 0)))
+	s.ended(turnOf(2, 0))
+	require.Zero(t, s.behind(turnOf(4, 0)), "nobody")
+}
+
 func TestSeenEntriesAreBounded(t *testing.T) {
 	var s seen
 	for key := range 3 * mostSeen / processlog.MaxMembers {

@@ -21,6 +21,7 @@ type settlement struct {
 	token    processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
 	takesOut bool             // for lost leases: nobody has reported it
 	refused  int              // how many times the database has refused to write its row
+	handover *handover        // claims the next entry of its key meanwhile; nil: none does
 }
 
 // settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
@@ -54,7 +55,7 @@ const promptPace = time.Millisecond
 
 // withLanes makes what it hands outcomes to.
 func (s *settler) withLanes() *settler {
-	s.prompt.Max, s.prompt.Workers, s.prompt.Pace, s.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, s.settleBatch
+	s.prompt.Max, s.prompt.Workers, s.prompt.Pace, s.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, s.settlePrompt
 	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
 	s.refused.Max, s.refused.Workers, s.refused.Flush = refusedAtOnce, 1, s.settleRefused
@@ -70,6 +71,15 @@ func (s *settler) store(done settlement) {
 	}
 }
 
+// settlePrompt writes outcomes that the next entries of their keys wait for. Those are claimed meanwhile.
+func (s *settler) settlePrompt(batch []settlement) {
+	handovers := s.handOver(batch)
+	s.settleBatch(batch)
+	for _, h := range handovers {
+		h.finish(s.turns)
+	}
+}
+
 // settleBatch writes outcomes, each entry's in its turn.
 func (s *settler) settleBatch(batch []settlement) {
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
@@ -79,6 +89,7 @@ func (s *settler) settleBatch(batch []settlement) {
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
 		again := seen[o.outcome.ID]
 		if seen[o.outcome.ID] = true; again {
+			o.handover = nil // the lane's goroutine must not touch it
 			twice = append(twice, o)
 		}
 		return again
@@ -150,8 +161,19 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 		if err == nil {
 			return batch, results, asked
 		}
+		s.endHandovers(batch)
 		if !s.pause(delay(settleBackoff, failures)) {
 			return nil, nil, time.Time{}
+		}
+	}
+}
+
+// endHandovers has claims not wait for outcomes that may take long to store: their leases would end meanwhile.
+func (s *settler) endHandovers(batch []settlement) {
+	for i := range batch {
+		if h := batch[i].handover; h != nil {
+			h.finish(s.turns)
+			batch[i].handover = nil
 		}
 	}
 }
@@ -223,11 +245,16 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 	tell(s.base, s.Observer.Settled, event)
 	s.tellQueue(a, o)
-	s.turns.rest(a.turn, o.To)
+	if done.handover != nil {
+		done.handover.end(s.turns, a.turn)
+	} else {
+		s.turns.rest(a.turn, o.To)
+	}
 }
 
 // wait keeps an outcome that could not be written for now, apart from those that can.
 func (s *settler) wait(done settlement, r processlog.Settled) {
+	done.handover = nil // it does not wait with it
 	if r.Refused != nil {
 		done.refused++
 		s.refusing.Store(true)

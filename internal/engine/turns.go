@@ -42,6 +42,9 @@ type turns struct {
 	refusals  *refusals
 	follow    func(next ...nextEntry) // runs entries that nothing blocks any more
 
+	claimAhead func(h *handover) // claims the entries of a handover
+	startAhead func(h *handover) // starts them where nothing blocks them any more
+
 	some   atomic.Bool // there is a serial type: others ask for no more than this
 	mu     sync.RWMutex
 	serial map[string]Serial // guarded by mu
@@ -56,7 +59,7 @@ func newTurns(b *base, agenda *agenda, announcer *announcer, r *refusals) *turns
 	n := &turns{base: b, agenda: agenda, announcer: announcer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
 	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
-	n.gone.Pace.Most = forgetPace
+	n.gone.Pace.Least = forgetPace
 	return n
 }
 
@@ -500,8 +503,9 @@ func (n *turns) followAll(businessType string, ids []processlog.ID) {
 	n.follow(next...)
 }
 
-// forgetPace is how long a note waits for others to be forgotten with it: nothing waits for that.
-const forgetPace = 50 * time.Millisecond
+// forgetPace is how long a note waits for others to be forgotten with it. Nothing waits for that, but each DELETE is a synced
+// write beside those that the next entries wait for. A note that stays is read by each look at its key.
+const forgetPace = 20 * time.Millisecond
 
 // forget removes the notes of entries that have ended. A note that stays counts for nothing, and goes when it is met at the
 // front of its key.

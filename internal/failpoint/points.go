@@ -59,7 +59,7 @@ const (
 	TurnsLeft   Point = "turns-left"   // the next of a line is made due, ended entries are out of it; nobody is told
 	TurnsMoved  Point = "turns-moved"  // the next are due, and the queue is not told
 
-	TurnsFollowed Point = "turns-followed" // the next of a key is claimed as the one in front has ended; it is not started
+	TurnsFollowed Point = "turns-followed" // the next of a key is claimed and not started; the outcome of the one in front may not be stored
 )
 
 // Settling.

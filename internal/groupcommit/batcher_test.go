@@ -199,3 +199,20 @@ func TestIdleLaneKeepsNothingThatPassedThroughIt(t *testing.T) {
 	<-b.Done()
 	require.Zero(t, cap(b.waiting))
 }
+
+func TestBatcherBeginsNoMoreOftenThanItsLeastPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		b := &Batcher[int]{Max: 3, Workers: 1, Pace: Pace{Least: 20 * time.Millisecond}, Flush: func([]int) {
+			at = append(at, time.Since(began))
+		}}
+		b.Add(1)
+		synctest.Wait()
+		b.Add(2)
+		<-b.Done()
+		b.Add(3, 4, 5)
+		<-b.Done()
+		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, 20 * time.Millisecond}, at, "also work that takes no time, but for a full batch")
+	})
+}

@@ -209,7 +209,7 @@ inline forget(w) {
 #define NEXT_SEEN(w, i) (w == 0 && i < 1 && sees[1] -> 1 : (w == 0 && i < 2 && sees[2] -> 2 : NOBODY))
 
 proctype Worker(byte w) {
-  byte i;
+  byte i, next_one;
   bool first;
 idle:
   atomic { busy[w] = false; i = 0; first = false; front[w] = NOBODY; changed[w] = false; gone[w] = 0; gone_epoch[w] = 0 };
@@ -261,6 +261,15 @@ claimed:
   fi;
   if                                                           /* the handler, and Store.Settle */
   :: atomic { settle(i, ended, now) }; goto left
+  /* handover: the next one is claimed while the outcome is stored. */
+  :: atomic { NEXT_SEEN(w, i) != NOBODY && CLAIMABLE(NEXT_SEEN(w, i)) -> next_one = NEXT_SEEN(w, i); claim(next_one) };
+#ifdef STARTS_AHEAD     /* before the outcome is stored */
+     atomic { start(next_one) };
+#endif
+     if
+     :: atomic { settle(i, ended, now); i = next_one; next_one = 0; first = false }; goto claimed
+     :: atomic { DIES -> orphaned[next_one] = true; runs[next_one] = false; next_one = 0 }; goto died
+     fi
   :: atomic { deaths < DEATHS -> deaths++; settle(i, dead, now) };
 #ifdef PASS
      goto left

@@ -114,6 +114,17 @@ $placeAsGiven($joining)`,
 			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").and(simulation, "300"),
 		},
 		{
+			name: "turn-started-ahead", breaks: "G30",
+			what: "The next entry of a key starts once it is claimed, although the outcome in front is not stored.",
+			edits: []edit{
+				{"intake.startAhead",
+					`_ = $startClaimed($t, $mine, $asked, 0)`,
+					`in.dispatcher.startAttempts(h.t, in.dispatcher.attempts(h.t, h.found.Mine, h.found.asked, 0))`},
+			},
+			sees:    tests("TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored"),
+			inModel: "m:turn-starts-ahead",
+		},
+		{
 			name: "turn-passes-untold", breaks: "G30",
 			what: "An entry that ends does not start the next one of its key.",
 			edits: []edit{
