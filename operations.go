@@ -13,8 +13,10 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/likeness"
+	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/operating"
 	"github.com/compensator-go/compensator/internal/scrub"
+	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -262,6 +264,7 @@ type opsLog struct {
 }
 
 func init() {
+	operating.ServerDown = func(err error) bool { return sqlstore.Blames(err) == mysqlerr.Server }
 	operating.Of = func(of any) operating.Log {
 		c := of.(*Compensator)
 		store, ok := c.store.(processlog.Operations)

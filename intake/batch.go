@@ -92,6 +92,11 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 		switch {
 		case err == nil, ctx.Err() != nil:
 			return
+		case serverDown(err):
+			failures++
+			b.waits(len(items), err)
+			pause(ctx, failures)
+			continue
 		case errors.As(err, &work), refused(err): // before ours, which Work may have of another log
 			b.blame(ctx, items, err)
 			return
@@ -126,9 +131,11 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 		return true
 	case it.kind != meant || !b.proved(ctx):
 		return false
-	case b.try(ctx, items) == nil:
+	}
+	switch err := b.try(ctx, items); {
+	case err == nil:
 		return true
-	case !b.proved(ctx):
+	case serverDown(err) || !b.proved(ctx):
 		return false
 	}
 	set := b.aside(it.message, failed, "")

@@ -19,8 +19,11 @@
 // an entry of the same type that is dead as soon as a Compensator's Run sees it, with the message as it came and the reason
 // as LastError. Requeued by a person, it is worked on. Either way the message is acknowledged, and the others go on.
 //
-// A database that is away, read-only or in doubt is nobody's fault: the batch waits, and nothing is read meanwhile. It is the
-// transaction that is asked, not Work's error: one that wraps ErrCommitUnknown or ErrClosed of another log is its message's.
+// A database that is away, read-only or in doubt is nobody's fault: the batch waits, and nothing is read meanwhile. The intake asks
+// the transaction, and not Work's error: an error that wraps ErrCommitUnknown or ErrClosed of another log is its message's fault.
+// There is one exception. An error of Work by which a server says that it serves nobody, such as "too many connections" or "disk
+// full", is nobody's fault on any database. The batch waits and is tried again until that condition has passed. If you want such a
+// message set aside all the same, return compensator.Unavailable.
 //
 // # Redis Streams
 //

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/operating"
 )
 
 // errSlow is the cause of a transaction's context that took longer than Config.Timeout.
@@ -31,6 +32,12 @@ type workError struct{ err error }
 
 func (e *workError) Error() string { return e.err.Error() }
 func (e *workError) Unwrap() error { return e.err }
+
+// serverDown reports whether err is a condition in which a server serves nobody, or nobody's writes. Work may have met it on any
+// database. It is no message's fault, unless Work gives a verdict of its own or has taken too long.
+func serverDown(err error) bool {
+	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == compensator.VerdictFailure && operating.ServerDown(err)
+}
 
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }
 

@@ -598,3 +598,76 @@ func TestIDsThatComeAgainWithOtherContentAreParked(t *testing.T) {
 	r.requireBooks(1, 1)
 	assert.Equal(t, 1, r.Count("effects WHERE what='order 1'"))
 }
+
+// TestConditionOfAServerThatWorkMeetsIsNoMessagesFault: a server serves nobody for a while, and Work is told so. No message is set
+// aside, however often it is tried, and one that has a fault of its own still is.
+func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []mysql.MySQLError{
+		{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"},
+		{Number: 1040, Message: "Too many connections"},
+		{Number: 1114, Message: "The table 'ledger' is full"},
+	} {
+		for _, messages := range []int{1, 20} {
+			t.Run(fmt.Sprintf("%d, %d messages", answer.Number, messages), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				var down atomic.Bool
+				down.Store(true)
+				waiting := make(chan WaitingEvent, 100)
+				cfg := testConfig()
+				cfg.Observer.Waiting = func(e WaitingEvent) {
+					select {
+					case waiting <- e:
+					default:
+					}
+				}
+				cfg.Work = failing(func(m *Message) error {
+					switch n := m.Value.(order).N; {
+					case down.Load():
+						return Fault(m, fmt.Errorf("post: %w", errors.Join(errors.New("ledger"), &answer)))
+					case n == 7:
+						return errTest
+					}
+					return nil
+				})
+				in := r.open(r.New(r.Quick()), r.spec(), cfg)
+				r.add(1, messages)
+				r.start(in)
+				for range 2*patience + 2 { // by then a lone message would be suspected
+					require.ErrorContains(t, harness.Next(t, waiting).Err, answer.Message)
+				}
+				require.Error(t, in.Err())
+				require.Zero(t, r.Count("common_process_log"))
+				down.Store(false)
+				r.settled("shop")
+				aside := 0
+				if messages >= 7 {
+					aside = 1
+				}
+				r.requireBooks(messages-aside, aside)
+			})
+		}
+	}
+}
+
+// TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside: what a server says stands behind it.
+func TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cfg := testConfig()
+	cfg.Work = failing(func(m *Message) error {
+		full := &mysql.MySQLError{Number: 1114, Message: "The table 'ledger' is full"}
+		switch m.Value.(order).N {
+		case 3:
+			return compensator.Unavailable(full)
+		case 5:
+			return compensator.Permanent(full)
+		}
+		return nil
+	})
+	r.add(1, 8)
+	r.start(r.open(r.New(r.Quick()), r.spec(), cfg))
+	r.settled("shop")
+	r.requireBooks(6, 2)
+}

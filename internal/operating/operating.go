@@ -1,5 +1,5 @@
-// Package operating is how package desk gets what the root package gives nobody else: the store's other half, and changes
-// under the version seen.
+// Package operating is how packages desk and intake get what the root package gives nobody else: the store's other half, changes
+// under the version seen, and a judgement of errors.
 package operating
 
 import (
@@ -42,3 +42,7 @@ type Log interface {
 
 // Of is the Log of a *compensator.Compensator, nil where its Config.Operations is not set; its package sets Of.
 var Of func(of any) Log
+
+// ServerDown reports whether an error of anybody's statement, on whatever database, says that a server serves nobody, or nobody's
+// writes. The root package sets it.
+var ServerDown func(err error) bool

@@ -128,6 +128,9 @@ func (s *Store) Blame(err error) mysqlerr.Blame {
 	return blame
 }
 
+// Blames says whose fault an error of anybody's statement is, whatever database that was sent to.
+func Blames(err error) mysqlerr.Blame { return max(mysqlerr.Blames(err), sqliteBlame(err)) }
+
 // ServerFault reports whether an error is, or may be, a condition of the database, and not the statement's fault.
 func (s *Store) ServerFault(err error) bool { return s.Blame(err) != mysqlerr.Statement }
 

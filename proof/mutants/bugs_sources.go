@@ -81,6 +81,14 @@ $settle($works, $items)`},
 			sees: tests("TestNothingIsAcknowledgedBeforeItIsCommitted", "TestNoSeedLosesOrDoublesAMessage").and(crash, "messages-written,streamed"),
 		},
 		{
+			name: "intake-condition-is-a-fault", breaks: "G22",
+			what: "A condition of a server that Work meets is taken for the fault of its message, which is set aside.",
+			edits: []edit{
+				{"intake.serverDown", `return $$x`, `return false`},
+			},
+			sees: tests("TestConditionOfAServerThatWorkMeetsIsNoMessagesFault"),
+		},
+		{
 			name: "intake-culprit-dropped", breaks: "G22",
 			what: "A message that fails alone is acknowledged without an entry.",
 			edits: []edit{
