@@ -9,6 +9,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // item is a message on its way into the log.
@@ -314,7 +315,7 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 // acknowledge tells the source what is in the log. What it cannot be told comes again, and is found in the log.
 func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {
-		err := in.source.Ack(ctx, done)
+		err := usererr.Safe(in.source.Ack(ctx, done))
 		if err == nil {
 			failpoint.Reach(failpoint.MessagesAcknowledged)
 			return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Intake takes the messages of one source. Run does it.
@@ -70,7 +71,7 @@ func (in *Intake) Stats(ctx context.Context) (Stats, error) {
 	var err error
 	if m, ok := in.source.(Measurer); ok {
 		if backlog, err = m.Measure(ctx); err != nil {
-			backlog, err = Backlog{Lag: -1}, failure("measure "+in.name, err)
+			backlog, err = Backlog{Lag: -1}, failure("measure "+in.name, usererr.Safe(err))
 		}
 	}
 	return in.counts.stats(backlog), err
@@ -128,6 +129,7 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	}
 	for failures := 0; ctx.Err() == nil; {
 		messages, err := in.source.Next(ctx, in.cfg.Batch)
+		err = usererr.Safe(err)
 		if len(messages) > 0 {
 			failpoint.Reach(failpoint.MessagesRead)
 			if fatal := in.take(works, messages); fatal != nil {

@@ -88,7 +88,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 			if receiving.Err() != nil && usererr.Is(err, receiving.Err()) {
 				return nil // the stop was asked for
 			}
-			return err
+			return usererr.Safe(err)
 		}))
 	}
 

@@ -14,6 +14,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -176,7 +177,7 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 			}
 			ended <- err
 		}()
-		if err = k.work(ctx, d); errors.Is(err, compensator.ErrAlreadySucceeded) {
+		if err = usererr.Safe(k.work(ctx, d)); errors.Is(err, compensator.ErrAlreadySucceeded) {
 			err = nil
 		}
 	}()
@@ -204,7 +205,7 @@ func parkedFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
 	}
-	return cmp.Or(processlog.FitError(reason.Error()), "parked: no reason given")
+	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
 }
 
 // record commits an entry of a message. That of one recorded before changes nothing.

@@ -798,3 +798,21 @@ func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and everything is acknowledged")
 	assert.Equal(t, w.Count("common_process_log"), w.Count("common_process_log WHERE state=1"))
 }
+
+// endless is an error whose chain does not end.
+type endless struct{}
+
+func (e *endless) Error() string { return "endless" }
+func (e *endless) Unwrap() error { return e }
+
+// TestErrorWithoutAnEndIsAFailureAsAnyOther: errors.Is would look at it for ever.
+func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
+	k := &Consumer{work: func(context.Context, *Delivery) error { return new(endless) }}
+	err := k.call(t.Context(), new(Delivery))
+	require.EqualError(t, err, "endless")
+	require.NotErrorIs(t, err, compensator.ErrAlreadySucceeded)
+	require.Equal(t, "endless", parkedFor(new(endless)))
+	_, err = new(Publisher).message(func(*compensator.Entry) (Destination, error) { return Destination{}, new(endless) }, new(compensator.Entry))
+	require.EqualError(t, err, "endless")
+	require.NotErrorIs(t, err, context.Canceled)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Handle registers a business type whose entries are published one by one; see compensator.Handle. Its entries are
@@ -85,7 +86,7 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
 	to, err := route(e)
 	if err != nil {
-		return nil, err
+		return nil, usererr.Safe(err)
 	}
 	m, err := newMessage(e, to)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -274,7 +275,7 @@ func redelivered(msg *message.Message) bool {
 
 // parkedFor is the text of a reason, of the length that LastError has, and never empty.
 func parkedFor(reason error) string {
-	return cmp.Or(processlog.FitError(reason.Error()), "parked: no reason given")
+	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
 }
 
 // extract is the context with what travelled in the metadata.
@@ -309,6 +310,7 @@ func (k *Consumer) call(msg *message.Message) error {
 
 // outcome is what the function's results mean.
 func (k *Consumer) outcome(produced []*message.Message, err error) error {
+	err = usererr.Safe(err)
 	switch {
 	case errors.Is(err, compensator.ErrAlreadySucceeded):
 		return nil
@@ -431,7 +433,7 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 	if panicked := recovered(func() { err = k.cfg.Refused(ctx, msg, reason) }); panicked != nil {
 		return panicked
 	}
-	return err
+	return usererr.Safe(err)
 }
 
 // again is the handler of the entries.

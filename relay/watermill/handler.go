@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Handle registers a business type whose entries are published one by one; see compensator.Handle. Its entries are
@@ -111,7 +112,7 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
 	to, err := route(e)
 	if err != nil {
-		return "", nil, err
+		return "", nil, usererr.Safe(err)
 	}
 	if m, err = newMessage(ctx, e, to); err != nil {
 		return "", nil, compensator.Permanent(err)

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // Publishing makes of a handler that returns messages one that a Consumer can call: it publishes them to topic, and
@@ -19,7 +21,7 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 		ctx := msg.Context() // a middleware may leave another, which has ended
 		produced, err := handler(msg)
 		if err != nil || len(produced) == 0 {
-			return err
+			return usererr.Safe(err)
 		}
 		ctx, cancel := p.timed(ctx)
 		defer cancel()

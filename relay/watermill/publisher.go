@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/usererr"
 )
 
 // ErrNoAnswer: Publish had not returned in time, or no call of it was free. The message may arrive all the same.
@@ -75,7 +76,7 @@ func (p *Publisher) outcome(err error) (outcome error) {
 	case errors.Is(err, errUntried):
 		return compensator.Unavailable(err)
 	}
-	return p.cfg.Judge(err)
+	return usererr.Safe(p.cfg.Judge(err))
 }
 
 // publish calls Publish, and waits for it no longer than ctx: watermill gives it none.
@@ -114,5 +115,5 @@ func (p *Publisher) call(topic string, messages []*message.Message) (err error) 
 			err = fmt.Errorf("watermill: publish to topic %q: %w", topic, err)
 		}
 	}()
-	return p.to.Publish(topic, messages...)
+	return usererr.Safe(p.to.Publish(topic, messages...))
 }

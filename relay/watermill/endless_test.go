@@ -1,0 +1,46 @@
+package relay
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+)
+
+// endless is an error whose chain does not end.
+type endless struct{}
+
+func (e *endless) Error() string { return "endless" }
+func (e *endless) Unwrap() error { return e }
+
+// TestErrorWithoutAnEndIsAFailureAsAnyOther: errors.Is would look at it for ever.
+func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
+	k := &Consumer{work: func(*message.Message) ([]*message.Message, error) { return nil, new(endless) }}
+	err := k.call(message.NewMessage("1", nil))
+	require.EqualError(t, err, "endless")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	require.False(t, interrupted(ended, err))
+	require.Equal(t, "endless", parkedFor(new(endless)))
+
+	k.cfg.Refused = func(context.Context, *message.Message, error) error { return new(endless) }
+	k.cfg.RecordTimeout = 1
+	err = k.refused(t.Context(), &arrival{Delivery: newDelivery("orders", message.NewMessage("1", nil))}, context.Canceled)
+	require.NotErrorIs(t, err, ErrRefused)
+
+	p, err := NewPublisher(&topics{publish: func(string, *message.Message) error { return new(endless) }}, Config{})
+	require.NoError(t, err)
+	for n := range 2 {
+		for _, outcome := range p.send(t.Context(), "orders", []*message.Message{message.NewMessage("1", nil), message.NewMessage("2", nil)}[n:]) {
+			require.ErrorContains(t, outcome, "endless")
+			require.NotErrorIs(t, outcome, ErrNoAnswer)
+		}
+	}
+	p.cfg.Judge = func(error) error { return new(endless) }
+	require.NotErrorIs(t, p.outcome(context.Canceled), context.Canceled)
+	_, _, err = addressed(t.Context(), func(*compensator.Entry) (Destination, error) { return Destination{}, new(endless) }, new(compensator.Entry))
+	require.NotErrorIs(t, err, context.Canceled)
+}
