@@ -126,10 +126,11 @@ func floorDrainLoop(ctx context.Context, own *sql.DB, client *redis.Client, clai
 		if len(ids) == 0 {
 			return nil
 		}
-		if err := floorClaim(ctx, conn, ids); err != nil {
+		sums, err := floorClaim(ctx, conn, ids)
+		if err != nil {
 			return err
 		}
-		if err := floorSettle(ctx, conn, ids); err != nil {
+		if err := floorSettle(ctx, conn, ids, sums); err != nil {
 			return err
 		}
 		args := make([]any, 0, 1+3*len(ids))

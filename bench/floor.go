@@ -3,8 +3,11 @@ package bench
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,29 +15,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The statements of the floors, as the library sends them: the same table, columns and expressions, and no
-// probe of the transaction.
+// The statements of the floors, as the library sends them: the same table, columns and expressions, and no proof of the
+// transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them.
 const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
-		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at)"
+		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by)"
 	floorByID   = "`common_process_log` FORCE INDEX (PRIMARY)"
 	floorInsert = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
-	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
-	floorBorn   = "(?,?,?,?,?,?,?,?,?,?,?,?," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3))"
-	floorIDs    = " RETURNING id, idempotent_id" // of more than one row
+	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
+	floorBorn   = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
+	floorIDs    = " RETURNING id, CAST(idempotent_id AS BINARY)" // of more than one row
 	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
 	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
 	floorLock   = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
-	floorTake   = "UPDATE " + floorByID + " SET version=version+1, delivery_count=delivery_count+1, token=x'%x', lease_until=" + floorNow +
+	floorTake   = "UPDATE " + floorByID + " SET version=version+1, delivery_count=delivery_count+1, token=X'%x', lease_until=" + floorNow +
 		"+30000, updated_at=UTC_TIMESTAMP(3) WHERE id IN (%s) AND version=0"
-	floorSucceed = "UPDATE " + floorByID + " SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=x'%x', " +
-		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error='' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1)"
+	floorSucceed = "UPDATE " + floorByID + " SET state=1, version=version+1, delivery_count=0, lease_until=0, ended_by='handler', token=X'%x', " +
+		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error=X'' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1) AND CRC32(idempotent_id) IN (%s)"
 )
 
 // floorRow is what the library reads of a row.
-const floorRow = "id, idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
-	"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, ended_by, last_error, " +
+const floorRow = "id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY), CAST(batch_id AS BINARY), CAST(business_id AS BINARY), " +
+	"CAST(business_ext_id AS BINARY), CAST(user_id AS BINARY), CAST(user_name AS BINARY), content, headers, " +
+	"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, CAST(ended_by AS BINARY), CAST(last_error AS BINARY), " +
 	"COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at) DIV 1000,0), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) DIV 1000,0), " +
 	"token, lease_until, " + floorNow
 
@@ -46,7 +50,7 @@ var content = []byte(`{"k":"` + strings.Repeat("x", payload-8) + `"}`)
 
 // floorArgs are the values of one row of an entry.
 func floorArgs(token []byte, delay time.Duration) []any {
-	return []any{newKey(), benchType, "", "", "", "", "", content, []byte{}, int64(0), (delay.Milliseconds() + 999) / 1000, token, delay.Milliseconds()}
+	return []any{newKey(), benchType, "", "", "", "", "", content, []byte{}, int64(0), (delay.Milliseconds() + 999) / 1000, hex.EncodeToString(token), delay.Milliseconds()}
 }
 
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }
@@ -100,27 +104,26 @@ func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []
 	return id, rows.Err()
 }
 
-// floorRead runs a query and reads its rows as the library must: every column.
-func floorRead(ctx context.Context, db querier, query string) (int, error) {
+// floorRead runs a query and reads its rows as the library must: every column. It returns the checksums of the rows' idempotent ids.
+func floorRead(ctx context.Context, db querier, query string) (sums []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer rows.Close()
 	var id uint64
 	var texts [9]string
 	var blobs [3][]byte
 	var numbers [12]int64
-	n := 0
 	for rows.Next() {
 		if err := rows.Scan(&id, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &blobs[0], &blobs[1],
 			&numbers[0], &numbers[1], &numbers[2], &numbers[3], &numbers[4], &numbers[5], &numbers[6], &numbers[7], &texts[7], &texts[8],
 			&numbers[8], &numbers[9], &blobs[2], &numbers[10], &numbers[11]); err != nil {
-			return 0, err
+			return nil, err
 		}
-		n++
+		sums = append(sums, strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(texts[0]))), 10))
 	}
-	return n, rows.Err()
+	return sums, rows.Err()
 }
 
 type querier interface {
@@ -129,31 +132,30 @@ type querier interface {
 
 func idList(ids []string) string { return strings.Join(ids, ",") }
 
-// floorClaim reads and leases rows in one READ COMMITTED transaction.
-func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) error {
+// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns the checksums of their idempotent ids.
+func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) (sums []string, err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tx.Rollback()
 	list := idList(ids)
-	n, err := floorRead(ctx, tx, fmt.Sprintf(floorLock, list))
-	if err != nil {
-		return err
+	if sums, err = floorRead(ctx, tx, fmt.Sprintf(floorLock, list)); err != nil {
+		return nil, err
 	}
 	token := uuid.New()
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf(floorTake, token[:], list)); err != nil {
-		return err
+		return nil, err
 	}
-	if n != len(ids) {
-		return fmt.Errorf("claimed %d of %d rows", n, len(ids))
+	if len(sums) != len(ids) {
+		return nil, fmt.Errorf("claimed %d of %d rows", len(sums), len(ids))
 	}
-	return tx.Commit()
+	return sums, tx.Commit()
 }
 
-func floorSettle(ctx context.Context, db execer, ids []string) error {
+func floorSettle(ctx context.Context, db execer, ids, sums []string) error {
 	token := uuid.New()
-	res, err := db.ExecContext(ctx, fmt.Sprintf(floorSucceed, token[:], idList(ids)))
+	res, err := db.ExecContext(ctx, fmt.Sprintf(floorSucceed, token[:], idList(ids), idList(sums)))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,19 @@
 package bench
 
-import "testing"
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+)
 
 // A floor that runs scripts of its own would be another machine's.
 func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
@@ -9,4 +22,97 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestFloorsSendTheStatementsOfTheLibrary records what the library sends for entries that are recorded, verified, claimed and
+// settled. It requires each statement of the floors to be among it. Only the proof in an INSERT that its transaction is open, and
+// that its session is fit, is left out of the floors: docs/performance.md says that they prove nothing.
+func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
+	a := newArena(t)
+	config, err := mysql.ParseDSN(a.dsn)
+	a.must(err)
+	proxy, err := faultproxy.NewMySQL(config.Addr)
+	a.must(err)
+	defer proxy.Close()
+	config.Addr, config.InterpolateParams = proxy.Addr(), false // otherwise the driver writes the values into the text
+	var mu sync.Mutex                                           // guards sent
+	sent := make(map[string]bool)
+	proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
+		if r.Runs() {
+			mu.Lock()
+			sent[withoutValues(r.Text)] = true
+			mu.Unlock()
+		}
+		return false
+	}})
+	db, err := openPool(config.FormatDSN(), 8, true)
+	a.must(err)
+	l, err := openLibrary(db, a.client(), compensator.TypeConfig{Concurrency: 10}, nil, func(context.Context, *compensator.Entry) error { return nil })
+	a.must(err)
+	l.a = a
+	l.run()
+	recorded := int64(0)
+	for _, delay := range []time.Duration{0, time.Second} {
+		for _, n := range []int{1, 2} {
+			_, err := l.record(t.Context(), n, compensator.Options{Delay: delay})
+			a.must(err)
+			recorded += int64(n)
+		}
+	}
+	// Entries that are due at once are inserted with a lease as soon as the process has seen its first ones.
+	leased := withoutValues(floorInsert + floorBorn + "," + floorBorn + floorIDs)
+	a.until(func() bool {
+		_, err := l.record(t.Context(), 2, compensator.Options{})
+		a.must(err)
+		recorded += 2
+		mu.Lock()
+		defer mu.Unlock()
+		return sent[leased]
+	})
+	a.until(func() bool { return l.settled.Load() == recorded })
+	l.close()
+	token := make([]byte, 16)
+	for name, text := range map[string]string{
+		"insert of one":         floorInsert + floorTuple,
+		"insert of two":         floorInsert + floorTuple + "," + floorTuple + floorIDs,
+		"insert of leased ones": leased,
+		"verify":                fmt.Sprintf(floorVerify, "1"),
+		"lock":                  fmt.Sprintf(floorLock, "1"),
+		"take":                  fmt.Sprintf(floorTake, token, "1"),
+		"settle":                fmt.Sprintf(floorSucceed, token, "1", "1"),
+	} {
+		mu.Lock()
+		found := sent[withoutValues(text)]
+		mu.Unlock()
+		if !found {
+			t.Errorf("the library does not send the floor's %s:\n%s", name, withoutValues(text))
+		}
+	}
+	if t.Failed() {
+		mu.Lock()
+		defer mu.Unlock()
+		for text := range sent {
+			if strings.Contains(text, "common_process_log`") {
+				t.Log(text)
+			}
+		}
+	}
+}
+
+var values = []struct {
+	is   *regexp.Regexp
+	text string
+}{
+	{regexp.MustCompile(`IF\(.*?,\?,~0\+1\)`), "?"}, // the proof
+	{regexp.MustCompile(`(?i)x'[0-9a-f]{32}'`), "TOKEN"},
+	{regexp.MustCompile(`\b(id|CRC32\(idempotent_id\)) IN \([0-9,]+\)`), "$1 IN (LIST)"},
+	{regexp.MustCompile(` DIV 1000\) ?\+ ?[1-9][0-9]{3,}`), " DIV 1000)+LEASE"},
+}
+
+// withoutValues returns a statement without the values that differ from call to call.
+func withoutValues(text string) string {
+	for _, v := range values {
+		text = v.is.ReplaceAllString(text, v.text)
+	}
+	return text
 }

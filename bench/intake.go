@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,7 +130,7 @@ func (a *arena) bareIntake(n int) float64 {
 		args, ids := make([]any, 0, 13*len(messages)), make([]string, len(messages))
 		for i, m := range messages {
 			ids[i] = m.ID
-			args = append(args, intakeStream+":"+m.ID, benchType, "", "", "", "", "", m.Values["order"], []byte{}, int64(0), int64(3600), token[:], int64(3_600_000))
+			args = append(args, intakeStream+":"+m.ID, benchType, "", "", "", "", "", m.Values["order"], []byte{}, int64(0), int64(3600), hex.EncodeToString(token[:]), int64(3_600_000))
 		}
 		tx, err := db.BeginTx(ctx, nil)
 		a.must(err)

@@ -68,10 +68,11 @@ func (a *arena) floorSustained(db, own *sql.DB, n int) error {
 }
 
 func floorRun(ctx context.Context, own *sql.DB, ids []string) error {
-	if n, err := floorRead(ctx, own, fmt.Sprintf(floorVerify, idList(ids))); err != nil || n != len(ids) {
-		return fmt.Errorf("read %d of %d rows: %v", n, len(ids), err)
+	sums, err := floorRead(ctx, own, fmt.Sprintf(floorVerify, idList(ids)))
+	if err != nil || len(sums) != len(ids) {
+		return fmt.Errorf("read %d of %d rows: %v", len(sums), len(ids), err)
 	}
-	return floorSettle(ctx, own, ids)
+	return floorSettle(ctx, own, ids, sums)
 }
 
 // batches yields what has piled up, at most floorBatch at a time, until ids is closed and empty.
