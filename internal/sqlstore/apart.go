@@ -1,9 +1,12 @@
 package sqlstore
 
 import (
+	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
@@ -20,26 +23,35 @@ type refusal[T any] struct {
 }
 
 // writeApart writes items, in one call of write if the database takes them all. Where it refuses some row of them, by a trigger
-// or a constraint, writeApart writes the halves, and their halves, so that one refused row holds up no other.
+// or a constraint, writeApart writes the halves, and their halves, so that one refused row holds up no other. Where write waits in
+// vain for a lock that a trigger wants, writeApart writes the items a few at a time.
 //
 //   - refused are the items that the database refused although they stood alone.
-//   - left are items that are not written and were not tried alone, since that would have taken too many statements. The caller
-//     offers them again, later and without the refused ones.
+//   - left are items that are not written: a trigger waited, or trying them alone would have taken too many statements or too
+//     long. The caller offers them again, later and without the refused ones.
 //   - err is an error of no row: the server's condition, or a statement that can never succeed. Any item may be written then.
 //
 // A call of write changes all of its items or none. It is safe to write an item twice.
-func writeApart[T any](s *Store, items []T, write func(items []T) error) (refused []refusal[T], left []T, err error) {
+func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refused []refusal[T], left []T, err error) {
 	if len(items) == 0 {
 		return nil, nil, nil
 	}
 	err = write(items)
+	if waited := waitIn(err); waited != nil {
+		if len(items) == 1 {
+			return nil, items, nil
+		}
+		p := splitter[T]{ctx: ctx, s: s, write: write, statements: splitStatements, waits: splitWaits, wait: waited.took}
+		err = p.piecewise(items)
+		return p.refused, p.left, err
+	}
 	if !s.refusesRow(err) {
 		return nil, nil, err
 	}
 	if len(items) == 1 {
 		return []refusal[T]{{items[0], err}}, nil, nil
 	}
-	p := splitter[T]{s: s, write: write, statements: splitStatements}
+	p := splitter[T]{ctx: ctx, s: s, write: write, statements: splitStatements, waits: splitWaits}
 	err = p.split(items)
 	return p.refused, p.left, err
 }
@@ -73,11 +85,14 @@ func (l *leftOver) err() error {
 	return errors.Join(left...)
 }
 
-// splitter looks for the items that the database refuses.
+// splitter looks for the items that the database refuses, or whose trigger waits for a lock.
 type splitter[T any] struct {
+	ctx        context.Context
 	s          *Store
 	write      func(items []T) error
-	statements int // that may still be sent
+	statements int           // that may still be sent
+	waits      int           // that may still be in vain
+	wait       time.Duration // how long the last one was
 	refused    []refusal[T]
 	left       []T
 }
@@ -98,12 +113,18 @@ func (p *splitter[T]) split(items []T) error {
 
 // half writes one half, and reports whether all of it was written.
 func (p *splitter[T]) half(items []T) (whole bool, err error) {
-	if p.statements == 0 {
+	if !p.may() {
 		p.left = append(p.left, items...)
 		return false, nil
 	}
 	p.statements--
-	switch err = p.write(items); {
+	err = p.write(items)
+	switch waited := waitIn(err); {
+	case waited != nil:
+		p.waits--
+		p.wait = waited.took
+		p.left = append(p.left, items...)
+		return false, nil
 	case !p.s.refusesRow(err):
 		return err == nil, err
 	case len(items) == 1:
@@ -111,6 +132,92 @@ func (p *splitter[T]) half(items []T) (whole bool, err error) {
 		return false, nil
 	}
 	return false, p.split(items)
+}
+
+// may reports whether one more statement may be sent. After a wait there must be time for another one.
+func (p *splitter[T]) may() bool {
+	return p.statements > 0 && p.waits > 0 && (p.wait == 0 || timeFor(p.ctx, p.wait))
+}
+
+// piecewise writes a few items at a time, after all of them together have waited in vain. Each wait makes the pieces smaller,
+// and each success makes them larger. They are drawn at random, so that no items stand behind those that wait each time.
+func (p *splitter[T]) piecewise(items []T) error {
+	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
+	for len(order) > 0 {
+		n, waits := min(size, len(order)), p.waits
+		slices.Sort(order[:n]) // as they stand among items
+		piece := make([]T, n)
+		for i, at := range order[:n] {
+			piece[i] = items[at]
+		}
+		if _, err := p.half(piece); err != nil {
+			return err
+		}
+		if size *= 2; p.waits < waits {
+			size = max(1, n/piecesAtFirst)
+		}
+		order = order[n:]
+	}
+	return nil
+}
+
+const (
+	// piecesAtFirst is into how many pieces items are cut that have waited together.
+	piecesAtFirst = 16
+	// splitWaits bounds the waits of one writeApart beside the first.
+	splitWaits = 3
+)
+
+// timeFor reports whether ctx leaves time for a wait, and for the rest of the call.
+func timeFor(ctx context.Context, wait time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return !ok || time.Until(deadline) > wait+time.Second/2
+}
+
+// waitError says that a statement has waited in vain although its transaction held all rows that it was to write. A trigger wants
+// a lock that somebody else has.
+type waitError struct {
+	error
+	took time.Duration
+}
+
+func (e *waitError) Unwrap() error { return e.error }
+
+// waitIn returns the waitError in err, or nil.
+func waitIn(err error) *waitError {
+	if err == nil {
+		return nil // what follows allocates
+	}
+	var waited *waitError
+	errors.As(err, &waited)
+	return waited
+}
+
+// writeHeld runs a statement in a transaction that holds all rows which the statement is to write. Its error is a *waitError where the
+// statement has waited in vain.
+func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changed int64, err error) {
+	began := time.Now()
+	if changed, err = execCount(ctx, tx, query); err != nil {
+		return 0, s.asWait(ctx, err, began)
+	}
+	return changed, nil
+}
+
+// asWait makes a *waitError of the error of a statement that has waited in vain since began. SQLite has one writer, so no trigger
+// waits there.
+func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
+	if s.d.skipLocked == "" {
+		return err
+	}
+	f := s.d.fault(err)
+	inVain := f == faultBusy || f == faultEnded
+	if inVain || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.boundWaits()
+	}
+	if inVain && ctx.Err() == nil {
+		return &waitError{err, time.Since(began)}
+	}
+	return err
 }
 
 // refusesRow reports whether the database refused a statement of ours because of a row that it was to write. Every error may

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &pretend{refused: tc.refused}
-			refused, left, err := writeApart(s, numbers(tc.items), p.write)
+			refused, left, err := writeApart(t.Context(), s, numbers(tc.items), p.write)
 			require.NoError(t, err)
 			require.LessOrEqual(t, p.statements, tc.most)
 			all := slices.Concat(p.written, left)
@@ -77,7 +78,7 @@ func TestWhatIsLeftComesToItsEnd(t *testing.T) {
 	p := &pretend{refused: func(i int) bool { return i%5 != 0 }}
 	for rounds := 0; len(items) > 0; rounds++ {
 		require.Less(t, rounds, 30)
-		some, left, err := writeApart(s, items, p.write)
+		some, left, err := writeApart(t.Context(), s, items, p.write)
 		require.NoError(t, err)
 		refused, items = refused+len(some), left
 	}
@@ -97,7 +98,7 @@ func TestErrorOfNoRowIsReturnedAtOnce(t *testing.T) {
 		mysql.ErrInvalidConn, driver.ErrBadConn, context.DeadlineExceeded, context.Canceled, errors.New("any"),
 	} {
 		tries := 0
-		refused, left, got := writeApart(s, numbers(40), func([]int) error { tries++; return err })
+		refused, left, got := writeApart(t.Context(), s, numbers(40), func([]int) error { tries++; return err })
 		require.Equal(t, err, got)
 		require.Empty(t, refused)
 		require.Empty(t, left)
@@ -126,4 +127,60 @@ func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
 	} {
 		require.Equal(t, is, log.isIn(text), text)
 	}
+}
+
+// A wait takes two seconds. Whatever waits, a call waits a few times only, and each item comes through that does not wait itself.
+func TestItemsThatWaitHoldUpNoOther(t *testing.T) {
+	s := &Store{d: mysqlDialect("")}
+	for name, waits := range map[string]func(int) bool{
+		"none of 500":  func(int) bool { return false },
+		"one of 500":   func(i int) bool { return i == 250 },
+		"three of 500": func(i int) bool { return i%200 == 7 },
+		"every fifth":  func(i int) bool { return i%5 == 0 },
+		"the first 50": func(i int) bool { return i < 50 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			items, rounds := numbers(500), 0
+			var written []int
+			for ; slices.ContainsFunc(items, func(i int) bool { return !waits(i) }); rounds++ {
+				require.Less(t, rounds, 1000)
+				inVain := 0
+				refused, left, err := writeApart(t.Context(), s, items, func(some []int) error {
+					require.True(t, slices.IsSorted(some), "so that two calls lock rows in one order")
+					if slices.ContainsFunc(some, waits) {
+						inVain++
+						return &waitError{&mysql.MySQLError{Number: 1205}, 0}
+					}
+					written = append(written, some...)
+					return nil
+				})
+				require.NoError(t, err)
+				require.Empty(t, refused)
+				require.LessOrEqual(t, inVain, 1+splitWaits)
+				slices.Sort(left)
+				items = left
+			}
+			require.False(t, slices.ContainsFunc(written, waits))
+			all := slices.Concat(written, items)
+			slices.Sort(all)
+			require.Equal(t, numbers(500), all, "each item is answered for once")
+			t.Logf("%d rounds", rounds)
+		})
+	}
+}
+
+func TestNoTimeForAnotherWaitEndsTheCall(t *testing.T) {
+	s := &Store{d: mysqlDialect("")}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tries := 0
+	refused, left, err := writeApart(ctx, s, numbers(40), func([]int) error {
+		tries++
+		return &waitError{&mysql.MySQLError{Number: 1205}, time.Minute}
+	})
+	require.NoError(t, err)
+	require.Empty(t, refused)
+	require.Equal(t, 1, tries)
+	slices.Sort(left)
+	require.Equal(t, numbers(40), left)
 }

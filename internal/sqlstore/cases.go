@@ -50,7 +50,7 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 			if busy = without(ids, free); err != nil || len(free) == 0 {
 				return err
 			}
-			if changed, err = execCount(ctx, tx, update(free)); err != nil {
+			if changed, err = s.writeHeld(ctx, tx, update(free)); err != nil {
 				return err
 			}
 			dead := slices.DeleteFunc(slices.Clone(free), func(id processlog.ID) bool { return !hasCase(&outcomes[place[id]]) })
@@ -102,7 +102,7 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 		amount + ", " + currency + ", " + s.d.now + ", " + s.d.now + "+" + number(func(d *processlog.CaseDraft) int64 { return processlog.DueAfter(d.Due) }) +
 		" FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") AND state+0=-2" + as + s.d.again("entry_id", "epoch", "kind", "fingerprint", "ended_by", "error", "amount", "currency", "opened_at", "due_at") +
 		", version=" + s.table.quoted("_case") + ".version+1, closed_at=0"
-	if _, err := tx.ExecContext(ctx, query); err != nil {
+	if _, err := s.writeHeld(ctx, tx, query); err != nil {
 		return fmt.Errorf("open %d cases: %w", len(ids), err)
 	}
 	failpoint.Reach(failpoint.CaseOpened)

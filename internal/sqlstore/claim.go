@@ -38,13 +38,14 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 
 // claim is one Claim call under way.
 type claim struct {
-	s     *Store
-	ids   []processlog.ID
-	held  map[processlog.ID]processlog.Token
-	token processlog.Token
-	lease time.Duration
-	found processlog.Claimed
-	apart []processlog.Row // could be claimed, and the database refused some row of them
+	s      *Store
+	ids    []processlog.ID
+	held   map[processlog.ID]processlog.Token
+	token  processlog.Token
+	lease  time.Duration
+	found  processlog.Claimed
+	waited *waitError       // a trigger waited
+	apart  []processlog.Row // could be claimed, and the database refused some row of them, or a trigger waited
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
@@ -69,7 +70,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 		return nil
 	}
 	err := c.take(ctx, tx, mine)
-	if c.s.refusesRow(err) {
+	if c.waited = waitIn(err); c.waited != nil || c.s.refusesRow(err) {
 		c.apart = mine
 	}
 	return err
@@ -154,7 +155,7 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	failpoint.Reach(failpoint.ClaimLocked)
 	var taken int64
 	for g, ids := range c.grouped(rows) {
-		n, err := execCount(ctx, tx, c.update(g, ids))
+		n, err := c.s.writeHeld(ctx, tx, c.update(g, ids))
 		if err != nil {
 			return err
 		}
@@ -171,12 +172,19 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	return nil
 }
 
-// takeApart claims rows once more, after their transaction was rolled back because the database refused some of them. The version
-// that was read fences each claim: a row that somebody has changed since is not taken.
+// takeApart claims rows once more, after their transaction was rolled back because the database refused some of them, or a trigger
+// waited. The version that was read fences each claim: a row that somebody has changed since is not taken.
 func (c *claim) takeApart(ctx context.Context) error {
 	rejected := make(map[processlog.ID]bool)
 	for g, ids := range c.grouped(c.apart) {
-		_, _, err := c.s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) })
+		if c.waited != nil && !timeFor(ctx, rowWait) {
+			break // What is not taken by now is looked at again soon.
+		}
+		write := c.s.updateFree
+		if c.waited != nil && len(ids) == len(c.apart) { // They need not wait together once more.
+			write = c.s.updateFreeFrom(c.waited)
+		}
+		_, _, err := c.s.updateApart(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) }, write)
 		var refused *processlog.RefusedError
 		if err != nil && !errors.As(err, &refused) {
 			return err

@@ -34,6 +34,7 @@ type dialect struct {
 	hexText    string                      // the text of a placeholder that holds hexadecimal digits; "": placeholders carry every text
 	fit        string                      // condition that the session of an INSERT writes what it is sent
 	steady     string                      // condition that the session has the server's clock; "": calm sees to it, or there is no such thing
+	shortWaits string                      // statement that bounds a session's waits for row locks, of which calm knows nothing; "": calm does
 	calm       func(query string) string   // a statement that variables of the session do not change; nil: there are none
 	dueIndex   string                      // hint: read the table by its due index
 	idIndex    string                      // hint: read the table by id

@@ -37,6 +37,7 @@ func mysqlDialect(version string) *dialect {
 		fit:        mysqlFit,
 		steady:     mysqlSteady,
 		calm:       calmMySQL,
+		shortWaits: shortWaitsMySQL,
 		dueIndex:   " FORCE INDEX (k_due)",
 		idIndex:    " FORCE INDEX (PRIMARY)",
 		by:         func(index string) string { return " FORCE INDEX (" + index + ")" },
@@ -64,7 +65,7 @@ func mysqlDialect(version string) *dialect {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
 		d.inTx = "@@in_transaction=1"
 		d.returning = true
-		d.calm, d.steady = calmMariaDB, ""
+		d.calm, d.steady, d.shortWaits = calmMariaDB, "", ""
 		d.ended = func(seconds int, query string) string {
 			return fmt.Sprintf("SET STATEMENT max_statement_time=%d FOR %s", seconds, query)
 		}

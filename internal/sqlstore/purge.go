@@ -65,6 +65,9 @@ type purge struct {
 	held    bool             // an entry behind passed stays for another reason
 }
 
+// purgeWaits bounds the waits of one purge for a lock that a trigger wants.
+const purgeWaits = 4
+
 // ended is an entry as it was found.
 type ended struct {
 	id     processlog.ID
@@ -148,9 +151,10 @@ func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, er
 
 // delete deletes those entries that nobody holds, and keeps those that the database refuses to delete apart from the others.
 func (p *purge) delete(ctx context.Context, entries []ended) error {
-	refused, left, err := writeApart(p.s, entries, p.try(ctx))
+	waits := p.waits
+	refused, left, err := writeApart(ctx, p.s, entries, p.try(ctx))
 	p.refused = append(p.refused, refused...)
-	p.tired = p.tired || len(left) > 0
+	p.tired = p.tired || len(left) > 0 && p.waits == waits
 	return err
 }
 
@@ -162,6 +166,11 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 		case err == nil:
 			p.purged += n
 			p.pass(entries, free < len(entries))
+		case waitIn(err) != nil && ctx.Err() == nil && p.waits < purgeWaits:
+			p.waits++
+			p.held = true // before pieces are deleted in any order
+		case waitIn(err) != nil:
+			return waitIn(err).error // splitting would take too long
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.waits == 0:
 			p.waits++ // a second one is told: each may have waited for long
 			p.pass(entries, true)
@@ -187,7 +196,7 @@ func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted 
 		if free = len(ids); err != nil || free == 0 {
 			return err
 		}
-		n, err := execCount(ctx, tx, fmt.Sprintf("%s WHERE id IN (%s) AND %s", p.s.d.deleteByID(p.s.table.quoted("")), idList(ids), p.ended()))
+		n, err := p.s.writeHeld(ctx, tx, fmt.Sprintf("%s WHERE id IN (%s) AND %s", p.s.d.deleteByID(p.s.table.quoted("")), idList(ids), p.ended()))
 		deleted = int(n)
 		return err
 	})

@@ -22,17 +22,23 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	}
 	groups := grouped.By(places, func(i int) settleGroup { return groupOf(outcomes[i]) })
 	result := make([]processlog.Settled, len(outcomes))
-	write := s.updateRows
+	write, locked := s.updateRows, false
 	ctx = s.urgently(ctx)
 	for _, g := range groups.Order {
 		for chunk := range s.settleChunks(g, groups.Groups[g], outcomes) {
+			if locked && !timeFor(ctx, rowWait) {
+				for _, i := range chunk {
+					result[i] = processlog.Settled{Busy: true}
+				}
+				continue
+			}
 			busy, err := s.writeGroup(ctx, write, token, g, outcomes, chunk, result)
 			if err != nil {
 				return nil, fmt.Errorf("compensator: settle %d entries: %w", len(outcomes), err)
 			}
 			failpoint.Reach(failpoint.OutcomesPart)
 			if busy {
-				write = s.updateFreeRows // one wait a call: many would outlast ctx, and the next try, too
+				write, locked = s.updateFreeRows, true // one wait a call: many would outlast ctx, and the next try, too
 			}
 		}
 	}

@@ -46,15 +46,16 @@ type Store struct {
 	connector *txwatch.Connector // that db was opened on, or nil
 
 	// Check finds these out.
-	home       string                    // the database that the table's unqualified name means; empty: not known, or qualified
-	isHome     string                    // atHome, which each INSERT asks, written once
-	guards     atomic.Pointer[[2]string] // guard, written once: of a transaction that is not proven, and of one that is
-	version    string                    // the server's
-	maxContent int                       // what a packet of the server leaves room for; 0: no limit
-	bound      time.Duration             // when the server ends any read, in sessions like the user's; 0: never
-	notes      []string                  // what a person should know about this server
-	opened     atomic.Int64              // connections of own so far
-	unanswered unanswered
+	home         string                    // the database that the table's unqualified name means; empty: not known, or qualified
+	isHome       string                    // atHome, which each INSERT asks, written once
+	guards       atomic.Pointer[[2]string] // guard, written once: of a transaction that is not proven, and of one that is
+	version      string                    // the server's
+	maxContent   int                       // what a packet of the server leaves room for; 0: no limit
+	bound        time.Duration             // when the server ends any read, in sessions like the user's; 0: never
+	notes        []string                  // what a person should know about this server
+	opened       atomic.Int64              // connections of own so far
+	unanswered   unanswered
+	waitsBounded atomic.Pointer[time.Time] // until when; see boundWaits
 
 	refusals purgeRefusals
 
@@ -226,6 +227,8 @@ func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	var err error
 	if s.own != nil {
 		tx, err = s.own.BeginTx(ctx, nil) // The session is READ COMMITTED already: one round trip less.
+	} else if s.boundsWaits() {
+		tx, err = s.beginBounded(ctx)
 	} else {
 		tx, err = s.beginUsers(ctx)
 	}
@@ -332,7 +335,7 @@ type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []
 // updateApart runs an UPDATE by way of write, and keeps rows that the database refuses apart from the others.
 func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changed int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
-	refused, left, err := writeApart(s, ids, func(ids []processlog.ID) error {
+	refused, left, err := writeApart(ctx, s, ids, func(ids []processlog.ID) error {
 		n, held, err := write(ctx, ids, update)
 		changed += n
 		busy = append(busy, held...)
@@ -362,7 +365,7 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	began := time.Now()
 	changed, err = execCount(ctx, s.pool(), update(ids))
 	if ctx.Err() == nil && s.waitedInVain(err, time.Since(began)) {
-		return s.updateFree(ctx, ids, update)
+		return s.updateFreeAfter(ctx, ids, update, waitIn(s.asWait(ctx, err, began)))
 	}
 	return changed, nil, s.dropReadOnly(err)
 }
@@ -391,18 +394,38 @@ func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update 
 
 // updateFree locks the rows that are free, and updates them.
 func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
+	return s.updateFreeAfter(ctx, ids, update, nil)
+}
+
+// updateFreeAfter is updateFree after a statement for the same rows has waited in vain; nil: none has. Where all rows are free, a
+// trigger has waited, and would wait again: nothing is written then, and waited is returned.
+func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
 		if busy = without(ids, free); err != nil || len(free) == 0 {
 			return err
 		}
-		changed, err = execCount(ctx, tx, update(free))
+		if waited != nil && len(busy) == 0 {
+			return waited
+		}
+		changed, err = s.writeHeld(ctx, tx, update(free))
 		return err
 	})
 	if err != nil {
 		return 0, nil, err // rolled back
 	}
 	return changed, busy, nil
+}
+
+// updateFreeFrom is updateFree, but for its first call: that answers with the wait of an earlier statement for the same rows.
+func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
+	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
+		if first := waited; first != nil {
+			waited = nil
+			return 0, nil, first
+		}
+		return s.updateFree(ctx, ids, update)
+	}
 }
 
 // byID is the table, to be read by id whatever its size: of a small one a server reads all rows, and waits for those

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
@@ -429,14 +430,26 @@ func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token
 	return left.take(busy, err)
 }
 
+// noteOutside is note in a transaction of its own.
+func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
+	if !s.boundsWaits() {
+		return s.note(ctx, s.writes(), notes)
+	}
+	return s.inOwn(ctx, func(tx processlog.Transaction) error { return s.note(ctx, tx, notes) })
+}
+
 // noteParked notes the turns of entries, and returns those that it could note.
 func (s *Store) noteParked(ctx context.Context, parked []processlog.Parked, left *leftOver) ([]processlog.Parked, error) {
-	refused, untried, err := writeApart(s, parked, func(some []processlog.Parked) error {
+	refused, untried, err := writeApart(ctx, s, parked, func(some []processlog.Parked) error {
 		notes := make([]noted, len(some))
 		for i, p := range some {
 			notes[i] = noted{p.Turn, p.Version + 1}
 		}
-		return s.note(ctx, s.pool(), notes)
+		began := time.Now()
+		if err := s.noteOutside(ctx, notes); err != nil {
+			return s.asWait(ctx, err, began) // Notes of other entries may be written all the same.
+		}
+		return nil
 	})
 	if err != nil || len(refused)+len(untried) == 0 {
 		return parked, err
@@ -504,7 +517,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 
 // Forget implements Store.
 func (s *Store) Forget(ctx context.Context, ended []processlog.Turn) error {
-	if err := s.forgetTurns(ctx, s.pool(), slices.Clone(ended)); err != nil {
+	if err := s.forgetTurns(ctx, s.writes(), slices.Clone(ended)); err != nil {
 		return s.withoutTurns(fmt.Errorf("compensator: forget %d turns: %w", len(ended), err))
 	}
 	return nil
@@ -574,7 +587,7 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 			for i := range gone {
 				gone[i] = notes[i].Turn
 			}
-			if err := s.forgetTurns(ctx, s.pool(), gone); err != nil {
+			if err := s.forgetTurns(ctx, s.writes(), gone); err != nil {
 				return err
 			}
 		}

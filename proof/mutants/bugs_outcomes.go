@@ -280,6 +280,25 @@ if false {`},
 			sees: tests("TestRowThatTheDatabaseRefusesHoldsUpNoOther", "TestRefusedItemsAreFoundByHalving"),
 		},
 		{
+			name: "waiting-trigger-holds-up-all", breaks: "G8",
+			what: "A trigger that waits for a lock keeps every outcome of its batch from being stored.",
+			edits: []edit{
+				{"sqlstore.Store.asWait", `if $inVain && $err() == nil {`, `if false {`},
+			},
+			sees: tests("TestTriggerThatWaitsForALockHoldsUpNoOther"),
+		},
+		{
+			name: "waits-without-bound", breaks: "G8",
+			what: "A call waits once for each piece of what waits, outlasts its deadline, and so does the next one.",
+			edits: []edit{
+				{"splitter.half",
+					`$waits--
+$wait = waited.took`,
+					`$wait = waited.took`},
+			},
+			sees: tests("TestItemsThatWaitHoldUpNoOther"),
+		},
+		{
 			name: "compensated-from-memory", breaks: "G12",
 			what: "A compensation runs before the database knows that its entry is exhausted.",
 			edits: []edit{
