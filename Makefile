@@ -33,7 +33,7 @@ around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix exam
 at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
 tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
 tests/proof/chaos := ./history/... ./check/... ./report/...
-tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Desk|Ready|Blocked)$$' ./...
+tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
 
 .PHONY: help
 help: ## list the targets
@@ -188,9 +188,9 @@ bench-order: ## measure what the order of serial types costs: a backlog of 40 ke
 bench-scale: ## measure what growth to MOST waiting entries costs (10000000), and recovery
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v . $(if $(MOST),-most=$(MOST))
 
-.PHONY: bench-desk
-bench-desk: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths
-	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestDesk$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
+.PHONY: bench-admin
+bench-admin: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths
+	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestAdmin$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
 # Those that are kept make test lives.
 .PHONY: sim

@@ -54,7 +54,7 @@ type Config struct {
 	// settled are never purged. Keep needs the table of slots, which Migrate creates.
 	Keep time.Duration
 
-	Operations  *Operations   // turns on cases, rights and the audit log for people: see package desk. nil: no table of it is read or written
+	Operations  *Operations   // turns on cases, rights and the audit log for people: see package admin. nil: no table of it is read or written
 	MaxContent  int           // maximum size of an entry's content in bytes. Default 256 KiB, at most 8 MiB
 	StopTimeout time.Duration // how long Run waits for running handlers when it ends. Their contexts end with ErrStopping after 2/3 of it. Default 30 s
 

@@ -31,7 +31,7 @@
 // the work is done or no longer wanted before it ran, call [Type.CompleteTx] or [Type.CancelTx] in the transaction that
 // made it so.
 //
-// With Config.Operations set, every entry that dies opens a case. Package desk decides what people may see and do about
+// With Config.Operations set, every entry that dies opens a case. Package admin decides what people may see and do about
 // it. Module ui has pages for it, cmd/compensator is the command line, and module otel has traces and metrics.
 //
 // # Running

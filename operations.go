@@ -22,14 +22,14 @@ import (
 )
 
 // Operations turns on cases for people. For each entry that dies, a case is opened in the same transaction. Package
-// desk lets people see and close cases. Operations needs the newest tables of Migrate. The zero value works. Every
+// admin lets people see and close cases. Operations needs the newest tables of Migrate. The zero value works. Every
 // process of a service must have the same Operations.
 type Operations struct {
 	Due   time.Duration         // time that a case may wait for a person, if Types sets no other. Default 24 h, at least a minute
 	Types map[string]CaseConfig // settings by business type
 
 	// Scrub removes from an error's text what people must not see. It runs before a case stores the text and before
-	// package desk shows it. The library has removed card numbers, tokens, passwords and e-mail addresses by then, also
+	// package admin shows it. The library has removed card numbers, tokens, passwords and e-mail addresses by then, also
 	// if Scrub is nil. Scrub is called concurrently, often, and also with its own results. If it panics, the text
 	// is not shown. The column of the log keeps the full text.
 	Scrub func(text string) string
@@ -257,7 +257,7 @@ func (c *Compensator) openMissing(ctx context.Context, store processlog.Operatio
 	return len(rows), err // after a full step there may be more, even if some entries were locked or were requeued
 }
 
-// opsLog is a Compensator as package desk uses it.
+// opsLog is a Compensator as package admin uses it.
 type opsLog struct {
 	*Compensator
 	store processlog.Operations

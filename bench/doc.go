@@ -10,5 +10,5 @@
 //	go test -run '^TestBench$' -v . -only 'drain a due backlog River'        one work, or one other
 //	go test -run '^TestBench$' -v . -size 0.01 -pairs 1                      does it run?
 //
-// TestDesk asks what the operator's pages take on a log of millions, and what their side costs the log (make bench-desk).
+// TestAdmin asks what the operator's pages take on a log of millions, and what their side costs the log (make bench-admin).
 package bench

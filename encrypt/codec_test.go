@@ -216,14 +216,14 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	c, letters, _ := service(t, store, codec)
 	_, err := record(t, c, letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotentID: "letter-1"}))
 	require.NoError(t, err)
-	desk, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	admin, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	defer desk.Close()
-	_, err = compensator.Declare[address](desk, "letter", compensator.TypeConfig{Codec: codec})
+	defer admin.Close()
+	_, err = compensator.Declare[address](admin, "letter", compensator.TypeConfig{Codec: codec})
 	require.NoError(t, err)
 	_, err = compensator.Declare[address](c, "letter", compensator.TypeConfig{})
 	require.NoError(t, err)
-	for _, reader := range []*compensator.Compensator{desk, c} {
+	for _, reader := range []*compensator.Compensator{admin, c} {
 		e, err := reader.Get(t.Context(), compensator.IdempotentID("letter-1"))
 		require.NoError(t, err)
 		var v address

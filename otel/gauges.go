@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // gauges are read from the Compensator, and through it from the database, when somebody collects them.
@@ -128,7 +128,7 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 	found = append(found, g.countWaiting(ctx)...) // cases, of which there may be many, have what time it leaves
 	if time.Since(g.casesAt) >= casesEvery {
 		g.open = nil
-		if standing, err := desk.StandingOf(ctx, g.c); err == nil { // otherwise the next look asks again
+		if standing, err := admin.StandingOf(ctx, g.c); err == nil { // otherwise the next look asks again
 			g.open, g.casesAt = g.tellCases(standing), time.Now()
 		}
 	}
@@ -136,7 +136,7 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 }
 
 // tellCases tells what of the operator's side is open, where it is on.
-func (g *gauges) tellCases(standing *desk.Standing) (found []reading) {
+func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
 	if standing == nil {
 		return nil
 	}

@@ -124,11 +124,11 @@ func (k CaseKind) String() string {
 func (k CaseKind) GoString() string {
 	switch k {
 	case CaseDead:
-		return "desk.CaseDead"
+		return "admin.CaseDead"
 	case CaseUnknown:
-		return "desk.CaseUnknown"
+		return "admin.CaseUnknown"
 	}
-	return "desk." + k.String()
+	return "admin." + k.String()
 }
 
 // MarshalText and UnmarshalText use the form of String.

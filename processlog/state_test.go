@@ -13,7 +13,7 @@ func TestStatesAndKindsAreNamedWhereGoIsWritten(t *testing.T) {
 		Pending: "compensator.Pending", Retrying: "compensator.Retrying", Dead: "compensator.Dead", Compensating: "compensator.Compensating",
 		Succeeded: "compensator.Succeeded", Compensated: "compensator.Compensated", Cancelled: "compensator.Cancelled",
 		SettledByHand: "compensator.SettledByHand", State(9): "compensator.State(9)",
-		CaseDead: "desk.CaseDead", CaseUnknown: "desk.CaseUnknown", CaseKind(9): "desk.CaseKind(9)",
+		CaseDead: "admin.CaseDead", CaseUnknown: "admin.CaseUnknown", CaseKind(9): "admin.CaseKind(9)",
 	}
 	for value, want := range named {
 		assert.Equal(t, want, fmt.Sprintf("%#v", value))

@@ -11,20 +11,20 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // wish is what a form asks for, before it is confirmed and with it.
 type wish struct {
 	Do      string
-	Seen    []desk.Seen         // entries, as they were seen
-	Cases   []desk.SeenCase     // theirs, of those that had one
+	Seen    []admin.Seen        // entries, as they were seen
+	Cases   []admin.SeenCase    // theirs, of those that had one
 	Texts   []string            // both, as the page named them
 	ID      compensator.EntryID // of note and reveal
 	Owner   string
 	Type    string
 	Version uint64 // of a pause
-	Why     desk.Why
+	Why     admin.Why
 	Delay   time.Duration
 	Sure    bool
 	Ahead   bool // pause a type that nobody knows yet
@@ -38,8 +38,8 @@ func readWish(r *http.Request) (wish, error) {
 		return wish{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
 	wi := wish{Do: r.Form.Get("do"), Owner: typed(r.Form, "owner"), Type: typed(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", Why: readWhy(r.Form)}
-	if len(r.Form["seen"]) > desk.MaxEntries {
-		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), desk.MaxEntries)}
+	if len(r.Form["seen"]) > admin.MaxEntries {
+		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), admin.MaxEntries)}
 	}
 	wi.Texts = r.Form["seen"]
 	for _, text := range wi.Texts {
@@ -69,8 +69,8 @@ func readWish(r *http.Request) (wish, error) {
 }
 
 // readWhy reads what people say of an action.
-func readWhy(form url.Values) desk.Why {
-	return desk.Why{Reason: typed(form, "reason"), Ticket: typed(form, "ticket")}
+func readWhy(form url.Values) admin.Why {
+	return admin.Why{Reason: typed(form, "reason"), Ticket: typed(form, "ticket")}
 }
 
 // typed is what somebody has typed into a field. A form sends the ends of lines as CR LF, whatever the system.
@@ -79,7 +79,7 @@ func typed(form url.Values, name string) string {
 }
 
 // seenText names an entry as a page shows it, and its case if that is open: id:version, id:version:version of the case.
-func seenText(id compensator.EntryID, version uint64, c *desk.Case) string {
+func seenText(id compensator.EntryID, version uint64, c *admin.Case) string {
 	text := id.String() + ":" + strconv.FormatUint(version, 10)
 	if open(c) {
 		text += ":" + strconv.FormatUint(c.Version, 10)
@@ -87,7 +87,7 @@ func seenText(id compensator.EntryID, version uint64, c *desk.Case) string {
 	return text
 }
 
-func parseSeen(text string) (seen desk.Seen, ofCase *desk.SeenCase, err error) {
+func parseSeen(text string) (seen admin.Seen, ofCase *admin.SeenCase, err error) {
 	parts := strings.Split(text, ":")
 	if seen.ID, err = compensator.ParseEntryID(parts[0]); err != nil {
 		return seen, nil, err
@@ -100,7 +100,7 @@ func parseSeen(text string) (seen desk.Seen, ofCase *desk.SeenCase, err error) {
 		return seen, nil, wrong
 	}
 	if len(parts) == 3 {
-		ofCase = &desk.SeenCase{EntryID: seen.ID}
+		ofCase = &admin.SeenCase{EntryID: seen.ID}
 		if ofCase.Version, err = strconv.ParseUint(parts[2], 10, 64); err != nil {
 			return seen, nil, wrong
 		}
@@ -109,20 +109,20 @@ func parseSeen(text string) (seen desk.Seen, ofCase *desk.SeenCase, err error) {
 }
 
 // onEntries reports whether it is a Change of entries, onCases whether it is about whose their cases are.
-func (wi wish) onEntries() bool { return slices.Contains(changes, desk.Right(wi.Do)) }
+func (wi wish) onEntries() bool { return slices.Contains(changes, admin.Right(wi.Do)) }
 func (wi wish) onCases() bool   { return wi.Do == doTake || wi.Do == doAssign || wi.Do == doGiveBack }
 
 // confirmData is what is to be confirmed.
 type confirmData struct {
 	wish
-	Lines   []desk.Line
-	Unsure  int           // have an unknown outcome
-	Again   int           // have ended well, or were ended by somebody, and would run again
-	Moved   int           // are not any more as they were seen
-	Theirs  int           // are cases of others
-	Futile  int           // ended with an error that does not go away
-	Paused  []desk.Paused // types of which nothing would run
-	Broken  []desk.Broken
+	Lines   []admin.Line
+	Unsure  int            // have an unknown outcome
+	Again   int            // have ended well, or were ended by somebody, and would run again
+	Moved   int            // are not any more as they were seen
+	Theirs  int            // are cases of others
+	Futile  int            // ended with an error that does not go away
+	Paused  []admin.Paused // types of which nothing would run
+	Broken  []admin.Broken
 	Sums    []string
 	Problem string // with what was filled in
 	NoType  bool   // nobody knows the type that is to be paused
@@ -143,12 +143,12 @@ func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
 
 // Runs reports whether the entries run again.
 func (wi wish) Runs() bool {
-	return wi.Do == string(desk.Requeue) || wi.Do == string(desk.Compensate)
+	return wi.Do == string(admin.Requeue) || wi.Do == string(admin.Compensate)
 }
 
-// change is what the Desk is asked for. The tick on the page stands for both of its checks.
-func (wi wish) change() desk.Change {
-	return desk.Change{Action: desk.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay, Checked: wi.Sure, Again: wi.Sure}
+// change is what the Admin is asked for. The tick on the page stands for both of its checks.
+func (wi wish) change() admin.Change {
+	return admin.Change{Action: admin.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay, Checked: wi.Sure, Again: wi.Sure}
 }
 
 func (s *server) confirm(rq *request) {
@@ -160,12 +160,12 @@ func (s *server) confirm(rq *request) {
 		rq.failed(err)
 		return
 	}
-	if s.desk.ReadOnly() {
-		rq.failed(desk.ErrReadOnly)
+	if s.admin.ReadOnly() {
+		rq.failed(admin.ErrReadOnly)
 		return
 	}
 	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // told before he tries, which would go on record
-		rq.failed(desk.ErrNotAllowed)
+		rq.failed(admin.ErrNotAllowed)
 		return
 	}
 	s.askFor(rq, wi, "", http.StatusOK)
@@ -223,43 +223,43 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		return data, nil
 	}
 	var err error
-	if data.Lines, err = s.desk.Lines(rq.ctx, rq.Actor, ids); err != nil {
+	if data.Lines, err = s.admin.Lines(rq.ctx, rq.Actor, ids); err != nil {
 		return data, err
 	}
 	if len(data.Lines) == 0 {
 		return data, compensator.ErrNotFound
 	}
 	if rq.Delays(wi.Do) {
-		paused, err := s.desk.Paused(rq.ctx, rq.Actor)
+		paused, err := s.admin.Paused(rq.ctx, rq.Actor)
 		if err != nil {
 			return data, err
 		}
 		about := func(businessType string) bool {
-			return slices.ContainsFunc(data.Lines, func(l desk.Line) bool { return l.Entry.BusinessType == businessType })
+			return slices.ContainsFunc(data.Lines, func(l admin.Line) bool { return l.Entry.BusinessType == businessType })
 		}
-		data.Paused = slices.DeleteFunc(paused, func(p desk.Paused) bool { return !about(p.Type) })
-		data.Broken = slices.DeleteFunc(s.desk.Broken(rq.ctx, rq.Actor), func(b desk.Broken) bool { return !about(b.Type) })
+		data.Paused = slices.DeleteFunc(paused, func(p admin.Paused) bool { return !about(p.Type) })
+		data.Broken = slices.DeleteFunc(s.admin.Broken(rq.ctx, rq.Actor), func(b admin.Broken) bool { return !about(b.Type) })
 	}
 	var worth risk
-	var standing []desk.Line // of those that are still as they were seen
+	var standing []admin.Line // of those that are still as they were seen
 	for _, line := range data.Lines {
 		if wi.ID.IsZero() && rq.Theirs(line.Case) { // a note or a look takes nothing out of their hands
 			data.Theirs++
 		}
 		if line.Amount.Known() {
-			worth.add(desk.Group{Sums: []compensator.Amount{line.Amount}})
+			worth.add(admin.Group{Sums: []compensator.Amount{line.Amount}})
 		}
 		if wi.onEntries() && versions[line.Entry.ID] != line.Entry.Version || wi.onCases() && !wi.sees(line.Case) {
 			data.Moved++
 			continue
 		}
 		standing = append(standing, line)
-		if line.Entry.EndedBy == compensator.EndedByPermanent && wi.Do == string(desk.Requeue) && !line.OutcomeUnknown && line.Entry.State == compensator.Dead {
+		if line.Entry.EndedBy == compensator.EndedByPermanent && wi.Do == string(admin.Requeue) && !line.OutcomeUnknown && line.Entry.State == compensator.Dead {
 			data.Futile++
 		}
 	}
 	if wi.onEntries() {
-		if unchecked := (desk.Change{Action: desk.Right(wi.Do)}).Unchecked(standing); unchecked != nil {
+		if unchecked := (admin.Change{Action: admin.Right(wi.Do)}).Unchecked(standing); unchecked != nil {
 			data.Unsure, data.Again = len(unchecked.Unknown), len(unchecked.Finished)
 		}
 	}
@@ -278,12 +278,12 @@ func (s *server) do(rq *request) {
 		return
 	}
 	result, err := s.perform(rq, wi)
-	if errors.As(err, new(*desk.UncheckedError)) {
+	if errors.As(err, new(*admin.UncheckedError)) {
 		problem, _ := rq.T("confirm.be_sure")
 		s.askFor(rq, wi, problem, http.StatusUnprocessableEntity)
 		return
 	}
-	var unknown *desk.UnknownTypeError
+	var unknown *admin.UnknownTypeError
 	if errors.As(err, &unknown) {
 		s.askAhead(rq, wi, unknown)
 		return
@@ -301,7 +301,7 @@ func (s *server) do(rq *request) {
 }
 
 // askAhead asks whether a type is meant that nobody knows yet, or one of a similar name.
-func (s *server) askAhead(rq *request, wi wish, unknown *desk.UnknownTypeError) {
+func (s *server) askAhead(rq *request, wi wish, unknown *admin.UnknownTypeError) {
 	data, err := s.weigh(rq, wi)
 	if err != nil {
 		rq.failed(err)
@@ -317,16 +317,16 @@ func (s *server) askAhead(rq *request, wi wish, unknown *desk.UnknownTypeError) 
 }
 
 // sees reports whether a case is as it was seen.
-func (wi wish) sees(c *desk.Case) bool {
-	return open(c) && slices.Contains(wi.Cases, desk.SeenCase{EntryID: c.EntryID, Version: c.Version})
+func (wi wish) sees(c *admin.Case) bool {
+	return open(c) && slices.Contains(wi.Cases, admin.SeenCase{EntryID: c.EntryID, Version: c.Version})
 }
 
 // named are the entries that are answered for.
 func (wi wish) named() []compensator.EntryID {
 	if wi.onCases() {
-		return idsOf(wi.Cases, func(c desk.SeenCase) compensator.EntryID { return c.EntryID })
+		return idsOf(wi.Cases, func(c admin.SeenCase) compensator.EntryID { return c.EntryID })
 	}
-	return idsOf(wi.Seen, func(seen desk.Seen) compensator.EntryID { return seen.ID })
+	return idsOf(wi.Seen, func(seen admin.Seen) compensator.EntryID { return seen.ID })
 }
 
 func idsOf[T any](all []T, id func(T) compensator.EntryID) []compensator.EntryID {
@@ -337,7 +337,7 @@ func idsOf[T any](all []T, id func(T) compensator.EntryID) []compensator.EntryID
 	return ids
 }
 
-// perform hands a wish to the Desk.
+// perform hands a wish to the Admin.
 func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
@@ -347,25 +347,25 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	}
 	switch wi.Do {
 	case doTake:
-		answers, err = s.desk.TakeCases(rq.ctx, rq.Actor, wi.Cases, wi.Why)
+		answers, err = s.admin.TakeCases(rq.ctx, rq.Actor, wi.Cases, wi.Why)
 	case doAssign:
-		answers, err = s.desk.AssignCases(rq.ctx, rq.Actor, wi.Cases, wi.Owner, wi.Why)
+		answers, err = s.admin.AssignCases(rq.ctx, rq.Actor, wi.Cases, wi.Owner, wi.Why)
 	case doGiveBack:
-		answers, err = s.desk.AssignCases(rq.ctx, rq.Actor, wi.Cases, "", wi.Why)
+		answers, err = s.admin.AssignCases(rq.ctx, rq.Actor, wi.Cases, "", wi.Why)
 	case doNote:
-		err = s.desk.Note(rq.ctx, rq.Actor, wi.ID, wi.Why)
+		err = s.admin.Note(rq.ctx, rq.Actor, wi.ID, wi.Why)
 	case doPause:
-		pause := s.desk.Pause
+		pause := s.admin.Pause
 		if wi.Ahead {
-			pause = s.desk.PauseAhead
+			pause = s.admin.PauseAhead
 		}
 		err = pause(rq.ctx, rq.Actor, wi.Type, wi.Why)
 	case doResume:
-		err = s.desk.Resume(rq.ctx, rq.Actor, desk.Paused{Type: wi.Type, Version: wi.Version}, wi.Why)
+		err = s.admin.Resume(rq.ctx, rq.Actor, admin.Paused{Type: wi.Type, Version: wi.Version}, wi.Why)
 	case doReveal:
 		err = &compensator.FieldError{Field: "action", Reason: "is shown, not done"}
 	default:
-		answers, err = s.desk.Change(rq.ctx, rq.Actor, wi.change())
+		answers, err = s.admin.Change(rq.ctx, rq.Actor, wi.change())
 	}
 	if answers != nil {
 		result.answered(wi.named(), answers)
@@ -384,7 +384,7 @@ func (s *server) reveal(rq *request) {
 		rq.failed(err)
 		return
 	}
-	e, err := s.desk.Reveal(rq.ctx, rq.Actor, wi.ID, wi.Why)
+	e, err := s.admin.Reveal(rq.ctx, rq.Actor, wi.ID, wi.Why)
 	var field *compensator.FieldError
 	switch {
 	case errors.As(err, &field):

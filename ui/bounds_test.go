@@ -17,15 +17,15 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/memory"
-	"github.com/compensator-go/compensator/desk"
 )
 
 // patience is how long a test waits for what must come.
 const patience = time.Minute
 
 // pagesWith makes the pages of an empty log, which know whoever names himself in a header. access is asked of everything.
-func pagesWith(t *testing.T, within times, access desk.AccessFunc) (*server, http.Handler) {
+func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*server, http.Handler) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Queue: memory.NewQueue().Client(),
 		Logger: slog.New(slog.DiscardHandler), Operations: &compensator.Operations{}})
@@ -33,13 +33,13 @@ func pagesWith(t *testing.T, within times, access desk.AccessFunc) (*server, htt
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	d, err := desk.New(c, desk.Options{Access: access})
+	d, err := admin.New(c, admin.Options{Access: access})
 	if err != nil {
 		t.Fatal(err)
 	}
-	identify := func(r *http.Request) (desk.Actor, bool) {
+	identify := func(r *http.Request) (admin.Actor, bool) {
 		who := r.Header.Get("Who")
-		return desk.Actor{ID: who}, who != ""
+		return admin.Actor{ID: who}, who != ""
 	}
 	s, err := newServer(d, Options{Identify: identify, Base: "/ops/"})
 	if err != nil {
@@ -49,7 +49,7 @@ func pagesWith(t *testing.T, within times, access desk.AccessFunc) (*server, htt
 	return s, s.handler()
 }
 
-func anything(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true }
+func anything(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true }
 
 // raw sends bytes to a server, and returns what it answers until it closes the connection.
 func raw(t *testing.T, address, text string) (*http.Response, string) {
@@ -126,8 +126,8 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 			t.Parallel()
 			const short = 50 * time.Millisecond
 			var working atomic.Bool
-			_, pages := pagesWith(t, times{short, 10 * short, short}, func(ctx context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-				if right != desk.Pause || !working.CompareAndSwap(false, true) {
+			_, pages := pagesWith(t, times{short, 10 * short, short}, func(ctx context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+				if right != admin.Pause || !working.CompareAndSwap(false, true) {
 					return true
 				}
 				select {

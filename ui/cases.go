@@ -5,18 +5,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // groupsData is the open cases by failure.
 type groupsData struct {
-	Groups  []desk.Group
+	Groups  []admin.Group
 	Risk    risk
 	SeesAll bool // see seesAll
 }
 
 func (s *server) groups(rq *request) {
-	groups, more, err := s.desk.Groups(rq.ctx, rq.Actor)
+	groups, more, err := s.admin.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
@@ -27,10 +27,10 @@ func (s *server) groups(rq *request) {
 // casesData is a page of cases, the one due earliest first.
 type casesData struct {
 	Type, Kind, Owner, Who, Failure string
-	Rows                            int         // of a page
-	Group                           *desk.Group // of the failure
+	Rows                            int          // of a page
+	Group                           *admin.Group // of the failure
 	GroupSums                       []string
-	Lines                           []desk.Line // each with its case
+	Lines                           []admin.Line // each with its case
 	pager
 	Actions []string
 	SeesAll bool // see seesAll
@@ -52,7 +52,7 @@ func (s *server) cases(rq *request) {
 	if q.Get("rows") == strconv.Itoa(manyRows) {
 		data.Rows = manyRows
 	}
-	filter := desk.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
+	filter := admin.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
 	switch {
 	case data.Who != "": // a name says more than the choice beside it
 		filter.Owner, data.Owner = data.Who, ""
@@ -62,10 +62,10 @@ func (s *server) cases(rq *request) {
 		filter.Unowned = true
 	}
 	switch data.Kind {
-	case desk.CaseDead.String():
-		filter.Kind = desk.CaseDead
-	case desk.CaseUnknown.String():
-		filter.Kind = desk.CaseUnknown
+	case admin.CaseDead.String():
+		filter.Kind = admin.CaseDead
+	case admin.CaseUnknown.String():
+		filter.Kind = admin.CaseUnknown
 	}
 	if data.Failure != "" {
 		if err := filter.Fingerprint.UnmarshalText([]byte(data.Failure)); err != nil {
@@ -73,7 +73,7 @@ func (s *server) cases(rq *request) {
 			return
 		}
 	}
-	page, err := s.desk.CaseLines(rq.ctx, rq.Actor, filter)
+	page, err := s.admin.CaseLines(rq.ctx, rq.Actor, filter)
 	if err == nil && data.Failure != "" {
 		err = s.groupOf(rq, &data, filter.Fingerprint)
 	}
@@ -88,8 +88,8 @@ func (s *server) cases(rq *request) {
 }
 
 // groupOf finds the sums of the failure that a page is about.
-func (s *server) groupOf(rq *request, data *casesData, failure desk.Fingerprint) error {
-	groups, _, err := s.desk.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
+func (s *server) groupOf(rq *request, data *casesData, failure admin.Fingerprint) error {
+	groups, _, err := s.admin.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
 	if len(groups) > 0 {
 		data.Group = &groups[0]
 		data.GroupSums = riskOf(groups[:1], false).Sums

@@ -1,14 +1,14 @@
-// Package ui is the operator's pages over package desk: what is stuck, what it is worth, why, and the means to put it right.
+// Package ui is the operator's pages over package admin: what is stuck, what it is worth, why, and the means to put it right.
 //
-//	d, err := desk.New(c, desk.Options{Access: access})
+//	d, err := admin.New(c, admin.Options{Access: access})
 //	h, err := ui.New(d, ui.Options{Identify: session, Base: "/ops/log/"})
 //	mux.Handle("/ops/log/", h)
 //
 // # Who gets in
 //
 // Options.Identify says who a request is from, by a session that the application has proved; who is nobody gets 401, and
-// nothing else is served, no style sheet either. What somebody may see and do says the Desk's Access. The pages show no
-// button that leads nowhere, but it is the Desk that refuses.
+// nothing else is served, no style sheet either. What somebody may see and do says the Admin's Access. The pages show no
+// button that leads nowhere, but it is the Admin that refuses.
 //
 // # What a request may do
 //

@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // entriesData is a page of the listing.
 type entriesData struct {
 	Filter filterForm
-	Lines  []desk.Line
+	Lines  []admin.Line
 	pager
 	Actions []string
 	Refused string // what is wrong with the filter
@@ -124,9 +124,9 @@ func (s *server) entries(rq *request) {
 	data := entriesData{Filter: readFilter(q)}
 	filter, err := data.Filter.filter()
 	filter.Cursor = cursor(q)
-	var page desk.LinePage
+	var page admin.LinePage
 	if err == nil {
-		page, err = s.desk.EntryLines(rq.ctx, rq.Actor, filter)
+		page, err = s.admin.EntryLines(rq.ctx, rq.Actor, filter)
 	}
 	var field *compensator.FieldError
 	status := http.StatusOK
@@ -152,7 +152,7 @@ func (s *server) find(rq *request) {
 		refs = []compensator.Ref{id, compensator.IdempotentID(text)}
 	}
 	for _, ref := range refs {
-		if view, err := s.desk.Entry(rq.ctx, rq.Actor, ref); err == nil {
+		if view, err := s.admin.Entry(rq.ctx, rq.Actor, ref); err == nil {
 			to, _ := rq.Link("entries/" + view.Entry.ID.String())
 			rq.redirect(to)
 			return
@@ -174,9 +174,9 @@ func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
 	if err != nil || wrong != nil {
 		return id, false
 	}
-	if page, err := s.desk.Entries(rq.ctx, rq.Actor, compensator.Filter{BusinessID: text, Limit: 1}); err != nil || len(page.Entries) > 0 {
+	if page, err := s.admin.Entries(rq.ctx, rq.Actor, compensator.Filter{BusinessID: text, Limit: 1}); err != nil || len(page.Entries) > 0 {
 		return id, false
 	}
-	view, err := s.desk.Entry(rq.ctx, rq.Actor, id)
+	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
 	return id, err == nil && epoch <= uint64(view.Entry.Epoch)
 }

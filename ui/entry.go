@@ -6,19 +6,19 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // entryData is an entry, and what may be done about it.
 type entryData struct {
-	desk.EntryView
+	admin.EntryView
 	Actions  []string
 	Reveal   bool
 	Note     bool
-	OnCase   []string     // what may be done about whose the case is
-	Unsure   bool         // an attempt's effect may have happened
-	Paused   *desk.Paused // why it does not run
-	Broken   *desk.Broken
+	OnCase   []string      // what may be done about whose the case is
+	Unsure   bool          // an attempt's effect may have happened
+	Paused   *admin.Paused // why it does not run
+	Broken   *admin.Broken
 	Late     time.Duration // by how much it should have run
 	Revealed *revealed
 }
@@ -37,19 +37,19 @@ func (s *server) entry(rq *request) {
 
 // showEntry shows an entry, with its content once that is revealed.
 func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
-	view, err := s.desk.Entry(rq.ctx, rq.Actor, id)
+	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
 	if err != nil {
 		rq.failed(err)
 		return
 	}
-	on := desk.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
+	on := admin.Subject{Type: view.Entry.BusinessType, Amount: view.Amount, Count: 1}
 	data := entryData{EntryView: view, Revealed: content, Unsure: unsure(view.Case),
-		Reveal: content == nil && view.ContentSize > 0 && !rq.ReadOnly() && rq.May(desk.SeeContent, on), Note: rq.May(desk.NoteCase, on)}
+		Reveal: content == nil && view.ContentSize > 0 && !rq.ReadOnly() && rq.May(admin.SeeContent, on), Note: rq.May(admin.NoteCase, on)}
 	if err := s.waiting(rq, &data); err != nil {
 		rq.failed(err)
 		return
 	}
-	line := []desk.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
+	line := []admin.Line{{Entry: view.Entry, Amount: view.Amount, Case: view.Case}}
 	data.Actions, data.OnCase = rq.actionsOn(line), rq.onCases(line)
 	rq.show(http.StatusOK, "entry", data)
 }
@@ -65,12 +65,12 @@ func (s *server) waiting(rq *request, data *entryData) error {
 	if late := time.Since(data.Entry.NextAt); late > lateAfter {
 		data.Late = late
 	}
-	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
-	if at := slices.IndexFunc(paused, func(p desk.Paused) bool { return p.Type == data.Entry.BusinessType }); at >= 0 {
+	paused, err := s.admin.Paused(rq.ctx, rq.Actor)
+	if at := slices.IndexFunc(paused, func(p admin.Paused) bool { return p.Type == data.Entry.BusinessType }); at >= 0 {
 		data.Paused = &paused[at]
 	}
-	broken := s.desk.Broken(rq.ctx, rq.Actor)
-	if at := slices.IndexFunc(broken, func(b desk.Broken) bool { return b.Type == data.Entry.BusinessType }); at >= 0 {
+	broken := s.admin.Broken(rq.ctx, rq.Actor)
+	if at := slices.IndexFunc(broken, func(b admin.Broken) bool { return b.Type == data.Entry.BusinessType }); at >= 0 {
 		data.Broken = &broken[at]
 	}
 	return err

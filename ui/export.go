@@ -8,18 +8,18 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
-// A listing that is taken away is read in pages, each of which the Desk puts on record.
+// A listing that is taken away is read in pages, each of which the Admin puts on record.
 const (
 	exportPage = 1000
 	exportMost = 10_000 // entries
 )
 
 // MayExport reports whether somebody may take any of these away.
-func (rq *request) MayExport(lines []desk.Line) bool {
-	return slices.ContainsFunc(lines, func(l desk.Line) bool { return rq.May(desk.Export, desk.Subject{Type: l.Entry.BusinessType}) })
+func (rq *request) MayExport(lines []admin.Line) bool {
+	return slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.May(admin.Export, admin.Subject{Type: l.Entry.BusinessType}) })
 }
 
 // export answers with what the filter names, as a file, up to exportMost of it. Nothing is sent before all of it is read, so that half
@@ -36,9 +36,9 @@ func (s *server) export(rq *request) {
 		return
 	}
 	why := readWhy(form)
-	lines, more, err := gathered(func(cursor string, limit int) (desk.LinePage, error) {
+	lines, more, err := gathered(func(cursor string, limit int) (admin.LinePage, error) {
 		filter.Cursor, filter.Limit = cursor, limit
-		return s.desk.Export(rq.ctx, rq.Actor, filter, why)
+		return s.admin.Export(rq.ctx, rq.Actor, filter, why)
 	})
 	if err != nil {
 		rq.failed(err)
@@ -53,8 +53,8 @@ func (s *server) export(rq *request) {
 
 // gathered reads pages until there is no other, or exportMost lines are there. A page may have few lines, or none, and not be
 // the last: of a filter that no index knows. How many such it reads is bounded by the request's time.
-func gathered(read func(cursor string, limit int) (desk.LinePage, error)) (lines []desk.Line, more bool, err error) {
-	var page desk.LinePage
+func gathered(read func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, more bool, err error) {
+	var page admin.LinePage
 	for first := true; (first || page.Next != "") && len(lines) < exportMost; first = false {
 		if page, err = read(page.Next, min(exportPage, exportMost-len(lines))); err != nil {
 			return nil, false, err
@@ -65,11 +65,11 @@ func gathered(read func(cursor string, limit int) (desk.LinePage, error)) (lines
 }
 
 // file answers with lines as a file to be kept.
-func (rq *request) file(name, format string, lines []desk.Line) {
+func (rq *request) file(name, format string, lines []admin.Line) {
 	var text bytes.Buffer
-	write, kind := desk.WriteCSV, "text/csv; charset=utf-8"
+	write, kind := admin.WriteCSV, "text/csv; charset=utf-8"
 	if format == "jsonl" {
-		write, kind = desk.WriteJSONLines, "application/jsonl; charset=utf-8"
+		write, kind = admin.WriteJSONLines, "application/jsonl; charset=utf-8"
 	} else {
 		format = "csv"
 	}

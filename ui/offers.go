@@ -3,13 +3,13 @@ package ui
 import (
 	"slices"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // changes are what may be done to entries, what is done most first.
-var changes = []desk.Right{desk.Requeue, desk.SettleByHand, desk.Compensate, desk.Reschedule, desk.Cancel, desk.Complete}
+var changes = []admin.Right{admin.Requeue, admin.SettleByHand, admin.Compensate, admin.Reschedule, admin.Cancel, admin.Complete}
 
-// What may be done beside the Desk's actions on entries.
+// What may be done beside the Admin's actions on entries.
 const (
 	doTake     = "take case"
 	doAssign   = "assign case"
@@ -21,10 +21,10 @@ const (
 )
 
 // actionsOn are the actions that lead somewhere for any of these, and that somebody may do to it.
-func (rq *request) actionsOn(lines []desk.Line) []string {
+func (rq *request) actionsOn(lines []admin.Line) []string {
 	var may []string
 	for _, right := range changes {
-		if slices.ContainsFunc(lines, func(l desk.Line) bool { return rq.s.desk.Offers(rq.ctx, rq.Actor, right, l) }) {
+		if slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.s.admin.Offers(rq.ctx, rq.Actor, right, l) }) {
 			may = append(may, string(right))
 		}
 	}
@@ -32,17 +32,17 @@ func (rq *request) actionsOn(lines []desk.Line) []string {
 }
 
 // onCases are what somebody may do about whose the open cases of any of these are.
-func (rq *request) onCases(lines []desk.Line) []string {
+func (rq *request) onCases(lines []admin.Line) []string {
 	var take, giveBack, assign bool
 	for _, l := range lines {
 		if !open(l.Case) {
 			continue
 		}
-		on := desk.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
+		on := admin.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
 		mine := l.Case.Owner == rq.Actor.ID
-		take = take || !mine && rq.May(desk.TakeCase, on) // what is known is not asked again, of hundreds of rows
-		giveBack = giveBack || mine && (rq.May(desk.TakeCase, on) || rq.May(desk.AssignCase, on))
-		assign = assign || rq.May(desk.AssignCase, on)
+		take = take || !mine && rq.May(admin.TakeCase, on) // what is known is not asked again, of hundreds of rows
+		giveBack = giveBack || mine && (rq.May(admin.TakeCase, on) || rq.May(admin.AssignCase, on))
+		assign = assign || rq.May(admin.AssignCase, on)
 	}
 	var may []string
 	for _, do := range []struct {
@@ -57,9 +57,9 @@ func (rq *request) onCases(lines []desk.Line) []string {
 }
 
 // open reports whether there is a case, and it is open.
-func open(c *desk.Case) bool { return c != nil && c.ClosedAt.IsZero() }
+func open(c *admin.Case) bool { return c != nil && c.ClosedAt.IsZero() }
 
 // unsure reports whether nobody knows what an entry's attempts have done.
-func unsure(c *desk.Case) bool {
-	return open(c) && c.Kind == desk.CaseUnknown
+func unsure(c *admin.Case) bool {
+	return open(c) && c.Kind == admin.CaseUnknown
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // outcome is what came of an action. It goes to the page that shows it by way of a cookie: a link cannot forge it, and any
@@ -70,7 +70,7 @@ func answerOf(err error) string {
 		return "done"
 	case errors.Is(err, compensator.ErrChanged):
 		return "changed"
-	case errors.Is(err, desk.ErrNotAllowed):
+	case errors.Is(err, admin.ErrNotAllowed):
 		return "not_allowed"
 	case errors.Is(err, compensator.ErrNotFound):
 		return "not_found"
@@ -104,7 +104,7 @@ const (
 )
 
 // whose names an actor briefly: a browser that somebody else has signed in on shows him nothing of it.
-func whose(a desk.Actor) string {
+func whose(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])
 }

@@ -7,16 +7,16 @@ import (
 	"slices"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // overviewData is what the first page shows.
 type overviewData struct {
-	Health *desk.Health
-	Rows   []typeRow    // of types to be seen to, and of some others, or all
-	More   int          // types that are not among them
-	Groups []desk.Group // those with most cases
-	Others int          // groups that are not among them
+	Health *admin.Health
+	Rows   []typeRow     // of types to be seen to, and of some others, or all
+	More   int           // types that are not among them
+	Groups []admin.Group // those with most cases
+	Others int           // groups that are not among them
 	Risk   risk
 
 	SeesAll bool // see seesAll
@@ -28,8 +28,8 @@ type typeRow struct {
 	Cells    []cell // of atAGlance
 	Overdue  string // how long; empty: nothing is
 	Unknown  bool
-	Paused   *desk.Paused
-	Broken   *desk.Broken
+	Paused   *admin.Paused
+	Broken   *admin.Broken
 	MayPause bool
 }
 
@@ -62,7 +62,7 @@ type risk struct {
 	sums            map[string]*big.Int
 }
 
-func (r *risk) add(g desk.Group) {
+func (r *risk) add(g admin.Group) {
 	r.Cases += g.N
 	r.NoAmount += g.NoAmount
 	if r.sums == nil {
@@ -76,7 +76,7 @@ func (r *risk) add(g desk.Group) {
 	}
 }
 
-func riskOf(groups []desk.Group, more bool) risk {
+func riskOf(groups []admin.Group, more bool) risk {
 	r := risk{More: more}
 	for _, g := range groups {
 		r.add(g)
@@ -101,14 +101,14 @@ const (
 )
 
 func (s *server) overview(rq *request) {
-	found, err := s.desk.Overview(rq.ctx, rq.Actor)
+	found, err := s.admin.Overview(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
 	}
 	rq.asOf(found.At)
 	data := overviewData{Health: found.Health, SeesAll: rq.seesAll(found.Types)}
-	groups, more, err := s.desk.Groups(rq.ctx, rq.Actor)
+	groups, more, err := s.admin.Groups(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
@@ -132,9 +132,9 @@ func (s *server) overview(rq *request) {
 }
 
 // seesAll reports whether somebody may see the entries of these types, and of none: who may not is not told that nothing waits.
-func (rq *request) seesAll(types []desk.TypeOverview) bool {
-	return rq.May(desk.SeeEntries, desk.Subject{}) &&
-		!slices.ContainsFunc(types, func(t desk.TypeOverview) bool { return !rq.May(desk.SeeEntries, desk.Subject{Type: t.Type}) })
+func (rq *request) seesAll(types []admin.TypeOverview) bool {
+	return rq.May(admin.SeeEntries, admin.Subject{}) &&
+		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
 // atFirst are the rows that the overview begins with: a browser takes longer for forty than for all else on the page.
@@ -147,7 +147,7 @@ func atFirst(rows []typeRow) []typeRow {
 }
 
 // typeRows has the types with most dead first, and then others that are to be seen to. The longest bar is that of the type with most entries.
-func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err error) {
+func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err error) {
 	rows = make([]typeRow, len(types))
 	most := 1
 	for i, t := range types {
@@ -161,7 +161,7 @@ func (rq *request) typeRows(types []desk.TypeOverview) (rows []typeRow, err erro
 		for j, state := range atAGlance {
 			c := &rows[i].Cells[j]
 			c.State = state
-			if at := slices.IndexFunc(t.Counts, func(c desk.Count) bool { return c.State == state }); at >= 0 {
+			if at := slices.IndexFunc(t.Counts, func(c admin.Count) bool { return c.State == state }); at >= 0 {
 				c.N, c.More = t.Counts[at].N, t.Counts[at].More
 			}
 			sum += c.N

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // request is a request under way: who asks, in which language, and how they are answered.
@@ -24,13 +24,13 @@ type request struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	ctx   context.Context
-	Actor desk.Actor
+	Actor admin.Actor
 	Nonce string
 	Now   time.Time // when the page is made, or what it tells was read
 }
 
 func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
-	actor, _ := r.Context().Value(actorKey{}).(desk.Actor)
+	actor, _ := r.Context().Value(actorKey{}).(admin.Actor)
 	nonce, _ := r.Context().Value(nonceKey{}).(string)
 	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
 }
@@ -90,14 +90,14 @@ func (rq *request) fail(status int, key string, args ...any) {
 	rq.show(status, "error", text)
 }
 
-// failed says why the Desk did not do what it was asked for; a read or a change that an error has ended. What a driver
+// failed says why the Admin did not do what it was asked for; a read or a change that an error has ended. What a driver
 // says may hold anything, and goes to the log.
 func (rq *request) failed(err error) {
 	var field *compensator.FieldError
 	switch {
-	case errors.Is(err, desk.ErrReadOnly):
+	case errors.Is(err, admin.ErrReadOnly):
 		rq.fail(http.StatusForbidden, "error.read_only")
-	case errors.Is(err, desk.ErrNotAllowed):
+	case errors.Is(err, admin.ErrNotAllowed):
 		rq.fail(http.StatusForbidden, "error.not_allowed")
 	case errors.Is(err, compensator.ErrNotFound):
 		rq.fail(http.StatusNotFound, "error.not_found")
@@ -149,7 +149,7 @@ func (rq *request) Asset(name string) string { return rq.s.opts.Base + rq.s.asse
 func (rq *request) Title() string { return rq.s.opts.Title }
 
 // ReadOnly reports whether nothing may be changed.
-func (rq *request) ReadOnly() bool { return rq.s.desk.ReadOnly() }
+func (rq *request) ReadOnly() bool { return rq.s.admin.ReadOnly() }
 
 // Theme is the one chosen, or empty.
 func (rq *request) Theme() string {
@@ -193,13 +193,13 @@ func (rq *request) back(to string) string {
 }
 
 // May reports whether somebody may do something to what is of a type.
-func (rq *request) May(right desk.Right, on desk.Subject) bool {
-	return rq.s.desk.May(rq.ctx, rq.Actor, right, on)
+func (rq *request) May(right admin.Right, on admin.Subject) bool {
+	return rq.s.admin.May(rq.ctx, rq.Actor, right, on)
 }
 
 // MayPause reports whether somebody may pause and resume a type.
 func (rq *request) MayPause(businessType string) bool {
-	return !rq.ReadOnly() && rq.May(desk.Pause, desk.Subject{Type: businessType})
+	return !rq.ReadOnly() && rq.May(admin.Pause, admin.Subject{Type: businessType})
 }
 
 // redirect has the browser GET a page.

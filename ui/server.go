@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // server answers requests.
 type server struct {
-	desk           *desk.Desk
+	admin          *admin.Admin
 	opts           Options
 	pages          map[string]*template.Template
 	made           string // stands for all that pages of this handler are made of, besides what they say

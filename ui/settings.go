@@ -5,30 +5,30 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // settingsData is the types that are paused, and could be. Others can be named: rights are asked by type, and none of somebody's
 // types may have anything open ahead of a maintenance.
 type settingsData struct {
-	Paused []desk.Paused
+	Paused []admin.Paused
 	Others []string // that are not, of those with something open
 }
 
 func (s *server) settings(rq *request) {
-	paused, err := s.desk.Paused(rq.ctx, rq.Actor)
+	paused, err := s.admin.Paused(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
 	}
-	found, err := s.desk.Overview(rq.ctx, rq.Actor)
+	found, err := s.admin.Overview(rq.ctx, rq.Actor)
 	if err != nil {
 		rq.failed(err)
 		return
 	}
 	data := settingsData{Paused: paused}
 	for _, t := range found.Types {
-		if rq.MayPause(t.Type) && !slices.ContainsFunc(paused, func(p desk.Paused) bool { return p.Type == t.Type }) {
+		if rq.MayPause(t.Type) && !slices.ContainsFunc(paused, func(p admin.Paused) bool { return p.Type == t.Type }) {
 			data.Others = append(data.Others, t.Type)
 		}
 	}

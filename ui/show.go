@@ -12,12 +12,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // money writes an amount of minor units: "CNY 12,900.00". Never through a float.
 func money(minor *big.Int, currency string) string {
-	places := desk.Decimals(currency)
+	places := admin.Decimals(currency)
 	digits := new(big.Int).Abs(minor).String()
 	if len(digits) <= places {
 		digits = strings.Repeat("0", places+1-len(digits)) + digits
@@ -133,7 +133,7 @@ func (w words) Telling(by compensator.EndedBy) bool {
 }
 
 // Due says until when somebody should have looked at a case.
-func (w words) Due(c *desk.Case) (template.HTML, error) {
+func (w words) Due(c *admin.Case) (template.HTML, error) {
 	left := time.Until(c.DueAt)
 	span, err := w.Span(left)
 	if err != nil {
@@ -148,13 +148,13 @@ func (w words) Due(c *desk.Case) (template.HTML, error) {
 }
 
 // Unsure reports whether nobody knows what has happened; see unsure.
-func (w words) Unsure(c *desk.Case) bool { return unsure(c) }
+func (w words) Unsure(c *admin.Case) bool { return unsure(c) }
 
 // UnsureGroup is Unsure of a group, as far as one of it tells.
-func (w words) UnsureGroup(g desk.Group) bool { return g.Kind == desk.CaseUnknown }
+func (w words) UnsureGroup(g admin.Group) bool { return g.Kind == admin.CaseUnknown }
 
 // Theirs reports whether a case is in the hands of somebody else.
-func (rq *request) Theirs(c *desk.Case) bool {
+func (rq *request) Theirs(c *admin.Case) bool {
 	return open(c) && c.Owner != "" && c.Owner != rq.Actor.ID
 }
 
@@ -163,7 +163,7 @@ func (w words) Key(e compensator.Entry) string { return e.Key() }
 
 // Kinds are those of cases.
 func (w words) Kinds() []string {
-	return []string{desk.CaseDead.String(), desk.CaseUnknown.String()}
+	return []string{admin.CaseDead.String(), admin.CaseUnknown.String()}
 }
 
 // AnswerIcon is the icon of what came of an entry.
@@ -182,14 +182,14 @@ func (w words) Help(do string) string { return "help." + do }
 
 // Delays reports whether an action may be put off.
 func (w words) Delays(do string) bool {
-	return do == string(desk.Requeue) || do == string(desk.Compensate) || do == string(desk.Reschedule)
+	return do == string(admin.Requeue) || do == string(admin.Compensate) || do == string(admin.Reschedule)
 }
 
 // Sums are a group's, by currency.
-func (w words) Sums(g desk.Group) []string { return riskOf([]desk.Group{g}, false).Sums }
+func (w words) Sums(g admin.Group) []string { return riskOf([]admin.Group{g}, false).Sums }
 
 // Seen names an entry as a page shows it.
-func (w words) Seen(l desk.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }
+func (w words) Seen(l admin.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }
 
 // EntryLink leads to an entry.
 func (rq *request) EntryLink(id compensator.EntryID) string {
@@ -197,7 +197,7 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 }
 
 // CasesOf leads to the cases of a failure, on one page if that has room.
-func (rq *request) CasesOf(g desk.Group) (string, error) {
+func (rq *request) CasesOf(g admin.Group) (string, error) {
 	rows := ""
 	if g.N > pageSize {
 		rows = strconv.Itoa(manyRows)
@@ -209,7 +209,7 @@ func (rq *request) CasesOf(g desk.Group) (string, error) {
 type (
 	groupPart struct {
 		R *request
-		G desk.Group
+		G admin.Group
 	}
 	riskPart struct {
 		R    *request
@@ -217,15 +217,15 @@ type (
 	}
 	recordPart struct {
 		R *request
-		X desk.TrailRecord
+		X admin.TrailRecord
 	}
 	pausedPart struct {
 		R      *request
-		Paused desk.Paused
+		Paused admin.Paused
 	}
 	brokenPart struct {
 		R      *request
-		Broken desk.Broken
+		Broken admin.Broken
 	}
 )
 
@@ -237,8 +237,8 @@ func (p recordPart) Did() string {
 	return p.X.Action
 }
 
-func (rq *request) Group(g desk.Group) groupPart         { return groupPart{rq, g} }
-func (rq *request) Risk(r risk) riskPart                 { return riskPart{rq, r} }
-func (rq *request) Record(x desk.TrailRecord) recordPart { return recordPart{rq, x} }
-func (rq *request) Pausing(p desk.Paused) pausedPart     { return pausedPart{rq, p} }
-func (rq *request) Broken(b desk.Broken) brokenPart      { return brokenPart{rq, b} }
+func (rq *request) Group(g admin.Group) groupPart         { return groupPart{rq, g} }
+func (rq *request) Risk(r risk) riskPart                  { return riskPart{rq, r} }
+func (rq *request) Record(x admin.TrailRecord) recordPart { return recordPart{rq, x} }
+func (rq *request) Pausing(p admin.Paused) pausedPart     { return pausedPart{rq, p} }
+func (rq *request) Broken(b admin.Broken) brokenPart      { return brokenPart{rq, b} }

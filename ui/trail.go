@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // trailData is what people did.
 type trailData struct {
 	Actor, Action, Entry, From, To string
 	Actions                        []string
-	Records                        []desk.TrailRecord
+	Records                        []admin.TrailRecord
 	pager
 	Refused string
 }
@@ -32,7 +32,7 @@ func (s *server) trail(rq *request) {
 	q := rq.r.URL.Query()
 	data := trailData{Actor: q.Get("actor"), Action: q.Get("action"), Entry: strings.TrimPrefix(strings.TrimSpace(q.Get("entry")), "#"), From: q.Get("from"), To: q.Get("to"),
 		Actions: trailActions}
-	filter := desk.TrailFilter{Actor: data.Actor, Action: data.Action, Limit: pageSize, Cursor: cursor(q)}
+	filter := admin.TrailFilter{Actor: data.Actor, Action: data.Action, Limit: pageSize, Cursor: cursor(q)}
 	var err error
 	if data.Entry != "" {
 		filter.EntryID, err = compensator.ParseEntryID(data.Entry)
@@ -45,9 +45,9 @@ func (s *server) trail(rq *request) {
 			*bound.into, err = day(bound.name, bound.text)
 		}
 	}
-	var page desk.TrailPage
+	var page admin.TrailPage
 	if err == nil {
-		page, err = s.desk.Trail(rq.ctx, rq.Actor, filter)
+		page, err = s.admin.Trail(rq.ctx, rq.Actor, filter)
 	}
 	var field *compensator.FieldError
 	status := http.StatusOK

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // Options say who gets in, and how things look.
 type Options struct {
 	// Identify says who a request is from; false: nobody, who is answered 401. Required. It is called for each request,
 	// concurrently, and must not read the body.
-	Identify func(r *http.Request) (desk.Actor, bool)
+	Identify func(r *http.Request) (admin.Actor, bool)
 
 	// Realm has the browser ask for a name and a password, for an Identify that reads r.BasicAuth: a 401 carries
 	// WWW-Authenticate: Basic, with this realm, of printable ASCII. Default: no challenge, for a login of your own.
@@ -47,8 +47,8 @@ type TypeView struct {
 
 var bases = regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
 
-// New makes the pages of a Desk. A *FieldError names what is missing or will not do. The handler may be called concurrently.
-func New(d *desk.Desk, opts Options) (http.Handler, error) {
+// New makes the pages of an Admin. A *FieldError names what is missing or will not do. The handler may be called concurrently.
+func New(d *admin.Admin, opts Options) (http.Handler, error) {
 	s, err := newServer(d, opts)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(d *desk.Desk, opts Options) (http.Handler, error) {
 	return s.handler(), nil
 }
 
-func newServer(d *desk.Desk, opts Options) (*server, error) {
+func newServer(d *admin.Admin, opts Options) (*server, error) {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
@@ -68,7 +68,7 @@ func newServer(d *desk.Desk, opts Options) (*server, error) {
 	}
 	switch {
 	case d == nil:
-		return nil, &compensator.FieldError{Field: "Desk", Reason: "is nil"}
+		return nil, &compensator.FieldError{Field: "Admin", Reason: "is nil"}
 	case opts.Identify == nil:
 		return nil, &compensator.FieldError{Field: "Identify", Reason: "is nil: nobody gets in without"}
 	case strings.ContainsFunc(opts.Realm, func(c rune) bool { return c < ' ' || c > '~' }):
@@ -76,7 +76,7 @@ func newServer(d *desk.Desk, opts Options) (*server, error) {
 	case !bases.MatchString(opts.Base):
 		return nil, &compensator.FieldError{Field: "Base", Reason: fmt.Sprintf("%q: want a path that begins and ends with /, of letters, digits and . _ ~ -", opts.Base)}
 	}
-	s := &server{desk: d, opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond),
+	s := &server{admin: d, opts: opts, reads: newLimiter(readsASecond), actions: newLimiter(actionsASecond),
 		origins: http.NewCrossOriginProtection(), times: times{bodyTime, mostTime + sendTime, lingerTime}}
 	for _, origin := range opts.TrustedOrigins {
 		if err := s.origins.AddTrustedOrigin(origin); err != nil {

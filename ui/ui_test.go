@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // A text that is missing in one language, or used and in none.
@@ -89,7 +89,7 @@ func TestEachWordHasAText(t *testing.T) {
 	for _, action := range trailActions {
 		want("did", action)
 	}
-	for _, recorded := range append(slices.Clone(changes), desk.TakeCase, desk.AssignCase, desk.NoteCase, desk.SeeContent, desk.Export, desk.Pause, "resume", "set policy") {
+	for _, recorded := range append(slices.Clone(changes), admin.TakeCase, admin.AssignCase, admin.NoteCase, admin.SeeContent, admin.Export, admin.Pause, "resume", "set policy") {
 		if !slices.Contains(trailActions, string(recorded)) {
 			t.Errorf("the trail cannot be asked for %q", recorded)
 		}
@@ -115,7 +115,7 @@ func TestAmountsAreExact(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	groups := slices.Repeat([]desk.Group{{N: 1, Sums: []compensator.Amount{{Minor: 1<<63 - 1, Currency: "CNY"}}}}, 3)
+	groups := slices.Repeat([]admin.Group{{N: 1, Sums: []compensator.Amount{{Minor: 1<<63 - 1, Currency: "CNY"}}}}, 3)
 	if got := riskOf(groups, false).Sums[0]; got != money(new(big.Int).Mul(big.NewInt(3), big.NewInt(1<<63-1)), "CNY") {
 		t.Errorf("a sum beyond 64 bits: %s", got)
 	}
@@ -246,16 +246,16 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 
 // Where a realm is set the browser asks whom nobody knows for a password, and nobody else; a realm cannot add to its header.
 func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
-	identify := func(r *http.Request) (desk.Actor, bool) {
+	identify := func(r *http.Request) (admin.Actor, bool) {
 		name, password, _ := r.BasicAuth()
-		return desk.Actor{ID: name}, password == "right"
+		return admin.Actor{ID: name}, password == "right"
 	}
 	for realm, want := range map[string]string{
 		"":                 "",
 		"operators":        `Basic realm="operators", charset="UTF-8"`,
 		`a "b", c="d" \ e`: `Basic realm="a \"b\", c=\"d\" \\ e", charset="UTF-8"`,
 	} {
-		pages, err := New(new(desk.Desk), Options{Identify: identify, Realm: realm})
+		pages, err := New(new(admin.Admin), Options{Identify: identify, Realm: realm})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	}
 	for _, realm := range []string{"a\r\nSet-Cookie: b=c", "a\x00", "tab\t", "\x7f", "bediener-süd", "\xff"} {
 		var refused *compensator.FieldError
-		if _, err := New(new(desk.Desk), Options{Identify: identify, Realm: realm}); !errors.As(err, &refused) || refused.Field != "Realm" {
+		if _, err := New(new(admin.Admin), Options{Identify: identify, Realm: realm}); !errors.As(err, &refused) || refused.Field != "Realm" {
 			t.Errorf("realm %q: %v", realm, err)
 		}
 	}
@@ -310,14 +310,14 @@ func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 		{45, 1, 45, 45}, {45, 0, 0, 45}, {1, 7, 7, 1}, {10, exportPage, exportMost, 10}, {11, exportPage, exportMost, 10}, {30, 600, exportMost, 17},
 	} {
 		asked := 0
-		lines, more, err := gathered(func(cursor string, limit int) (page desk.LinePage, _ error) {
+		lines, more, err := gathered(func(cursor string, limit int) (page admin.LinePage, _ error) {
 			if want := strings.Repeat("c", asked); cursor != want {
 				t.Errorf("page %d is asked for by %q", asked, cursor)
 			}
 			if asked++; asked < tc.pages {
 				page.Next = strings.Repeat("c", asked)
 			}
-			page.Lines = make([]desk.Line, min(limit, tc.lines))
+			page.Lines = make([]admin.Line, min(limit, tc.lines))
 			return page, nil
 		})
 		if err != nil || len(lines) != tc.want || asked != tc.asked || more != (asked < tc.pages) {
@@ -325,7 +325,7 @@ func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 		}
 	}
 	gone := errors.New("gone")
-	if lines, _, err := gathered(func(string, int) (desk.LinePage, error) { return desk.LinePage{Lines: make([]desk.Line, 1)}, gone }); !errors.Is(err, gone) || lines != nil {
+	if lines, _, err := gathered(func(string, int) (admin.LinePage, error) { return admin.LinePage{Lines: make([]admin.Line, 1)}, gone }); !errors.Is(err, gone) || lines != nil {
 		t.Errorf("%d lines, %v", len(lines), err)
 	}
 }
@@ -335,17 +335,17 @@ func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 	w := httptest.NewRecorder()
 	rq := &request{s: &server{opts: Options{Base: "/ops/"}}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
 	o := outcome{Do: "settle by hand", Back: "/ops/entries?" + strings.Repeat("c=1&", 200)}
-	ids, errs := make([]compensator.EntryID, desk.MaxEntries), make([]error, desk.MaxEntries)
+	ids, errs := make([]compensator.EntryID, admin.MaxEntries), make([]error, admin.MaxEntries)
 	for i := range ids {
 		id, err := compensator.ParseEntryID(fmt.Sprint(uint64(1<<63) + uint64(i)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids[i], errs[i] = id, desk.ErrNotAllowed
+		ids[i], errs[i] = id, admin.ErrNotAllowed
 	}
 	errs[0] = nil
 	o.answered(ids, errs)
-	if o.List[0].Answer != "not_allowed" || o.All() != desk.MaxEntries || o.Shown() != answersKept {
+	if o.List[0].Answer != "not_allowed" || o.All() != admin.MaxEntries || o.Shown() != answersKept {
 		t.Errorf("%+v", o)
 	}
 	rq.tell(o)
@@ -363,7 +363,7 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	calm := func(n int) []typeRow { return slices.Repeat([]typeRow{{Cells: make([]cell, len(atAGlance))}}, n) }
 	troubled := []typeRow{
 		{Cells: []cell{{N: 1}}}, {Cells: make([]cell, 4), Overdue: "4 min"},
-		{Cells: make([]cell, 4), Paused: &desk.Paused{}}, {Cells: make([]cell, 4), Broken: &desk.Broken{}},
+		{Cells: make([]cell, 4), Paused: &admin.Paused{}}, {Cells: make([]cell, 4), Broken: &admin.Broken{}},
 	}
 	for _, tc := range []struct {
 		rows []typeRow
@@ -386,7 +386,7 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups := []desk.Group{{N: 1234, Sums: []compensator.Amount{{Minor: 100, Currency: "CNY"}}}}
+	groups := []admin.Group{{N: 1234, Sums: []compensator.Amount{{Minor: 100, Currency: "CNY"}}}}
 	for _, more := range []bool{false, true} {
 		var html strings.Builder
 		if err := pages["groups"].ExecuteTemplate(&html, "risk", riskPart{&request{words: languages[0]}, riskOf(groups, more)}); err != nil {
@@ -403,7 +403,7 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 // What is remembered is sent to these pages alone, from themselves, and read by no script; where they are on HTTPS, also behind a
 // proxy that ends it, over nothing else. Who sends more than a form holds is not listened to.
 func TestCookiesStayWithThePages(t *testing.T) {
-	pages, err := New(new(desk.Desk), Options{Base: "/ops/", Identify: func(*http.Request) (desk.Actor, bool) { return desk.Actor{ID: "ann"}, true }})
+	pages, err := New(new(admin.Admin), Options{Base: "/ops/", Identify: func(*http.Request) (admin.Actor, bool) { return admin.Actor{ID: "ann"}, true }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -24,7 +24,7 @@ func (p *program) cases() *cobra.Command {
 var caseColumns = []column{{"entry_id", "ENTRY"}, {"case_version", ""}, {"business_type", "TYPE"}, {"kind_of_case", "CASE"}, {"error", "ERROR"}, {"amount_minor", ""}, {"currency", ""},
 	{"worth", "WORTH"}, {"owner", "OWNER"}, {"due_at", "DUE"}, {"opened_at", ""}, {"closed_at", "CLOSED"}, {"business_id", ""}, {"ended_by", ""}, {"failure", "FAILURE"}, {"epoch", ""}}
 
-func caseListing(cases []desk.Case) listing {
+func caseListing(cases []admin.Case) listing {
 	l := listing{kind: "case", columns: caseColumns}
 	for _, c := range cases {
 		minor, currency := money(c.Amount)
@@ -36,7 +36,7 @@ func caseListing(cases []desk.Case) listing {
 }
 
 func (p *program) caseList() *cobra.Command {
-	var filter desk.CaseFilter
+	var filter admin.CaseFilter
 	var failure string
 	var limit int
 	var mine, groups, unknown bool
@@ -54,7 +54,7 @@ func (p *program) caseList() *cobra.Command {
 				filter.Owner = s.actor.ID
 			}
 			if unknown {
-				filter.Kind = desk.CaseUnknown
+				filter.Kind = admin.CaseUnknown
 			}
 			l := listing{}
 			if groups {
@@ -105,7 +105,7 @@ func (p *program) caseList() *cobra.Command {
 func (p *program) whyNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {
-		return s.May(ctx, s.actor, desk.SeeEntries, desk.Subject{Type: r.BusinessType})
+		return s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{Type: r.BusinessType})
 	})
 	if i >= 0 {
 		p.say("entries are dead without a case (entry %s, for one): the services open cases where Config.Operations is set; \"compensator list --where state=dead\" has them", dead[i].ID)
@@ -113,8 +113,8 @@ func (p *program) whyNone(ctx context.Context, s *session) error {
 	return err
 }
 
-func (s *session) casesOf(ctx context.Context, filter desk.CaseFilter, limit int) (cases []desk.Case, more bool, err error) {
-	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]desk.Case, string, error) {
+func (s *session) casesOf(ctx context.Context, filter admin.CaseFilter, limit int) (cases []admin.Case, more bool, err error) {
+	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]admin.Case, string, error) {
 		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.Cases(ctx, s.actor, filter)
 		return page.Cases, page.Next, err
@@ -122,14 +122,14 @@ func (s *session) casesOf(ctx context.Context, filter desk.CaseFilter, limit int
 }
 
 // groupsOf are the failures of a type, or of all.
-func (s *session) groupsOf(ctx context.Context, businessType string) (groups []desk.Group, more bool, err error) {
+func (s *session) groupsOf(ctx context.Context, businessType string) (groups []admin.Group, more bool, err error) {
 	if businessType == "" {
 		return s.Groups(ctx, s.actor)
 	}
-	return s.GroupsOf(ctx, s.actor, businessType, desk.Fingerprint{})
+	return s.GroupsOf(ctx, s.actor, businessType, admin.Fingerprint{})
 }
 
-func groupListing(groups []desk.Group) listing {
+func groupListing(groups []admin.Group) listing {
 	l := listing{kind: "group", columns: []column{{"failure", "FAILURE"}, {"business_type", "TYPE"}, {"cases", "CASES"}, {"worth", "WORTH"}, {"no_amount_known", ""},
 		{"error", "ERROR"}, {"first_at", "FIRST"}, {"last_at", ""}, {"example", "EXAMPLE"}, {"sums", ""}},
 		inner: []string{"sums"}}
@@ -170,12 +170,12 @@ func (p *program) caseTake() *cobra.Command {
 	return cmd
 }
 
-// take takes cases as they were seen, as many at a time as the desk lets. Once some are taken an error is the answer for the
+// take takes cases as they were seen, as many at a time as the Admin lets. Once some are taken an error is the answer for the
 // others: who called is to know which are his.
-func (s *session) take(ctx context.Context, names []string, why desk.Why) (results, error) {
+func (s *session) take(ctx context.Context, names []string, why admin.Why) (results, error) {
 	errs := make([]error, len(names))
 	known := make(map[compensator.EntryID]bool)
-	var seen []desk.SeenCase
+	var seen []admin.SeenCase
 	var places []int
 	for i, name := range names {
 		v, err := s.seenCase(ctx, name)
@@ -184,15 +184,15 @@ func (s *session) take(ctx context.Context, names []string, why desk.Why) (resul
 		case err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &wrong):
 			return results{}, err // and so would the others'
 		case err == nil && known[v.EntryID]:
-			return results{}, usage("%s is named twice", name) // before anything is done: the desk sees 500 at a time
+			return results{}, usage("%s is named twice", name) // before anything is done: the Admin sees 500 at a time
 		}
 		if errs[i] = err; err == nil {
 			known[v.EntryID] = true
 			seen, places = append(seen, v), append(places, i)
 		}
 	}
-	for at := 0; at < len(seen); at += desk.MaxEntries {
-		some := seen[at:min(at+desk.MaxEntries, len(seen))]
+	for at := 0; at < len(seen); at += admin.MaxEntries {
+		some := seen[at:min(at+admin.MaxEntries, len(seen))]
 		done, err := s.TakeCases(ctx, s.actor, some, why)
 		if err != nil && at == 0 {
 			return results{}, err
@@ -217,7 +217,7 @@ func (s *session) take(ctx context.Context, names []string, why desk.Why) (resul
 }
 
 // seenCase is a case as it was seen: by its version, where one is given, else as it is.
-func (s *session) seenCase(ctx context.Context, name string) (seen desk.SeenCase, err error) {
+func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, given := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {
 		return seen, usage("%q is no case: want an entry's id, or a line of cases list -o ids", name)

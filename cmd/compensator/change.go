@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // why is who does something's reason.
-type why struct{ desk.Why }
+type why struct{ admin.Why }
 
 func (w *why) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.Reason, "reason", "", "why; kept on record")
@@ -34,7 +34,7 @@ func (w *why) check() error {
 	return nil
 }
 
-// text is what the records keep, as the desk has it.
+// text is what the records keep, as the Admin has it.
 func (w *why) text() (string, error) {
 	if err := w.check(); err != nil {
 		return "", err
@@ -53,15 +53,15 @@ func (w *why) text() (string, error) {
 func (p *program) changes() []*cobra.Command {
 	verbs := []struct {
 		name, short string
-		action      desk.Right
+		action      admin.Right
 		delays      bool
 	}{
-		{"requeue", "Start entries afresh, with all attempts", desk.Requeue, true},
-		{"compensate", "Have the compensation of entries run, again", desk.Compensate, true},
-		{"settle", "A person has done the work of these entries", desk.SettleByHand, false},
-		{"cancel", "The work of these entries is no longer wanted", desk.Cancel, false},
-		{"complete", "Somebody else has finished the work of these entries", desk.Complete, false},
-		{"reschedule", "Make entries due after --delay from now", desk.Reschedule, true},
+		{"requeue", "Start entries afresh, with all attempts", admin.Requeue, true},
+		{"compensate", "Have the compensation of entries run, again", admin.Compensate, true},
+		{"settle", "A person has done the work of these entries", admin.SettleByHand, false},
+		{"cancel", "The work of these entries is no longer wanted", admin.Cancel, false},
+		{"complete", "Somebody else has finished the work of these entries", admin.Complete, false},
+		{"reschedule", "Make entries due after --delay from now", admin.Reschedule, true},
 	}
 	var all []*cobra.Command
 	for _, v := range verbs {
@@ -70,7 +70,7 @@ func (p *program) changes() []*cobra.Command {
 	return all
 }
 
-func (p *program) change(name, short string, action desk.Right, delays bool) *cobra.Command {
+func (p *program) change(name, short string, action admin.Right, delays bool) *cobra.Command {
 	var why why
 	var conditions []string
 	var yes, checked, skip bool
@@ -83,7 +83,7 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 		if err != nil {
 			return err
 		}
-		ch := desk.Change{Action: action, Why: why.Why, Delay: delay, Checked: checked, Again: p.again}
+		ch := admin.Change{Action: action, Why: why.Why, Delay: delay, Checked: checked, Again: p.again}
 		if skip && len(entries) > 0 {
 			if entries, err = p.skipUnknown(ctx, s, entries, ch); err != nil {
 				return err
@@ -112,10 +112,10 @@ func (p *program) change(name, short string, action desk.Right, delays bool) *co
 	if delays {
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
 	}
-	if action == desk.Requeue || action == desk.Compensate {
+	if action == admin.Requeue || action == admin.Compensate {
 		cmd.Flags().BoolVar(&p.again, "again", false, "also entries that have ended: succeeded, compensated, cancelled or settled by hand. They run again")
 	}
-	if action != desk.Reschedule {
+	if action != admin.Reschedule {
 		cmd.Flags().BoolVar(&checked, "checked", false, "also entries of unknown outcome: you have found out what each of them did")
 		cmd.Flags().BoolVar(&skip, "skip-unknown", false, "leave out entries of unknown outcome")
 		cmd.MarkFlagsMutuallyExclusive("checked", "skip-unknown")
@@ -132,9 +132,9 @@ func (p *program) doubt(ctx context.Context, s *session, conditions []string) {
 
 // doubtType says so where a type that was named is not there.
 func (p *program) doubtType(ctx context.Context, s *session, businessType string) {
-	var unknown *desk.UnknownTypeError
+	var unknown *admin.UnknownTypeError
 	if businessType != "" && !s.store.missing() && errors.As(s.CheckType(ctx, s.actor, businessType), &unknown) {
-		p.say("%s", strings.TrimPrefix(unknown.Error(), "desk: "))
+		p.say("%s", strings.TrimPrefix(unknown.Error(), "admin: "))
 	}
 }
 
@@ -142,8 +142,8 @@ func (p *program) doubtType(ctx context.Context, s *session, businessType string
 type picked struct {
 	name string // as it was given
 	id   compensator.EntryID
-	seen uint64     // its version
-	line *desk.Line // nil: it was not read
+	seen uint64      // its version
+	line *admin.Line // nil: it was not read
 }
 
 // pick finds the entries that are named. What is not there is answered at once.
@@ -158,7 +158,7 @@ func (p *program) pick(ctx context.Context, s *session, args, conditions []strin
 		if err != nil {
 			return nil, nil, err
 		}
-		found, more, err := s.chosen(ctx, w, desk.MaxEntries)
+		found, more, err := s.chosen(ctx, w, admin.MaxEntries)
 		if more {
 			return nil, nil, tooMany("more than 500")
 		}
@@ -171,14 +171,14 @@ func (p *program) pick(ctx context.Context, s *session, args, conditions []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(names) > desk.MaxEntries {
+	if len(names) > admin.MaxEntries {
 		return nil, nil, tooMany(strconv.Itoa(len(names)))
 	}
 	return s.named(ctx, names)
 }
 
 func tooMany(n string) error {
-	return usage("%s entries: at most %d at a time; narrow --where by type, state, error, from and to", n, desk.MaxEntries)
+	return usage("%s entries: at most %d at a time; narrow --where by type, state, error, from and to", n, admin.MaxEntries)
 }
 
 // names are the arguments, or the lines of standard input.
@@ -285,14 +285,14 @@ func (s *session) named(ctx context.Context, names []string) (entries []picked, 
 }
 
 // found is one of named's, of whose ids these were read.
-func (s *session) found(ctx context.Context, one asked, lines map[compensator.EntryID]*desk.Line) (picked, error) {
+func (s *session) found(ctx context.Context, one asked, lines map[compensator.EntryID]*admin.Line) (picked, error) {
 	id, is := one.of.(compensator.EntryID)
 	switch {
 	case one.seen != nil:
 		return picked{name: one.name, id: id, seen: *one.seen}, nil
 	case !is:
 		view, err := s.Entry(ctx, s.actor, one.of)
-		return picked{one.name, view.Entry.ID, view.Entry.Version, &desk.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case, OutcomeUnknown: view.OutcomeUnknown}}, err
+		return picked{one.name, view.Entry.ID, view.Entry.Version, &admin.Line{Entry: view.Entry, Amount: view.Amount, Case: view.Case, OutcomeUnknown: view.OutcomeUnknown}}, err
 	case lines[id] == nil:
 		return picked{}, fmt.Errorf("%v: %w", id, compensator.ErrNotFound)
 	}
@@ -300,8 +300,8 @@ func (s *session) found(ctx context.Context, one asked, lines map[compensator.En
 }
 
 // lines are entries in short, but those that are not there or may not be seen.
-func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*desk.Line, error) {
-	found := make(map[compensator.EntryID]*desk.Line, len(ids))
+func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*admin.Line, error) {
+	found := make(map[compensator.EntryID]*admin.Line, len(ids))
 	if len(ids) == 0 {
 		return found, nil
 	}
@@ -314,17 +314,17 @@ func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[com
 
 // unchecked says which flags an *UncheckedError asks for.
 func unchecked(err error) error {
-	var refused *desk.UncheckedError
+	var refused *admin.UncheckedError
 	if !errors.As(err, &refused) {
 		return err
 	}
 	var parts []string
 	if n := len(refused.Unknown); n > 0 {
 		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, never ended or runs now, so its effect may have happened. "+
-			"Find out what happened, then add --checked; or add --skip-unknown to leave such entries out", counted(n), desk.NameEntries(refused.Unknown)))
+			"Find out what happened, then add --checked; or add --skip-unknown to leave such entries out", counted(n), admin.NameEntries(refused.Unknown)))
 	}
 	if n := len(refused.Finished); n > 0 {
-		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", counted(n), desk.NameEntries(refused.Finished)))
+		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", counted(n), admin.NameEntries(refused.Finished)))
 	}
 	return usage("nothing was done: %s", strings.Join(parts, ". And "))
 }
@@ -337,7 +337,7 @@ func counted(n int) string {
 }
 
 // skipUnknown leaves out the entries that want --checked, and names them.
-func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked, ch desk.Change) ([]picked, error) {
+func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked, ch admin.Change) ([]picked, error) {
 	lines, err := s.read(ctx, entries)
 	if err != nil {
 		return nil, err
@@ -347,12 +347,12 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked,
 	if refused == nil {
 		return entries, nil
 	}
-	p.say("left alone: the outcome of %s is unknown (%s)", counted(len(refused.Unknown)), desk.NameEntries(refused.Unknown))
+	p.say("left alone: the outcome of %s is unknown (%s)", counted(len(refused.Unknown)), admin.NameEntries(refused.Unknown))
 	return slices.DeleteFunc(entries, func(e picked) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
 // read reads those of the entries that were not read yet, and returns all that are there.
-func (s *session) read(ctx context.Context, entries []picked) ([]desk.Line, error) {
+func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, error) {
 	var unread []compensator.EntryID
 	for _, e := range entries {
 		if e.line == nil {
@@ -363,7 +363,7 @@ func (s *session) read(ctx context.Context, entries []picked) ([]desk.Line, erro
 	if err != nil {
 		return nil, err
 	}
-	all := make([]desk.Line, 0, len(entries))
+	all := make([]admin.Line, 0, len(entries))
 	for i := range entries {
 		if entries[i].line == nil {
 			entries[i].line = lines[entries[i].id]
@@ -379,7 +379,7 @@ func (s *session) read(ctx context.Context, entries []picked) ([]desk.Line, erro
 const previewed = 20
 
 // preview says what would happen, and goes on where that is wanted.
-func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch desk.Change, yes bool) error {
+func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch admin.Change, yes bool) error {
 	if yes {
 		return nil
 	}
@@ -411,8 +411,8 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 	if refused := ch.Unchecked(lines); refused != nil {
 		return refused
 	}
-	if unknown := (desk.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // --checked lets them through
-		p.say("! the outcome of %s is unknown, and you have checked: %s", counted(len(unknown.Unknown)), desk.NameEntries(unknown.Unknown))
+	if unknown := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // --checked lets them through
+		p.say("! the outcome of %s is unknown, and you have checked: %s", counted(len(unknown.Unknown)), admin.NameEntries(unknown.Unknown))
 	}
 	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
 }
@@ -441,9 +441,9 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 }
 
 // do makes the change.
-func (s *session) do(ctx context.Context, ch desk.Change, entries []picked, answers *results) error {
+func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, answers *results) error {
 	for _, e := range entries {
-		ch.Entries = append(ch.Entries, desk.Seen{ID: e.id, Version: e.seen})
+		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.seen})
 	}
 	said, err := s.Change(ctx, s.actor, ch)
 	if err != nil {
@@ -452,7 +452,7 @@ func (s *session) do(ctx context.Context, ch desk.Change, entries []picked, answ
 	policy, unread := s.rules.now(ctx)
 	for i, e := range entries {
 		switch {
-		case !errors.Is(said[i], desk.ErrNotAllowed):
+		case !errors.Is(said[i], admin.ErrNotAllowed):
 		case policy == nil && unread == nil:
 			said[i] = fmt.Errorf("%w: it was done, and --again does it again", said[i])
 		default:

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -155,7 +155,7 @@ var errRedis = usage("--redis: want host:port, redis://user:password@host:port/d
 const actorPrefix = "cli:"
 
 // actor is who the records name: claimed, and not proved.
-func actor() desk.Actor {
+func actor() admin.Actor {
 	name, host := os.Getenv("USER"), "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
@@ -164,7 +164,7 @@ func actor() desk.Actor {
 		host = h
 	}
 	id := []rune(strings.ToValidUTF8(actorPrefix+name+"@"+host, "?"))
-	return desk.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotentID)])}
+	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotentID)])}
 }
 
 // need is what a command needs of the log.
@@ -178,12 +178,12 @@ const (
 
 // session is the log, open.
 type session struct {
-	*desk.Desk
+	*admin.Admin
 	c     *compensator.Compensator
 	db    *sql.DB
 	store *console
 	redis redis.UniversalClient // nil: none
-	actor desk.Actor
+	actor admin.Actor
 
 	rules   *rules
 	setting processlog.Setting // that holds the policy, as it was when the session began
@@ -226,13 +226,13 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	if s.rules, s.setting, err = openRules(ctx, s.store); err != nil {
 		return err
 	}
-	access := func(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool { // beside the database's grants
+	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // beside the database's grants
 		if on.Count > 0 {
 			on.Count = max(on.Count, s.atOnce)
 		}
-		return (right != desk.RequeueSucceeded || p.again) && s.rules.May(ctx, a, right, on)
+		return (right != admin.RequeueSucceeded || p.again) && s.rules.May(ctx, a, right, on)
 	}
-	s.Desk, err = desk.New(s.c, desk.Options{Access: desk.AccessFunc(access), ReadOnly: p.readOnly, ReadTime: p.readTime})
+	s.Admin, err = admin.New(s.c, admin.Options{Access: admin.AccessFunc(access), ReadOnly: p.readOnly, ReadTime: p.readTime})
 	return err
 }
 

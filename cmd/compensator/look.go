@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // tally is a number that was counted only so far.
@@ -59,7 +59,7 @@ func (p *program) overview() *cobra.Command {
 		})
 }
 
-func overviewRow(t desk.TypeOverview) []any {
+func overviewRow(t admin.TypeOverview) []any {
 	counts := make(map[compensator.State]tally)
 	for _, c := range t.Counts {
 		counts[c.State] = tally{c.N, c.More}
@@ -73,7 +73,7 @@ func overviewRow(t desk.TypeOverview) []any {
 }
 
 // servers is a word on the database and the queue.
-func servers(s *session, h desk.Health) string {
+func servers(s *session, h admin.Health) string {
 	database, queue := "database ok", "queue ok"
 	if h.Database != "" {
 		database = "database: " + h.Database
@@ -120,7 +120,7 @@ func (p *program) types() *cobra.Command {
 func (s *session) counts(ctx context.Context, most int) ([]compensator.Count, error) {
 	counts, err := s.c.Count(ctx, compensator.CountFilter{AtMost: most})
 	return slices.DeleteFunc(counts, func(c compensator.Count) bool {
-		return !s.May(ctx, s.actor, desk.SeeOverview, desk.Subject{Type: c.BusinessType})
+		return !s.May(ctx, s.actor, admin.SeeOverview, admin.Subject{Type: c.BusinessType})
 	}), err
 }
 
@@ -187,7 +187,7 @@ const pageSize = 1000
 
 // chosen reads what --where names, up to limit entries, and whether there are more.
 func (s *session) chosen(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
-	if w.failure != (desk.Fingerprint{}) {
+	if w.failure != (admin.Fingerprint{}) {
 		return s.ofFailure(ctx, w, limit)
 	}
 	filter := w.Filter
@@ -220,7 +220,7 @@ func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []co
 	if s.store.missing() {
 		return nil, false, noOperations(s.store.table)
 	}
-	filter := desk.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: desk.MaxEntries}
+	filter := admin.CaseFilter{BusinessType: w.BusinessType, Fingerprint: w.failure, Limit: admin.MaxEntries}
 	return upTo(limit, "", func(_ int, cursor string) (found []compensator.Entry, next string, err error) {
 		filter.Cursor = cursor
 		page, err := s.CaseLines(ctx, s.actor, filter)
@@ -272,7 +272,7 @@ func (p *program) get() *cobra.Command {
 }
 
 // reveal adds what is shown to who says why.
-func (s *session) reveal(ctx context.Context, id compensator.EntryID, why desk.Why, l *listing) error {
+func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.Why, l *listing) error {
 	if s.store.missing() {
 		return noOperations(s.store.table)
 	}
@@ -285,10 +285,10 @@ func (s *session) reveal(ctx context.Context, id compensator.EntryID, why desk.W
 	return nil
 }
 
-func viewListing(view desk.EntryView) listing {
+func viewListing(view admin.EntryView) listing {
 	l := entryListing("entry", []compensator.Entry{view.Entry})
 	minor, currency := money(view.Amount)
-	var cases []desk.Case
+	var cases []admin.Case
 	if view.Case != nil {
 		cases = append(cases, *view.Case)
 	}
@@ -311,7 +311,7 @@ func (p *program) history() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			records, more, err := s.trailOf(ctx, desk.TrailFilter{EntryID: view.Entry.ID}, mostListed)
+			records, more, err := s.trailOf(ctx, admin.TrailFilter{EntryID: view.Entry.ID}, mostListed)
 			if err != nil {
 				return err
 			}
@@ -322,15 +322,15 @@ func (p *program) history() *cobra.Command {
 		})
 }
 
-func (s *session) trailOf(ctx context.Context, filter desk.TrailFilter, limit int) (records []desk.TrailRecord, more bool, err error) {
-	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]desk.TrailRecord, string, error) {
+func (s *session) trailOf(ctx context.Context, filter admin.TrailFilter, limit int) (records []admin.TrailRecord, more bool, err error) {
+	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]admin.TrailRecord, string, error) {
 		filter.Limit, filter.Cursor = limit, cursor
 		page, err := s.Trail(ctx, s.actor, filter)
 		return page.Records, page.Next, err
 	})
 }
 
-func trailListing(records []desk.TrailRecord) listing {
+func trailListing(records []admin.TrailRecord) listing {
 	l := listing{kind: "trail", columns: []column{{"at", "AT"}, {"actor", "WHO"}, {"action", "ACTION"}, {"refused", "REFUSED"}, {"entry_id", "ENTRY"},
 		{"business_type", "TYPE"}, {"from", "FROM"}, {"to", "TO"}, {"version", ""}, {"subject", "OF"}, {"reason", "WHY"}}}
 	for _, r := range records {
@@ -348,7 +348,7 @@ func trailListing(records []desk.TrailRecord) listing {
 }
 
 func (p *program) trail() *cobra.Command {
-	var filter desk.TrailFilter
+	var filter admin.TrailFilter
 	var limit int
 	var since time.Duration
 	cmd := p.onLog("trail", "What people did, newest first, refused actions too", cobra.NoArgs, toOperate,
@@ -377,8 +377,8 @@ func (p *program) trail() *cobra.Command {
 func (p *program) batch() *cobra.Command {
 	return p.onLog("batch <batch id>", "How far the entries of a batch have come", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {
-			if !s.May(ctx, s.actor, desk.SeeEntries, desk.Subject{}) { // they may be of any type
-				return desk.ErrNotAllowed
+			if !s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{}) { // they may be of any type
+				return admin.ErrNotAllowed
 			}
 			progress, err := s.c.BatchProgress(ctx, args[0])
 			if err != nil {
@@ -406,7 +406,7 @@ func (p *program) health() *cobra.Command {
 				return err
 			}
 			if found.Health == nil {
-				return desk.ErrNotAllowed
+				return admin.ErrNotAllowed
 			}
 			var problems []string
 			for _, problem := range []struct{ of, is string }{{"database", found.Health.Database}, {"queue", found.Health.Queue}} {

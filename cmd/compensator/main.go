@@ -1,5 +1,5 @@
 // Compensator is what a person does at night with a log of package compensator: what is stuck, what it is worth and why, and
-// how it is put right, through package desk, with the same record as its pages. README.md has the commands, the exit codes
+// how it is put right, through package admin, with the same record as its pages. README.md has the commands, the exit codes
 // and the schema of what is printed.
 //
 // It never claims an entry and never runs a handler.
@@ -21,7 +21,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // The exit codes. README.md promises them.
@@ -71,7 +71,7 @@ type program struct {
 	colour        bool
 	again         bool          // what has succeeded may be done again
 	readOnly      bool          // nothing is to be changed
-	readTime      time.Duration // of the desk; 0: its own
+	readTime      time.Duration // of the Admin; 0: its own
 	flags         flags
 }
 
@@ -132,7 +132,7 @@ func reasonOf(err error) int {
 		return codeNotFound
 	case errors.Is(err, compensator.ErrChanged), errors.Is(err, compensator.ErrBusy), errors.As(err, &state):
 		return codeChanged
-	case errors.Is(err, desk.ErrNotAllowed), errors.Is(err, desk.ErrReadOnly), denied(err):
+	case errors.Is(err, admin.ErrNotAllowed), errors.Is(err, admin.ErrReadOnly), denied(err):
 		return codeNotAllowed
 	case errors.As(err, &field):
 		return codeUsage

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -57,7 +57,7 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 
 	groups, _, err := s.Groups(t.Context(), s.actor)
 	require.NoError(t, err)
-	found, more, err := s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, desk.MaxEntries)
+	found, more, err := s.chosen(t.Context(), where{failure: groups[0].Fingerprint}, admin.MaxEntries)
 	require.NoError(t, err)
 	assert.False(t, more)
 	require.Len(t, found, 4)
@@ -83,12 +83,12 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	assert.Equal(t, []string{"999999", "key:nobody"}, []string{answers[0].name, answers[1].name})
 	require.EqualError(t, answers[0].err, "999999: compensator: no such entry")
 	assert.Equal(t, [2]int{2, 1}, asked(), "by their ids; one by its key is looked for")
-	require.Error(t, p.preview(t.Context(), s, "requeue", unread, desk.Change{Action: desk.Requeue}, false), "nobody can be asked")
+	require.Error(t, p.preview(t.Context(), s, "requeue", unread, admin.Change{Action: admin.Requeue}, false), "nobody can be asked")
 	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
 }
 
-// TestMoreCasesAreTakenThanTheDeskTakesAtOnce: what goes wrong is found before the first are taken, or else each is answered.
-func TestMoreCasesAreTakenThanTheDeskTakesAtOnce(t *testing.T) {
+// TestMoreCasesAreTakenThanAdminTakesAtOnce: what goes wrong is found before the first are taken, or else each is answered.
+func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)
 	b.exec(`INSERT INTO common_process_log_case (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, currency, opened_at, due_at)

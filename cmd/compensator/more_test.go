@@ -153,7 +153,7 @@ func TestInterrupted(t *testing.T) {
 	assert.Equal(t, codeInterrupted, a.code, a.errs)
 }
 
-// TestACommandWaitsForASlowDatabase longer than a desk at which many look.
+// TestACommandWaitsForASlowDatabase longer than an Admin at which many look.
 // Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()

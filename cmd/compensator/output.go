@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // schema is the version of what -o json and jsonl write. Fields may be added without a new one.
@@ -221,7 +221,7 @@ func forCSV(value any) string {
 	case digits, bool, int, int64: // a number below zero is no formula
 		return fmt.Sprint(v)
 	case map[string]string:
-		return desk.Cell(forTable(v))
+		return admin.Cell(forTable(v))
 	case time.Time, time.Duration:
 		if v := forJSON(v); v != nil {
 			return fmt.Sprint(v)
@@ -230,7 +230,7 @@ func forCSV(value any) string {
 	case nil:
 		return ""
 	}
-	return desk.Cell(shown(fmt.Sprint(value))) // a text, whatever its type is called
+	return admin.Cell(shown(fmt.Sprint(value))) // a text, whatever its type is called
 }
 
 // forTable is a value for a person.
@@ -372,7 +372,7 @@ func worth(a compensator.Amount) string {
 }
 
 func inUnits(minor int64, currency string) string {
-	places := desk.Decimals(currency)
+	places := admin.Decimals(currency)
 	sign, text := "", strconv.FormatInt(minor, 10)
 	if minor < 0 {
 		sign, text = "-", text[1:]

@@ -36,7 +36,7 @@ func (p *program) pages() *cobra.Command {
 			p.say("without --redis requeued entries wait for their services' reconciler: a quarter of a minute, by default")
 		}
 		opts := ui.Options{Title: p.flags.table, Logger: slog.New(slog.NewTextHandler(p.errs, nil))}
-		err = local.Serve(ctx, listener, s.Desk, s.actor, opts, func(link string) {
+		err = local.Serve(ctx, listener, s.Admin, s.actor, opts, func(link string) {
 			fmt.Fprintln(p.out, link)
 			p.say("this address lets one browser in, once; Ctrl-C ends it")
 		})

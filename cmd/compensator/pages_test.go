@@ -125,7 +125,7 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 			status, _ = shows.ask("/do", requeue)
 			assert.Equal(t, http.StatusForbidden, status)
 			assert.Equal(t, compensator.Dead, b.entry("d0").State)
-			assert.Zero(t, b.count("common_process_log_operation"), "a desk that only shows writes no refusal either")
+			assert.Zero(t, b.count("common_process_log_operation"), "an Admin that only shows writes no refusal either")
 			assert.Equal(t, codeDone, shows.stop(os.Interrupt).code)
 
 			does := b.serving("--write")

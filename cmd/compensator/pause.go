@@ -8,12 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 func (p *program) pause() *cobra.Command {
 	var ahead bool
-	cmd := p.onType("pause <type>", "Have the services claim no more entries of a type", func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error {
+	cmd := p.onType("pause <type>", "Have the services claim no more entries of a type", func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error {
 		if err := p.sure(ctx, yes, "pause", name); err != nil {
 			return err
 		}
@@ -21,8 +21,8 @@ func (p *program) pause() *cobra.Command {
 		if ahead {
 			pause = s.PauseAhead
 		}
-		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*desk.UnknownTypeError)) {
-			return missingError{strings.TrimPrefix(err.Error(), "desk: ") + " (--ahead pauses a type that is yet to come)"}
+		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*admin.UnknownTypeError)) {
+			return missingError{strings.TrimPrefix(err.Error(), "admin: ") + " (--ahead pauses a type that is yet to come)"}
 		} else if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func (p *program) pause() *cobra.Command {
 }
 
 func (p *program) resume() *cobra.Command {
-	return p.onType("resume <type>", "End a pause", func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error {
+	return p.onType("resume <type>", "End a pause", func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error {
 		paused, err := s.Paused(ctx, s.actor)
 		if err != nil {
 			return err
@@ -49,8 +49,8 @@ func (p *program) resume() *cobra.Command {
 			}
 			return s.Resume(ctx, s.actor, is, why)
 		}
-		if err := s.CheckType(ctx, s.actor, name); errors.As(err, new(*desk.UnknownTypeError)) {
-			return missingError{strings.TrimPrefix(err.Error(), "desk: ")}
+		if err := s.CheckType(ctx, s.actor, name); errors.As(err, new(*admin.UnknownTypeError)) {
+			return missingError{strings.TrimPrefix(err.Error(), "admin: ")}
 		} else if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (p *program) resume() *cobra.Command {
 }
 
 // onType is a command for one type, which it completes.
-func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why desk.Why, yes bool) error) *cobra.Command {
+func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
 	var why why
 	var yes bool
 	cmd := p.onLog(use, short, cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {

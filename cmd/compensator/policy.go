@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -29,17 +29,17 @@ type policy struct {
 
 // role is what some people may do.
 type role struct {
-	Rights  []desk.Right     `json:"rights"`            // those of the desk, purge, set policy, or * for all
+	Rights  []admin.Right    `json:"rights"`            // those of the Admin, purge, set policy, or * for all
 	Types   []string         `json:"types,omitempty"`   // to these business types; none: to all
 	Entries int              `json:"entries,omitempty"` // to so many entries at a time; 0: to as many as there may be
 	Amounts map[string]int64 `json:"amounts,omitempty"` // to entries worth so much at most, by currency; none: to all
 }
 
-// What is no right of the desk.
+// What is no right of the Admin.
 const (
-	purgeRight  desk.Right = "purge"
-	policyRight desk.Right = "set policy"
-	everything  desk.Right = "*"
+	purgeRight  admin.Right = "purge"
+	policyRight admin.Right = "set policy"
+	everything  admin.Right = "*"
 )
 
 // policySetting is where it stands. Without a value there is none, and grants alone decide.
@@ -49,10 +49,10 @@ const (
 )
 
 // weighed are the rights that a role's Amounts limit.
-var weighed = []desk.Right{desk.Requeue, desk.RequeueSucceeded, desk.Compensate, desk.SettleByHand, desk.Cancel, desk.Complete, desk.Reschedule}
+var weighed = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// May implements desk.Access. Of an amount that is not known, or in a currency that is not named, nothing is below a limit.
-func (p *policy) May(_ context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+// May implements admin.Access. Of an amount that is not known, or in a currency that is not named, nothing is below a limit.
+func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 	if p == nil {
 		return true
 	}
@@ -70,7 +70,7 @@ func (p *policy) May(_ context.Context, a desk.Actor, right desk.Right, on desk.
 }
 
 // roleOf finds the closest name. Whom the policy does not name may do nothing.
-func (p *policy) roleOf(a desk.Actor) role {
+func (p *policy) roleOf(a admin.Actor) role {
 	name := strings.TrimPrefix(a.ID, actorPrefix)
 	user, _, _ := strings.Cut(name, "@")
 	for _, name := range []string{name, user, "*"} {
@@ -103,7 +103,7 @@ func (p *policy) problem() error {
 	for _, name := range slices.Sorted(maps.Keys(p.Roles)) {
 		r := p.Roles[name]
 		for _, right := range r.Rights {
-			if !slices.Contains(append(desk.Rights[:], purgeRight, policyRight, everything), right) {
+			if !slices.Contains(append(admin.Rights[:], purgeRight, policyRight, everything), right) {
 				return fmt.Errorf("role %q: there is no right %q", name, right)
 			}
 		}
@@ -121,7 +121,7 @@ func (p *policy) problem() error {
 		if _, known := p.Roles[p.People[name]]; !known {
 			return fmt.Errorf("%q has the role %q, and there is none", name, p.People[name])
 		}
-		if p.May(context.Background(), desk.Actor{ID: actorPrefix + name}, policyRight, desk.Subject{}) {
+		if p.May(context.Background(), admin.Actor{ID: actorPrefix + name}, policyRight, admin.Subject{}) {
 			heirs++
 		}
 	}
@@ -168,8 +168,8 @@ func openRules(ctx context.Context, store *console) (*rules, processlog.Setting,
 	return &rules{store: store, turn: make(chan struct{}, 1), policy: p, at: time.Now()}, setting, err
 }
 
-// May implements desk.Access.
-func (r *rules) May(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+// May implements admin.Access.
+func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 	p, err := r.now(ctx)
 	return err == nil && p.May(ctx, a, right, on)
 }
@@ -192,12 +192,12 @@ func (r *rules) now(ctx context.Context) (*policy, error) {
 	return r.policy, r.err
 }
 
-// allow asks for what is no right of the desk. A refusal is put on record, as the desk's are.
-func (s *session) allow(ctx context.Context, right desk.Right, reason string) error {
-	if s.rules.May(ctx, s.actor, right, desk.Subject{}) {
+// allow asks for what is no right of the Admin. A refusal is put on record, as the Admin's are.
+func (s *session) allow(ctx context.Context, right admin.Right, reason string) error {
+	if s.rules.May(ctx, s.actor, right, admin.Subject{}) {
 		return nil
 	}
-	return errors.Join(desk.ErrNotAllowed, s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(right), Refused: true, Reason: reason}))
+	return errors.Join(admin.ErrNotAllowed, s.store.Operate(ctx, processlog.Operation{Actor: s.actor.ID, Action: string(right), Refused: true, Reason: reason}))
 }
 
 func (p *program) policy() *cobra.Command {

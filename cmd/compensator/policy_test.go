@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // me is who calls the program, without the prefix.
@@ -33,42 +33,42 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 		"night": {"rights": ["see entries", "requeue", "note"], "entries": 20, "amounts": {"CNY": 1000}}},
 		"people": {"ann": "host", "bob": "reader", "bob@far": "host", "mei": "night"}}`))
 	require.NoError(t, err)
-	worth := func(minor int64, currency string) desk.Subject {
-		return desk.Subject{Type: "refund", Count: 1, Amount: compensator.Amount{Minor: minor, Currency: currency}}
+	worth := func(minor int64, currency string) admin.Subject {
+		return admin.Subject{Type: "refund", Count: 1, Amount: compensator.Amount{Minor: minor, Currency: currency}}
 	}
 	for _, c := range []struct {
 		who   string
-		right desk.Right
-		on    desk.Subject
+		right admin.Right
+		on    admin.Subject
 		may   bool
 	}{
-		{"ann@here", policyRight, desk.Subject{}, true},
-		{"bob@here", desk.SeeEntries, worth(1, "CNY"), true},
-		{"bob@here", desk.SeeEntries, desk.Subject{Type: "mail"}, false},
-		{"bob@here", desk.SeeEntries, desk.Subject{}, false},
-		{"bob@here", desk.Requeue, worth(1, "CNY"), false},
-		{"bob@far", desk.Requeue, worth(1, "CNY"), true},
-		{"mei@here", desk.Requeue, worth(1000, "CNY"), true},
-		{"mei@here", desk.Requeue, worth(1001, "CNY"), false},
-		{"mei@here", desk.Requeue, worth(-1001, "CNY"), false},
-		{"mei@here", desk.Requeue, worth(1, "USD"), false},
-		{"mei@here", desk.Requeue, worth(0, ""), false},
-		{"mei@here", desk.NoteCase, worth(0, ""), true},
-		{"mei@here", desk.Requeue, desk.Subject{Type: "refund", Count: 21, Amount: compensator.Amount{Minor: 1, Currency: "CNY"}}, false},
-		{"eve@here", desk.SeeEntries, worth(1, "CNY"), false},
+		{"ann@here", policyRight, admin.Subject{}, true},
+		{"bob@here", admin.SeeEntries, worth(1, "CNY"), true},
+		{"bob@here", admin.SeeEntries, admin.Subject{Type: "mail"}, false},
+		{"bob@here", admin.SeeEntries, admin.Subject{}, false},
+		{"bob@here", admin.Requeue, worth(1, "CNY"), false},
+		{"bob@far", admin.Requeue, worth(1, "CNY"), true},
+		{"mei@here", admin.Requeue, worth(1000, "CNY"), true},
+		{"mei@here", admin.Requeue, worth(1001, "CNY"), false},
+		{"mei@here", admin.Requeue, worth(-1001, "CNY"), false},
+		{"mei@here", admin.Requeue, worth(1, "USD"), false},
+		{"mei@here", admin.Requeue, worth(0, ""), false},
+		{"mei@here", admin.NoteCase, worth(0, ""), true},
+		{"mei@here", admin.Requeue, admin.Subject{Type: "refund", Count: 21, Amount: compensator.Amount{Minor: 1, Currency: "CNY"}}, false},
+		{"eve@here", admin.SeeEntries, worth(1, "CNY"), false},
 	} {
-		assert.Equal(t, c.may, p.May(t.Context(), desk.Actor{ID: actorPrefix + c.who}, c.right, c.on), "%+v", c)
+		assert.Equal(t, c.may, p.May(t.Context(), admin.Actor{ID: actorPrefix + c.who}, c.right, c.on), "%+v", c)
 	}
 	p, err = parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "all": {"rights": ["*"], "amounts": {"CNY": 1000}}, "none": {}}, "people": {"ann": "host", "mei": "all", "*": "none"}}`))
 	require.NoError(t, err)
-	assert.True(t, p.May(t.Context(), desk.Actor{ID: "cli:ann@here"}, desk.Requeue, worth(1001, "CNY")), "the closest name counts")
-	for _, right := range []desk.Right{desk.Requeue, desk.RequeueSucceeded, desk.Compensate, desk.SettleByHand, desk.Cancel, desk.Complete, desk.Reschedule} {
-		assert.True(t, p.May(t.Context(), desk.Actor{ID: "cli:mei@here"}, right, worth(1000, "CNY")), right)
-		assert.False(t, p.May(t.Context(), desk.Actor{ID: "cli:mei@here"}, right, worth(1001, "CNY")), right)
+	assert.True(t, p.May(t.Context(), admin.Actor{ID: "cli:ann@here"}, admin.Requeue, worth(1001, "CNY")), "the closest name counts")
+	for _, right := range []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Reschedule} {
+		assert.True(t, p.May(t.Context(), admin.Actor{ID: "cli:mei@here"}, right, worth(1000, "CNY")), right)
+		assert.False(t, p.May(t.Context(), admin.Actor{ID: "cli:mei@here"}, right, worth(1001, "CNY")), right)
 	}
 	none, err := parsePolicy([]byte(" \n"))
 	require.NoError(t, err)
-	assert.True(t, none.May(t.Context(), desk.Actor{ID: "cli:eve@here"}, desk.Requeue, worth(1, "CNY")), "then the grants are all there is")
+	assert.True(t, none.May(t.Context(), admin.Actor{ID: "cli:eve@here"}, admin.Requeue, worth(1, "CNY")), "then the grants are all there is")
 	for _, wrong := range []string{"{}", "[]", "{", policyFor("{}") + "{}", policyFor(`{"rights": ["frob"]}`), policyFor(`{"right": []}`), policyFor(`{"entries": -1}`), policyFor(`{"amounts": {"yuan": 1}}`),
 		strings.Replace(policyFor("{}"), `"*": "host"`, `"*": "nobody"`, 1), strings.Replace(policyFor("{}"), `"*"]`, `"requeue"]`, 1)} {
 		_, err := parsePolicy([]byte(wrong))

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // whereKeys are what --where narrows by.
@@ -22,7 +22,7 @@ const whereHelp = "type=refund,state=dead; also batch, business, ext, user, erro
 // where is what --where has asked for.
 type where struct {
 	compensator.Filter
-	failure desk.Fingerprint // zero: any
+	failure admin.Fingerprint // zero: any
 }
 
 // parseWhere reads what each --where says. A comma that no key follows belongs to the value before it.
@@ -43,7 +43,7 @@ func parseWhere(texts []string) (w where, err error) {
 			}
 		}
 	}
-	if beside := w.Filter; w.failure != (desk.Fingerprint{}) {
+	if beside := w.Filter; w.failure != (admin.Fingerprint{}) {
 		beside.BusinessType, beside.States = "", nil
 		if !reflect.DeepEqual(beside, compensator.Filter{}) {
 			return w, usage("--where failure=… takes type and state beside it, and nothing else")

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/observe/probe"
 	"github.com/compensator-go/compensator/serve"
 	"github.com/compensator-go/compensator/ui"
@@ -139,16 +139,16 @@ func (s *shop) place(w http.ResponseWriter, r *http.Request) {
 
 // operatorPages are for operators and machines, at an address that the public does not reach.
 func operatorPages(log *compensator.Compensator) (http.Handler, error) {
-	may := desk.AccessFunc(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-		return right != desk.SeeContent && right != desk.Export // who may do what, the service says here
+	may := admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return right != admin.SeeContent && right != admin.Export // who may do what, the service says here
 	})
-	d, err := desk.New(log, desk.Options{Access: may})
+	d, err := admin.New(log, admin.Options{Access: may})
 	if err != nil {
 		return nil, err
 	}
-	pages, err := ui.New(d, ui.Options{Base: "/log/", Realm: "operators", Identify: func(r *http.Request) (desk.Actor, bool) {
+	pages, err := ui.New(d, ui.Options{Base: "/log/", Realm: "operators", Identify: func(r *http.Request) (admin.Actor, bool) {
 		name, ok := identify(r)
-		return desk.Actor{ID: name}, ok
+		return admin.Actor{ID: name}, ok
 	}})
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Package operating is how packages desk and intake get what the root package gives nobody else: the store's other half, changes
+// Package operating is how packages admin and intake get what the root package gives nobody else: the store's other half, changes
 // under the version seen, and a judgement of errors.
 package operating
 
@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Log is a Compensator as package desk sees it.
+// Log is a Compensator as package admin sees it.
 type Log interface {
 	// Operations is the store's part for people.
 	Operations() processlog.Operations

@@ -140,7 +140,7 @@ func rows() [][]panel {
 				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
 			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand. No data: the database does not answer.", "short", 1,
 				q{"sum(" + once(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
-			light("Case past due", "How long the open case that was due first has been due. The desk's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
+			light("Case past due", "How long the open case that was due first has been due. The operator's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
 			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed. No data: the database does not answer.", "s", 60,
 				q{"max(" + lately(`compensator_entry_oldest_overdue_seconds{`+typed+`}`) + ")" + orNone, ""}),

@@ -15,8 +15,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
-	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/otel"
 )
@@ -54,9 +54,9 @@ func (w *world) live() {
 	closed, refused, undone := w.record(ctx, orders, compensator.Options{}), w.record(ctx, refunds, compensator.Options{}), w.record(ctx, ships, compensator.Options{})
 	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"})
 	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"}) // a repetition is nothing recorded
-	d, err := desk.New(w.c, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+	d, err := admin.New(w.c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	require.NoError(t, err)
-	require.NoError(t, d.Pause(ctx, desk.Actor{ID: "mei"}, "later", desk.Why{Reason: "stocktaking"}))
+	require.NoError(t, d.Pause(ctx, admin.Actor{ID: "mei"}, "later", admin.Why{Reason: "stocktaking"}))
 	w.run()
 	deaf.OpenAtEnd(t) // before Run is told to stop
 	late := w.record(ctx, dropped, compensator.Options{})

@@ -68,7 +68,7 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	}
 }
 
-// TestListsSumsAndCountsAreEndedByTheServer: what a desk reads, but for rows that it names by key.
+// TestListsSumsAndCountsAreEndedByTheServer: what an Admin reads, but for rows that it names by key.
 func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(100)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // breaks makes a type whose breaker opens with this error as soon as the log runs, and has it wait.
@@ -48,10 +48,10 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	w.breaks("charge", `POST https://psp.example/charge: no answer for order "o-7" of lin@example.com`)
 	w.trouble()
 	open := w.broken()
-	w.allow(func(_ context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		switch a.ID {
 		case "blind":
-			return right != desk.SeeErrors
+			return right != admin.SeeErrors
 		case "half":
 			return on.Type != "charge"
 		}

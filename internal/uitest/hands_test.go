@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // With the keyboard alone, and a dialog: two refunds are chosen and requeued, and the page says what came of them.
@@ -104,8 +104,8 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	require.NoError(t, w.c.SettleByHand(t.Context(), refund.ID, compensator.ByHand{Actor: "bob", Reason: "cash"}))
-	_, err := w.desk.Change(t.Context(), desk.Actor{ID: "bob"}, desk.Change{Action: desk.SettleByHand, Why: desk.Why{Reason: "cash"},
-		Entries: []desk.Seen{{ID: w.entriesOf("refund", compensator.Dead)[0].ID, Version: w.entriesOf("refund", compensator.Dead)[0].Version}}})
+	_, err := w.admin.Change(t.Context(), admin.Actor{ID: "bob"}, admin.Change{Action: admin.SettleByHand, Why: admin.Why{Reason: "cash"},
+		Entries: []admin.Seen{{ID: w.entriesOf("refund", compensator.Dead)[0].ID, Version: w.entriesOf("refund", compensator.Dead)[0].Version}}})
 	require.NoError(t, err)
 	b.do(b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length < %d`, theSum.Refunds+theSum.Closed)))
 	assert.True(t, b.holds(`window.here === true`), "without being loaded again")
@@ -129,7 +129,7 @@ func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	b.open("entries/" + refund.ID.String())
 	replaced := func() {
 		b.do(chromedp.Evaluate(`window.before = document.querySelector("#live h1")`, nil))
-		require.NoError(t, w.desk.Note(t.Context(), desk.Actor{ID: "bob"}, refund.ID, desk.Why{Reason: "they call back"})) // so that it is another page
+		require.NoError(t, w.admin.Note(t.Context(), admin.Actor{ID: "bob"}, refund.ID, admin.Why{Reason: "they call back"})) // so that it is another page
 		b.do(b.until(`document.querySelector("#live h1") !== window.before`))
 	}
 	replaced()
@@ -173,9 +173,9 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	}))
 	w.until(func() bool { return w.open() == dead+2 })
 	e := w.entriesOf(short, compensator.Dead)[0]
-	mallory := desk.Actor{ID: hostile}
-	require.NoError(t, w.desk.Note(t.Context(), mallory, e.ID, desk.Why{Reason: hostile}))
-	require.NoError(t, w.desk.Pause(t.Context(), mallory, short, desk.Why{Reason: hostile}))
+	mallory := admin.Actor{ID: hostile}
+	require.NoError(t, w.admin.Note(t.Context(), mallory, e.ID, admin.Why{Reason: hostile}))
+	require.NoError(t, w.admin.Pause(t.Context(), mallory, short, admin.Why{Reason: hostile}))
 	b := openTab(t, w, "alice")
 	b.look("en", "light", 360)
 	for _, path := range []string{"", "cases", "cases/due", "entries", "entries/" + e.ID.String(), "trail", "settings", "confirm?do=requeue&seen=" + seen(e),
@@ -195,26 +195,26 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	lacks(t, got.text, "<script>")
 }
 
-// The desk's rights, and not the page's buttons, decide; the page shows none in vain.
+// The Admin's rights, and not the page's buttons, decide; the page shows none in vain.
 // Failure: F120
 func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
 	w.trouble()
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
-		return right == desk.SeeOverview || right == desk.SeeEntries || right == desk.Requeue && on.Amount.Minor < 30_000
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+		return right == admin.SeeOverview || right == admin.SeeEntries || right == admin.Requeue && on.Amount.Minor < 30_000
 	})
 	alice := w.client("alice")
 	for _, e := range w.entriesOf("refund", compensator.Dead) {
-		view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "alice"}, e.ID)
+		view, err := w.admin.Entry(t.Context(), admin.Actor{ID: "alice"}, e.ID)
 		require.NoError(t, err)
 		text := alice.get("entries/" + e.ID.String()).text
 		assert.Equal(t, view.Amount.Minor < 30_000, strings.Contains(text, "do=requeue"), "%s: %v", e.ID, view.Amount)
 		lacks(t, text, "do=cancel")
 		lacks(t, text, "do=see")
 	}
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-		return right != desk.RequeueSucceeded
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return right != admin.RequeueSucceeded
 	})
 	buttons := func(e compensator.Entry) string { return alice.get("entries/" + e.ID.String()).text }
 	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.ByHand{Actor: "host", Reason: "as Lin asked"}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/ui"
 	"github.com/compensator-go/compensator/ui/local"
 )
@@ -26,7 +26,7 @@ func servedLocally(t *testing.T, w *world) string {
 	ctx, stop := context.WithCancel(t.Context())
 	links, served := make(chan string, 1), make(chan error, 1)
 	go func() {
-		served <- local.Serve(ctx, listener, w.desk, desk.Actor{ID: "alice"}, ui.Options{Base: "/ops/"}, func(link string) { links <- link })
+		served <- local.Serve(ctx, listener, w.admin, admin.Actor{ID: "alice"}, ui.Options{Base: "/ops/"}, func(link string) { links <- link })
 	}()
 	t.Cleanup(func() { stop(); assert.NoError(t, <-served) })
 	return <-links

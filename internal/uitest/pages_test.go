@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // Every page in both languages, light and dark, wide and on a phone: accessible, without a complaint, without a request
@@ -20,16 +20,16 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 	w.breaks("charge", "POST https://psp.example/v2/charge: dial tcp 10.4.0.17:443: connect: connection refused, after 3 tries within 30 s (request 51c0ffee)")
 	w.trouble()
 	w.broken()
-	ctx, alice := t.Context(), desk.Actor{ID: "alice"}
+	ctx, alice := t.Context(), admin.Actor{ID: "alice"}
 	transfer := w.entriesOf("transfer", compensator.Dead)[0]
 	refund := w.entriesOf("refund", compensator.Dead)[1]
-	view, err := w.desk.Entry(ctx, alice, refund.ID)
+	view, err := w.admin.Entry(ctx, alice, refund.ID)
 	require.NoError(t, err)
-	why := desk.Why{Reason: "asked the bank", Ticket: "OPS-988"}
-	require.NoError(t, joined(w.desk.TakeCases(ctx, alice, []desk.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, why)))
-	require.NoError(t, w.desk.Note(ctx, alice, refund.ID, desk.Why{Reason: "they call back at 18:00"}))
-	require.NoError(t, w.desk.Pause(ctx, alice, "ship_parcel", desk.Why{Reason: "shipper is down"}))
-	groups, _, err := w.desk.Groups(ctx, alice)
+	why := admin.Why{Reason: "asked the bank", Ticket: "OPS-988"}
+	require.NoError(t, joined(w.admin.TakeCases(ctx, alice, []admin.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, why)))
+	require.NoError(t, w.admin.Note(ctx, alice, refund.ID, admin.Why{Reason: "they call back at 18:00"}))
+	require.NoError(t, w.admin.Pause(ctx, alice, "ship_parcel", admin.Why{Reason: "shipper is down"}))
+	groups, _, err := w.admin.Groups(ctx, alice)
 	require.NoError(t, err)
 	pages := []struct{ name, path string }{
 		{"overview", ""},

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
-	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/uitest/troubles"
 	"github.com/compensator-go/compensator/ui"
 )
@@ -63,7 +63,7 @@ func entryForm(more ...string) func(e compensator.Entry) []string {
 }
 
 // calls are all routes. Redirects are not followed.
-func calls(e compensator.Entry, c *desk.Case) map[string][]call {
+func calls(e compensator.Entry, c *admin.Case) map[string][]call {
 	of := func(pairs ...string) func(compensator.Entry) []string {
 		return func(compensator.Entry) []string { return append(pairs, "reason", "why not") }
 	}
@@ -105,7 +105,7 @@ func calls(e compensator.Entry, c *desk.Case) map[string][]call {
 
 var routeLine = regexp.MustCompile(`\{"((?:GET|POST) [^"]*)", \(\*server\)`)
 
-// Every route there is, for nobody, who may do nothing, who may do everything to other types, who looks at a desk where
+// Every route there is, for nobody, who may do nothing, who may do everything to other types, who looks through package admin where
 // nothing may be changed, and who may do everything. A route that is not in the table fails.
 // Failure: F122
 func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
@@ -116,20 +116,20 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 	for _, match := range routeLine.FindAllStringSubmatch(string(source), -1) {
 		routes = append(routes, match[1])
 	}
-	for name, may := range map[string]desk.AccessFunc{
+	for name, may := range map[string]admin.AccessFunc{
 		"nobody": nil,
-		"none":   func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return false },
-		"others": func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool {
+		"none":   func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return false },
+		"others": func(_ context.Context, _ admin.Actor, _ admin.Right, on admin.Subject) bool {
 			return on.Type != "salary"
 		},
-		"read only": func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true },
-		"ok":        func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true },
+		"read only": func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true },
+		"ok":        func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, "/ops/", func(o *desk.Options) { o.ReadOnly = name == "read only" })
+			w := newWorld(t, "/ops/", func(o *admin.Options) { o.ReadOnly = name == "read only" })
 			e := w.secret(t)
-			view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, e.ID)
+			view, err := w.admin.Entry(t.Context(), admin.Actor{ID: "test"}, e.ID)
 			require.NoError(t, err)
 			who := w.client("eve")
 			if name == "nobody" {
@@ -245,7 +245,9 @@ func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	has(t, alice.get("").text, `class="health"`)
 	has(t, alice.get("").text, "No queue in this process", "none is asked")
 	lacks(t, alice.get("").text, "Queue answers")
-	w.allow(func(_ context.Context, _ desk.Actor, _ desk.Right, on desk.Subject) bool { return on.Type == "refund" })
+	w.allow(func(_ context.Context, _ admin.Actor, _ admin.Right, on admin.Subject) bool {
+		return on.Type == "refund"
+	})
 	for _, path := range []string{"", "settings", "cases", "trail"} {
 		got := alice.get(path)
 		assert.Equal(t, 200, got.status, path)
@@ -260,12 +262,12 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	has(t, newWorld(t, "/ops/").client("alice").get("").text, "Nothing waits for a person</span>")
 	w := newWorld(t, "/ops/")
 	w.trouble()
-	for _, may := range []desk.AccessFunc{
-		func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-			return right != desk.SeeEntries
+	for _, may := range []admin.AccessFunc{
+		func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+			return right != admin.SeeEntries
 		},
-		func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
-			return right != desk.SeeEntries || on.Type == "calm"
+		func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+			return right != admin.SeeEntries || on.Type == "calm"
 		},
 	} {
 		w.allow(may)
@@ -277,8 +279,8 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 			has(t, alice.get(path, "Accept-Language", "zh").text, "没有您可查看的待人工处理的工单。", path)
 		}
 	}
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
-		return right != desk.SeeEntries || on.Type == ""
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+		return right != admin.SeeEntries || on.Type == ""
 	})
 	lacks(t, w.client("alice").get("").text, "Nothing waits for a person<", "of its types he sees none")
 }
@@ -308,8 +310,8 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	has(t, trail.text, "looked at the content")
 	has(t, trail.text, "[OPS-1] buyer called")
 
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-		return right != desk.SeeErrors && right != desk.SeeContent
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return right != admin.SeeErrors && right != admin.SeeContent
 	})
 	require.Equal(t, 403, alice.post("reveal", values("id", refund.ID.String(), "reason", "again")).status)
 	for _, path := range []string{"", "cases", "cases/due", "entries", "entries/" + refund.ID.String()} {
@@ -334,7 +336,7 @@ func TestGETChangesNothing(t *testing.T) {
 	after, err := w.c.Get(t.Context(), refund.ID)
 	require.NoError(t, err)
 	assert.Equal(t, refund.Version, after.Version)
-	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{})
+	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{})
 	require.NoError(t, err)
 	assert.Empty(t, trail.Records)
 }
@@ -358,13 +360,13 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	assert.Equal(t, got.text[:1], "{")
 	assert.NotContains(t, got.text, "salary")
 	assert.Equal(t, 422, alice.post("export", values("type", "salary")).status, "no reason")
-	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{Action: "export"})
+	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{Action: "export"})
 	require.NoError(t, err)
 	require.Len(t, trail.Records, 2)
 	assert.Equal(t, []string{"alice", "salary", "1 entries", "[OPS-988] for the auditor"}, []string{trail.Records[1].Actor, trail.Records[1].BusinessType, trail.Records[1].Subject, trail.Records[1].Reason})
 
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
-		return right != desk.Export || on.Type == "refund"
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+		return right != admin.Export || on.Type == "refund"
 	})
 	assert.NotContains(t, alice.get("entries?type=salary").text, "CSV")
 	assert.Equal(t, 403, alice.post("export", values("type", "salary", "reason", "for the auditor")).status)
@@ -554,7 +556,7 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	alice, bob := w.client("alice"), w.client("bob")
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	at := func(version int) string { return fmt.Sprintf("%s:%d", seen(refund), version) }
-	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
+	view, err := w.admin.Entry(t.Context(), admin.Actor{ID: "test"}, refund.ID)
 	require.NoError(t, err)
 	v := int(view.Case.Version)
 	assert.Equal(t, 422, alice.post("do", values("do", "take case", "seen", seen(refund), "reason", "mine")).status, "it names no case")
@@ -595,13 +597,13 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Contains(t, plain(bob.get("").text), "paused by alice PSP down")
 	has(t, bob.get("").text, "confirm?back=%2Fops%2F&amp;do=resume&amp;type=refund&amp;version=", "beside the type")
 	has(t, bob.get("").text, "confirm?back=%2Fops%2F&amp;do=pause&amp;type=transfer")
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
-		return right != desk.Pause || on.Type == "transfer"
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+		return right != admin.Pause || on.Type == "transfer"
 	})
 	lacks(t, bob.get("").text, "do=resume", "it would be in vain")
 	has(t, bob.get("").text, "do=pause&amp;type=transfer")
 	w.allow(troubles.Everything)
-	paused, err := w.desk.Paused(t.Context(), desk.Actor{ID: "test"})
+	paused, err := w.admin.Paused(t.Context(), admin.Actor{ID: "test"})
 	require.NoError(t, err)
 	require.Len(t, paused, 1)
 	resume := values("do", "resume", "type", "refund", "version", fmt.Sprint(paused[0].Version), "reason", "PSP back")
@@ -614,8 +616,8 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, on desk.Subject) bool {
-		return right != desk.Pause || on.Type == "refund"
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
+		return right != admin.Pause || on.Type == "refund"
 	})
 	alice := w.client("alice")
 	has(t, alice.get("settings").text, `name="type"`)
@@ -627,7 +629,7 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	empty := alice.get("confirm?do=pause&type=+")
 	assert.Equal(t, 422, empty.status)
 	has(t, plain(empty.text), "Type: is empty")
-	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{})
+	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{})
 	require.NoError(t, err)
 	assert.Len(t, trail.Records, 1, "the pause")
 }
@@ -647,7 +649,7 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 		has(t, got.text, `name="ahead"`)
 		has(t, got.text, "PSP is down", "what was typed stays")
 	}
-	paused, err := w.desk.Paused(t.Context(), desk.Actor{ID: "test"})
+	paused, err := w.admin.Paused(t.Context(), admin.Actor{ID: "test"})
 	require.NoError(t, err)
 	assert.Empty(t, paused)
 	pause.Set("ahead", "yes")
@@ -663,10 +665,10 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	alice, bob := w.client("alice"), w.client("bob")
 	refunds := w.entriesOf("refund", compensator.Dead)
 	refund := refunds[slices.IndexFunc(refunds, func(e compensator.Entry) bool { return e.EndedBy == compensator.EndedByExhausted })]
-	view, err := w.desk.Entry(t.Context(), desk.Actor{ID: "test"}, refund.ID)
+	view, err := w.admin.Entry(t.Context(), admin.Actor{ID: "test"}, refund.ID)
 	require.NoError(t, err)
-	require.NoError(t, joined(w.desk.TakeCases(t.Context(), desk.Actor{ID: "bob"}, []desk.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, desk.Why{Reason: "mine"})))
-	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "mei"}, "refund", desk.Why{Reason: "paid twice"}))
+	require.NoError(t, joined(w.admin.TakeCases(t.Context(), admin.Actor{ID: "bob"}, []admin.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, admin.Why{Reason: "mine"})))
+	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "mei"}, "refund", admin.Why{Reason: "paid twice"}))
 
 	const theirs, paused = "is somebody else’s case", "refund is paused by mei: nothing of it runs until it is resumed. paid twice"
 	requeue := values("do", "requeue", "seen", seen(refund), "reason", "PSP is back", "delay", "1h0m0s", "back", "/ops/entries?type=refund")
@@ -729,7 +731,7 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	has(t, refused.text, ">asked the bank:\n- paid\n- not booked</textarea>")
 	note.Set("ticket", "")
 	require.Equal(t, 200, alice.post("do", note).status)
-	trail, err := w.desk.Trail(t.Context(), desk.Actor{ID: "test"}, desk.TrailFilter{Action: "note"})
+	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{Action: "note"})
 	require.NoError(t, err)
 	require.Len(t, trail.Records, 1)
 	assert.Equal(t, "asked the bank:\n- paid\n- not booked", trail.Records[0].Reason)
@@ -779,7 +781,7 @@ func TestTrailWithoutARowSaysWhy(t *testing.T) {
 		return plain(none.FindString(alice.get(path).text)) + plain(none.FindString(alice.get(path, "Accept-Language", "zh").text))
 	}
 	assert.Equal(t, " Nothing is on record that you may see.  没有您可查看的操作记录。 ", says("trail"))
-	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "bob"}, "refund", desk.Why{Reason: "PSP down"}))
+	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "bob"}, "refund", admin.Why{Reason: "PSP down"}))
 	const nothing = " Nothing is on record that matches, and that you may see.  没有符合条件且您可查看的操作记录。 "
 	assert.Equal(t, nothing, says("trail?actor=mei"))
 	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) "+
@@ -793,8 +795,8 @@ func TestTrailWithoutARowSaysWhy(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), "DELETE FROM common_process_log_operation WHERE actor='bob'")
 	require.NoError(t, err)
 	assert.Equal(t, " None on this page, and there is no more.  本页没有，后面也没有了。 ", says(second))
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-		return right != desk.SeeTrail
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return right != admin.SeeTrail
 	})
 	assert.Equal(t, nothing, says("trail?actor=bob"))
 }
@@ -921,7 +923,7 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 		"Base":           {Identify: identify, Base: "ops"},
 		"TrustedOrigins": {Identify: identify, TrustedOrigins: []string{"nowhere/at/all"}},
 	} {
-		_, err := ui.New(w.desk, opts)
+		_, err := ui.New(w.admin, opts)
 		var refused *compensator.FieldError
 		require.ErrorAs(t, err, &refused, field)
 		assert.Equal(t, field, refused.Field)
@@ -969,7 +971,7 @@ func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 		assert.Contains(t, page, "type=refund", "what is dead stands on both")
 	}
 	for n := range 12 {
-		require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "alice"}, fmt.Sprintf("calm_%02d", n), desk.Why{Reason: "the shipper is down"}))
+		require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "alice"}, fmt.Sprintf("calm_%02d", n), admin.Why{Reason: "the shipper is down"}))
 	}
 	short = alice.get("").text
 	for n := range 12 {

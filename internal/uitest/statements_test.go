@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
@@ -29,9 +29,9 @@ func TestPagesCostAFewStatements(t *testing.T) {
 	shop := worldOf(t, worker, "/ops/")
 	shop.trouble()
 	refund := shop.entriesOf("refund", compensator.Dead)[0]
-	alice := desk.Actor{ID: "alice"}
-	require.NoError(t, shop.desk.Note(t.Context(), alice, refund.ID, desk.Why{Reason: "asked the bank"}))
-	groups, _, err := shop.desk.Groups(t.Context(), alice)
+	alice := admin.Actor{ID: "alice"}
+	require.NoError(t, shop.admin.Note(t.Context(), alice, refund.ID, admin.Why{Reason: "asked the bank"}))
+	groups, _, err := shop.admin.Groups(t.Context(), alice)
 	require.NoError(t, err)
 	client := w.client("alice")
 	take := values("type", "refund", "state", "dead", "reason", "for the auditor")
@@ -66,7 +66,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		t.Logf("/%s: %d statements", page.path, got)
 	}
 	w.until(func() bool { return cost("")+cost("") == 0 }) // who comes a moment later asks nothing
-	require.NoError(t, w.desk.Pause(t.Context(), alice, "refund", desk.Why{Reason: "PSP down"}))
+	require.NoError(t, w.admin.Pause(t.Context(), alice, "refund", admin.Why{Reason: "PSP down"}))
 	assert.Positive(t, cost(""), "what was done here shows at once")
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // overTheWire asks for a page as a browser does, and returns the answer and all its bytes.
@@ -73,7 +73,7 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 		})
 	}
 	overview, _ := w.overTheWire("alice", "")
-	require.NoError(t, w.desk.Pause(t.Context(), desk.Actor{ID: "alice"}, "refund", desk.Why{Reason: "PSP down"}))
+	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "alice"}, "refund", admin.Why{Reason: "PSP down"}))
 	changed, _ := w.overTheWire("alice", "", "If-None-Match", overview.Header.Get("ETag"))
 	assert.Equal(t, 200, changed.StatusCode)
 	_, err := http.ParseTime(changed.Header.Get("Last-Modified"))
@@ -91,16 +91,16 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
 	w.trouble()
-	w.allow(func(_ context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		switch a.ID {
 		case "half":
 			return on.Type != "refund"
 		case "watcher":
-			return right != desk.Pause
+			return right != admin.Pause
 		case "blind":
-			return right != desk.SeeErrors
+			return right != admin.SeeErrors
 		case "narrow":
-			return right == desk.SeeOverview && on.Type == "refund"
+			return right == admin.SeeOverview && on.Type == "refund"
 		}
 		return true
 	})
@@ -123,17 +123,17 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	}
 	look()
 	require.Len(t, pages, 5*4*2, "whoever looks, in every way, sees another page")
-	alice, why := desk.Actor{ID: "alice"}, desk.Why{Reason: "PSP down"}
-	require.NoError(t, w.desk.Pause(t.Context(), alice, "refund", why))
+	alice, why := admin.Actor{ID: "alice"}, admin.Why{Reason: "PSP down"}
+	require.NoError(t, w.admin.Pause(t.Context(), alice, "refund", why))
 	look()
 	e := w.entriesOf("refund", compensator.Dead)[0]
-	answers, err := w.desk.Change(t.Context(), alice, desk.Change{Action: desk.SettleByHand, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+	answers, err := w.admin.Change(t.Context(), alice, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
 	require.NoError(t, err)
 	require.NoError(t, answers[0])
 	look()
 	require.Greater(t, len(pages), 5*4*2, "what was done shows")
-	w.allow(func(_ context.Context, _ desk.Actor, right desk.Right, _ desk.Subject) bool {
-		return right != desk.Pause
+	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
+		return right != admin.Pause
 	})
 	look()
 }

@@ -20,9 +20,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
-	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/internal/uitest/troubles"
 	"github.com/compensator-go/compensator/ui"
@@ -39,30 +39,30 @@ func TestMain(m *testing.M) {
 
 // world is a shop in trouble, and its pages.
 type world struct {
-	t    *testing.T
-	c    *compensator.Compensator
-	shop *troubles.Shop
-	desk *desk.Desk
-	base string // "/ops/"
-	url  string // of the first page
+	t     *testing.T
+	c     *compensator.Compensator
+	shop  *troubles.Shop
+	admin *admin.Admin
+	base  string // "/ops/"
+	url   string // of the first page
 
 	mu     sync.Mutex // guards access
-	access desk.AccessFunc
+	access admin.AccessFunc
 }
 
 // whoHeader says who a test's request is from, in place of a session.
 const whoHeader, whoCookie = "X-Who", "who"
 
-func identify(r *http.Request) (desk.Actor, bool) {
+func identify(r *http.Request) (admin.Actor, bool) {
 	name := r.Header.Get(whoHeader)
 	if cookie, err := r.Cookie(whoCookie); name == "" && err == nil {
 		name = cookie.Value
 	}
-	return desk.Actor{ID: name}, name != ""
+	return admin.Actor{ID: name}, name != ""
 }
 
 // newWorld opens the pages under a base. Everybody may do everything, unless the test says otherwise.
-func newWorld(t *testing.T, base string, change ...func(o *desk.Options)) *world {
+func newWorld(t *testing.T, base string, change ...func(o *admin.Options)) *world {
 	t.Helper()
 	c, _ := sqlitetest.New(t, configure)
 	return worldOf(t, c, base, change...)
@@ -79,13 +79,13 @@ func newServerWorld(t *testing.T, base string) *world {
 }
 
 // worldOf opens the pages of a log.
-func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...func(o *desk.Options)) *world {
+func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...func(o *admin.Options)) *world {
 	t.Helper()
 	w := &world{t: t, c: c, base: base, access: troubles.Everything}
 	var err error
 	w.shop, err = troubles.New(w.c, troubles.Speed{Timeout: 100 * time.Millisecond, Again: time.Millisecond})
 	require.NoError(t, err)
-	opts := desk.Options{Access: desk.AccessFunc(func(ctx context.Context, a desk.Actor, right desk.Right, on desk.Subject) bool {
+	opts := admin.Options{Access: admin.AccessFunc(func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.access(ctx, a, right, on)
@@ -93,9 +93,9 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 	for _, set := range change {
 		set(&opts)
 	}
-	w.desk, err = desk.New(w.c, opts)
+	w.admin, err = admin.New(w.c, opts)
 	require.NoError(t, err)
-	pages, err := ui.New(w.desk, ui.Options{Identify: identify, Base: base, Title: "shop", Types: troubles.Views()})
+	pages, err := ui.New(w.admin, ui.Options{Identify: identify, Base: base, Title: "shop", Types: troubles.Views()})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle(base, pages)
@@ -106,7 +106,7 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 }
 
 // allow says who may do what from now on.
-func (w *world) allow(access desk.AccessFunc) {
+func (w *world) allow(access admin.AccessFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.access = access
@@ -128,7 +128,7 @@ func (w *world) trouble() {
 
 // open is how many cases are.
 func (w *world) open() (n int) {
-	groups, _, err := w.desk.Groups(w.t.Context(), desk.Actor{ID: "test"})
+	groups, _, err := w.admin.Groups(w.t.Context(), admin.Actor{ID: "test"})
 	assert.NoError(w.t, err)
 	for _, g := range groups {
 		n += g.N

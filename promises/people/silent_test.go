@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest"
-	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/internal/harness"
 	"github.com/compensator-go/compensator/internal/testservers"
 	"github.com/compensator-go/compensator/observe/probe"
@@ -136,14 +136,14 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 			Operations: new(compensator.Operations), Logger: slog.New(slog.DiscardHandler),
 		})
 		require.NoError(t, err)
-		pages, err := desk.New(c, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+		pages, err := admin.New(c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 		require.NoError(t, err)
 		for range 20 {
 			asked := time.Now()
 			status, body := ready(t, probe.Ready(c, 1500*time.Millisecond))
 			require.Equal(t, http.StatusOK, status, "%s", body)
 			require.Less(t, time.Since(asked), 1500*time.Millisecond, "of the bubble's clock")
-			seen, err := pages.Overview(t.Context(), desk.Actor{ID: "mei"})
+			seen, err := pages.Overview(t.Context(), admin.Actor{ID: "mei"})
 			require.NoError(t, err)
 			require.Empty(t, seen.Health.Database, "the pages do not take the database for silent")
 			require.NotEmpty(t, seen.Health.Queue)

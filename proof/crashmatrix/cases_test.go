@@ -27,7 +27,7 @@ const (
 	periodic  surroundings = "periodic"   // lives make the slots of ticks
 	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
 	inLine    surroundings = "in-line"    // lives record, besides, entries that take turns
-	staffed   surroundings = "staffed"    // the operator's side is on, and people act through a desk
+	staffed   surroundings = "staffed"    // the operator's side is on, and people act through an Admin
 	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
 )
 

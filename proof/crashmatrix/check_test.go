@@ -85,11 +85,11 @@ func (w *world) checkSlots() {
 func (w *world) checkCases() {
 	w.t.Helper()
 	w.none("dead, and no open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")
-	w.none("put right at the desk, and its case open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='desk'
+	w.none("put right through package admin, and its case open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='admin'
 		WHERE c.closed_at=0 AND JSON_EXTRACT(a.before_state,'$.state')=-2 AND JSON_EXTRACT(a.before_state,'$.epoch')=c.epoch`)
 	w.none("taken, and no record", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
 	w.none("a record of a case taken, and nobody's", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
-	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='desk'")+w.count("common_process_log_operation"), "somebody must have been at the desk")
+	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "somebody must have been through package admin")
 }
 
 // checkEffects: as often as there was a success, which the history knows for each epoch.

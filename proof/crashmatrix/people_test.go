@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 var ann = compensator.ByHand{Actor: "ann", Reason: "again"}
@@ -31,7 +31,7 @@ func (l *life) actByHand(ctx context.Context) error {
 func (l *life) putRight(ctx context.Context) error {
 	dead, err := l.found(ctx, hand, compensator.Dead)
 	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
-	if err != nil || l.p.desk == nil && rand.N(3) == 0 {
+	if err != nil || l.p.admin == nil && rand.N(3) == 0 {
 		return errors.Join(err, l.requeueAll(ctx, dead))
 	}
 	for _, e := range dead {
@@ -42,8 +42,8 @@ func (l *life) putRight(ctx context.Context) error {
 				_, err := l.p.CancelTx(ctx, tx, e.ID)
 				return err
 			}))
-		case l.p.desk != nil:
-			err = l.atDesk(ctx, e, []desk.Right{desk.Requeue, desk.SettleByHand}[settle])
+		case l.p.admin != nil:
+			err = l.throughAdmin(ctx, e, []admin.Right{admin.Requeue, admin.SettleByHand}[settle])
 		case settle == 0:
 			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann}))
 		default:
@@ -93,19 +93,19 @@ func (l *life) erase(ctx context.Context) error {
 	return err
 }
 
-// atDesk takes an entry's case, and acts on the entry as it was seen.
-func (l *life) atDesk(ctx context.Context, e compensator.Entry, action desk.Right) error {
-	actor, why := desk.Actor{ID: "desk"}, desk.Why{Reason: "again"}
-	view, err := l.p.desk.Entry(ctx, actor, e.ID)
+// throughAdmin takes an entry's case, and acts on the entry as it was seen.
+func (l *life) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
+	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
+	view, err := l.p.admin.Entry(ctx, actor, e.ID)
 	if err != nil || view.Case == nil {
 		return err
 	}
-	taken, err := l.p.desk.TakeCases(ctx, actor, []desk.SeenCase{{EntryID: e.ID, Version: view.Case.Version}}, why)
+	taken, err := l.p.admin.TakeCases(ctx, actor, []admin.SeenCase{{EntryID: e.ID, Version: view.Case.Version}}, why)
 	err = errors.Join(append(taken, err)...)
 	if err != nil && !errors.Is(err, compensator.ErrChanged) && !errors.Is(err, compensator.ErrNotFound) && !errors.Is(err, compensator.ErrBusy) {
 		return err
 	}
-	_, err = l.p.desk.Change(ctx, actor, desk.Change{Action: action, Entries: []desk.Seen{{ID: e.ID, Version: e.Version}}, Why: why, Checked: true, Again: true})
+	_, err = l.p.admin.Change(ctx, actor, admin.Change{Action: action, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why, Checked: true, Again: true})
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/adopt"
-	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -30,7 +30,7 @@ type process struct {
 	store   processlog.Store // when it is not the library's own
 	intake  *intake.Intake   // of the streamed
 	adopted *adopt.Import    // of the adopting
-	desk    *desk.Desk       // of the staffed
+	admin   *admin.Admin     // of the staffed
 }
 
 const lease = time.Second
@@ -80,7 +80,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		err = p.kinds.takeTurns(p.Compensator)
 	}
 	if err == nil && in == staffed {
-		p.desk, err = desk.New(p.Compensator, desk.Options{Access: desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })})
+		p.admin, err = admin.New(p.Compensator, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	}
 	if err == nil && in == periodic {
 		err = p.kinds.tick(ctx)

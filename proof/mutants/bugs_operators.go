@@ -57,7 +57,7 @@ if false {`},
 			name: "right-of-the-first-is-all", breaks: "G32",
 			what: "A person who may see a type may also change its entries.",
 			edits: []edit{
-				{"Desk.Change", `case !$may($ctx, $a, $action, $on):`, `case !$may($ctx, $a, SeeEntries, $on):`},
+				{"Admin.Change", `case !$may($ctx, $a, $action, $on):`, `case !$may($ctx, $a, SeeEntries, $on):`},
 			},
 			sees: tests("TestEachRightAllowsWhatItSaysAndNothingElse", "TestRightsAreAskedForWhatAnEntryIsWorth"),
 		},
@@ -65,7 +65,7 @@ if false {`},
 			name: "reveal-before-the-record", breaks: "G32",
 			what: "Content is shown although the audit record could not be written.",
 			edits: []edit{
-				{"Desk.Reveal",
+				{"Admin.Reveal",
 					`if $err != nil {
 	return compensator.Entry{}, $err
 }
@@ -85,15 +85,15 @@ return *$e, nil`,
 					`if $kept := processlog.FitCaseError($scrubbed); $kept != processlog.FitCaseError($lastError) {
 	$error = ""`},
 			},
-			sees: tests("TestNoCaseKeepsAndNoDeskShowsWhatAScrubberTakesOut"),
+			sees: tests("TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut"),
 		},
 		{
 			name: "command-yes-is-checked", breaks: "G32",
 			what: "The option --yes also confirms that unknown outcomes were checked.",
 			edits: []edit{
 				{"program.change",
-					`$ch := desk.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2, $again: $pAgain}`,
-					`$ch := desk.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2 || yes, $again: $pAgain}`},
+					`$ch := admin.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2, $again: $pAgain}`,
+					`$ch := admin.Change{$action: $action2, $why: $whyWhy, $delay: $delay2, $checked: $checked2 || yes, $again: $pAgain}`},
 			},
 			sees: tests("TestUnknownOutcomesWaitForAWord"),
 		},

@@ -28,9 +28,9 @@ type apart struct {
 	slots       slots         // of plain entries that are made by themselves; see drawPeriodic
 	outage      outage        // of what handlers call, where types have breakers; see drawBreakers
 	keep        time.Duration // of ended entries; 0: for ever
-	desk        bool          // the operator's side is on; see drawDesk
+	admin       bool          // the operator's side is on; see drawAdmin
 	visits      []visit
-	pausing     pausing // of a type, by somebody at a desk; see drawPauses
+	pausing     pausing // of a type, by somebody through package admin; see drawPauses
 	lines       lines   // of entries that take turns; see drawTurns
 
 	// In all of them:
@@ -114,7 +114,7 @@ func (w *world) drawLosses() {
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep
-	if w.apart.desk {
+	if w.apart.admin {
 		cfg.Operations = &compensator.Operations{}
 	}
 	if leases := w.apart.leases; len(leases) > 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -22,10 +22,10 @@ type pausing struct {
 	on   time.Duration // after all was healed and every process has had its time to hear of it
 }
 
-// drawPauses draws whether somebody at the desk pauses a type.
+// drawPauses draws whether somebody through package admin pauses a type.
 func (w *world) drawPauses() {
 	rng := rand.New(rand.NewPCG(w.seed, pausesStream))
-	if !w.apart.desk || rng.IntN(2) > 0 {
+	if !w.apart.admin || rng.IntN(2) > 0 {
 		return
 	}
 	w.apart.pausing = pausing{kind: handledTypes[rng.IntN(len(handledTypes))], at: time.Duration(rng.Int64N(int64(w.plan.chaos))),
@@ -35,8 +35,8 @@ func (w *world) drawPauses() {
 // pause has somebody pause the type, until it is certain, and resume it.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
-	w.atDesk(func(ctx context.Context, d *desk.Desk, who desk.Actor) bool {
-		_ = d.Pause(ctx, who, p.kind, desk.Why{Reason: "look"})
+	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
+		_ = d.Pause(ctx, who, p.kind, admin.Why{Reason: "look"})
 		return w.pausedType(ctx, d, who) != nil
 	})
 	w.await(2*w.plan.chaos, w.healed.Load)
@@ -45,9 +45,9 @@ func (w *world) pause(p pausing) {
 		w.recordPaused(p.kind, i)
 	}
 	time.Sleep(p.on)
-	w.atDesk(func(ctx context.Context, d *desk.Desk, who desk.Actor) bool {
+	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
 		if seen := w.pausedType(ctx, d, who); seen != nil {
-			_ = d.Resume(ctx, who, *seen, desk.Why{Reason: "looked"})
+			_ = d.Resume(ctx, who, *seen, admin.Why{Reason: "looked"})
 		}
 		return w.pausedType(ctx, d, who) == nil
 	})
@@ -61,7 +61,7 @@ func (w *world) recordPaused(kind string, whom int) {
 }
 
 // pausedType is the one that is paused; nil: none is, or nobody can say.
-func (w *world) pausedType(ctx context.Context, d *desk.Desk, who desk.Actor) *desk.Paused {
+func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor) *admin.Paused {
 	paused, err := d.Paused(ctx, who)
 	if err != nil || len(paused) == 0 {
 		return nil
@@ -69,20 +69,20 @@ func (w *world) pausedType(ctx context.Context, d *desk.Desk, who desk.Actor) *d
 	return &paused[0]
 }
 
-// atDesk has somebody try at the desk of any process, until it is done.
-func (w *world) atDesk(try func(context.Context, *desk.Desk, desk.Actor) bool) {
+// throughAdmin has somebody try through package admin of any process, until it is done.
+func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor) bool) {
 	w.await(5*time.Minute, func() bool {
 		n := w.alive(0)
 		if n == nil {
 			return false
 		}
-		d, err := desk.New(n.c, desk.Options{Access: anybody})
+		d, err := admin.New(n.c, admin.Options{Access: anybody})
 		if err != nil {
 			return false
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 		defer cancel()
-		return try(ctx, d, desk.Actor{ID: "mei"})
+		return try(ctx, d, admin.Actor{ID: "mei"})
 	})
 }
 

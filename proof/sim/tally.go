@@ -56,7 +56,7 @@ const (
 	sawBreakerClosed
 	sawResumed
 	sawCases
-	sawDeskActions
+	sawAdminActions
 	sawUncheckedActions
 	sawWaitedOut
 	sawConsumed
@@ -98,7 +98,7 @@ var sightNames = [sights]string{
 	sawTurns:          "entries of a key beside which none may start", sawPlaced: "entries that stand where another of their call has its id", sawBlocked: "entries left alone as blocked",
 	sawParked: "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
 	sawCases:            "cases that opened",
-	sawDeskActions:      "entries changed from a desk",
+	sawAdminActions:     "entries changed through package admin",
 	sawUncheckedActions: "of them, by somebody who had not checked",
 	sawWaitedOut:        "waits that counted, as they had lasted long enough",
 	sawConsumed:         "messages done",

@@ -113,7 +113,7 @@ func newWorld(seed uint64) *world {
 	w.drawBatches()
 	w.drawTurns()
 	w.drawBreakers()
-	w.drawDesk()
+	w.drawAdmin()
 	w.drawMaxWait()
 	w.drawMessages()
 	w.drawPauses()

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/ui"
 )
 
@@ -42,13 +42,13 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 // stopping is how long requests under way have when Serve is to end.
 const stopping = 10 * time.Second
 
-// Serve serves a desk's pages as the actor's until ctx ends, which is no error, and closes the listener. ready is given the
+// Serve serves an Admin's pages as the actor's until ctx ends, which is no error, and closes the listener. ready is given the
 // address, with a token that one browser may use once; after that a cookie knows it. opts.Identify is Serve's own.
 //
 // The address has a host of its own beneath localhost, drawn anew each time. Browsers send a cookie to all ports of its host, and
 // 127.0.0.1 is everybody's. A request to any other host is refused, whoever sends it. Chromium and Firefox find such a host at
 // the loopback address without asking a name server. Some browsers do not, and so cannot open the pages.
-func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.Actor, opts ui.Options, ready func(link string)) error {
+func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor admin.Actor, opts ui.Options, ready func(link string)) error {
 	if opts.Base == "" {
 		opts.Base = "/"
 	}
@@ -82,7 +82,7 @@ func Serve(ctx context.Context, listener net.Listener, d *desk.Desk, actor desk.
 
 // door lets in who has the token, once, and knows the browser by a cookie after that.
 type door struct {
-	actor          desk.Actor
+	actor          admin.Actor
 	base, host     string
 	token, session string
 	used           atomic.Bool
@@ -149,7 +149,7 @@ func (d *door) enter(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, onward, html.EscapeString(d.base))
 }
 
-func (d *door) identify(r *http.Request) (desk.Actor, bool) {
+func (d *door) identify(r *http.Request) (admin.Actor, bool) {
 	cookie, err := r.Cookie(sessionCookie)
 	return d.actor, err == nil && same(cookie.Value, d.session)
 }

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 )
 
 // The browser that has brought the token is known by a cookie that no script reads, that no other site has sent, and that lets in
 // nobody who does not know it.
 func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
-	d := &door{actor: desk.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
+	d := &door{actor: admin.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
 	enter := func(token string) []*http.Cookie {
 		w := httptest.NewRecorder()
 		d.enter(w, httptest.NewRequest(http.MethodGet, "/enter?token="+token, nil))
@@ -45,7 +45,7 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 // the loopback address leads anywhere.
 // Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
-	d := &door{actor: desk.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
+	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /enter", d.enter)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 // Failure: F133
 func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()
-	d := &door{actor: desk.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
+	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
 	server := httptest.NewServer(d.guard(bodiless(d.enter)))
 	defer server.Close()
 	for host, status := range map[string]string{"evil.example": "421", "k7wq.localhost": "403"} {

@@ -20,7 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/internal/uitest/troubles"
 	"github.com/compensator-go/compensator/ui"
 	"github.com/compensator-go/compensator/ui/local"
@@ -82,7 +82,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop,
 	if err != nil {
 		return err
 	}
-	d, err := desk.New(c, desk.Options{Access: troubles.Everything})
+	d, err := admin.New(c, admin.Options{Access: troubles.Everything})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -99,7 +99,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop,
 	begin(func() error { return c.Run(ctx) })
 	begin(func() error { return work(ctx, shop) })
 	begin(func() error {
-		return local.Serve(ctx, listener, d, desk.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: troubles.Views()}, func(link string) {
+		return local.Serve(ctx, listener, d, admin.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: troubles.Views()}, func(link string) {
 			fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  %s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", link)
 		})
 	})

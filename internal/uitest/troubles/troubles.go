@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
-	"github.com/compensator-go/compensator/desk"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/ui"
 )
 
@@ -170,4 +170,4 @@ func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.En
 }
 
 // Everything is allowed to everybody: of a demo, on loopback.
-var Everything = desk.AccessFunc(func(context.Context, desk.Actor, desk.Right, desk.Subject) bool { return true })
+var Everything = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/adopt"
-	"github.com/compensator-go/compensator/desk"
 	"github.com/compensator-go/compensator/intake"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -35,10 +35,10 @@ func main() {
 	if err == nil {
 		_ = im.Run(ctx)
 	}
-	d, err := desk.New(c, desk.Options{})
+	d, err := admin.New(c, admin.Options{})
 	if err == nil {
-		_, _ = d.Change(ctx, desk.Actor{}, desk.Change{})
-		_, _ = d.TakeCases(ctx, desk.Actor{}, nil, desk.Why{})
+		_, _ = d.Change(ctx, admin.Actor{}, admin.Change{})
+		_, _ = d.TakeCases(ctx, admin.Actor{}, nil, admin.Why{})
 	}
 	_, _ = compensator.Handle(c, "order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
 	ticks, _ := compensator.Declare[time.Time](c, "ticks", compensator.TypeConfig{})

@@ -1,0 +1,263 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// canary stands in all of an entry that few may see, and in no id.
+const canary = "canary-8842177"
+
+// payment is what the types' entries hold.
+type payment struct {
+	Order, Card string
+	Minor       int64
+}
+
+// bed is a log in memory with entries of two types.
+type bed struct {
+	t     *testing.T
+	store *watched
+	c     *compensator.Compensator
+
+	types   map[string]*compensator.Type[payment]
+	weighed atomic.Int64 // how often the amount of a refund was asked for
+
+	dead, succeeded, pending compensator.Entry // of type refund; those of type mail stand beside them
+	otherDead                compensator.Entry
+}
+
+const (
+	refundType = "refund"
+	mailType   = "mail"
+)
+
+// watched is a store in memory that tells of what it is asked, and fails or waits where a test says so.
+type watched struct {
+	*compensatortest.MemoryStore
+	entries  func(f compensator.Filter)                          // before List, if it is set
+	cases    func(ctx context.Context, f admin.CaseFilter) error // before Cases
+	heads    func(ctx context.Context) error                     // before Heads
+	operates func(op processlog.Operation) error                 // before Operate
+	groups   func(businessTypes []string)                        // before CaseGroups
+	sums     []processlog.CaseGroup                              // of CaseGroups, in place of the log's, if it is set
+	trails   func(f admin.TrailFilter)                           // before Trail
+	looked   atomic.Int64                                        // how often for the types that there are
+	keeps    func(c *admin.Case)                                 // what Cases and CasesOf have read, as an older version kept it
+	outlines func(row *processlog.Row)                           // what Outlines has read, as an older version wrote it
+}
+
+func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
+	rows, err := w.MemoryStore.Outlines(ctx, ids)
+	if w.outlines != nil {
+		for i := range rows {
+			w.outlines(&rows[i])
+		}
+	}
+	return rows, err
+}
+
+func (w *watched) List(ctx context.Context, f compensator.Filter) (processlog.Page, error) {
+	if w.entries != nil {
+		w.entries(f)
+	}
+	return w.MemoryStore.List(ctx, f)
+}
+
+func (w *watched) Cases(ctx context.Context, f admin.CaseFilter) (admin.CasePage, error) {
+	if w.cases != nil {
+		if err := w.cases(ctx, f); err != nil {
+			return admin.CasePage{}, err
+		}
+	}
+	page, err := w.MemoryStore.Cases(ctx, f)
+	return admin.CasePage{Cases: w.kept(page.Cases), Next: page.Next}, err
+}
+
+func (w *watched) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]admin.Case, error) {
+	cases, err := w.MemoryStore.CasesOf(ctx, ids)
+	return w.kept(cases), err
+}
+
+func (w *watched) kept(cases []admin.Case) []admin.Case {
+	if w.keeps != nil {
+		for i := range cases {
+			w.keeps(&cases[i])
+		}
+	}
+	return cases
+}
+
+func (w *watched) Heads(ctx context.Context) ([]processlog.Head, error) {
+	if w.heads != nil {
+		if err := w.heads(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return w.MemoryStore.Heads(ctx)
+}
+
+func (w *watched) Operate(ctx context.Context, op processlog.Operation) error {
+	if w.operates != nil {
+		if err := w.operates(op); err != nil {
+			return err
+		}
+	}
+	return w.MemoryStore.Operate(ctx, op)
+}
+
+func (w *watched) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
+	if w.groups != nil {
+		w.groups(businessTypes)
+	}
+	if w.sums != nil {
+		return slices.Clone(w.sums), nil
+	}
+	return w.MemoryStore.CaseGroups(ctx, businessTypes, failure)
+}
+
+func (w *watched) Trail(ctx context.Context, f admin.TrailFilter) (admin.TrailPage, error) {
+	if w.trails != nil {
+		w.trails(f)
+	}
+	return w.MemoryStore.Trail(ctx, f)
+}
+
+func (w *watched) Types(ctx context.Context) ([]string, error) {
+	w.looked.Add(1)
+	return w.MemoryStore.Types(ctx)
+}
+
+func newBed(t *testing.T) *bed {
+	store, b := &watched{MemoryStore: compensatortest.NewMemoryStore()}, &bed{t: t, types: make(map[string]*compensator.Type[payment])}
+	c, err := compensator.New(t.Context(), compensator.Config{Store: store, Queue: compensatortest.NewMemoryQueue().Client(), Logger: slog.New(slog.DiscardHandler),
+		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{
+			refundType: {Amount: func(e *compensator.Entry) (compensator.Amount, error) {
+				b.weighed.Add(1)
+				var p payment
+				err := e.Decode(&p)
+				return compensator.Amount{Minor: p.Minor, Currency: "CNY"}, err
+			}},
+		}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	b.store, b.c = store, c
+	for _, name := range []string{refundType, mailType} {
+		secret := map[string]string{refundType: canary, mailType: "another's"}[name]
+		typ, err := compensator.Handle(c, name, func(_ context.Context, e *compensator.Entry, p payment) error {
+			switch p.Order {
+			case "dies":
+				return compensator.Permanent(errors.New("no such card " + `"` + secret + `"`))
+			case "tries":
+				return errors.New("not yet")
+			case "down":
+				return compensator.Unavailable(errors.New("no answer about card " + `"` + secret + `", password=` + p.Card))
+			}
+			return nil
+		}, compensator.TypeConfig{Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
+		require.NoError(t, err)
+		b.types[name] = typ
+		opts := func(id string) compensator.Options {
+			return compensator.Options{IdempotentID: compensator.IdempotentID(name + id), BusinessID: "o-" + name, UserName: secret, UserID: "7", Headers: map[string]string{"who": secret}}
+		}
+		dead := compensatortest.Call(t, c, typ, payment{"dies", secret, 12900}, opts("-dead"))
+		require.Equal(t, compensator.Dead, dead.State)
+		if name == mailType {
+			b.otherDead = dead
+			continue
+		}
+		b.dead = dead
+		b.succeeded = compensatortest.Call(t, c, typ, payment{"lives", canary, 100}, opts("-succeeded"))
+		require.Equal(t, compensator.Succeeded, b.succeeded.State)
+		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := typ.Record(ctx, tx, payment{"waits", canary, 100}, opts("-pending"))
+			if err != nil {
+				return err
+			}
+			id := receipt.ID()
+			b.pending.ID = id
+			return nil
+		}))
+		e, err := c.Get(t.Context(), b.pending.ID)
+		require.NoError(t, err)
+		b.pending = *e
+	}
+	return b
+}
+
+// die makes another entry that is dead.
+func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
+	b.t.Helper()
+	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
+}
+
+// breaks opens the breaker of a type, which stays so until another entry is run.
+func (b *bed) breaks(businessType, password string) {
+	b.t.Helper()
+	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotentID: compensator.IdempotentID(businessType + "-down")})
+	require.Len(b.t, b.c.Health(b.t.Context()).OpenBreakers, 1)
+}
+
+func (b *bed) admin(opts admin.Options) *admin.Admin {
+	b.t.Helper()
+	d, err := admin.New(b.c, opts)
+	require.NoError(b.t, err)
+	return d
+}
+
+// caseOf is the case of the dead refund.
+func (b *bed) caseOf() admin.Case {
+	cases, err := b.store.CasesOf(b.t.Context(), []compensator.EntryID{b.dead.ID})
+	require.NoError(b.t, err)
+	require.Len(b.t, cases, 1)
+	return cases[0]
+}
+
+// standing is all that an action could have changed, refusals apart.
+func (b *bed) standing() string {
+	var cases []admin.Case
+	for _, row := range b.store.Rows() {
+		of, err := b.store.CasesOf(b.t.Context(), []compensator.EntryID{row.ID})
+		require.NoError(b.t, err)
+		cases = append(cases, of...)
+	}
+	settings, err := b.store.Settings(b.t.Context())
+	require.NoError(b.t, err)
+	var versions []string
+	for _, row := range b.store.Rows() {
+		versions = append(versions, fmt.Sprint(row.ID, row.State, row.Version, row.Epoch))
+	}
+	return asJSON(b.t, []any{cases, settings, versions, b.trail(false)})
+}
+
+// trail is what is on record, refusals or all else.
+func (b *bed) trail(refused bool) (found []admin.TrailRecord) {
+	page, err := b.store.Trail(b.t.Context(), admin.TrailFilter{Limit: 1000})
+	require.NoError(b.t, err)
+	for _, r := range page.Records {
+		if r.Refused == refused {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func asJSON(t *testing.T, v any) string {
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(text)
+}

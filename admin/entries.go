@@ -1,0 +1,245 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// EntryPage is one page of entries. It may be short, or empty, and not the last: Next tells.
+type EntryPage struct {
+	Entries []compensator.Entry `json:"entries"`
+	Next    string              `json:"next,omitempty"`
+}
+
+// Entries lists entries as Compensator.List does, without content, headers and user names. It wants SeeEntries, asked for each
+// type; a Filter that looks into errors also SeeErrors, of the type that it names or of none, and of each that it finds; one by
+// user id SeeContent. To who may not see all types a listing by neither an id nor a created range comes as it is due. A listing of
+// one state is of the types of five seconds ago.
+func (d *Admin) Entries(ctx context.Context, a Actor, filter compensator.Filter) (EntryPage, error) {
+	page, err := d.entries(ctx, a, filter, SeeEntries)
+	inFull := d.sight(a, SeeErrors)
+	for i := range page.Entries {
+		page.Entries[i] = d.masked(&page.Entries[i], inFull.sees(ctx, page.Entries[i].BusinessType))
+	}
+	return page, err
+}
+
+// entries lists those of the types of which the actor has all these rights. They are not masked yet.
+func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter, rights ...Right) (EntryPage, error) {
+	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
+		return EntryPage{}, nil
+	}
+	var searches []Right // to find an entry by what it says is to see that
+	if filter.LastError != "" {
+		searches = append(searches, SeeErrors)
+	}
+	if filter.UserID != "" {
+		searches = append(searches, SeeContent)
+	}
+	if !d.sight(a, searches...).sees(ctx, filter.BusinessType) {
+		return EntryPage{}, ErrNotAllowed
+	}
+	sees := d.sight(a, append(rights, searches...)...)
+	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
+	if err != nil || !some {
+		return EntryPage{}, err
+	}
+	if types == nil && ofOneState(filter) { // the log would look anew for the types that within has found
+		if types, err = d.types(ctx); err != nil {
+			return EntryPage{}, err
+		}
+	}
+	filter.BusinessTypes, filter.Outline = types, true
+	page, err := read(ctx, d, func(ctx context.Context) (compensator.Page, error) { return d.c.List(ctx, filter) })
+	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool { return sees.sees(ctx, e.BusinessType) })}, err
+}
+
+// ofOneState tells whether a listing goes through the types one by one, in the order in which their entries are due.
+func ofOneState(f compensator.Filter) bool {
+	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
+}
+
+// shown drops from a page what is of a type that the Admin has not known of. show masks what it does not drop.
+func shown[T any](page []T, show func(*T) bool) []T {
+	list := page[:0]
+	for i := range page {
+		if show(&page[i]) {
+			list = append(list, page[i])
+		}
+	}
+	return list
+}
+
+// masked is an entry without what is shown to few.
+func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
+	m := *e
+	m.Content, m.Headers, m.UserName = nil, nil, ""
+	m.LastError = d.told(m.LastError, errorInFull)
+	return m
+}
+
+// EntryView is one entry, and what stands around it.
+type EntryView struct {
+	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
+	ContentSize   int                `json:"content_size"`   // bytes
+	ContentSHA256 string             `json:"content_sha256"` // hexadecimal, its first 16 digits
+	Amount        compensator.Amount `json:"amount"`
+	Case          *Case              `json:"case,omitempty"` // also a closed one
+
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // as Line.OutcomeUnknown
+
+	Trail        []TrailRecord       `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeTrail
+	Siblings     []compensator.Entry `json:"siblings,omitempty"` // others of its business id, up to 20
+	MoreSiblings bool                `json:"more_siblings,omitempty"`
+}
+
+// siblingsShown is how many entries of a business id stand beside one.
+const siblingsShown = 20
+
+// Entry reads one entry. It wants SeeEntries; without it the entry is not found: compensator.ErrNotFound.
+func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
+	e, err := d.get(ctx, ref)
+	if err != nil {
+		return EntryView{}, err
+	}
+	if !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return EntryView{}, notFound(ref)
+	}
+	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
+	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content)}
+	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // a short content can be guessed by its hash
+		hash := sha256.Sum256(e.Content)
+		view.ContentSHA256 = hex.EncodeToString(hash[:8])
+	}
+	amounts, cases, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	if err != nil {
+		return EntryView{}, err
+	}
+	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), d.outcomeUnknown(*e, cases)
+	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
+		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
+		if err != nil {
+			return EntryView{}, err
+		}
+		view.Trail = page.Records
+	}
+	return view, d.siblings(ctx, a, e, &view)
+}
+
+// get reads an entry with all that it holds.
+func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
+	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) { return d.c.Get(ctx, ref) })
+}
+
+// notFound is what an entry is that may not be seen: the same as one that is not there.
+func notFound(ref compensator.Ref) error { return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound) }
+
+// siblings reads the other entries of a business id.
+func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, view *EntryView) error {
+	if e.BusinessID == "" {
+		return nil
+	}
+	page, err := d.Entries(ctx, a, compensator.Filter{BusinessID: e.BusinessID, Limit: siblingsShown + 1, Newest: true})
+	for i := range page.Entries {
+		switch {
+		case page.Entries[i].ID == e.ID:
+		case len(view.Siblings) == siblingsShown:
+			view.MoreSiblings = true
+		default:
+			view.Siblings = append(view.Siblings, page.Entries[i])
+		}
+	}
+	view.MoreSiblings = view.MoreSiblings || page.Next != ""
+	return err
+}
+
+// Reveal shows an entry with its content, headers and user name, and puts on record who looked and why, before it shows
+// anything. It wants SeeEntries and SeeContent, and shows the error as Entry does; where ReadOnly is set nothing is revealed, for it
+// could not be put on record.
+func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
+	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
+	if err != nil {
+		return compensator.Entry{}, err
+	}
+	err = d.log.Operations().Operate(ctx, op)
+	if err != nil {
+		return compensator.Entry{}, err
+	}
+	e.LastError = d.told(e.LastError, d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))
+	return *e, nil
+}
+
+// entryFor reads an entry for an action, and returns what is to be put on record of that.
+func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, processlog.Operation, error) {
+	var op processlog.Operation
+	if d.readOnly {
+		return nil, op, ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return nil, op, err
+	}
+	ctx = acting(ctx)
+	e, err := d.get(ctx, ref)
+	if err != nil && !errors.Is(err, compensator.ErrNotFound) {
+		return nil, op, err
+	}
+	op = processlog.Operation{Actor: a.ID, Action: string(right), Reason: reason}
+	if err != nil || !d.may(ctx, a, SeeEntries, Subject{Type: e.BusinessType}) {
+		return nil, op, d.hide(ctx, a, op, ref)
+	}
+	op.EntryID, op.BusinessType = e.ID, e.BusinessType
+	amounts, _, err := d.worth(ctx, []processlog.Row{{ID: e.ID, BusinessType: e.BusinessType}})
+	if err != nil {
+		return nil, op, err
+	}
+	if !d.may(ctx, a, right, Subject{Type: e.BusinessType, Amount: amounts[e.ID], Count: 1}) {
+		return nil, op, d.refuse(ctx, a, op)
+	}
+	return e, op, nil
+}
+
+// Export is EntryLines for a listing that is taken away, each page of which is put on record with why. It wants Export of each
+// type beside SeeEntries; types without are left out. ErrNotAllowed: he has it for none of those asked for, or may not look for what
+// the Filter looks for. Nothing is exported where ReadOnly is set.
+func (d *Admin) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (LinePage, error) {
+	if d.readOnly {
+		return LinePage{}, ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return LinePage{}, err
+	}
+	sees := d.sight(a, SeeEntries, Export)
+	_, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
+	if err != nil {
+		return LinePage{}, err
+	}
+	asksForNone := filter.BusinessTypes != nil && len(filter.BusinessTypes) == 0
+	var found EntryPage
+	if err = ErrNotAllowed; (some || asksForNone) && (filter.BusinessType == "" || sees.sees(ctx, filter.BusinessType)) {
+		found, err = d.entries(ctx, a, filter, SeeEntries, Export)
+	}
+	if errors.Is(err, ErrNotAllowed) {
+		return LinePage{}, d.refuseType(ctx, a, filter.BusinessType, processlog.Operation{Action: string(Export), Reason: reason})
+	}
+	if err != nil || len(found.Entries) == 0 {
+		return LinePage{Next: found.Next}, err
+	}
+	page, err := d.lined(ctx, a, found)
+	if err != nil {
+		return LinePage{}, err
+	}
+	err = d.log.Operations().Operate(ctx, processlog.Operation{Actor: a.ID, Action: string(Export),
+		BusinessType: filter.BusinessType, Subject: fmt.Sprintf("%d entries", len(page.Lines)), Reason: reason})
+	if err != nil {
+		return LinePage{}, err
+	}
+	return page, nil
+}

@@ -1,0 +1,74 @@
+package admin
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// WriteJSONLines writes an object a line: a Line as JSON has it, in which ids, versions and amounts are strings.
+func WriteJSONLines(to io.Writer, lines []Line) error {
+	out := json.NewEncoder(to)
+	for _, line := range lines {
+		if err := out.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var csvHead = []string{"id", "version", "business_type", "state", "process_count", "next_at", "ended_by", "idempotent_id", "batch_id", "business_id", "business_ext_id",
+	"user_id", "amount_minor", "currency", "case", "case_owner", "case_due_at", "last_error", "created_at", "updated_at"}
+
+// WriteCSV writes a head and a row a line for people with a spreadsheet: UTF-8 that says so, times of RFC 3339 in UTC, amounts
+// in the currency's smallest unit, texts as Cell has them.
+func WriteCSV(to io.Writer, lines []Line) error {
+	out := bufio.NewWriter(to)       // which keeps its first error
+	_, _ = out.WriteString("\ufeff") // else some take it for their own alphabet
+	_, _ = out.WriteString(strings.Join(csvHead, ",") + "\n")
+	for _, line := range lines {
+		_, _ = out.WriteString(strings.Join(csvRow(line), ",") + "\n")
+	}
+	return out.Flush()
+}
+
+func csvRow(line Line) []string {
+	e, minor, c := line.Entry, "", Case{}
+	if line.Amount.Known() {
+		minor = strconv.FormatInt(line.Amount.Minor, 10)
+	}
+	kind := ""
+	if line.Case != nil && line.Case.ClosedAt.IsZero() {
+		c = *line.Case
+		kind = c.Kind.String()
+	}
+	return []string{e.ID.String(), strconv.FormatUint(e.Version, 10), Cell(e.BusinessType), e.State.String(), strconv.Itoa(e.ProcessCount), csvTime(e.NextAt), string(e.EndedBy),
+		Cell(string(e.IdempotentID)), Cell(e.BatchID), Cell(e.BusinessID), Cell(e.BusinessExtID), Cell(e.UserID), minor, Cell(line.Amount.Currency), kind, Cell(c.Owner), csvTime(c.DueAt),
+		Cell(e.LastError), csvTime(e.CreatedAt), csvTime(e.UpdatedAt)}
+}
+
+func csvTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+// Cell is a text as a cell of a CSV that no spreadsheet takes for a formula, or for two cells: what would be a formula gets a ' in
+// front. It is quoted as encoding/csv does, and also where it holds a semicolon or a tab, which part cells where the comma is in
+// numbers: what follows one may begin a formula.
+func Cell(text string) string {
+	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
+	if first, _ := utf8.DecodeRuneInString(begins); begins != "" && strings.ContainsRune("=+-@＝＋－＠", first) {
+		text = "'" + text
+	}
+	if strings.ContainsAny(text, ",;\t\"\r\n") || strings.TrimSpace(text) != text {
+		return `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
+	}
+	return text
+}

@@ -1,0 +1,126 @@
+package admin_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// having is an Access of some rights, of any type.
+func having(rights ...admin.Right) admin.AccessFunc {
+	return func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
+		for _, right := range rights {
+			if r == right {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// TestTrailShowsErrorsAsOtherViewsDo: how an entry was before and after a change, error and all, is part of it.
+func TestTrailShowsErrorsAsOtherViewsDo(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	host := b.admin(admin.Options{Access: everything})
+	require.NoError(t, joined(host.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})))
+	for want, access := range map[string]admin.Access{"no such card “…”": having(admin.SeeTrail), `no such card "` + canary + `"`: having(admin.SeeTrail, admin.SeeErrors)} {
+		page, err := b.admin(admin.Options{Access: access}).Trail(t.Context(), mei, admin.TrailFilter{EntryID: b.dead.ID})
+		require.NoError(t, err)
+		require.Len(t, page.Records, 1)
+		assert.Equal(t, want, page.Records[0].Before.LastError)
+	}
+}
+
+// TestWhoMayTakeCasesGivesBackWhatIsHisAlone, as he saw it; and takes what his limit lets him.
+func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	takes := b.admin(admin.Options{Access: having(admin.SeeEntries, admin.TakeCase)})
+	seen := func() []admin.SeenCase { return []admin.SeenCase{{EntryID: b.dead.ID, Version: b.caseOf().Version}} }
+	bob := admin.Actor{ID: "bob"}
+	require.NoError(t, joined(takes.TakeCases(t.Context(), bob, seen(), why)))
+	require.ErrorIs(t, joined(takes.AssignCases(t.Context(), mei, seen(), "", why)), admin.ErrNotAllowed, "bob has it")
+	require.Equal(t, "bob", b.caseOf().Owner)
+	stale := []admin.SeenCase{{EntryID: b.dead.ID, Version: b.caseOf().Version - 1}}
+	require.ErrorIs(t, joined(takes.AssignCases(t.Context(), bob, stale, "", why)), admin.ErrNotAllowed)
+	require.NoError(t, joined(takes.AssignCases(t.Context(), bob, seen(), "", why)))
+	require.Empty(t, b.caseOf().Owner)
+
+	small := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, on admin.Subject) bool {
+		return r == admin.SeeEntries || on.Amount.Known() && on.Amount.Minor < 12900
+	})})
+	require.ErrorIs(t, joined(small.TakeCases(t.Context(), mei, seen(), why)), admin.ErrNotAllowed, "¥129.00")
+	large := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, on admin.Subject) bool {
+		return r == admin.SeeEntries || on.Amount == compensator.Amount{Minor: 12900, Currency: "CNY"}
+	})})
+	require.NoError(t, joined(large.TakeCases(t.Context(), mei, seen(), why)))
+}
+
+// TestRefusalNamesTheEntryThatWasNamed, also one that may not be seen.
+func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	require.ErrorIs(t, b.admin(admin.Options{Access: mailOnly}).Note(t.Context(), mei, b.dead.ID, why), compensator.ErrNotFound)
+	require.Len(t, b.trail(true), 1)
+	assert.Equal(t, []any{b.dead.ID, ""}, []any{b.trail(true)[0].EntryID, b.trail(true)[0].BusinessType})
+}
+
+// TestReadOnlyAdminOffersNothingThatIsWrittenDown, to whoever may all.
+func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.admin(admin.Options{Access: everything, ReadOnly: true})
+	var may []admin.Right
+	for _, right := range admin.Rights {
+		if d.May(t.Context(), mei, right, admin.Subject{Type: refundType}) {
+			may = append(may, right)
+		}
+	}
+	assert.Equal(t, []admin.Right{admin.SeeOverview, admin.SeeEntries, admin.SeeErrors, admin.SeeTrail}, may)
+}
+
+// TestDelayIsBounded as the log bounds it, both ways.
+func TestDelayIsBounded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	d := b.admin(admin.Options{Access: everything})
+	for _, delay := range []time.Duration{-1, processlog.MaxDelay + 1} {
+		_, err := d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why, Delay: delay})
+		var refused *compensator.FieldError
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, "delay", refused.Field)
+	}
+}
+
+// TestWhatWasSettledByHandIsDoneAgainByRight: somebody has paid by hand, and it may be paid twice.
+func TestWhatWasSettledByHandIsDoneAgainByRight(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	settles := b.admin(admin.Options{Access: having(admin.SeeEntries, admin.SettleByHand, admin.Requeue)})
+	change := func(action admin.Right) error {
+		e, err := b.c.Get(t.Context(), b.dead.ID)
+		require.NoError(t, err)
+		return joined(settles.Change(t.Context(), mei, admin.Change{Action: action, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why}))
+	}
+	require.NoError(t, change(admin.SettleByHand))
+	require.ErrorIs(t, change(admin.Requeue), admin.ErrNotAllowed)
+}
+
+// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt alone: the log may have one since.
+func TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	b.store.sums = []processlog.CaseGroup{{BusinessType: "since", N: 1}, {BusinessType: mailType, N: 1}}
+	groups, _, err := b.admin(admin.Options{Access: mailOnly}).Groups(t.Context(), mei)
+	require.NoError(t, err)
+	require.Len(t, groups, 1)
+	assert.Equal(t, mailType, groups[0].Type)
+}

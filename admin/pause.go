@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Paused is a type of which no process claims entries.
+type Paused struct {
+	Type    string    `json:"type"`
+	Version uint64    `json:"version,string"` // for Resume
+	Actor   string    `json:"actor"`
+	Reason  string    `json:"reason"`
+	At      time.Time `json:"at"`
+}
+
+// Paused lists the types that are paused and that the actor may see: it wants SeeOverview.
+func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
+	settings, err := read(ctx, d, d.log.Operations().Settings)
+	if err != nil {
+		return nil, err
+	}
+	return pausedAmong(ctx, settings, d.sight(a, SeeOverview)), nil
+}
+
+func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight) (paused []Paused) {
+	for _, s := range settings {
+		name, is := processlog.PausedType(s)
+		if is && sees.sees(ctx, name) {
+			paused = append(paused, Paused{Type: name, Version: s.Version, Actor: s.Actor, Reason: s.Reason, At: s.At})
+		}
+	}
+	return paused
+}
+
+// Pause has all processes whose Config.Operations is set claim no more entries of a type, each within its ReconcileInterval
+// and a fifth; attempts under way go on, and recording does. It wants Pause. ErrChanged: it is paused already. An
+// *UnknownTypeError: neither the log nor this process knows the type, so that a name that was mistyped pauses nothing.
+func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
+	return d.pause(ctx, a, businessType, why, d.checkPaused)
+}
+
+// PauseAhead is Pause of any name, for a type that is yet to come.
+func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
+	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
+}
+
+func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why, check func(context.Context, Actor, string) error) error {
+	reason, err := d.forType(ctx, a, businessType, why)
+	if err == nil {
+		err = check(acting(ctx), a, businessType)
+	}
+	if err != nil {
+		return err
+	}
+	settings, err := read(acting(ctx), d, d.log.Operations().Settings)
+	if err != nil {
+		return err
+	}
+	pause := processlog.Pause(businessType)
+	pause.Actor, pause.Reason = a.ID, reason
+	for _, s := range settings {
+		if name, is := processlog.PausedType(s); is && name == businessType {
+			return fmt.Errorf("pause %q: %w", businessType, compensator.ErrChanged)
+		}
+		if s.Name == pause.Name {
+			pause.Version = s.Version
+		}
+	}
+	defer d.acts.Add(1)
+	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
+}
+
+// Resume ends a pause as it was seen. It wants Pause. ErrChanged.
+func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error {
+	reason, err := d.forType(ctx, a, seen.Type, why)
+	if err != nil {
+		return err
+	}
+	resume := processlog.Pause(seen.Type)
+	resume.Value, resume.Version, resume.Actor, resume.Reason = "", seen.Version, a.ID, reason
+	if resume.Version == 0 {
+		return fmt.Errorf("resume %q: %w", seen.Type, compensator.ErrChanged)
+	}
+	defer d.acts.Add(1)
+	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
+}
+
+// forType checks an action on a type.
+func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
+	if d.readOnly {
+		return "", ErrReadOnly
+	}
+	reason, err := why.text()
+	if err != nil {
+		return "", err
+	}
+	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
+		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
+	}
+	if strings.TrimSpace(businessType) != businessType { // as no type is called: what was pasted so would be paused, and hold nothing
+		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
+	}
+	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {
+		return "", d.refuseType(ctx, a, businessType, processlog.Operation{Action: string(Pause), Reason: reason})
+	}
+	return reason, nil
+}

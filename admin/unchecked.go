@@ -1,0 +1,95 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// UncheckedError is why Change did nothing: somebody must look at these entries first.
+type UncheckedError struct {
+	Unknown  []compensator.EntryID // an attempt may have had its effect: Change.Checked lets them through
+	Finished []compensator.EntryID // their work was done, or ended by somebody: Change.Again lets them through
+}
+
+// uncheckedNamed is how many entries an error names.
+const uncheckedNamed = 10
+
+// Error counts the entries and names the first ten of each kind.
+func (e *UncheckedError) Error() string {
+	var parts []string
+	if n := len(e.Unknown); n > 0 {
+		parts = append(parts, fmt.Sprintf("the outcome of %d entries is unknown (%s), and Checked is not set", n, NameEntries(e.Unknown)))
+	}
+	if n := len(e.Finished); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d entries have ended already (%s), and Again is not set", n, NameEntries(e.Finished)))
+	}
+	return "admin: nothing was done: " + strings.Join(parts, "; ")
+}
+
+// NameEntries lists the first ten ids, and counts the others: "7, 9, 12 and 46 more".
+func NameEntries(ids []compensator.EntryID) string {
+	names := make([]string, min(len(ids), uncheckedNamed))
+	for i := range names {
+		names[i] = ids[i].String()
+	}
+	text := strings.Join(names, ", ")
+	if rest := len(ids) - len(names); rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
+	}
+	return text
+}
+
+// Unchecked returns the error with which Change would leave all of these entries alone, or nil. It asks neither the log nor
+// Access, and leaves out entries that the log's own rules refuse.
+func (ch Change) Unchecked(lines []Line) *UncheckedError {
+	var e UncheckedError
+	for _, line := range lines {
+		if !changes(ch.Action, line.Entry) {
+			continue
+		}
+		if !ch.Checked && line.OutcomeUnknown && ch.Action != Reschedule {
+			e.Unknown = append(e.Unknown, line.Entry.ID)
+		}
+		if !ch.Again && repeats(ch.Action, line.Entry.State) {
+			e.Finished = append(e.Finished, line.Entry.ID)
+		}
+	}
+	if len(e.Unknown)+len(e.Finished) == 0 {
+		return nil
+	}
+	return &e
+}
+
+// changes reports whether the log's own rules let an action change an entry.
+func changes(action Right, e compensator.Entry) bool {
+	row := processlog.Row{State: e.State, Version: e.Version, CompensateCount: e.CompensateCount, Erased: e.Erased}
+	after, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: "anybody"}.After(row)
+	return err == nil && after.Version != row.Version
+}
+
+// repeats reports whether an action runs an entry again that has ended otherwise than dead.
+func repeats(action Right, state compensator.State) bool {
+	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
+}
+
+// outcomeUnknown reports whether an attempt of an entry may have had its effect. It needs the entry's error as the log has it.
+func (d *Admin) outcomeUnknown(e compensator.Entry, cases []Case) bool {
+	switch e.State {
+	case compensator.Succeeded, compensator.Compensated, compensator.SettledByHand:
+		return false
+	case compensator.Dead, compensator.Cancelled:
+	default:
+		if e.DeliveryCount > 0 { // an attempt runs now, or its process ended before it did
+			return true
+		}
+	}
+	for _, c := range cases {
+		if c.EntryID == e.ID && c.Kind == CaseUnknown && c.Epoch == e.Epoch { // also a closed case: cancelling finds nothing out
+			return true
+		}
+	}
+	return e.EndedBy == compensator.EndedByCrash || d.log.TimedOut(e.LastError)
+}

@@ -1,0 +1,243 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// transfers registers a type whose handler hangs until its time is over. An entry dies of that, or is retrying.
+func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
+	t.Helper()
+	typ, err := compensator.Handle(b.c, fmt.Sprint("transfer-", attempts), func(ctx context.Context, _ *compensator.Entry, p payment) error {
+		if p.Order == "refused" {
+			return compensator.Permanent(errors.New("no such account"))
+		}
+		<-ctx.Done()
+		return errors.Join(context.Cause(ctx), errors.New("account 8842 does not answer"))
+	}, compensator.TypeConfig{Timeout: 20 * time.Millisecond, MaxProcessCount: attempts})
+	require.NoError(t, err)
+	return typ
+}
+
+// attempted records an entry and makes one attempt of it that counts. A slow machine may need several tries: an attempt whose time
+// is over before it has begun does not count.
+func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
+	t.Helper()
+	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotentID: compensator.IdempotentID(key)})
+	for e.State == compensator.Pending {
+		compensatortest.Elapse(t, b.c, time.Minute)
+		e = compensatortest.Attempt(t, b.c, e.ID)
+	}
+	return e
+}
+
+// TestUnknownOutcomeWaitsForSomebodysWord: whoever acts on an entry whose attempt may have had its effect must say that it was
+// looked up, whatever else the action names, whatever the actor may see, and whatever Scrub makes of its error.
+// Failure: F119
+func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	once, often := transfers(t, b, 1), transfers(t, b, 9)
+	n := 0
+	call := func(typ *compensator.Type[payment]) compensator.EntryID {
+		n++
+		return attempted(t, b, typ, "hangs", fmt.Sprint("hangs-", n)).ID
+	}
+	dead := func() compensator.EntryID { return call(once) }
+	states := map[string]func() compensator.EntryID{
+		"dead":     dead,
+		"retrying": func() compensator.EntryID { return call(often) },
+		"cancelled": func() compensator.EntryID {
+			id := dead()
+			_, err := b.c.Cancel(t.Context(), id)
+			require.NoError(t, err)
+			return id
+		},
+		"dead, of a lost attempt before the last": func() compensator.EntryID {
+			n++
+			id := attempted(t, b, once, "refused", fmt.Sprint("refused-", n)).ID
+			keeps := b.store.keeps
+			b.store.keeps = func(c *admin.Case) {
+				if keeps != nil {
+					keeps(c)
+				}
+				if c.EntryID == id {
+					c.Kind = admin.CaseUnknown
+				}
+			}
+			return id
+		},
+	}
+	blind := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
+		return r != admin.SeeErrors
+	})})
+	acted := 0
+	for state, of := range states {
+		for _, action := range changes {
+			id := of()
+			lines, err := blind.Lines(t.Context(), mei, []compensator.EntryID{id})
+			require.NoError(t, err)
+			require.True(t, lines[0].OutcomeUnknown, state)
+			page, err := blind.EntryLines(t.Context(), mei, compensator.Filter{BusinessType: lines[0].Entry.BusinessType, Limit: 100})
+			require.NoError(t, err)
+			for _, line := range page.Lines {
+				assert.True(t, line.OutcomeUnknown || line.Entry.ID != id, "%s in a list", state)
+			}
+			view, err := blind.Entry(t.Context(), mei, id)
+			require.NoError(t, err)
+			require.True(t, view.OutcomeUnknown, state)
+			known := b.die(mailType, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("known-", n))})
+			ch := admin.Change{Action: action, Why: why, Again: true, Entries: []admin.Seen{{ID: known.ID, Version: known.Version}, {ID: id, Version: lines[0].Entry.Version}}}
+			before := b.standing()
+			answers, err := blind.Change(t.Context(), mei, ch)
+			var refused *admin.UncheckedError
+			if action == admin.Reschedule || !blind.Offers(t.Context(), mei, action, lines[0]) {
+				require.NoError(t, err, "%s of %s asks nothing", action, state)
+				continue
+			}
+			require.ErrorAs(t, err, &refused, "%s of %s", action, state)
+			assert.Nil(t, answers)
+			assert.Equal(t, []compensator.EntryID{id}, refused.Unknown, "%s of %s", action, state)
+			assert.Empty(t, refused.Finished)
+			assert.Contains(t, err.Error(), id.String())
+			assert.Equal(t, before, b.standing(), "nothing was done, not even to what is known")
+			ch.Checked = true
+			require.NoError(t, joined(blind.Change(t.Context(), mei, ch)), "%s of %s", action, state)
+			acted++
+		}
+	}
+	assert.Equal(t, 5+5+5+2, acted, "dead both ways, retrying and cancelled")
+}
+
+// TestOutcomeStaysUnknownAsOlderVersionsWroteIt: before version 0.2 the words about MaxWait came first, and the case was of kind dead.
+func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	id := attempted(t, b, transfers(t, b, 1), "hangs", "hangs").ID
+	b.store.keeps = func(c *admin.Case) { c.Kind = admin.CaseDead }
+	b.store.outlines = func(row *processlog.Row) { row.LastError = "waits for longer than MaxWait, 1h0m0s: " + row.LastError }
+	d := b.admin(admin.Options{Access: everything})
+	lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+	require.NoError(t, err)
+	require.True(t, lines[0].OutcomeUnknown)
+	var refused *admin.UncheckedError
+	_, err = d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: id, Version: lines[0].Entry.Version}}, Why: why})
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, []compensator.EntryID{id}, refused.Unknown)
+}
+
+// TestAttemptUnderWayIsOfUnknownOutcome: cancelling an entry keeps nothing from happening that has begun. What was not claimed
+// when it was looked at, and is when somebody acts, has changed.
+// Failure: F119
+func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	begun, goes := make(chan struct{}, 1), make(chan struct{})
+	slow, err := compensator.Handle(b.c, "slow", func(context.Context, *compensator.Entry, payment) error {
+		begun <- struct{}{}
+		<-goes
+		return nil
+	}, compensator.TypeConfig{})
+	require.NoError(t, err)
+	var id compensator.EntryID
+	require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
+		receipt, err := slow.Record(ctx, tx, payment{}, compensator.Options{IdempotentID: "slow"})
+		if err == nil {
+			id = receipt.ID()
+		}
+		return err
+	}))
+	d := b.admin(admin.Options{Access: everything})
+	line := func() admin.Line {
+		lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+		require.NoError(t, err)
+		require.Len(t, lines, 1)
+		return lines[0]
+	}
+	waiting := line()
+	assert.False(t, waiting.OutcomeUnknown)
+	compensatortest.Run(t, b.c)
+	<-begun
+	assert.True(t, line().OutcomeUnknown)
+	ch := admin.Change{Action: admin.Cancel, Entries: []admin.Seen{{ID: id, Version: waiting.Entry.Version}}, Why: why}
+	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), compensator.ErrChanged)
+	ch.Entries[0].Version = line().Entry.Version
+	var refused *admin.UncheckedError
+	require.ErrorAs(t, joined(d.Change(t.Context(), mei, ch)), &refused)
+	ch.Checked = true
+	require.NoError(t, joined(d.Change(t.Context(), mei, ch)))
+	close(goes)
+}
+
+// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid, also for who has the right to do again what has succeeded.
+// Failure: F119
+func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	states := inEachState(t, b)
+	d := b.admin(admin.Options{Access: everything})
+	for state, of := range states {
+		for _, action := range changes {
+			id := of()
+			lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
+			require.NoError(t, err)
+			wants := (action == admin.Requeue || action == admin.Compensate) && lines[0].Entry.State.Terminal() && !strings.HasPrefix(state, "dead")
+			offered := d.Offers(t.Context(), mei, action, lines[0])
+			ch := admin.Change{Action: action, Why: why, Entries: []admin.Seen{{ID: id, Version: lines[0].Entry.Version}}}
+			_, err = d.Change(t.Context(), mei, ch)
+			var refused *admin.UncheckedError
+			if !wants || !offered {
+				require.NoError(t, err, "%s of %s", action, state)
+				continue
+			}
+			require.ErrorAs(t, err, &refused, "%s of %s", action, state)
+			assert.Equal(t, []compensator.EntryID{id}, refused.Finished)
+			assert.Contains(t, err.Error(), "Again")
+			ch.Again = true
+			require.NoError(t, joined(d.Change(t.Context(), mei, ch)), "%s of %s", action, state)
+		}
+	}
+}
+
+// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange: the right is asked first, and what may not be seen is not found.
+// Failure: F119
+func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	hangs := attempted(t, b, transfers(t, b, 1), "hangs", "hangs")
+	ch := admin.Change{Action: admin.Requeue, Why: why, Entries: []admin.Seen{{ID: hangs.ID, Version: hangs.Version}}}
+	d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
+		return r == admin.SeeEntries
+	})})
+	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), admin.ErrNotAllowed)
+	d = b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
+		return r != admin.SeeEntries
+	})})
+	require.ErrorIs(t, joined(d.Change(t.Context(), mei, ch)), compensator.ErrNotFound)
+	ch.Entries[0].Version++
+	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), compensator.ErrChanged)
+}
+
+// TestManyUncheckedEntriesAreCountedAndTheFirstNamed, so that the error fits on a screen.
+func TestManyUncheckedEntriesAreCountedAndTheFirstNamed(t *testing.T) {
+	t.Parallel()
+	var e admin.UncheckedError
+	for i := range 58 {
+		id, err := compensator.ParseEntryID(fmt.Sprint(101 + i))
+		require.NoError(t, err)
+		e.Unknown = append(e.Unknown, id)
+	}
+	assert.Equal(t, "admin: nothing was done: the outcome of 58 entries is unknown (101, 102, 103, 104, 105, 106, 107, 108, 109, 110 and 48 more), and Checked is not set", e.Error())
+}

@@ -1,0 +1,55 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var part = flag.String("part", "pages,viewers,producers,browser,idle,pairs,deaths", "what TestAdmin measures, of these")
+
+// TestAdmin asks what the operator's pages take, on a log with -most ended entries, and what the operator's side costs the log. It takes
+// about twelve minutes with -pairs 10, and 8 GB of disk with 10 million entries.
+func TestAdmin(t *testing.T) {
+	a := newArena(t, adminServer...)
+	var figures []figure
+	wants := func(name string) bool { return slices.Contains(strings.Split(*part, ","), name) }
+	tell := func(name string, measure func() []figure) {
+		if wants(name) {
+			began := time.Now()
+			figures = append(figures, measure()...)
+			t.Logf("%s: %v", name, time.Since(began).Round(time.Second))
+		}
+	}
+	n := func(full int) int { return max(1, int(float64(full)**size)) }
+	if slices.ContainsFunc([]string{"pages", "viewers", "producers", "browser", "idle"}, wants) {
+		began := time.Now()
+		a.fillAdminLog(*most)
+		t.Logf("%d ended entries: %v", *most, time.Since(began).Round(time.Second))
+		h := a.adminLog()
+		tell("pages", func() []figure { return a.adminPages(h) })
+		tell("viewers", func() []figure { return a.adminViewers(h) })
+		tell("producers", func() []figure { return a.adminBeside(h, *pairs, n(20_000)) })
+		tell("browser", func() []figure { return a.adminBrowser(h) })
+		h.close()
+		tell("idle", func() []figure { return a.adminIdle(6 * *still) }) // its rarest statements come each three minutes
+	}
+	tell("pairs", func() (found []figure) {
+		for _, c := range []contest{a.records(n(8000), 1), a.sustained(n(6000)), a.drain(n(40_000), 4)} {
+			found = append(found, ratios(a.operated(c).hold(a, *pairs), 0)...)
+		}
+		return append(found, ratios(a.operated(a.failing(2)).hold(a, *pairs), 0.95)...)
+	})
+	tell("deaths", func() []figure {
+		dead := n(10_000)
+		return []figure{{What: fmt.Sprintf("%d entries die at once: until all have their cases", dead), Unit: "s", Most: []float64{30}, Got: []float64{a.dieAtOnce(dead)}}}
+	})
+	fmt.Print("\n", figureHead, "\n")
+	for _, f := range figures {
+		fmt.Println(f)
+	}
+	a.must(save("../build/admin.json", figures))
+}

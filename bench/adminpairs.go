@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/compensator-go/compensator"
+)
+
+// operated is a contest of the library with Config.Operations beside the same without.
+func (a *arena) operated(c contest) contest {
+	without := c.ours
+	c.other, c.goal, c.theirs = "the same without Operations", 0, without
+	c.ours = func() float64 {
+		a.operations = operations()
+		defer func() { a.operations = nil }()
+		return without()
+	}
+	return c
+}
+
+var errFails = errors.New("POST https://psp.example/v2/refund: status 503")
+
+// failing is the rate of outcomes of entries that come due at 2,000 a second, all of which fail, and again a second later, and then
+// are dead.
+func (a *arena) failing(seconds int) contest {
+	const aSecond = 2000
+	n := aSecond * seconds
+	var begins time.Time
+	return contest{
+		work: "every attempt fails, 2,000 come due a second", unit: "outcomes/s", entries: n,
+		prepare: func() {
+			a.insert(n)
+			begins = time.Now().Add(2 * time.Second)
+			a.exec("UPDATE common_process_log SET next_at=?+(id-1)*1000 DIV ?", begins.UnixMilli(), aSecond)
+			a.announce(0)
+			a.writeBack()
+		},
+		ours: func() float64 {
+			l := a.oursWith(compensator.TypeConfig{Concurrency: 1000, MaxProcessCount: 2, Retry: compensator.Fixed(time.Second)}, fails)
+			defer l.close()
+			l.run()
+			a.until(func() bool { return l.settled.Load() >= int64(2*n) })
+			return float64(2*n) / time.Since(begins).Seconds()
+		},
+	}
+}
+
+func fails(context.Context, *compensator.Entry) error { return errFails }
+
+// dieAtOnce is how long it takes until n entries that are all due, and all die, have their cases, in seconds.
+func (a *arena) dieAtOnce(n int) float64 {
+	a.Helper()
+	a.empty()
+	a.backlog(n)
+	a.operations = operations()
+	defer func() { a.operations = nil }()
+	l := a.oursWith(compensator.TypeConfig{Concurrency: 1000}, func(context.Context, *compensator.Entry) error { return compensator.Permanent(errFails) })
+	defer l.close()
+	began := time.Now()
+	l.run()
+	a.until(func() bool { return l.settled.Load() >= int64(n) })
+	took := time.Since(began).Seconds()
+	var cases int
+	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COUNT(*) FROM common_process_log_case c JOIN common_process_log l ON l.id=c.entry_id AND l.state=-2 WHERE c.closed_at=0").Scan(&cases))
+	if cases != n {
+		a.Fatalf("%d of %d dead entries have their cases", cases, n)
+	}
+	return took
+}
+
+// ratios are a pair's figures for the Admin's table. It costs nothing when an entry asks for the same statements, Redis calls and
+// allocations, and the ratio's interval has 1 in it or lies above.
+func ratios(r row, least float64) []figure {
+	found := []figure{
+		{What: fmt.Sprintf("%s, with Operations ÷ without: median of %d pairs", r.Work, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},
+		{What: "its interval: upper / lower end", Least: true, Got: []float64{r.Within[1], r.Within[0]}},
+		{What: "statements / Redis calls / allocations an entry, more than without",
+			Got: []float64{r.OursCost.Statements - r.TheirsCost.Statements, r.OursCost.Redis - r.TheirsCost.Redis, r.OursCost.Allocs - r.TheirsCost.Allocs}},
+	}
+	if least > 0 {
+		found[0].Most = []float64{least}
+	} else {
+		found[1].Most = []float64{1}
+	}
+	return found
+}

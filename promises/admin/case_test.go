@@ -1,0 +1,437 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/compensatortest"
+	"github.com/compensator-go/compensator/internal/faultproxy"
+	"github.com/compensator-go/compensator/internal/harness"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// operated is a configuration with the operator's side on.
+func operated(cfg compensator.Config) compensator.Config {
+	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Due: time.Hour,
+		Amount: func(e *compensator.Entry) (compensator.Amount, error) {
+			var o harness.Order
+			err := e.Decode(&o)
+			return compensator.Amount{Minor: int64(o.Number) * 100, Currency: "CNY"}, err
+		}}}}
+	return cfg
+}
+
+// everything is an Access of somebody who may do all.
+var everything = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
+
+var (
+	mei = admin.Actor{ID: "mei"}
+	why = admin.Why{Reason: "PSP is back", Ticket: "OPS-988"}
+)
+
+func open(t *testing.T, c *compensator.Compensator) *admin.Admin {
+	t.Helper()
+	d, err := admin.New(c, admin.Options{Access: everything})
+	require.NoError(t, err)
+	return d
+}
+
+// Failure: F118
+func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		c := w.New(operated(cfg))
+		d := open(t, c)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(100 * time.Millisecond)}, func(e *compensator.Entry, _ int) error {
+			var o harness.Order
+			if err := e.Decode(&o); err != nil || o.Number%3 == 0 {
+				return err
+			}
+			return fmt.Errorf("POST /refund: status 503 for order %d at %v", o.Number*1009, time.Now())
+		})
+		w.PutMany(c, orders, 60, compensator.Options{})
+		w.Run(c)
+		w.WaitAllEnded()
+		require.Equal(t, 40, w.Count("common_process_log WHERE state=-2"))
+		require.Equal(t, 40, w.Count("common_process_log_case c JOIN common_process_log l ON l.id=c.entry_id WHERE l.state=-2 AND c.closed_at=0 AND c.epoch=l.epoch AND c.business_id=l.business_id AND c.kind=1"))
+		require.Equal(t, 40, w.Count("common_process_log_case"))
+		groups, _, err := d.Groups(t.Context(), mei)
+		require.NoError(t, err)
+		require.Len(t, groups, 1, "they are alike")
+		sum := int64(0)
+		for i := range 60 {
+			if i%3 != 0 {
+				sum += int64(i) * 100
+			}
+		}
+		assert.Equal(t, []compensator.Amount{{Minor: sum, Currency: "CNY"}}, groups[0].Sums)
+		assert.Equal(t, 40, groups[0].N)
+		assert.Contains(t, groups[0].Error, "status 503")
+	})
+}
+
+// TestCaseSaysThatAnOutcomeIsUnknown of an entry one of whose attempts hung or never ended.
+// Failure: F119
+func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(operated(w.Quick()))
+	hung, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 2, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)},
+		func(e *compensator.Entry, call int) error { return errors.New("no") })
+	slow, err := compensator.Handle(c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+		if e.ProcessCount == 0 {
+			<-ctx.Done() // the first attempt's time passes
+			return ctx.Err()
+		}
+		return compensator.Permanent(errors.New("no such account"))
+	}, compensator.TypeConfig{Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)})
+	require.NoError(t, err)
+	known, unknown := w.Put(hung, 1, compensator.Options{}), w.Put(slow, 2, compensator.Options{})
+	crashed := w.InsertDue("transfer", 7, 1)[0]
+	w.Exec("UPDATE common_process_log SET delivery_count=4, content='{}' WHERE id=?", crashed.Row())
+	w.Run(c)
+	for id, kind := range map[compensator.EntryID]admin.CaseKind{known: admin.CaseDead, unknown: admin.CaseUnknown, crashed: admin.CaseUnknown} {
+		w.WaitState(id, compensator.Dead)
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND kind=? AND closed_at=0", id.Row(), int(kind)), "%v", kind)
+	}
+	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount=100 AND currency='CNY' AND due_at-opened_at BETWEEN 3600000 AND 3601000", known.Row()))
+	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
+}
+
+// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned: a person who reads "dead" may repeat a refund that has happened.
+// Failure: F119
+func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(operated(w.Quick()))
+	down := errors.New("the bank does not answer")
+	permanent := compensator.Permanent(errors.New("no such account"))
+	cfg := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1, Timeout: 200 * time.Millisecond, Retry: compensator.Fixed(100 * time.Millisecond)}
+	waited := cfg
+	waited.MaxWait = time.Millisecond
+	panics := cfg
+	panics.MaxProcessCount = 2
+	panics.Retry = func(failures int) time.Duration { panic("no schedule") }
+	undone := waited
+	undone.Compensate = func(ctx context.Context, _ *compensator.Entry) error {
+		<-ctx.Done()
+		return compensator.Unavailable(down)
+	}
+	types := make(map[string]*compensator.Type[harness.Order])
+	add := func(name string, cfg compensator.TypeConfig, first func(ctx context.Context) error) {
+		var calls harness.Calls
+		orders, err := compensator.Handle(c, name, func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
+			if calls.Add(e.ID) > 1 {
+				return permanent
+			}
+			return first(ctx)
+		}, cfg)
+		require.NoError(t, err)
+		types[name] = orders
+	}
+	late := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error { <-ctx.Done(); return err }
+	}
+	add("unavailable after MaxWait", waited, late(compensator.Unavailable(down)))
+	add("snoozed after MaxWait", waited, late(compensator.Snooze(time.Second)))
+	add("permanent", cfg, late(permanent))
+	add("snoozed, then permanent", cfg, late(compensator.Snooze(100*time.Millisecond)))
+	add("unavailable, then permanent", cfg, late(compensator.RetryAfter(100*time.Millisecond, compensator.Unavailable(down))))
+	add("its schedule panics, then permanent", panics, late(down))
+	add("the compensation's", undone, func(context.Context) error { return permanent })
+	var calls harness.Calls
+	orders, err := compensator.HandleBatch(c, "a batch, then alone permanent", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
+		for _, item := range items {
+			calls.Add(item.Entry.ID)
+		}
+		if len(items) > 1 {
+			<-ctx.Done()
+		}
+		return slices.Repeat([]error{permanent}, len(items))
+	}, cfg)
+	require.NoError(t, err)
+	types["a batch, then alone permanent"] = orders
+	for _, orders := range types {
+		w.PutMany(c, orders, 2, compensator.Options{}) // in one transaction, so that two share a batch
+	}
+	w.Run(c)
+	w.WaitAllEnded()
+	for name := range types {
+		assert.Equal(t, 2, w.Count("common_process_log_case c JOIN common_process_log l ON l.id=c.entry_id WHERE l.state=-2 AND l.business_type=? AND c.kind=? AND c.closed_at=0",
+			name, int(admin.CaseUnknown)), name)
+	}
+}
+
+// TestNoAmountIsMadeUp: what its function cannot tell is not known, and takes nobody down.
+// Failure: F118
+func TestNoAmountIsMadeUp(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	cfg := w.Quick()
+	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{
+		"panics": {Amount: func(*compensator.Entry) (compensator.Amount, error) { panic("no") }},
+		"errs": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
+			return compensator.Amount{Minor: 7, Currency: "CNY"}, errors.New("no")
+		}},
+		"huge": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
+			return compensator.Amount{Minor: processlog.MaxAmount + 1, Currency: "CNY"}, nil
+		}},
+		"odd": {Amount: func(*compensator.Entry) (compensator.Amount, error) {
+			return compensator.Amount{Minor: 7, Currency: "¥"}, nil
+		}},
+	}}
+	c := w.New(cfg)
+	var put []*compensator.Type[harness.Order]
+	for name := range cfg.Operations.Types {
+		orders, _ := harness.Numbered(t, c, name, compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+		put = append(put, orders)
+	}
+	w.Run(c)
+	for i, orders := range put {
+		w.WaitState(w.Put(orders, i, compensator.Options{}), compensator.Dead)
+	}
+	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
+}
+
+// TestCaseOpensWhenTheAnswerWasLost: the outcome is offered again, and both are there once.
+// Failure: F118
+func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	for name, fault := range harness.CommitFaults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := harness.NewWorld(t)
+			proxy, db := w.Proxied(true)
+			cfg := operated(w.Quick())
+			cfg.DB = db
+			c := w.New(cfg)
+			orders, ran := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+			fault.Match = harness.Following(faultproxy.Contains("INSERT INTO `common_process_log_case`"), faultproxy.Commit())
+			trap := proxy.Arm(fault)
+			w.Run(c)
+			id := w.PutThrough(db, orders, 1, compensator.Options{})
+			w.Eventually(func() bool { return trap.Fired() > 0 }, "the fault")
+			w.WaitState(id, compensator.Dead)
+			w.Eventually(func() bool { return w.Count("common_process_log_case WHERE closed_at=0") == 1 }, "the case is open")
+			require.Equal(t, 1, ran.Of(id))
+		})
+	}
+}
+
+// TestWhoDoesNotTurnItOnMeetsNoneOfIt: without Config.Operations no table of it is asked for.
+// Failure: F123
+func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
+	t.Parallel()
+	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		for _, table := range []string{"case", "operation", "setting"} {
+			w.Exec("DROP TABLE common_process_log_" + table)
+		}
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+		w.Run(c)
+		id := w.Put(orders, 1, compensator.Options{})
+		w.WaitState(id, compensator.Dead)
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+	})
+}
+
+// Failure: F123
+func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	for _, table := range []string{"case", "setting"} {
+		w.Exec("DROP TABLE common_process_log_" + table)
+	}
+	_, err := compensator.New(t.Context(), operated(w.Quick()))
+	var field *compensator.FieldError
+	require.ErrorAs(t, err, &field)
+	require.ErrorContains(t, err, "common_process_log_case")
+	require.ErrorContains(t, err, "common_process_log_setting")
+	require.NotContains(t, err.Error(), "common_process_log_operation")
+}
+
+// TestSuccessCostsTheSameStatements, byte for byte but for ids, with the operator's side on.
+// Failure: F123
+func TestSuccessCostsTheSameStatements(t *testing.T) {
+	t.Parallel()
+	said := make(map[bool][]string)
+	for _, on := range []bool{false, true} {
+		w := harness.NewWorld(t)
+		proxy, db := w.Proxied(true)
+		cfg := w.Quick()
+		cfg.DB = db
+		if on {
+			cfg = operated(cfg)
+		}
+		c := w.New(cfg)
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // none is renewed
+		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotentID: "warms the pools up"})
+		var mu sync.Mutex
+		var texts []string
+		proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") { // a witness's look, which comes by the clock
+				texts = append(texts, literals.ReplaceAllString(r.Text, "?"))
+			}
+			return false
+		}})
+		for i := range 10 {
+			require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, orders, harness.Order{Number: 2}, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("n", i))}).State)
+		}
+		mu.Lock()
+		slices.Sort(texts)
+		said[on] = texts
+		mu.Unlock()
+	}
+	require.NotEmpty(t, said[false])
+	require.Equal(t, said[false], said[true])
+}
+
+// TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut: a card's number, a password, and what the service's own rule knows; not in the cases of entries that
+// died before there were any, nor when the rule panics. The log keeps what the handler said.
+// Failure: F125
+func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		const said = "card 4111 1111 1111 1111 of zhang@example.com at root:hunter2@tcp(db): order 7 of Zhang San"
+		cfg = operated(cfg)
+		cfg.Operations.Scrub = func(text string) string {
+			if strings.Contains(text, "panic") {
+				panic("a bug")
+			}
+			return strings.ReplaceAll(text, "Zhang San", "somebody")
+		}
+		c := w.New(cfg)
+		typ, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
+			return compensator.Permanent(errors.New(o.Note))
+		}, compensator.TypeConfig{})
+		require.NoError(t, err)
+		d := open(t, c)
+		for note, want := range map[string]string{said: "card …1111 of …@example.com at root:…@tcp(db): order 7 of somebody", "panic at 4111 1111 1111 1111": "…", "status 503": "status 503"} {
+			e := compensatortest.Call(t, c, typ, harness.Order{Note: note}, compensator.Options{})
+			require.Equal(t, compensator.Dead, e.State)
+			assert.Equal(t, note, w.Entry(c, e.ID).LastError, "the log is the application's")
+			require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND error=?", e.ID.Row(), want), note)
+			view, err := d.Entry(t.Context(), mei, e.ID)
+			require.NoError(t, err)
+			lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{e.ID})
+			require.NoError(t, err)
+			shown, err := d.Reveal(t.Context(), mei, e.ID, why)
+			require.NoError(t, err)
+			for _, text := range []string{view.Entry.LastError, view.Case.Error, lines[0].Entry.LastError, lines[0].Case.Error, shown.LastError} {
+				assert.Equal(t, want, text)
+			}
+		}
+		cut := compensatortest.Call(t, c, typ, harness.Order{Note: "password=" + strings.Repeat("x", 970) + " card 4111 1111 1111 1111"}, compensator.Options{})
+		require.True(t, strings.HasSuffix(w.Entry(c, cut.ID).LastError, " 4111 1111 1111 "), "the column cuts the number in two, and no rule knows such a part")
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND error='password=… card …1111'", cut.ID.Row()), "the case is made of the whole")
+		page, err := d.Cases(t.Context(), mei, admin.CaseFilter{})
+		require.NoError(t, err)
+		groups, _, err := d.Groups(t.Context(), mei)
+		require.NoError(t, err)
+		entries, err := d.Entries(t.Context(), mei, compensator.Filter{})
+		require.NoError(t, err)
+		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
+		require.NoError(t, err)
+		require.Equal(t, []error{nil}, answers)
+		trail, err := d.Trail(t.Context(), mei, admin.TrailFilter{})
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(trail.Records, func(r admin.TrailRecord) bool { return r.Before != nil }), "the change is told")
+		for _, secret := range []string{"4111 ", "zhang@", "hunter2", "Zhang San", "panic"} {
+			assert.NotContains(t, fmt.Sprintf("%+v", []any{page, groups, entries}), secret)
+			for _, r := range trail.Records {
+				if r.Before != nil {
+					assert.NotContains(t, r.Before.LastError+r.After.LastError, secret)
+				}
+			}
+		}
+	})
+}
+
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody, not when they are named, nor one that died before the operator's side was on.
+// Failure: F126
+func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
+	t.Parallel()
+	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
+		dies := func(c *compensator.Compensator) compensator.Entry {
+			typ, err := compensator.Handle(c, "refund", func(context.Context, *compensator.Entry, harness.Order) error {
+				return compensator.Permanent(errors.New("no such card"))
+			}, compensator.TypeConfig{})
+			require.NoError(t, err)
+			return compensatortest.Call(t, c, typ, harness.Order{Number: 129}, compensator.Options{})
+		}
+		without, with := w.New(cfg), w.New(operated(cfg))
+		before, since := dies(without), dies(with)
+		w.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
+		purge := func(c *compensator.Compensator, states ...compensator.State) int {
+			n, err := c.Purge(t.Context(), 30*time.Minute, states...)
+			require.NoError(t, err)
+			return n
+		}
+		assert.Zero(t, purge(with, compensator.Dead))
+		assert.Zero(t, w.Count("common_process_log_audit"), "no note of a purge that there was not")
+		assert.Zero(t, purge(with, compensator.Cancelled, compensator.Dead))
+		require.Equal(t, []compensator.State{compensator.Dead, compensator.Dead}, []compensator.State{w.State(before.ID), w.State(since.ID)})
+		require.Equal(t, 1, w.Count("common_process_log_case WHERE closed_at=0"))
+		answers, err := open(t, with).Change(t.Context(), mei, admin.Change{Action: admin.Cancel, Entries: []admin.Seen{{ID: since.ID, Version: since.Version}}, Why: why})
+		require.NoError(t, err)
+		require.NoError(t, answers[0])
+		w.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
+		assert.Equal(t, 1, purge(with, compensator.Cancelled, compensator.Dead), "what somebody has cancelled goes as any")
+		assert.Equal(t, 1, purge(without, compensator.Dead), "and where nobody keeps cases a dead one that is named")
+		assert.Zero(t, w.Count("common_process_log"))
+	})
+}
+
+// TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
+// the operator's side was turned on, within four minutes, by one of several processes.
+// Failure: F118
+func TestUpkeepFindsWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := compensatortest.NewMemoryStore()
+		die := func(on *compensator.Operations) (*compensator.Compensator, *compensator.Type[harness.Order], func()) {
+			c, err := compensator.New(t.Context(), compensator.Config{Store: store, Operations: on, Logger: discard})
+			require.NoError(t, err)
+			orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 1}, harness.Failing)
+			stop := compensatortest.Run(t, c)
+			return c, orders, func() { stop(); require.NoError(t, c.Close()) }
+		}
+		c, orders, stop := die(nil)
+		old := record(t, c, store, orders, "old")
+		synctest.Wait()
+		time.Sleep(3 * time.Hour) // it is of long ago
+		stop()
+		require.Equal(t, compensator.Dead, state(t, store, old))
+		require.Empty(t, cases(t, store, old))
+
+		c, orders, stop = die(operated(compensator.Config{}).Operations)
+		_, _, stopOther := die(operated(compensator.Config{}).Operations)
+		id := record(t, c, store, orders, "new")
+		time.Sleep(4 * time.Minute)
+		require.True(t, cases(t, store, old)[0].ClosedAt.IsZero(), "the first round finds all")
+		require.Equal(t, compensator.Amount{Minor: 100, Currency: "CNY"}, cases(t, store, old)[0].Amount)
+		require.True(t, cases(t, store, id)[0].ClosedAt.IsZero())
+		_, err := c.Cancel(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, cases(t, store, id)[0].ClosedAt.IsZero(), "a service's cancellation writes nothing to it")
+		time.Sleep(4 * time.Minute)
+		require.False(t, cases(t, store, id)[0].ClosedAt.IsZero())
+		require.True(t, cases(t, store, old)[0].ClosedAt.IsZero())
+		stop()
+		stopOther()
+	})
+}

@@ -1,9 +1,0 @@
-package desk
-
-import (
-	"testing"
-
-	"github.com/compensator-go/compensator/internal/harness"
-)
-
-func TestMain(m *testing.M) { harness.Main(m) }

@@ -1,0 +1,285 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// adminStream is the stream of what people do through package admin. It leaves all seeds kept until then the lives they were.
+const adminStream = 7766
+
+// visit is a person's who looks at what is dead, thinks for a while, and acts on what was seen.
+type visit struct {
+	at, thinks time.Duration
+	whom       int // which instance's admin
+	action     admin.Right
+	takes      bool // the first case, before
+}
+
+var adminActions = [...]admin.Right{admin.Requeue, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
+
+// drawAdmin draws whether the operator's side is on, and who comes to the Admin.
+func (w *world) drawAdmin() {
+	rng := rand.New(rand.NewPCG(w.seed, adminStream))
+	if w.plan.calm || rng.IntN(6) > 0 {
+		return
+	}
+	w.apart.admin = true
+	for range 1 + rng.IntN(5) {
+		w.apart.visits = append(w.apart.visits, visit{
+			at: time.Duration(rng.Int64N(int64(w.plan.chaos))), thinks: time.Duration(rng.Int64N(int64(10 * time.Second))), whom: rng.IntN(8),
+			action: adminActions[rng.IntN(len(adminActions))], takes: rng.IntN(3) == 0,
+		})
+	}
+}
+
+// adminAction is what a right is about.
+var adminAction = map[admin.Right]compensator.Action{
+	admin.Requeue: compensator.ActionRequeue, admin.Compensate: compensator.ActionRequeue, admin.SettleByHand: compensator.ActionSettleByHand,
+	admin.Cancel: compensator.ActionCancel, admin.Complete: compensator.ActionComplete,
+}
+
+var anybody = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
+
+// visit carries one out. Every refusal of what has changed since is legal.
+func (w *world) visit(v visit) {
+	time.Sleep(v.at)
+	n := w.alive(v.whom)
+	if n == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	d, err := admin.New(n.c, admin.Options{Access: anybody})
+	if err != nil {
+		w.oracle.fail("G32: the Admin of instance %d: %v", n.number, err)
+		return
+	}
+	actor, why := admin.Actor{ID: "mei"}, admin.Why{Reason: "because"}
+	page, err := d.Entries(ctx, actor, compensator.Filter{States: []compensator.State{compensator.Dead}})
+	if err != nil || len(page.Entries) == 0 {
+		return
+	}
+	if v.takes {
+		cases, err := d.Cases(ctx, actor, admin.CaseFilter{})
+		if err == nil && len(cases.Cases) > 0 {
+			var seen []admin.SeenCase
+			for _, c := range cases.Cases {
+				seen = append(seen, admin.SeenCase{EntryID: c.EntryID, Version: c.Version})
+			}
+			_, _ = d.TakeCases(ctx, actor, seen, why)
+		}
+	}
+	var seen []admin.Seen
+	for _, e := range page.Entries {
+		if v.action == admin.Compensate && e.BusinessType != undoType && e.BusinessType != undoTxType {
+			continue
+		}
+		seen = append(seen, admin.Seen{ID: e.ID, Version: e.Version})
+		w.oracle.asksFor(adminAction[v.action], v.action == admin.Compensate, e.ID)
+	}
+	select {
+	case <-time.After(v.thinks):
+	case <-n.died:
+	}
+	// Two visitors in three have checked. No new draw decides it, so that all seeds keep their lives.
+	checked := v.thinks%3 > 0
+	if !checked {
+		ctx = context.WithValue(ctx, unchecked{}, true)
+	}
+	_, _ = d.Change(ctx, actor, admin.Change{Action: v.action, Entries: seen, Why: why, Checked: checked})
+}
+
+// unchecked marks the context of a change by somebody who has not checked.
+type unchecked struct{}
+
+// casesOpened: G31, within the step that makes entries dead, their cases have opened.
+func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []processlog.Settled) {
+	if !s.from.w.apart.admin || len(answers) != len(outcomes) {
+		return
+	}
+	for i, o := range outcomes {
+		if !answers[i].Applied || o.To != processlog.Dead {
+			continue
+		}
+		found, err := s.store.CasesOf(context.Background(), []compensator.EntryID{o.ID})
+		if err != nil || len(found) != 1 || !found[0].ClosedAt.IsZero() || found[0].Epoch != o.Epoch {
+			s.from.w.oracle.fail("G31: entry %s has died in epoch %d, and its case is %+v", o.ID, o.Epoch, found)
+		}
+		s.from.w.oracle.note(func(or *oracle) { or.sights[sawCases]++ })
+	}
+}
+
+// ChangeAll is a step. G32: what it has done is on record, and what is dead no more has no open case, within it.
+func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
+	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
+	for _, v := range seen {
+		op.seen[v.ID] = v.Number
+	}
+	s.from.w.oracle.operation(change.Token, op)
+	err = s.from.step(ctx, classOnce, "changeall", string(change.Action)+" "+idsOf(seen, func(v processlog.Version) compensator.EntryID { return v.ID }), func() (err error) {
+		if answers, err = s.store.ChangeAll(ctx, seen, change); err == nil {
+			s.changedAll(ctx, seen, answers)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, answers []processlog.Changed) {
+	for i, v := range seen {
+		if answers[i].Err != nil {
+			continue
+		}
+		history, err := s.store.History(context.Background(), v.ID)
+		if err != nil || len(history) == 0 || history[len(history)-1].Before.Version != v.Number || history[len(history)-1].Actor != "mei" {
+			s.from.w.oracle.fail("G32: entry %s was changed in version %d, and the last record of it is %+v", v.ID, v.Number, history)
+		}
+		found, err := s.store.CasesOf(context.Background(), []compensator.EntryID{v.ID})
+		if err != nil || len(found) > 0 && found[0].ClosedAt.IsZero() {
+			s.from.w.oracle.fail("G32: entry %s is dead no more, and its case is open", v.ID)
+		}
+		if ctx.Value(unchecked{}) != nil {
+			before := answers[i].Before
+			if len(found) > 0 && found[0].Kind == processlog.CaseUnknown && found[0].Epoch == before.Epoch || before.EndedBy == processlog.EndedByCrash ||
+				strings.HasPrefix(before.LastError, compensator.ErrTimeout.Error()) {
+				s.from.w.oracle.fail("G32: the outcome of entry %s was unknown, and somebody who had not checked changed it", v.ID)
+			}
+			s.from.w.oracle.note(func(o *oracle) { o.sights[sawUncheckedActions]++ })
+		}
+		s.from.w.oracle.note(func(o *oracle) { o.sights[sawAdminActions]++ })
+	}
+}
+
+// everyCase asserts the rest of G31: in the end each dead entry has an open case, and no other entry has one.
+func (w *world) everyCase() {
+	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
+		return
+	}
+	wrong := ""
+	right := func() bool {
+		wrong = ""
+		for _, row := range w.store.Rows() {
+			found, err := w.store.CasesOf(context.Background(), []compensator.EntryID{row.ID})
+			open := len(found) == 1 && found[0].ClosedAt.IsZero()
+			if err != nil || open != (row.State == compensator.Dead) {
+				wrong = row.ID.String() + " is " + row.State.String()
+			}
+		}
+		return wrong == ""
+	}
+	if !w.await(15*time.Minute, right) { // a round that fails, or dies behind its mark, and the next ones
+		w.oracle.fail("G31: entry %s, and its case tells otherwise", wrong)
+	}
+}
+
+var _ processlog.Operations = (*gatedStore)(nil)
+
+func (s *gatedStore) CheckOperations(ctx context.Context) error { return s.store.CheckOperations(ctx) }
+
+func (s *gatedStore) Outlines(ctx context.Context, ids []compensator.EntryID) (rows []processlog.Row, err error) {
+	err = s.from.step(ctx, classRead, "outlines", string(make(args, 0, 32).ids(ids)), func() (err error) {
+		rows, err = s.store.Outlines(ctx, ids)
+		return err
+	})
+	return rows, err
+}
+
+func (s *gatedStore) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) (rows []processlog.Row, err error) {
+	err = s.from.step(ctx, classRead, "deadwithoutcase", "", func() (err error) {
+		rows, err = s.store.DeadWithoutCase(ctx, since, limit)
+		return err
+	})
+	return rows, err
+}
+
+func (s *gatedStore) OpenCases(ctx context.Context, rows []processlog.Row, drafts []processlog.CaseDraft) (n int, err error) {
+	err = s.from.step(ctx, classWrite, "opencases", idsOf(rows, func(r processlog.Row) compensator.EntryID { return r.ID }), func() (err error) {
+		n, err = s.store.OpenCases(ctx, rows, drafts)
+		return err
+	})
+	return n, err
+}
+
+func (s *gatedStore) CloseCases(ctx context.Context, limit int) (n int, err error) {
+	err = s.from.step(ctx, classWrite, "closecases", "", func() (err error) {
+		n, err = s.store.CloseCases(ctx, limit)
+		return err
+	})
+	return n, err
+}
+
+func (s *gatedStore) ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return s.store.ForgetCases(ctx, age, limit)
+}
+
+func (s *gatedStore) Cases(ctx context.Context, filter processlog.CaseFilter) (processlog.CasePage, error) {
+	return s.store.Cases(ctx, filter)
+}
+
+func (s *gatedStore) CasesOf(ctx context.Context, ids []compensator.EntryID) ([]processlog.Case, error) {
+	return s.store.CasesOf(ctx, ids)
+}
+
+func (s *gatedStore) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
+	return s.store.CaseGroups(ctx, businessTypes, failure)
+}
+
+func (s *gatedStore) Types(ctx context.Context) ([]string, error) { return s.store.Types(ctx) }
+
+func (s *gatedStore) AssignCases(ctx context.Context, seen []processlog.SeenCase, owner string, op processlog.Operation) (answers []error, err error) {
+	err = s.from.step(ctx, classOnce, "assigncases", seen[0].EntryID.String(), func() error {
+		var err error
+		answers, err = s.store.AssignCases(ctx, seen, owner, op)
+		for _, answer := range append(slices.Clone(answers), err) {
+			if answer != nil && !errors.Is(answer, processlog.ErrChanged) && !errors.Is(answer, processlog.ErrNotFound) {
+				s.from.w.oracle.fail("G32: a case is taken: %v", answer)
+			}
+		}
+		return err
+	})
+	return answers, err
+}
+
+func (s *gatedStore) Operate(ctx context.Context, op processlog.Operation) error {
+	return s.store.Operate(ctx, op)
+}
+
+func (s *gatedStore) Trail(ctx context.Context, filter processlog.TrailFilter) (processlog.TrailPage, error) {
+	return s.store.Trail(ctx, filter)
+}
+
+func (s *gatedStore) Settings(ctx context.Context) (settings []processlog.Setting, err error) {
+	if s.from.w.apart.pausing.kind == "" {
+		return s.store.Settings(ctx)
+	}
+	err = s.from.step(ctx, classRead, "settings", "", func() (err error) {
+		settings, err = s.store.Settings(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return settings, nil
+}
+
+func (s *gatedStore) PutSetting(ctx context.Context, setting processlog.Setting, op processlog.Operation) error {
+	return s.from.step(ctx, classOnce, "putsetting", setting.Name, func() error {
+		err := s.store.PutSetting(ctx, setting, op)
+		if err == nil {
+			s.from.w.oracle.settingPut(setting)
+		}
+		return err
+	})
+}
