@@ -49,16 +49,16 @@ const (
 // watched is a store in memory that tells of what it is asked, and fails or waits where a test says so.
 type watched struct {
 	*compensatortest.MemoryStore
-	entries  func(f compensator.Filter)                          // before List, if it is set
-	cases    func(ctx context.Context, f admin.CaseFilter) error // before Cases
-	heads    func(ctx context.Context) error                     // before Heads
-	operates func(op processlog.Operation) error                 // before Operate
-	groups   func(businessTypes []string)                        // before CaseGroups
-	sums     []processlog.CaseGroup                              // of CaseGroups, in place of the log's, if it is set
-	trails   func(f admin.TrailFilter)                           // before Trail
-	looked   atomic.Int64                                        // how often for the types that there are
-	keeps    func(c *admin.Case)                                 // what Cases and CasesOf have read, as an older version kept it
-	outlines func(row *processlog.Row)                           // what Outlines has read, as an older version wrote it
+	entries   func(f compensator.Filter)                          // before List, if it is set
+	cases     func(ctx context.Context, f admin.CaseFilter) error // before Cases
+	heads     func(ctx context.Context) error                     // before Heads
+	operates  func(op processlog.Operation) error                 // before Operate
+	groups    func(businessTypes []string)                        // before CaseGroups
+	sums      []processlog.CaseGroup                              // of CaseGroups, in place of the log's, if it is set
+	auditLogs func(f admin.AuditLogFilter)                        // before Audit log
+	looked    atomic.Int64                                        // how often for the types that there are
+	keeps     func(c *admin.Case)                                 // what Cases and CasesOf have read, as an older version kept it
+	outlines  func(row *processlog.Row)                           // what Outlines has read, as an older version wrote it
 }
 
 func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
@@ -130,11 +130,11 @@ func (w *watched) CaseGroups(ctx context.Context, businessTypes []string, failur
 	return w.MemoryStore.CaseGroups(ctx, businessTypes, failure)
 }
 
-func (w *watched) Trail(ctx context.Context, f admin.TrailFilter) (admin.TrailPage, error) {
-	if w.trails != nil {
-		w.trails(f)
+func (w *watched) AuditLog(ctx context.Context, f admin.AuditLogFilter) (admin.AuditLogPage, error) {
+	if w.auditLogs != nil {
+		w.auditLogs(f)
 	}
-	return w.MemoryStore.Trail(ctx, f)
+	return w.MemoryStore.AuditLog(ctx, f)
 }
 
 func (w *watched) Types(ctx context.Context) ([]string, error) {
@@ -241,12 +241,12 @@ func (b *bed) standing() string {
 	for _, row := range b.store.Rows() {
 		versions = append(versions, fmt.Sprint(row.ID, row.State, row.Version, row.Epoch))
 	}
-	return asJSON(b.t, []any{cases, settings, versions, b.trail(false)})
+	return asJSON(b.t, []any{cases, settings, versions, b.auditLog(false)})
 }
 
-// trail is what is on record, refusals or all else.
-func (b *bed) trail(refused bool) (found []admin.TrailRecord) {
-	page, err := b.store.Trail(b.t.Context(), admin.TrailFilter{Limit: 1000})
+// auditLog is what is on record, refusals or all else.
+func (b *bed) auditLog(refused bool) (found []admin.AuditLogRecord) {
+	page, err := b.store.AuditLog(b.t.Context(), admin.AuditLogFilter{Limit: 1000})
 	require.NoError(b.t, err)
 	for _, r := range page.Records {
 		if r.Refused == refused {

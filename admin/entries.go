@@ -94,7 +94,7 @@ type EntryView struct {
 
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // as Line.OutcomeUnknown
 
-	Trail        []TrailRecord       `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeTrail
+	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeAuditLog
 	Siblings     []compensator.Entry `json:"siblings,omitempty"` // others of its business id, up to 20
 	MoreSiblings bool                `json:"more_siblings,omitempty"`
 }
@@ -122,12 +122,12 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 		return EntryView{}, err
 	}
 	view.Amount, view.Case, view.OutcomeUnknown = amounts[e.ID], d.caseAmong(cases, e.ID, inFull), d.outcomeUnknown(*e, cases)
-	if d.may(ctx, a, SeeTrail, Subject{Type: e.BusinessType}) {
-		page, err := d.Trail(ctx, a, TrailFilter{EntryID: e.ID, Limit: 200})
+	if d.may(ctx, a, SeeAuditLog, Subject{Type: e.BusinessType}) {
+		page, err := d.AuditLog(ctx, a, AuditLogFilter{EntryID: e.ID, Limit: 200})
 		if err != nil {
 			return EntryView{}, err
 		}
-		view.Trail = page.Records
+		view.AuditLog = page.Records
 	}
 	return view, d.siblings(ctx, a, e, &view)
 }

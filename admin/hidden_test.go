@@ -58,7 +58,7 @@ var lists = map[string]func(ctx context.Context, d *admin.Admin, cursor string) 
 		return p, err
 	},
 	"trail": func(ctx context.Context, d *admin.Admin, cursor string) (p page, err error) {
-		found, err := d.Trail(ctx, mei, admin.TrailFilter{Action: "note", Limit: 1, Cursor: cursor})
+		found, err := d.AuditLog(ctx, mei, admin.AuditLogFilter{Action: "note", Limit: 1, Cursor: cursor})
 		for _, r := range found.Records {
 			p.types = append(p.types, r.BusinessType)
 		}
@@ -138,13 +138,13 @@ func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 		}
 		b.store.cases = func(_ context.Context, f admin.CaseFilter) error { types = append(types, f.BusinessTypes); return nil }
 		b.store.groups = func(of []string) { types = append(types, of) }
-		b.store.trails = func(f admin.TrailFilter) { types = append(types, f.BusinessTypes) }
+		b.store.auditLogs = func(f admin.AuditLogFilter) { types = append(types, f.BusinessTypes) }
 		ask := func(d *admin.Admin) [][]string {
 			types = nil
 			_, err1 := d.Entries(t.Context(), mei, compensator.Filter{})
 			_, err2 := d.Cases(t.Context(), mei, admin.CaseFilter{})
 			_, _, err3 := d.Groups(t.Context(), mei)
-			_, err4 := d.Trail(t.Context(), mei, admin.TrailFilter{})
+			_, err4 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})
 			require.NoError(t, errors.Join(err1, err2, err3, err4))
 			return types
 		}
@@ -173,11 +173,11 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	d, none := b.admin(admin.Options{Access: everything}), []string{}
 	entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: none})
 	cases, err2 := d.Cases(t.Context(), mei, admin.CaseFilter{BusinessTypes: none})
-	trail, err3 := d.Trail(t.Context(), mei, admin.TrailFilter{BusinessTypes: none})
+	auditLog, err3 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{BusinessTypes: none})
 	require.NoError(t, errors.Join(err1, err2, err3))
 	assert.Empty(t, entries.Entries, "who asks for no types")
 	assert.Empty(t, cases.Cases)
-	assert.Empty(t, trail.Records)
+	assert.Empty(t, auditLog.Records)
 }
 
 // TestReadsOfAnAdminAreFourAtATimeForTwoSeconds: people who look do not hold up the service.
@@ -272,7 +272,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 		for i := range told { // the refund that is hidden, and one that is not there
 			b := newBed(t)
 			d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
-				return on.Type == mailType || on.Type == "" && right == admin.SeeTrail
+				return on.Type == mailType || on.Type == "" && right == admin.SeeAuditLog
 			})})
 			id, key := b.dead.ID, b.dead.IdempotentID
 			if i == 1 {
@@ -303,12 +303,12 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			lines, err := d.Lines(t.Context(), mei, []compensator.EntryID{id})
 			tell(fmt.Sprint(len(lines), " lines"), err)
 			var records []string
-			for _, r := range b.trail(true) {
+			for _, r := range b.auditLog(true) {
 				records = append(records, strings.Join([]string{r.Actor, r.Action, strings.ReplaceAll(r.EntryID.String(), id.String(), "#"), r.BusinessType, r.Subject, r.Reason}, " "))
 			}
 			slices.Sort(records) // those of one millisecond have no order
 			told[i] = append(told[i], records...)
-			page, err := d.Trail(t.Context(), mei, admin.TrailFilter{})
+			page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})
 			require.NoError(t, err)
 			told[i] = append(told[i], fmt.Sprint(len(page.Records), " on record that he sees"))
 			assert.Equal(t, broken, len(page.Records) == 0)
@@ -387,7 +387,7 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	settings, err := b.store.Settings(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, settings)
-	assert.Empty(t, b.trail(true), "who mistypes a name has tried nothing")
+	assert.Empty(t, b.auditLog(true), "who mistypes a name has tried nothing")
 }
 
 // TestMistypedTypeIsNotPaused: neither the log nor the process knows it, so the name that was meant is told, of those that may be
@@ -526,12 +526,12 @@ func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 		page, err := tried.d.Export(t.Context(), mei, tried.filter, why)
 		require.ErrorIs(t, err, admin.ErrNotAllowed, "%+v", tried.filter)
 		assert.Empty(t, page)
-		require.Len(t, b.trail(true), i+1, "%+v", tried.filter)
-		assert.Equal(t, []string{"export", "[OPS-988] PSP is back"}, []string{b.trail(true)[0].Action, b.trail(true)[0].Reason})
+		require.Len(t, b.auditLog(true), i+1, "%+v", tried.filter)
+		assert.Equal(t, []string{"export", "[OPS-988] PSP is back"}, []string{b.auditLog(true)[0].Action, b.auditLog(true)[0].Reason})
 	}
 	_, err := looks.Export(t.Context(), mei, compensator.Filter{BusinessTypes: []string{}}, why)
 	require.NoError(t, err)
-	assert.Len(t, b.trail(true), 6)
+	assert.Len(t, b.auditLog(true), 6)
 }
 
 // TestRefusalMakesNoType: what somebody who may nothing has named is no type of the log's, and changes nothing of what others are
@@ -553,7 +553,7 @@ func TestRefusalMakesNoType(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{mailType, refundType}, types)
 		named := make(map[string]int)
-		for _, r := range b.trail(true) {
+		for _, r := range b.auditLog(true) {
 			named[r.BusinessType+"/"+r.Subject]++
 		}
 		want := map[string]int{"/no such type": 3, "/refund": 3}
@@ -580,8 +580,8 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	}
 }
 
-// TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt, also where he may not see another type, and much has been done since.
-func TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt(t *testing.T) {
+// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt, also where he may not see another type, and much has been done since.
+func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	host := admin.Actor{ID: "host"}
@@ -592,7 +592,7 @@ func TestPauseOfATypeThatHasGoneIsInTheTrailOfWhoMaySeeIt(t *testing.T) {
 	d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, _ admin.Right, on admin.Subject) bool {
 		return on.Type != refundType
 	})})
-	page, err := d.Trail(t.Context(), mei, admin.TrailFilter{Actor: host.ID})
+	page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{Actor: host.ID})
 	require.NoError(t, err)
 	require.Len(t, page.Records, 1)
 	assert.Equal(t, []string{"pause", "gone"}, []string{page.Records[0].Action, page.Records[0].BusinessType})

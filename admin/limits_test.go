@@ -25,14 +25,14 @@ func having(rights ...admin.Right) admin.AccessFunc {
 	}
 }
 
-// TestTrailShowsErrorsAsOtherViewsDo: how an entry was before and after a change, error and all, is part of it.
-func TestTrailShowsErrorsAsOtherViewsDo(t *testing.T) {
+// TestAuditLogShowsErrorsAsOtherViewsDo: how an entry was before and after a change, error and all, is part of it.
+func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	host := b.admin(admin.Options{Access: everything})
 	require.NoError(t, joined(host.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})))
-	for want, access := range map[string]admin.Access{"no such card “…”": having(admin.SeeTrail), `no such card "` + canary + `"`: having(admin.SeeTrail, admin.SeeErrors)} {
-		page, err := b.admin(admin.Options{Access: access}).Trail(t.Context(), mei, admin.TrailFilter{EntryID: b.dead.ID})
+	for want, access := range map[string]admin.Access{"no such card “…”": having(admin.SeeAuditLog), `no such card "` + canary + `"`: having(admin.SeeAuditLog, admin.SeeErrors)} {
+		page, err := b.admin(admin.Options{Access: access}).AuditLog(t.Context(), mei, admin.AuditLogFilter{EntryID: b.dead.ID})
 		require.NoError(t, err)
 		require.Len(t, page.Records, 1)
 		assert.Equal(t, want, page.Records[0].Before.LastError)
@@ -69,8 +69,8 @@ func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	require.ErrorIs(t, b.admin(admin.Options{Access: mailOnly}).Note(t.Context(), mei, b.dead.ID, why), compensator.ErrNotFound)
-	require.Len(t, b.trail(true), 1)
-	assert.Equal(t, []any{b.dead.ID, ""}, []any{b.trail(true)[0].EntryID, b.trail(true)[0].BusinessType})
+	require.Len(t, b.auditLog(true), 1)
+	assert.Equal(t, []any{b.dead.ID, ""}, []any{b.auditLog(true)[0].EntryID, b.auditLog(true)[0].BusinessType})
 }
 
 // TestReadOnlyAdminOffersNothingThatIsWrittenDown, to whoever may all.
@@ -84,7 +84,7 @@ func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 			may = append(may, right)
 		}
 	}
-	assert.Equal(t, []admin.Right{admin.SeeOverview, admin.SeeEntries, admin.SeeErrors, admin.SeeTrail}, may)
+	assert.Equal(t, []admin.Right{admin.SeeOverview, admin.SeeEntries, admin.SeeErrors, admin.SeeAuditLog}, may)
 }
 
 // TestDelayIsBounded as the log bounds it, both ways.

@@ -101,7 +101,7 @@ func deeds() []deed {
 		{"content's hash", "Entry", admin.SeeContent, sees, false, deadHash, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},
-		{"entry's trail", "Entry", admin.SeeTrail, sees, false, "settled by nobody", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+		{"entry's trail", "Entry", admin.SeeAuditLog, sees, false, "settled by nobody", func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Entry(ctx, a, b.dead.ID))
 		}},
 		{"groups", "Groups", admin.SeeEntries, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
@@ -128,8 +128,8 @@ func deeds() []deed {
 		{"cases' lines' errors", "CaseLines", admin.SeeErrors, sees, false, canary, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.CaseLines(ctx, a, admin.CaseFilter{}))
 		}},
-		{"trail", "Trail", admin.SeeTrail, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
-			return answered(d.Trail(ctx, a, admin.TrailFilter{}))
+		{"trail", "AuditLog", admin.SeeAuditLog, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
+			return answered(d.AuditLog(ctx, a, admin.AuditLogFilter{}))
 		}},
 		{"paused", "Paused", admin.SeeOverview, nil, false, refundType, func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
 			return answered(d.Paused(ctx, a))
@@ -241,13 +241,13 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					}
 					if deed.writes {
 						assert.NotEqual(t, before, b.standing(), "it is on record")
-						assert.True(t, slices.ContainsFunc(b.trail(false), func(r admin.TrailRecord) bool {
+						assert.True(t, slices.ContainsFunc(b.auditLog(false), func(r admin.AuditLogRecord) bool {
 							return r.Actor == "mei" && r.Reason == "[OPS-988] PSP is back"
 						}))
 					} else {
 						assert.Equal(t, before, b.standing())
 					}
-					assert.Empty(t, b.trail(true))
+					assert.Empty(t, b.auditLog(true))
 					return
 				}
 				some := deed.name == "export" && name == "another type" // of what may be taken away it takes a listing
@@ -264,7 +264,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 				switch {
 				case name == "read only":
 					require.ErrorIs(t, err, admin.ErrReadOnly)
-					assert.Empty(t, b.trail(true))
+					assert.Empty(t, b.auditLog(true))
 				case some: // types without the right are left out
 					require.NoError(t, err)
 				case name == "wrong":
@@ -281,7 +281,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					recorded = ""
 				}
 				if name != "read only" && !some {
-					refused := b.trail(true)
+					refused := b.auditLog(true)
 					require.Len(t, refused, 1, "the refusal is on record")
 					assert.Equal(t, []any{"mei", recorded, "[OPS-988] PSP is back"}, []any{refused[0].Actor, refused[0].BusinessType, refused[0].Reason})
 				}
@@ -388,7 +388,7 @@ func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 		require.ErrorIs(t, d.Note(t.Context(), mei, b.dead.ID, why), admin.ErrNotAllowed)
 	}
 	require.ErrorIs(t, d.Note(t.Context(), admin.Actor{ID: "bob"}, b.dead.ID, why), admin.ErrNotAllowed)
-	assert.Len(t, b.trail(true), 11)
+	assert.Len(t, b.auditLog(true), 11)
 }
 
 // TestRightsAreAskedForWhatAnEntryIsWorth: an application's one line decides by the amount, also of an entry that has no case.
@@ -405,8 +405,8 @@ func TestRightsAreAskedForWhatAnEntryIsWorth(t *testing.T) {
 	require.ErrorIs(t, answers[0], admin.ErrNotAllowed, "¥129.00")
 	require.NoError(t, answers[1], "¥1.00")
 	require.ErrorIs(t, answers[2], admin.ErrNotAllowed, "not known")
-	assert.Len(t, b.trail(true), 1)
-	assert.Equal(t, "2 of 3 entries", b.trail(true)[0].Subject)
+	assert.Len(t, b.auditLog(true), 1)
+	assert.Equal(t, "2 of 3 entries", b.auditLog(true)[0].Subject)
 }
 
 func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
@@ -437,7 +437,7 @@ func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
 		var refused *compensator.FieldError
 		require.ErrorAs(t, err, &refused)
 	}
-	assert.Empty(t, b.trail(false))
+	assert.Empty(t, b.auditLog(false))
 }
 
 // TestManyCasesAreTakenAtOnce: each as it was seen and as Access says of it, beside how many are named; what is refused stands
@@ -463,8 +463,8 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	require.NoError(t, answers[1])
 	require.ErrorIs(t, answers[2], compensator.ErrNotFound)
 	assert.Equal(t, 3, count)
-	require.Len(t, b.trail(true), 1)
-	assert.Equal(t, []any{"2 of 3 entries", b.dead.ID}, []any{b.trail(true)[0].Subject, b.trail(true)[0].EntryID})
+	require.Len(t, b.auditLog(true), 1)
+	assert.Equal(t, []any{"2 of 3 entries", b.dead.ID}, []any{b.auditLog(true)[0].Subject, b.auditLog(true)[0].EntryID})
 	owners := func() []string {
 		page, err := d.Cases(t.Context(), mei, admin.CaseFilter{})
 		require.NoError(t, err)
@@ -473,9 +473,9 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	}
 	assert.ElementsMatch(t, []string{"refund ", "mail mei"}, owners())
 
-	did := len(b.trail(false))
+	did := len(b.auditLog(false))
 	require.NoError(t, joined(d.TakeCases(t.Context(), mei, all[1:2], why)), "who presses twice has done it once")
-	assert.Len(t, b.trail(false), did)
+	assert.Len(t, b.auditLog(false), did)
 
 	bob := admin.Actor{ID: "bob"}
 	answers, err = d.AssignCases(t.Context(), bob, all[:2], "eve", why)

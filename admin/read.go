@@ -69,7 +69,7 @@ func (d *Admin) types(ctx context.Context) ([]string, error) {
 
 // within narrows a query to the types that an actor sees, of those that were asked for or of all, so that what he does not see
 // leaves no trace in pages, nor in where they end. nil, and ok: he sees all there are. ok: he sees some. A query that names its type
-// is within that. Cursors name rows, whose numbers others' take part in: a trail's tell how many records there were in between.
+// is within that. Cursors name rows, whose numbers others' take part in: a audit log's tell how many records there were in between.
 func (d *Admin) within(ctx context.Context, sees *sight, named string, asked []string, more ...string) (types []string, ok bool, err error) {
 	if asked == nil && named != "" {
 		asked = []string{named}

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Right is something that an Actor may or may not do. Its text is also the action's in the trail.
+// Right is something that an Actor may or may not do. Its text is also the action's in the audit log.
 type Right string
 
 // What may be seen.
@@ -19,7 +19,7 @@ const (
 	SeeEntries  Right = "see entries"  // entries, cases and groups, without content
 	SeeContent  Right = "see content"  // of Reveal
 	SeeErrors   Right = "see errors"   // in full; otherwise without the ids, numbers and quoted words in them
-	SeeTrail    Right = "see trail"    // what people did
+	SeeAuditLog Right = "see trail"    // what people did
 	Export      Right = "export"       // a listing, to be taken away
 )
 
@@ -43,7 +43,7 @@ const (
 )
 
 // Rights are all of them.
-var Rights = [...]Right{SeeOverview, SeeEntries, SeeContent, SeeErrors, SeeTrail, Export, Requeue, RequeueSucceeded, Compensate,
+var Rights = [...]Right{SeeOverview, SeeEntries, SeeContent, SeeErrors, SeeAuditLog, Export, Requeue, RequeueSucceeded, Compensate,
 	SettleByHand, Cancel, Complete, Reschedule, TakeCase, AssignCase, NoteCase, Pause}
 
 // Actor is somebody, as the application knows them. It must come from a session that the application has proved.
@@ -79,7 +79,7 @@ func (f AccessFunc) May(ctx context.Context, a Actor, right Right, on Subject) b
 // writes reports whether a right's use is written down, which ReadOnly refuses.
 func (r Right) writes() bool {
 	switch r {
-	case SeeOverview, SeeEntries, SeeErrors, SeeTrail:
+	case SeeOverview, SeeEntries, SeeErrors, SeeAuditLog:
 		return false
 	}
 	return true

@@ -55,8 +55,8 @@ type Operations interface {
 	// Operate records an operation that changes no entry.
 	Operate(ctx context.Context, op Operation) error
 
-	// Trail reads the audit log, newest first. It merges changes of entries and operations.
-	Trail(ctx context.Context, filter TrailFilter) (TrailPage, error)
+	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
+	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
 	// Settings reads all settings. PutSetting writes a setting whose version is still the one seen, and records op in
 	// the same transaction. Version 0 means that the setting does not exist yet. PutSetting returns ErrChanged if the
@@ -232,9 +232,9 @@ type Operation struct {
 	Reason       string
 }
 
-// TrailFilter selects records for Trail. A page reads up to 2,000 changes and 2,000 operations. For one entry it reads
+// AuditLogFilter selects records for Audit log. A page reads up to 2,000 changes and 2,000 operations. For one entry it reads
 // all of them. With BusinessTypes it reads as many as it needs to fill the page, so bound ctx.
-type TrailFilter struct {
+type AuditLogFilter struct {
 	EntryID       ID       // zero: any
 	BusinessTypes []string // nil: any. Empty: none. "" selects records without a type
 	Actor         string
@@ -244,8 +244,8 @@ type TrailFilter struct {
 	Cursor        string
 }
 
-// TrailRecord is one record of the audit log: a change of an entry, which has Before and After, or an operation.
-type TrailRecord struct {
+// AuditLogRecord is one record of the audit log: a change of an entry, which has Before and After, or an operation.
+type AuditLogRecord struct {
 	At           time.Time   `json:"at"`
 	Actor        string      `json:"actor"`
 	Action       string      `json:"action"`
@@ -258,10 +258,10 @@ type TrailRecord struct {
 	After        *AuditState `json:"after,omitempty"`
 }
 
-// TrailPage is one page of the audit log. A short or empty page is not the end: the end is an empty Next.
-type TrailPage struct {
-	Records []TrailRecord `json:"records"`
-	Next    string        `json:"next,omitempty"`
+// AuditLogPage is one page of the audit log. A short or empty page is not the end: the end is an empty Next.
+type AuditLogPage struct {
+	Records []AuditLogRecord `json:"records"`
+	Next    string           `json:"next,omitempty"`
 }
 
 // Setting is a named value that all processes read.

@@ -47,7 +47,7 @@ var allRoutes = []route{
 	{"GET find", (*server).find},
 	{"GET cases", (*server).groups},
 	{"GET cases/due", (*server).cases},
-	{"GET trail", (*server).trail},
+	{"GET trail", (*server).auditLog},
 	{"GET settings", (*server).settings},
 	{"GET confirm", (*server).confirm},
 	{"GET done", (*server).done},

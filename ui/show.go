@@ -217,7 +217,7 @@ type (
 	}
 	recordPart struct {
 		R *request
-		X admin.TrailRecord
+		X admin.AuditLogRecord
 	}
 	pausedPart struct {
 		R      *request
@@ -237,8 +237,8 @@ func (p recordPart) Did() string {
 	return p.X.Action
 }
 
-func (rq *request) Group(g admin.Group) groupPart         { return groupPart{rq, g} }
-func (rq *request) Risk(r risk) riskPart                  { return riskPart{rq, r} }
-func (rq *request) Record(x admin.TrailRecord) recordPart { return recordPart{rq, x} }
-func (rq *request) Pausing(p admin.Paused) pausedPart     { return pausedPart{rq, p} }
-func (rq *request) Broken(b admin.Broken) brokenPart      { return brokenPart{rq, b} }
+func (rq *request) Group(g admin.Group) groupPart            { return groupPart{rq, g} }
+func (rq *request) Risk(r risk) riskPart                     { return riskPart{rq, r} }
+func (rq *request) Record(x admin.AuditLogRecord) recordPart { return recordPart{rq, x} }
+func (rq *request) Pausing(p admin.Paused) pausedPart        { return pausedPart{rq, p} }
+func (rq *request) Broken(b admin.Broken) brokenPart         { return brokenPart{rq, b} }

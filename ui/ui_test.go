@@ -86,11 +86,11 @@ func TestEachWordHasAText(t *testing.T) {
 		want("do", do)
 		want("help", do)
 	}
-	for _, action := range trailActions {
+	for _, action := range auditLogActions {
 		want("did", action)
 	}
 	for _, recorded := range append(slices.Clone(changes), admin.TakeCase, admin.AssignCase, admin.NoteCase, admin.SeeContent, admin.Export, admin.Pause, "resume", "set policy") {
-		if !slices.Contains(trailActions, string(recorded)) {
+		if !slices.Contains(auditLogActions, string(recorded)) {
 			t.Errorf("the trail cannot be asked for %q", recorded)
 		}
 	}

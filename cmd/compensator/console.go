@@ -88,12 +88,12 @@ func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, err
 func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
-// Trail is of one entry, and of what changed it.
-func (w without) Trail(ctx context.Context, f processlog.TrailFilter) (processlog.TrailPage, error) {
+// AuditLog is of one entry, and of what changed it.
+func (w without) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)
-	var page processlog.TrailPage
+	var page processlog.AuditLogPage
 	for _, r := range slices.Backward(changes) {
-		page.Records = append(page.Records, processlog.TrailRecord{At: r.At, Actor: r.Actor, Action: string(r.Action), EntryID: r.EntryID,
+		page.Records = append(page.Records, processlog.AuditLogRecord{At: r.At, Actor: r.Actor, Action: string(r.Action), EntryID: r.EntryID,
 			Reason: r.Reason, Before: &r.Before, After: &r.After})
 	}
 	return page, err

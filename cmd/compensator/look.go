@@ -296,7 +296,7 @@ func viewListing(view admin.EntryView) listing {
 	l.columns = append(slices.Clone(l.columns), column{"amount_minor", ""}, column{"currency", ""}, column{"content_size", ""}, column{"content_sha256", ""},
 		column{"cases", ""}, column{"trail", ""}, column{"siblings", ""})
 	l.rows[0] = append(l.rows[0], minor, currency, view.ContentSize, view.ContentSHA256,
-		caseListing(cases), trailListing(view.Trail), entryListing("sibling", view.Siblings))
+		caseListing(cases), auditLogListing(view.AuditLog), entryListing("sibling", view.Siblings))
 	return l
 }
 
@@ -311,26 +311,26 @@ func (p *program) history() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			records, more, err := s.trailOf(ctx, admin.TrailFilter{EntryID: view.Entry.ID}, mostListed)
+			records, more, err := s.auditLogOf(ctx, admin.AuditLogFilter{EntryID: view.Entry.ID}, mostListed)
 			if err != nil {
 				return err
 			}
 			slices.Reverse(records)
-			l := trailListing(records)
+			l := auditLogListing(records)
 			l.more = more
 			return p.print(l)
 		})
 }
 
-func (s *session) trailOf(ctx context.Context, filter admin.TrailFilter, limit int) (records []admin.TrailRecord, more bool, err error) {
-	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]admin.TrailRecord, string, error) {
+func (s *session) auditLogOf(ctx context.Context, filter admin.AuditLogFilter, limit int) (records []admin.AuditLogRecord, more bool, err error) {
+	return upTo(limit, filter.Cursor, func(limit int, cursor string) ([]admin.AuditLogRecord, string, error) {
 		filter.Limit, filter.Cursor = limit, cursor
-		page, err := s.Trail(ctx, s.actor, filter)
+		page, err := s.AuditLog(ctx, s.actor, filter)
 		return page.Records, page.Next, err
 	})
 }
 
-func trailListing(records []admin.TrailRecord) listing {
+func auditLogListing(records []admin.AuditLogRecord) listing {
 	l := listing{kind: "trail", columns: []column{{"at", "AT"}, {"actor", "WHO"}, {"action", "ACTION"}, {"refused", "REFUSED"}, {"entry_id", "ENTRY"},
 		{"business_type", "TYPE"}, {"from", "FROM"}, {"to", "TO"}, {"version", ""}, {"subject", "OF"}, {"reason", "WHY"}}}
 	for _, r := range records {
@@ -347,8 +347,8 @@ func trailListing(records []admin.TrailRecord) listing {
 	return l
 }
 
-func (p *program) trail() *cobra.Command {
-	var filter admin.TrailFilter
+func (p *program) auditLog() *cobra.Command {
+	var filter admin.AuditLogFilter
 	var limit int
 	var since time.Duration
 	cmd := p.onLog("trail", "What people did, newest first, refused actions too", cobra.NoArgs, toOperate,
@@ -359,11 +359,11 @@ func (p *program) trail() *cobra.Command {
 			if since > 0 {
 				filter.From = time.Now().Add(-since)
 			}
-			records, more, err := s.trailOf(ctx, filter, limit)
+			records, more, err := s.auditLogOf(ctx, filter, limit)
 			if err != nil {
 				return err
 			}
-			l := trailListing(records)
+			l := auditLogListing(records)
 			l.more = more
 			return p.print(l)
 		})

@@ -17,7 +17,7 @@ var _ processlog.Operations = (*Store)(nil)
 // operations is what a Store keeps for people, all of it committed.
 type operations struct {
 	cases    map[processlog.ID]processlog.Case
-	done     []processlog.TrailRecord
+	done     []processlog.AuditLogRecord
 	settings map[string]processlog.Setting
 }
 
@@ -339,19 +339,19 @@ func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
 }
 
 func (s *Store) operateLocked(op processlog.Operation) {
-	s.ops.done = append(s.ops.done, processlog.TrailRecord{At: instant(s.nowLocked()), Actor: op.Actor, Action: op.Action, Refused: op.Refused,
+	s.ops.done = append(s.ops.done, processlog.AuditLogRecord{At: instant(s.nowLocked()), Actor: op.Actor, Action: op.Action, Refused: op.Refused,
 		EntryID: op.EntryID, BusinessType: op.BusinessType, Subject: op.Subject, Reason: op.Reason})
 }
 
-// Trail implements processlog.Operations. Its cursor is how many of those that there were then have been seen.
-func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (page processlog.TrailPage, err error) {
+// AuditLog implements processlog.Operations. Its cursor is how many of those that there were then have been seen.
+func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page processlog.AuditLogPage, err error) {
 	limit, err := opsLimit(ctx, f.Limit)
 	if err != nil {
 		return page, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.trailLocked()
+	all := s.auditLogLocked()
 	left := len(all)
 	if f.Cursor != "" {
 		if _, err := fmt.Sscanf(f.Cursor, "%d-0", &left); err != nil || left < 0 || left > len(all) || !strings.HasSuffix(f.Cursor, "-0") {
@@ -374,12 +374,12 @@ func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (page proce
 	return page, nil
 }
 
-// trailLocked lists changes and operations, oldest first.
-func (s *Store) trailLocked() []processlog.TrailRecord {
+// auditLogLocked lists changes and operations, oldest first.
+func (s *Store) auditLogLocked() []processlog.AuditLogRecord {
 	all := slices.Clone(s.ops.done)
 	for id, records := range s.audit {
 		for _, a := range records {
-			r := processlog.TrailRecord{At: a.At, Actor: a.Actor, Action: string(a.Action), EntryID: id, Reason: a.Reason}
+			r := processlog.AuditLogRecord{At: a.At, Actor: a.Actor, Action: string(a.Action), EntryID: id, Reason: a.Reason}
 			if !id.IsZero() {
 				before, after := a.Before, a.After
 				r.Before, r.After = &before, &after
@@ -390,7 +390,9 @@ func (s *Store) trailLocked() []processlog.TrailRecord {
 			all = append(all, r)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b processlog.TrailRecord) int { return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID)) })
+	slices.SortStableFunc(all, func(a, b processlog.AuditLogRecord) int {
+		return cmp.Or(a.At.Compare(b.At), a.EntryID.Compare(b.EntryID))
+	})
 	return all
 }
 

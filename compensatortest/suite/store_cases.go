@@ -457,7 +457,7 @@ func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
 	assert.Equal(t, []string{"mei", "bob", "mei"}, []string{t.openCase(first.ID).Owner, t.openCase(second.ID).Owner, t.openCase(last.ID).Owner})
 	require.NoError(t, t.assign(first.ID, seen(first.ID).Version, "", op), "it is given back")
 	assert.Empty(t, t.openCase(first.ID).Owner)
-	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "take case"})
+	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "take case"})
 	require.NoError(t, err)
 	var told []string
 	for _, r := range page.Records {

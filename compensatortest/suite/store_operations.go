@@ -17,7 +17,7 @@ var operationPromises = []storePromise{
 	{"ChangeAllWaitsForNobody", true, ofOperations((*storeTest).changeAllWaitsForNobody)},
 	{"OutlinesAreRowsWithoutContent", false, ofOperations((*storeTest).outlinesAreRowsWithoutContent)},
 	{"TypesAreThoseOfLogAndOperations", false, ofOperations((*storeTest).typesAreThoseOfLogAndOperations)},
-	{"TrailTellsAllNewestFirst", false, ofOperations((*storeTest).trailTellsAllNewestFirst)},
+	{"AuditLogTellsAllNewestFirst", false, ofOperations((*storeTest).auditLogTellsAllNewestFirst)},
 	{"ErasureReachesCaseAndOperations", false, ofOperations((*storeTest).erasureReachesCaseAndOperations)},
 	{"SettingIsPutAsItWasSeen", false, ofOperations((*storeTest).settingIsPutAsItWasSeen)},
 }
@@ -143,7 +143,7 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	assert.Equal(t, []string{"braked", "gone", "mail", "refund"}, types)
 }
 
-func (t *storeTest) trailTellsAllNewestFirst() {
+func (t *storeTest) auditLogTellsAllNewestFirst() {
 	row := t.inState(processlog.Dead)
 	other := t.inState(processlog.Dead)
 	at := func() { // each in a millisecond of its own
@@ -162,10 +162,10 @@ func (t *storeTest) trailTellsAllNewestFirst() {
 	require.NoError(t, t.Store.Note(t.ctx, processlog.ActionPurge, processlog.ByHand{Actor: "Purge", Reason: "all"}))
 	at()
 	require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "pause", BusinessType: "states", Reason: "PSP"}))
-	list := func(f processlog.TrailFilter) (found []string) {
+	list := func(f processlog.AuditLogFilter) (found []string) {
 		f.Limit = 2
 		for range 20 {
-			page, err := t.ops().Trail(t.ctx, f)
+			page, err := t.ops().AuditLog(t.ctx, f)
 			require.NoError(t, err)
 			for _, r := range page.Records {
 				found = append(found, r.Actor+" "+r.Action)
@@ -177,23 +177,23 @@ func (t *storeTest) trailTellsAllNewestFirst() {
 		}
 		return append(found, "and so on for ever")
 	}
-	assert.Equal(t, []string{"mei pause", "Purge purge", "ann requeue", "bob requeue", "mei note"}, list(processlog.TrailFilter{}))
-	assert.Equal(t, []string{"ann requeue", "mei note"}, list(processlog.TrailFilter{EntryID: row.ID}))
-	assert.Equal(t, []string{"mei pause", "mei note"}, list(processlog.TrailFilter{Actor: "mei"}))
-	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.TrailFilter{Action: "requeue"}))
-	assert.Equal(t, []string{"mei pause", "ann requeue", "bob requeue", "mei note"}, list(processlog.TrailFilter{BusinessTypes: []string{"states"}}))
-	assert.Equal(t, []string{"Purge purge"}, list(processlog.TrailFilter{BusinessTypes: []string{"", "refund"}}))
-	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{"refund"}}))
-	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{}}), "no types")
-	assert.Empty(t, list(processlog.TrailFilter{BusinessTypes: []string{}, Actor: "mei"}), "no types")
-	last, err := t.ops().Trail(t.ctx, processlog.TrailFilter{BusinessTypes: []string{""}, Limit: 1})
+	assert.Equal(t, []string{"mei pause", "Purge purge", "ann requeue", "bob requeue", "mei note"}, list(processlog.AuditLogFilter{}))
+	assert.Equal(t, []string{"ann requeue", "mei note"}, list(processlog.AuditLogFilter{EntryID: row.ID}))
+	assert.Equal(t, []string{"mei pause", "mei note"}, list(processlog.AuditLogFilter{Actor: "mei"}))
+	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.AuditLogFilter{Action: "requeue"}))
+	assert.Equal(t, []string{"mei pause", "ann requeue", "bob requeue", "mei note"}, list(processlog.AuditLogFilter{BusinessTypes: []string{"states"}}))
+	assert.Equal(t, []string{"Purge purge"}, list(processlog.AuditLogFilter{BusinessTypes: []string{"", "refund"}}))
+	assert.Empty(t, list(processlog.AuditLogFilter{BusinessTypes: []string{"refund"}}))
+	assert.Empty(t, list(processlog.AuditLogFilter{BusinessTypes: []string{}}), "no types")
+	assert.Empty(t, list(processlog.AuditLogFilter{BusinessTypes: []string{}, Actor: "mei"}), "no types")
+	last, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{BusinessTypes: []string{""}, Limit: 1})
 	require.NoError(t, err)
 	assert.Empty(t, last.Next, "what is behind is another type's")
-	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{})
+	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{})
 	require.NoError(t, err)
 	requeued := page.Records[2]
 	assert.Equal(t, []any{"states", processlog.Dead, processlog.Pending}, []any{requeued.BusinessType, requeued.Before.State, requeued.After.State})
-	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.TrailFilter{From: page.Records[3].At, To: page.Records[1].At}))
+	assert.Equal(t, []string{"ann requeue", "bob requeue"}, list(processlog.AuditLogFilter{From: page.Records[3].At, To: page.Records[1].At}))
 	assert.True(t, page.Records[3].Refused)
 	assert.Equal(t, "1 asked the bank", page.Records[4].Reason)
 }
@@ -210,7 +210,7 @@ func (t *storeTest) erasureReachesCaseAndOperations() {
 	require.NoError(t, err)
 	assert.Empty(t, t.openCase(row.ID).Error)
 	assert.NotEmpty(t, t.openCase(other.ID).Error)
-	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "note"})
+	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "note"})
 	require.NoError(t, err)
 	for _, r := range page.Records {
 		assert.Equal(t, r.EntryID == other.ID, r.Reason != "")
@@ -236,7 +236,7 @@ func (t *storeTest) settingIsPutAsItWasSeen() {
 	require.NoError(t, err)
 	_, paused = processlog.PausedType(settings[0])
 	assert.False(t, paused)
-	page, err := t.ops().Trail(t.ctx, processlog.TrailFilter{Action: "pause"})
+	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "pause"})
 	require.NoError(t, err)
 	assert.Len(t, page.Records, 2, "what was refused has left nothing")
 }

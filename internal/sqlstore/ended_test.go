@@ -81,7 +81,7 @@ func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 		_, err4 := s.Count(ctx, nil, processlog.CountFilter{BatchID: "batch"})
 		_, err5 := s.Cases(ctx, processlog.CaseFilter{})
 		_, err6 := s.CaseGroups(ctx, nil, processlog.Fingerprint{})
-		_, err7 := s.Trail(ctx, processlog.TrailFilter{})
+		_, err7 := s.AuditLog(ctx, processlog.AuditLogFilter{})
 		_, err8 := s.Types(ctx)
 		require.NoError(t, errors.Join(err1, err2, err3, err4, err5, err6, err7, err8))
 	})

@@ -306,9 +306,9 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	for _, hidden := range []string{"Quay Street", "4111111111111111", "lin@example"} {
 		lacks(t, got.text, hidden)
 	}
-	trail := alice.get("trail")
-	has(t, trail.text, "looked at the content")
-	has(t, trail.text, "[OPS-1] buyer called")
+	auditLog := alice.get("trail")
+	has(t, auditLog.text, "looked at the content")
+	has(t, auditLog.text, "[OPS-1] buyer called")
 
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
 		return right != admin.SeeErrors && right != admin.SeeContent
@@ -336,9 +336,9 @@ func TestGETChangesNothing(t *testing.T) {
 	after, err := w.c.Get(t.Context(), refund.ID)
 	require.NoError(t, err)
 	assert.Equal(t, refund.Version, after.Version)
-	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{})
+	auditLog, err := w.admin.AuditLog(t.Context(), admin.Actor{ID: "test"}, admin.AuditLogFilter{})
 	require.NoError(t, err)
-	assert.Empty(t, trail.Records)
+	assert.Empty(t, auditLog.Records)
 }
 
 // What is taken away is what the filter names, of the types that somebody may take away, and on record before it goes.
@@ -360,10 +360,10 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	assert.Equal(t, got.text[:1], "{")
 	assert.NotContains(t, got.text, "salary")
 	assert.Equal(t, 422, alice.post("export", values("type", "salary")).status, "no reason")
-	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{Action: "export"})
+	auditLog, err := w.admin.AuditLog(t.Context(), admin.Actor{ID: "test"}, admin.AuditLogFilter{Action: "export"})
 	require.NoError(t, err)
-	require.Len(t, trail.Records, 2)
-	assert.Equal(t, []string{"alice", "salary", "1 entries", "[OPS-988] for the auditor"}, []string{trail.Records[1].Actor, trail.Records[1].BusinessType, trail.Records[1].Subject, trail.Records[1].Reason})
+	require.Len(t, auditLog.Records, 2)
+	assert.Equal(t, []string{"alice", "salary", "1 entries", "[OPS-988] for the auditor"}, []string{auditLog.Records[1].Actor, auditLog.Records[1].BusinessType, auditLog.Records[1].Subject, auditLog.Records[1].Reason})
 
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 		return right != admin.Export || on.Type == "refund"
@@ -403,7 +403,7 @@ var (
 )
 
 // An operator without script finds the failure, puts two refunds right, is told of the one that has changed, and finds all
-// of it in the trail.
+// of it in the audit log.
 // Failure: F131
 func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
 	t.Parallel()
@@ -629,9 +629,9 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	empty := alice.get("confirm?do=pause&type=+")
 	assert.Equal(t, 422, empty.status)
 	has(t, plain(empty.text), "Type: is empty")
-	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{})
+	auditLog, err := w.admin.AuditLog(t.Context(), admin.Actor{ID: "test"}, admin.AuditLogFilter{})
 	require.NoError(t, err)
-	assert.Len(t, trail.Records, 1, "the pause")
+	assert.Len(t, auditLog.Records, 1, "the pause")
 }
 
 // A type that nobody knows is paused only by who says that it is yet to come.
@@ -718,7 +718,7 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")
 }
 
-// A note of many lines is one, without what a form ends them with: on record, in the trail, and in a form that is shown again.
+// A note of many lines is one, without what a form ends them with: on record, in the audit log, and in a form that is shown again.
 func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -731,10 +731,10 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	has(t, refused.text, ">asked the bank:\n- paid\n- not booked</textarea>")
 	note.Set("ticket", "")
 	require.Equal(t, 200, alice.post("do", note).status)
-	trail, err := w.admin.Trail(t.Context(), admin.Actor{ID: "test"}, admin.TrailFilter{Action: "note"})
+	auditLog, err := w.admin.AuditLog(t.Context(), admin.Actor{ID: "test"}, admin.AuditLogFilter{Action: "note"})
 	require.NoError(t, err)
-	require.Len(t, trail.Records, 1)
-	assert.Equal(t, "asked the bank:\n- paid\n- not booked", trail.Records[0].Reason)
+	require.Len(t, auditLog.Records, 1)
+	assert.Equal(t, "asked the bank:\n- paid\n- not booked", auditLog.Records[0].Reason)
 	for _, path := range []string{"trail", "entries/" + refund.ID.String()} {
 		text := alice.get(path).text
 		has(t, text, "asked the bank:\n- paid", path)
@@ -771,8 +771,8 @@ func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	assert.Contains(t, alice.get("find?q="+seen(w.entriesOf("refund", compensator.Dead)[0])[:2]).at, "/ops/e")
 }
 
-// A trail without a row says what is true: that there is more to look at, that nothing matches, or that the reader sees none.
-func TestTrailWithoutARowSaysWhy(t *testing.T) {
+// A audit log without a row says what is true: that there is more to look at, that nothing matches, or that the reader sees none.
+func TestAuditLogWithoutARowSaysWhy(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
 	w := worldOf(t, c, "/ops/")
@@ -796,7 +796,7 @@ func TestTrailWithoutARowSaysWhy(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, " None on this page, and there is no more.  本页没有，后面也没有了。 ", says(second))
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
-		return right != admin.SeeTrail
+		return right != admin.SeeAuditLog
 	})
 	assert.Equal(t, nothing, says("trail?actor=bob"))
 }

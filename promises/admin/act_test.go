@@ -250,7 +250,7 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, view.Case.ClosedAt.IsZero())
 	var did []string
-	for _, r := range view.Trail {
+	for _, r := range view.AuditLog {
 		did = append(did, r.Actor+" "+r.Action)
 	}
 	require.Equal(t, []string{"mei settle by hand", "mei see content", "mei note", "mei take case"}, did)

@@ -347,12 +347,12 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
 		require.NoError(t, err)
 		require.Equal(t, []error{nil}, answers)
-		trail, err := d.Trail(t.Context(), mei, admin.TrailFilter{})
+		auditLog, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})
 		require.NoError(t, err)
-		require.True(t, slices.ContainsFunc(trail.Records, func(r admin.TrailRecord) bool { return r.Before != nil }), "the change is told")
+		require.True(t, slices.ContainsFunc(auditLog.Records, func(r admin.AuditLogRecord) bool { return r.Before != nil }), "the change is told")
 		for _, secret := range []string{"4111 ", "zhang@", "hunter2", "Zhang San", "panic"} {
 			assert.NotContains(t, fmt.Sprintf("%+v", []any{page, groups, entries}), secret)
-			for _, r := range trail.Records {
+			for _, r := range auditLog.Records {
 				if r.Before != nil {
 					assert.NotContains(t, r.Before.LastError+r.After.LastError, secret)
 				}

@@ -96,7 +96,7 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 			return page, len(page.Cases), page.Next, err
 		},
 		"trail": func(cursor string) (any, int, string, error) {
-			page, err := d.Trail(ctx, bob, admin.TrailFilter{Limit: 1, Cursor: cursor})
+			page, err := d.AuditLog(ctx, bob, admin.AuditLogFilter{Limit: 1, Cursor: cursor})
 			return page, len(page.Records), page.Next, err
 		},
 	} {
@@ -172,9 +172,9 @@ func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 		entries, err1 := d.Entries(t.Context(), mei, compensator.Filter{BusinessType: name, Limit: 1})
 		among, err2 := d.Entries(t.Context(), mei, compensator.Filter{BusinessTypes: []string{name, "mail"}, Limit: 1})
 		cases, err3 := d.Cases(t.Context(), mei, admin.CaseFilter{BusinessType: name, Limit: 1})
-		trail, err4 := d.Trail(t.Context(), mei, admin.TrailFilter{BusinessTypes: []string{name}, Limit: 1})
+		auditLog, err4 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{BusinessTypes: []string{name}, Limit: 1})
 		require.NoError(t, errors.Join(err1, err2, err3, err4))
-		require.Equal(t, []any{admin.EntryPage{}, admin.EntryPage{}, admin.CasePage{}, admin.TrailPage{}}, []any{entries, among, cases, trail}, "%q", name)
+		require.Equal(t, []any{admin.EntryPage{}, admin.EntryPage{}, admin.CasePage{}, admin.AuditLogPage{}}, []any{entries, among, cases, auditLog}, "%q", name)
 		if err := d.Pause(t.Context(), mei, name, why); name == "refund" {
 			require.ErrorIs(t, err, admin.ErrNotAllowed)
 		} else {

@@ -66,7 +66,7 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	require.NoError(t, d.Pause(t.Context(), mei, "refund", why))
 	held := untilUnclaimed(w, orders)
 	require.Equal(t, compensator.Pending, w.State(held))
-	page, err := d.Trail(t.Context(), mei, admin.TrailFilter{Action: "pause"})
+	page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{Action: "pause"})
 	require.NoError(t, err)
 	require.Len(t, page.Records, 1)
 }

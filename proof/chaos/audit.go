@@ -17,15 +17,15 @@ var auditSchema = []string{
 		idempotent_id VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		business_type VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		now_us BIGINT NOT NULL, connection BIGINT NOT NULL,
-		` + auditTrailColumns("old_") + `,
-		` + auditTrailColumns("new_") + `
+		` + auditLogColumns("old_") + `,
+		` + auditLogColumns("new_") + `
 	) ENGINE=InnoDB`,
 	auditTrigger("INSERT", "i", "NEW", false, true),
 	auditTrigger("UPDATE", "u", "NEW", true, true),
 	auditTrigger("DELETE", "d", "OLD", true, false),
 }
 
-func auditTrailColumns(prefix string) string {
+func auditLogColumns(prefix string) string {
 	types := map[string]string{"state": "TINYINT", "token": "VARBINARY(16)", "ended_by": "VARCHAR(16)"}
 	var defs []string
 	for _, column := range auditColumns {

@@ -256,8 +256,8 @@ func (s *gatedStore) Operate(ctx context.Context, op processlog.Operation) error
 	return s.store.Operate(ctx, op)
 }
 
-func (s *gatedStore) Trail(ctx context.Context, filter processlog.TrailFilter) (processlog.TrailPage, error) {
-	return s.store.Trail(ctx, filter)
+func (s *gatedStore) AuditLog(ctx context.Context, filter processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
+	return s.store.AuditLog(ctx, filter)
 }
 
 func (s *gatedStore) Settings(ctx context.Context) (settings []processlog.Setting, err error) {

@@ -9,69 +9,69 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// trailRead is how many rows of each table a page of the trail looks at, where few of them may be what is asked for.
-const trailRead = 2000
+// auditLogRead is how many rows of each table a page of the audit log looks at, where few of them may be what is asked for.
+const auditLogRead = 2000
 
-// trailTable is one of the two tables that a trail is merged of.
-type trailTable struct {
+// auditLogTable is one of the two tables that a audit log is merged of.
+type auditLogTable struct {
 	suffix string
 	// What the other has by another name, or has not: of what was done to an entry that was purged nobody knows the type.
 	join, at, businessType, refused, subject, before, after string
 }
 
-func (s *Store) trailTables() [2]trailTable {
-	return [2]trailTable{
+func (s *Store) auditLogTables() [2]auditLogTable {
+	return [2]auditLogTable{
 		{"_audit", " LEFT JOIN " + s.table.quoted("") + " AS l ON l.id=t.entry_id", s.d.stampMS("t.created_at"), "COALESCE(l.business_type," + s.d.empty + ")", "0", s.d.empty, "t.before_state", "t.after_state"},
 		{"_operation", "", "t.`at`", "t.business_type", "t.refused", "t.subject", "NULL", "NULL"},
 	}
 }
 
-// trailSide is what was read of one of them.
-type trailSide struct {
-	rows []trailRow
+// auditLogSide is what was read of one of them.
+type auditLogSide struct {
+	rows []auditLogRow
 	end  uint64 // what stands before it was not looked at; 0: nothing
 }
 
-// trailRow is a record and the row it stands in.
-type trailRow struct {
-	processlog.TrailRecord
+// auditLogRow is a record and the row it stands in.
+type auditLogRow struct {
+	processlog.AuditLogRecord
 	row uint64
 }
 
-// Trail implements Operations, in one statement: what both tables say is of one moment.
-func (s *Store) Trail(ctx context.Context, f processlog.TrailFilter) (processlog.TrailPage, error) {
+// AuditLog implements Operations, in one statement: what both tables say is of one moment.
+func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
-		return processlog.TrailPage{}, err
+		return processlog.AuditLogPage{}, err
 	}
-	q := trailQuery{s: s, f: f, limit: limit}
+	q := auditLogQuery{s: s, f: f, limit: limit}
 	// An entry's have an index. Who may see some types is not told where reading stops among others.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
-			return processlog.TrailPage{}, err
+			return processlog.AuditLogPage{}, err
 		}
 	}
 	sides, err := q.read(ctx)
 	if err != nil {
-		return processlog.TrailPage{}, fmt.Errorf("compensator: read the trail: %w", err)
+		return processlog.AuditLogPage{}, fmt.Errorf("compensator: read the audit log: %w", err)
 	}
-	return mergeTrail(sides, limit), nil
+	return mergeAuditLog(sides, limit), nil
 }
 
-// trailQuery is one Trail call under way.
-type trailQuery struct {
+// auditLogQuery is one Audit log call under way.
+type auditLogQuery struct {
 	s      *Store
-	f      processlog.TrailFilter
+	f      processlog.AuditLogFilter
 	limit  int
-	few    bool      // trailRead rows of each table are looked at, and no more
+	few    bool      // auditLogRead rows of each table are looked at, and no more
 	before [2]uint64 // where the page before has ended; of no meaning on the first
 }
 
 // text reads the newest rows of both tables, and, in a row of no side, which is the newest of each.
-func (q *trailQuery) text() string {
+func (q *auditLogQuery) text() string {
 	query, newest, text := "", "", q.s.d.texts
-	for i, t := range q.s.trailTables() {
+	for i, t := range q.s.auditLogTables() {
 		table := q.s.table.quoted(t.suffix)
 		query += fmt.Sprintf("SELECT * FROM (SELECT %d AS side, t.id, %s AS happened, %s AS actor, %s AS `action`, t.entry_id, %s AS reason, %s AS business_type, %s AS refused, %s AS subject, %s AS was, %s AS became"+
 			" FROM %s AS t%s WHERE %s%s ORDER BY t.id DESC LIMIT %d) AS side%d UNION ALL ",
@@ -83,10 +83,10 @@ func (q *trailQuery) text() string {
 }
 
 // window is the rows of a table that are looked at.
-func (q *trailQuery) window(side int, table string) string {
+func (q *auditLogQuery) window(side int, table string) string {
 	switch first := q.f.Cursor == ""; {
 	case first && q.few:
-		return fmt.Sprintf("t.id>(SELECT CASE WHEN MAX(id)>%[1]d THEN MAX(id)-%[1]d ELSE 0 END FROM %[2]s)", trailRead, table)
+		return fmt.Sprintf("t.id>(SELECT CASE WHEN MAX(id)>%[1]d THEN MAX(id)-%[1]d ELSE 0 END FROM %[2]s)", auditLogRead, table)
 	case first:
 		return "t.id>0"
 	default:
@@ -95,15 +95,15 @@ func (q *trailQuery) window(side int, table string) string {
 }
 
 // end is the first row that is looked at of those before one.
-func (q *trailQuery) end(before uint64) uint64 {
-	if q.few && before > trailRead {
-		return before - trailRead
+func (q *auditLogQuery) end(before uint64) uint64 {
+	if q.few && before > auditLogRead {
+		return before - auditLogRead
 	}
 	return 0
 }
 
 // narrow is what of the filter a table is asked for.
-func (q *trailQuery) narrow(t trailTable) (where string) {
+func (q *auditLogQuery) narrow(t auditLogTable) (where string) {
 	text := q.s.d.text
 	if q.f.BusinessTypes != nil {
 		where += " AND " + t.businessType + q.s.among(q.f.BusinessTypes)
@@ -126,7 +126,7 @@ func (q *trailQuery) narrow(t trailTable) (where string) {
 	return where
 }
 
-func (q *trailQuery) read(ctx context.Context) (sides [2]trailSide, err error) {
+func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err error) {
 	rows, err := q.s.read(ctx, q.text())
 	if err != nil {
 		return sides, err
@@ -137,7 +137,7 @@ func (q *trailQuery) read(ctx context.Context) (sides [2]trailSide, err error) {
 		var at int64
 		var entry uint64
 		var action, before, after []byte
-		var r trailRow
+		var r auditLogRow
 		if err := rows.Scan(&side, &r.row, &at, &r.Actor, &action, &entry, &r.Reason, &r.BusinessType, &r.Refused, &r.Subject, &before, &after); err != nil {
 			return sides, err
 		}
@@ -155,13 +155,13 @@ func (q *trailQuery) read(ctx context.Context) (sides [2]trailSide, err error) {
 	}
 	for i := range sides {
 		sides[i].end = q.end(q.before[i])
-		slices.SortFunc(sides[i].rows, func(a, b trailRow) int { return cmp.Compare(b.row, a.row) }) // a union need not keep their order
+		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // a union need not keep their order
 	}
 	return sides, rows.Err()
 }
 
 // changed says how the entry was, and became, where that can be read.
-func (r *trailRow) changed(before, after []byte) {
+func (r *auditLogRow) changed(before, after []byte) {
 	was, err1 := readState(before)
 	is, err2 := readState(after)
 	if err1 == nil && err2 == nil {
@@ -169,8 +169,8 @@ func (r *trailRow) changed(before, after []byte) {
 	}
 }
 
-// mergeTrail makes a page of the newest of both.
-func mergeTrail(sides [2]trailSide, limit int) (page processlog.TrailPage) {
+// mergeAuditLog makes a page of the newest of both.
+func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPage) {
 	var next [2]uint64
 	more := false
 	taken := [2]int{}
@@ -184,7 +184,7 @@ func mergeTrail(sides [2]trailSide, limit int) (page processlog.TrailPage) {
 		if side < 0 {
 			break
 		}
-		page.Records = append(page.Records, sides[side].rows[taken[side]].TrailRecord)
+		page.Records = append(page.Records, sides[side].rows[taken[side]].AuditLogRecord)
 		taken[side]++
 	}
 	for i, s := range sides {

@@ -10,30 +10,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestTrailOfSomeTypesEndsWhereTheyDo: what others did beyond what a page looks at makes no page, and no cursor.
+// TestAuditLogOfSomeTypesEndsWhereTheyDo: what others did beyond what a page looks at makes no page, and no cursor.
 // Failure: F122
-func TestTrailOfSomeTypesEndsWhereTheyDo(t *testing.T) {
+func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	s := newListStore(t, nil)
 	require.NoError(t, s.Operate(t.Context(), processlog.Operation{Actor: "mei", Action: "pause", BusinessType: "mine"}))
 	row := ",(1,'bob','note','theirs')"
 	for range 12 {
-		_, err := s.db.ExecContext(t.Context(), "INSERT INTO `common_process_log_operation` (`at`, actor, `action`, business_type) VALUES "+strings.Repeat(row, trailRead/10)[1:])
+		_, err := s.db.ExecContext(t.Context(), "INSERT INTO `common_process_log_operation` (`at`, actor, `action`, business_type) VALUES "+strings.Repeat(row, auditLogRead/10)[1:])
 		require.NoError(t, err)
 	}
 	for name, n := range map[string]int{"mine": 1, "nobody's": 0} {
-		page, err := s.Trail(t.Context(), processlog.TrailFilter{BusinessTypes: []string{name}})
+		page, err := s.AuditLog(t.Context(), processlog.AuditLogFilter{BusinessTypes: []string{name}})
 		require.NoError(t, err)
 		assert.Len(t, page.Records, n, name)
 		assert.Empty(t, page.Next, name)
 	}
-	page, err := s.Trail(t.Context(), processlog.TrailFilter{Actor: "mei"})
+	page, err := s.AuditLog(t.Context(), processlog.AuditLogFilter{Actor: "mei"})
 	require.NoError(t, err)
 	assert.Empty(t, page.Records)
 	assert.NotEmpty(t, page.Next, "who sees all goes on where reading stopped")
 }
 
-// TestTrailGoesOnWhereItStoppedLooking: what stands far behind others' is found, once, however many pages hold nothing.
-func TestTrailGoesOnWhereItStoppedLooking(t *testing.T) {
+// TestAuditLogGoesOnWhereItStoppedLooking: what stands far behind others' is found, once, however many pages hold nothing.
+func TestAuditLogGoesOnWhereItStoppedLooking(t *testing.T) {
 	s := newListStore(t, nil)
 	by := processlog.ByHand{Actor: "mei", Reason: "asked the bank"}
 	require.NoError(t, s.Note(t.Context(), "note", by))
@@ -44,23 +44,23 @@ func TestTrailGoesOnWhereItStoppedLooking(t *testing.T) {
 	}
 	for into, row := range others {
 		for range 9 {
-			_, err := s.db.ExecContext(t.Context(), "INSERT INTO common_process_log"+into+" VALUES "+strings.Repeat(","+row, trailRead/4)[1:])
+			_, err := s.db.ExecContext(t.Context(), "INSERT INTO common_process_log"+into+" VALUES "+strings.Repeat(","+row, auditLogRead/4)[1:])
 			require.NoError(t, err)
 		}
 	}
 	require.NoError(t, s.Operate(t.Context(), processlog.Operation{Actor: "mei", Action: "resume"}))
 	var found []string
-	f, pages := processlog.TrailFilter{Actor: "mei"}, 0
+	f, pages := processlog.AuditLogFilter{Actor: "mei"}, 0
 	for more := true; more && pages < 10; more = f.Cursor != "" {
 		cost := s.cost(t, func() {
-			page, err := s.Trail(t.Context(), f)
+			page, err := s.AuditLog(t.Context(), f)
 			require.NoError(t, err)
 			for _, r := range page.Records {
 				found = append(found, r.Action)
 			}
 			f.Cursor = page.Next
 		})
-		assert.Less(t, cost.read, 2*trailRead+50, "page %d", pages)
+		assert.Less(t, cost.read, 2*auditLogRead+50, "page %d", pages)
 		pages++
 	}
 	assert.ElementsMatch(t, []string{"resume", "pause", "note"}, found)

@@ -10,29 +10,29 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// trailData is what people did.
-type trailData struct {
+// auditLogData is what people did.
+type auditLogData struct {
 	Actor, Action, Entry, From, To string
 	Actions                        []string
-	Records                        []admin.TrailRecord
+	Records                        []admin.AuditLogRecord
 	pager
 	Refused string
 }
 
 // Narrowed reports whether less is asked for than all of it.
-func (d trailData) Narrowed() bool {
+func (d auditLogData) Narrowed() bool {
 	return d.Actor+d.Action+d.Entry+d.From+d.To != ""
 }
 
-// trailActions are the words that a trail may have.
-var trailActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
+// auditLogActions are the words that a audit log may have.
+var auditLogActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
 	"export", "pause", "resume", "purge", "accept loss", "set policy"}
 
-func (s *server) trail(rq *request) {
+func (s *server) auditLog(rq *request) {
 	q := rq.r.URL.Query()
-	data := trailData{Actor: q.Get("actor"), Action: q.Get("action"), Entry: strings.TrimPrefix(strings.TrimSpace(q.Get("entry")), "#"), From: q.Get("from"), To: q.Get("to"),
-		Actions: trailActions}
-	filter := admin.TrailFilter{Actor: data.Actor, Action: data.Action, Limit: pageSize, Cursor: cursor(q)}
+	data := auditLogData{Actor: q.Get("actor"), Action: q.Get("action"), Entry: strings.TrimPrefix(strings.TrimSpace(q.Get("entry")), "#"), From: q.Get("from"), To: q.Get("to"),
+		Actions: auditLogActions}
+	filter := admin.AuditLogFilter{Actor: data.Actor, Action: data.Action, Limit: pageSize, Cursor: cursor(q)}
 	var err error
 	if data.Entry != "" {
 		filter.EntryID, err = compensator.ParseEntryID(data.Entry)
@@ -45,9 +45,9 @@ func (s *server) trail(rq *request) {
 			*bound.into, err = day(bound.name, bound.text)
 		}
 	}
-	var page admin.TrailPage
+	var page admin.AuditLogPage
 	if err == nil {
-		page, err = s.admin.Trail(rq.ctx, rq.Actor, filter)
+		page, err = s.admin.AuditLog(rq.ctx, rq.Actor, filter)
 	}
 	var field *compensator.FieldError
 	status := http.StatusOK
