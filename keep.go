@@ -84,14 +84,14 @@ func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	if c.kept.begun {
 		return nil
 	}
-	err := c.upkeep(ctx, keepMark, keepEvery, engine.TroublePurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
+	err := c.upkeep(ctx, keepMark, keepEvery, engine.ProblemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
 	c.kept.begun = err == nil
 	return err
 }
 
 // upkeep takes part in rounds. The process that moves the mark to a slot makes the round of that slot, until end.
-func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Duration, trouble string, round func(ctx context.Context, slot, end time.Time) error) error {
-	return c.engine.Recur(ctx, engine.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Trouble: trouble,
+func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
+	return c.engine.Recur(ctx, engine.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
 			moved, err := c.atSlot(ctx, mark, from, slot, func(context.Context, *ScopedTx) error { return nil })

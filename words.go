@@ -33,7 +33,7 @@ type (
 	Verdict         = observe.Verdict         // what a handler's error asks for
 	Health          = observe.Health          // condition of this process and of the log, for readiness probes and alerts
 	OpenBreaker     = observe.OpenBreaker     // a type that this process does not claim at present
-	Trouble         = observe.Trouble         // a task of the library that fails at present
+	Problem         = observe.Problem         // a task of the library that fails at present
 )
 
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may

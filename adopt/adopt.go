@@ -45,7 +45,7 @@ func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, false, map[string]bool{})
 }
 
-// Run makes pass after pass until ctx ends, and returns nil then. Troubles of the database are logged, and waited out. An error
+// Run makes pass after pass until ctx ends, and returns nil then. Problems of the database are logged, and waited out. An error
 // says that Run is running already, that the Compensator was closed, that Config fits the table badly, or, with StopAtRefusal,
 // which row was refused.
 func (im *Import) Run(ctx context.Context) error {

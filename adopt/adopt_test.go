@@ -252,9 +252,9 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 	r.requireOneEach("pay", 31)
 }
 
-// TestRunOutlivesTroubleWithTheDatabase: its connections are cut, again and again.
+// TestRunOutlivesProblemsWithTheDatabase: its connections are cut, again and again.
 // Failure: F109
-func TestRunOutlivesTroubleWithTheDatabase(t *testing.T) {
+func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy, _ := r.Proxied(false)

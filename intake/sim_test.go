@@ -131,7 +131,7 @@ func (w *simWorld) committed(messages []string) {
 	})
 }
 
-// run lives a seed: troubled for a minute, then healed until all is at rest.
+// run lives a seed: with problems for a minute, then healed until all is at rest.
 func (w *simWorld) run() {
 	rng := rand.New(rand.NewPCG(w.seed, 0))
 	w.rate = []float64{0.01, 0.05, 0.15}[rng.IntN(3)]

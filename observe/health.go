@@ -30,7 +30,7 @@ type Health struct {
 	UnknownTypes []string                  // types with overdue entries and without a handler in this process
 	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout, or after Run stopped waiting for them
 	OpenBreakers []OpenBreaker             // types that this process does not claim at present
-	Troubles     []Trouble                 // tasks of the library that fail at present, and since when. They are retried
+	Problems     []Problem                 // tasks of the library that fail at present, and since when. They are retried
 }
 
 // Ready returns nil if this process can do its work. The database must answer and must not have lost entries. If types
@@ -48,9 +48,9 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// Trouble is a task of the library that fails at present, for example because a server refuses it. The library retries
+// Problem is a task of the library that fails at present, for example because a server refuses it. The library retries
 // it.
-type Trouble struct {
+type Problem struct {
 	What         string    // the task
 	BusinessType string    // set if it concerns one type
 	Error        string    // the last error
@@ -58,7 +58,7 @@ type Trouble struct {
 	Times        int
 }
 
-func (t Trouble) String() string {
+func (t Problem) String() string {
 	about := ""
 	if t.BusinessType != "" {
 		about = " (" + t.BusinessType + ")"
@@ -93,7 +93,7 @@ func (h Health) String() string {
 	for _, b := range h.OpenBreakers {
 		parts = append(parts, b.String())
 	}
-	for _, t := range h.Troubles {
+	for _, t := range h.Problems {
 		parts = append(parts, t.String())
 	}
 	for _, s := range h.Stuck {
@@ -116,7 +116,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Type    string        `json:"type"`
 		Seconds float64       `json:"running_seconds"`
 	}
-	type trouble struct {
+	type problem struct {
 		What  string    `json:"what"`
 		Type  string    `json:"type,omitempty"`
 		Error string    `json:"error"`
@@ -144,7 +144,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Unknown  []string           `json:"unknown_types,omitempty"`
 		Stuck    []stuck            `json:"stuck,omitempty"`
 		Breakers []breaker          `json:"open_breakers,omitempty"`
-		Troubles []trouble          `json:"troubles,omitempty"`
+		Problems []problem          `json:"troubles,omitempty"`
 	}{
 		Ready: h.Ready() == nil, NotReady: text(h.Ready()), Database: text(h.Database), Queue: text(h.Queue), History: text(h.History),
 		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes,
@@ -161,8 +161,8 @@ func (h Health) MarshalJSON() ([]byte, error) {
 	for _, b := range h.OpenBreakers {
 		told.Breakers = append(told.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
 	}
-	for _, t := range h.Troubles {
-		told.Troubles = append(told.Troubles, trouble{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})
+	for _, t := range h.Problems {
+		told.Problems = append(told.Problems, problem{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})
 	}
 	return json.Marshal(told)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// troubled returns a Health with a value in every field.
-func troubled() Health {
+// withProblems returns a Health with a value in every field.
+func withProblems() Health {
 	since := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 	return Health{
 		Database: errors.New("no route"), Queue: errors.New("refused"), History: processlog.ErrHistoryLost,
@@ -21,19 +21,19 @@ func troubled() Health {
 		OldestOverdue: 90 * time.Second, OldestOverdueType: "refund", Overdue: map[string]time.Duration{"refund": 90 * time.Second, "mail": 500 * time.Millisecond},
 		UnknownTypes: []string{"mail"}, Stuck: []processlog.StuckAttempt{{ID: processlog.RowID(7), BusinessType: "refund", Running: time.Minute}},
 		OpenBreakers: []OpenBreaker{{BusinessType: "refund", Since: since, ProbeAt: since.Add(time.Minute), Probes: 2, Err: errors.New("no route")}},
-		Troubles:     []Trouble{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
+		Problems:     []Problem{{What: "outcomes could not be stored", BusinessType: "refund", Error: "disk full", Since: since, Times: 3}},
 	}
 }
 
 func TestHealthIsToldWhole(t *testing.T) {
 	assert.Equal(t, "not ready: database: no route; queue: refused; "+
 		"breaker open (refund): no route, since 2026-03-01T09:00:00Z, 2 probes failed, next from 2026-03-01T09:01:00Z; outcomes could not be stored (refund): disk full, 3 times since 2026-03-01T09:00:00Z; "+
-		"stuck: refund 7 (1m0s); no handler here for mail; oldest overdue 1m30s (refund)", troubled().String())
+		"stuck: refund 7 (1m0s); no handler here for mail; oldest overdue 1m30s (refund)", withProblems().String())
 	assert.Equal(t, "ready; oldest overdue 0s", Health{}.String())
 }
 
 func TestHealthIsMarshalledWhole(t *testing.T) {
-	got, err := json.Marshal(troubled())
+	got, err := json.Marshal(withProblems())
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"ready": false, "not_ready": "database: no route", "database": "no route", "queue": "refused",
 		"history": "compensator: the database has gone back", "handlers": 2, "running": true,

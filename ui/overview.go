@@ -49,8 +49,8 @@ func (r typeRow) Bars() []cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c cell) bool { return c.N == 0 })
 }
 
-// troubled tells whether a type is to be seen to by somebody.
-func (r typeRow) troubled() bool {
+// hasProblems tells whether a type is to be seen to by somebody.
+func (r typeRow) hasProblems() bool {
 	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil
 }
 
@@ -139,7 +139,7 @@ func (rq *request) seesAll(types []admin.TypeOverview) bool {
 
 // atFirst are the rows that the overview begins with: a browser takes longer for forty than for all else on the page.
 func atFirst(rows []typeRow) []typeRow {
-	calm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.troubled() })
+	calm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
 	if calm < 0 {
 		return rows
 	}
@@ -177,8 +177,8 @@ func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err err
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b typeRow) int {
-		if a.troubled() != b.troubled() {
-			if a.troubled() {
+		if a.hasProblems() != b.hasProblems() {
+			if a.hasProblems() {
 				return -1
 			}
 			return 1

@@ -361,7 +361,7 @@ func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 
 func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	calm := func(n int) []typeRow { return slices.Repeat([]typeRow{{Cells: make([]cell, len(atAGlance))}}, n) }
-	troubled := []typeRow{
+	hasProblems := []typeRow{
 		{Cells: []cell{{N: 1}}}, {Cells: make([]cell, 4), Overdue: "4 min"},
 		{Cells: make([]cell, 4), Paused: &admin.Paused{}}, {Cells: make([]cell, 4), Broken: &admin.Broken{}},
 	}
@@ -369,10 +369,10 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 		rows []typeRow
 		want int
 	}{
-		{nil, 0}, {calm(3), 3}, {calm(40), typesAtAGlance}, {troubled, 4},
-		{slices.Concat(troubled, calm(40)), typesAtAGlance},
-		{slices.Concat(slices.Repeat(troubled, 5), calm(40)), 20}, // none of those is left out
-		{slices.Repeat(troubled, 5), 20},
+		{nil, 0}, {calm(3), 3}, {calm(40), typesAtAGlance}, {hasProblems, 4},
+		{slices.Concat(hasProblems, calm(40)), typesAtAGlance},
+		{slices.Concat(slices.Repeat(hasProblems, 5), calm(40)), 20}, // none of those is left out
+		{slices.Repeat(hasProblems, 5), 20},
 	} {
 		if got := len(atFirst(tc.rows)); got != tc.want {
 			t.Errorf("%d of %d types, want %d", got, len(tc.rows), tc.want)

@@ -35,7 +35,7 @@ func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]proces
 	return o.Operations.Outlines(ctx, ids)
 }
 
-// TestManyEntriesAreReadTogether: a database in trouble is not asked for each of five hundred.
+// TestManyEntriesAreReadTogether: a database with problems is not asked for each of five hundred.
 func TestManyEntriesAreReadTogether(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(4)

@@ -109,7 +109,7 @@ func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announce
 		return t != nil && n.agenda.canClaim(t)
 	})
 	if len(elsewhere) > 0 && !n.Local {
-		n.saw(troubleNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
+		n.saw(problemNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func (n *announcer) leftOut(batch []processlog.Announcement, err error) bool {
 		left = &processlog.LeftOutError{}
 	}
 	if err == nil || len(left.BusinessTypes) > 0 {
-		n.troubles.announced(batch, left.BusinessTypes, err)
+		n.problems.announced(batch, left.BusinessTypes, err)
 	}
 	n.lost(left.BusinessTypes)
 	return len(left.BusinessTypes) > 0

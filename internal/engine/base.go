@@ -14,10 +14,10 @@ const (
 	queueTimeout     = 2 * time.Second
 )
 
-// base is what every part works with: the servers, the settings, and whom to tell of trouble.
+// base is what every part works with: the servers, the settings, and whom to tell of problem.
 type base struct {
 	*Config
-	troubles troubles
+	problems problems
 
 	// work is the context of everything that outlives a call; Close ends it.
 	work    context.Context
@@ -26,7 +26,7 @@ type base struct {
 
 func newBase(ctx context.Context, cfg *Config) *base {
 	b := &base{Config: cfg}
-	b.troubles.log, b.troubles.number, b.troubles.closed = cfg.Log, cfg.ErrorNumber, func() bool { return b.work.Err() != nil }
+	b.problems.log, b.problems.number, b.problems.closed = cfg.Log, cfg.ErrorNumber, func() bool { return b.work.Err() != nil }
 	b.work, b.endWork = context.WithCancelCause(b.reporting(context.WithoutCancel(ctx)))
 	return b
 }
@@ -67,10 +67,10 @@ func rest(ctx context.Context, d time.Duration) bool {
 // saw takes the result of a statement of ours.
 func (b *base) saw(what string, err error) {
 	if err != nil {
-		b.troubles.failed(what, "", err)
+		b.problems.failed(what, "", err)
 		return
 	}
-	b.troubles.passed(what, "")
+	b.problems.passed(what, "")
 }
 
 // near is how far ahead of their due moments all entries are announced, each round: a process that died before it
@@ -91,7 +91,7 @@ type reports struct{ *base }
 
 func (r reports) Reported(what string, err error) {
 	if what == report.Session {
-		r.troubles.complain(what, err)
+		r.problems.complain(what, err)
 		return
 	}
 	r.saw(what, err)

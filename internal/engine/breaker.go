@@ -79,7 +79,7 @@ func newBreaker(b *base, a *agenda, t *Type) *breaker {
 		Breaker: t.Breaker, businessType: t.Name,
 		// The scanner sleeps until something is due, and not until a pause ends that has just begun.
 		opened: func(open observe.OpenBreaker) {
-			b.troubles.complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
+			b.problems.complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
 			tell(b, b.Observer.BreakerOpened, open)
 			a.poke()
 		},

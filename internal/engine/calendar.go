@@ -26,23 +26,23 @@ type Period struct {
 	Schedule func(after time.Time) time.Time
 	CatchUp  int // how many slots that have passed are done, the newest ones; at least 1
 
-	// Trouble is what Health says when Do fails, of upkeep alone: that takes its time, so it has a loop of its own, and what is
+	// Problem is what Health says when Do fails, of upkeep alone: that takes its time, so it has a loop of its own, and what is
 	// skipped of it is nobody's concern. "": the slots of a type.
-	Trouble string
+	Problem string
 
 	// Do does slots, which ascend, and moves the mark from there to the last, all or nothing. It reports false where
 	// another process has moved the mark before. at is when the last one was, by the clock of this process.
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
-func (p Period) upkeep() bool { return p.Trouble != "" }
+func (p Period) upkeep() bool { return p.Problem != "" }
 
-// trouble is what fails when Do does.
-func (p Period) trouble() (what, businessType string) {
+// problem is what fails when Do does.
+func (p Period) problem() (what, businessType string) {
 	if p.upkeep() {
-		return p.Trouble, ""
+		return p.Problem, ""
 	}
-	return troubleSlot, p.Name
+	return problemSlot, p.Name
 }
 
 // longestRest bounds how long a look at the marks is put off: a suspended machine's timer, or a database's clock that was
@@ -111,11 +111,11 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 			continue
 		}
 		again, done, err := c.turn(ctx, p, mark, now, read)
-		what, businessType := p.trouble()
+		what, businessType := p.problem()
 		if err != nil && ctx.Err() == nil {
-			c.troubles.failed(what, businessType, err)
+			c.problems.failed(what, businessType, err)
 		} else if err == nil && (done || !p.upkeep()) { // upkeep moves its mark first: that nothing is due says nothing of it
-			c.troubles.passed(what, businessType)
+			c.problems.passed(what, businessType)
 		}
 		rest = min(rest, again)
 	}
@@ -155,7 +155,7 @@ func (c *calendar) beginAnew(ctx context.Context, p Period) {
 	defer cancel()
 	begun, err := c.Store.BeginMark(ctx, p.Name)
 	if ctx.Err() != context.Canceled {
-		c.saw(troubleMarks, err)
+		c.saw(problemMarks, err)
 	}
 	if begun && !p.upkeep() {
 		c.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
@@ -168,7 +168,7 @@ func (c *calendar) marks(ctx context.Context, names []string) (time.Time, map[st
 	defer cancel()
 	now, marks, err := c.Store.Marks(ctx, names)
 	if ctx.Err() != context.Canceled {
-		c.saw(troubleMarks, err)
+		c.saw(problemMarks, err)
 	}
 	return now, marks, err
 }

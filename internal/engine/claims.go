@@ -52,7 +52,7 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 	asked := time.Now() // before the claim: its leases run while the answer is on its way (G16)
 	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
-	c.saw(troubleClaim, err)
+	c.saw(problemClaim, err)
 	// Before anything starts: the claim may have been answered by another server than the last one, which knows less
 	// (G19).
 	if err == nil {
@@ -79,7 +79,7 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 
 // noteRefused tells of the entries that the database refuses to lease, and forgets those that it no longer refuses.
 func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
-	c.refusals.note(troubleRefusedClaim, t.Name, found.Rejected)
+	c.refusals.note(problemRefusedClaim, t.Name, found.Rejected)
 	if !c.refusals.some.Load() {
 		return
 	}
@@ -87,7 +87,7 @@ func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
 	for i := range found.Mine {
 		ids = append(ids, found.Mine[i].ID)
 	}
-	c.refusals.taken(troubleRefusedClaim, t.Name, ids...)
+	c.refusals.taken(problemRefusedClaim, t.Name, ids...)
 }
 
 // unleased asks for entries that hold no lease of ours.

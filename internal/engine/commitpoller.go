@@ -191,7 +191,7 @@ func (p *commitPoller) recorded(keys []processlog.IdempotentID) map[processlog.I
 	ctx, cancel := p.statement()
 	defer cancel()
 	ids, err := p.Store.IDs(ctx, nil, keys)
-	p.saw(troubleReadBack, err)
+	p.saw(problemReadBack, err)
 	return ids
 }
 
@@ -204,7 +204,7 @@ func (p *commitPoller) changed(ids []processlog.ID) map[processlog.ID]processlog
 	ctx, cancel := p.statement()
 	defer cancel()
 	versions, err := p.Store.Versions(ctx, slices.Compact(ids))
-	p.saw(troubleReadBack, err)
+	p.saw(problemReadBack, err)
 	tokens := make(map[processlog.ID]processlog.Token, len(versions))
 	for _, v := range versions {
 		tokens[v.ID] = v.Token

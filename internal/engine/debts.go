@@ -154,10 +154,10 @@ func (d *debts) release(entries []processlog.Announcement, offered bool, token p
 func (d *debts) sawPaying(err error) {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		d.refusals.note(troubleRefusedRelease, "", refused.Refusals)
+		d.refusals.note(problemRefusedRelease, "", refused.Refusals)
 		err = nil
 	}
-	d.saw(troubleRelease, err)
+	d.saw(problemRelease, err)
 }
 
 // later gives leases back as release does, but lets its lane try: the caller has just seen that the database does not answer.
@@ -211,7 +211,7 @@ func (d *debts) payAll(batch []debt) {
 		left = append(left, again...)
 		var refused *processlog.RefusedError
 		if errors.As(err, &refused) {
-			d.refusals.note(troubleRefusedRelease, "", refused.Refusals)
+			d.refusals.note(problemRefusedRelease, "", refused.Refusals)
 			continue
 		}
 		if why = err; !errors.Is(err, processlog.ErrBusy) {
@@ -220,7 +220,7 @@ func (d *debts) payAll(batch []debt) {
 			break
 		}
 	}
-	d.saw(troubleRelease, why)
+	d.saw(problemRelease, why)
 	// Closed, it adds nothing: the leases end by themselves, and count.
 	if len(left) > 0 && (fresh || d.pause(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
 		d.lane.Add(left...)
@@ -230,6 +230,6 @@ func (d *debts) payAll(batch []debt) {
 // settled takes note that a debt was paid.
 func (d *debts) settled(paid *debt) {
 	d.paid(paid.ids())
-	d.refusals.taken(troubleRefusedRelease, "", paid.ids()...)
+	d.refusals.taken(problemRefusedRelease, "", paid.ids()...)
 	d.offer(paid)
 }

@@ -264,7 +264,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 		s.outcome = a.t.withLateBatch(s.outcome)
 	}
 	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
-		d.troubles.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
+		d.problems.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
 	}
 	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
 	a.returned.Store(true)

@@ -44,7 +44,7 @@ type Engine struct {
 	running bool
 }
 
-// New makes an engine. What it tells of trouble goes where cfg says; of ctx it keeps the values. Close it.
+// New makes an engine. What it tells of problem goes where cfg says; of ctx it keeps the values. Close it.
 func New(ctx context.Context, cfg Config) *Engine {
 	e := &Engine{base: newBase(ctx, &cfg)}
 	b := e.base
@@ -140,7 +140,7 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	e.poller.add(unseenCommit{id: before.ID, token: ch.Token, committed: func() { e.Changed(before, ch) }})
 }
 
-// Reporting makes a context lead here what the store and its connections have to tell of trouble.
+// Reporting makes a context lead here what the store and its connections have to tell of problem.
 func (e *Engine) Reporting(ctx context.Context) context.Context { return e.reporting(ctx) }
 
 // Start makes ready for a Run, whose context is ctx, and takes new entries from here on. ErrRunning.

@@ -148,7 +148,7 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	ctx, cancel := in.statement()
 	defer cancel()
 	ids, err := in.Store.IDs(ctx, nil, keys)
-	in.saw(troubleReadBack, err)
+	in.saw(problemReadBack, err)
 	if err != nil {
 		in.unresolved(batch)
 		return
@@ -200,7 +200,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	defer cancel()
 	asked := time.Now() // before the question: the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
-	in.saw(troubleReadBack, err)
+	in.saw(problemReadBack, err)
 	in.witness.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {

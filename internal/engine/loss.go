@@ -214,7 +214,7 @@ func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]proce
 	}
 	// His own note is read at once, so that its age is known from now on, whatever the database's clock does.
 	_, err := w.notes(ctx)
-	w.saw(troubleWitness, err)
+	w.saw(problemWitness, err)
 	loss := w.stopped()
 	if loss == nil {
 		return nil, nil

@@ -32,7 +32,7 @@ func (r *reconciler) lookForMisfits(ctx context.Context) {
 		r.saw(ctx, err)
 		return
 	}
-	r.base.saw(troubleMisfits, misfitsError(found))
+	r.base.saw(problemMisfits, misfitsError(found))
 }
 
 // misfitsError names some with each reason.

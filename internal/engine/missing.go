@@ -31,7 +31,7 @@ func (m *missing) report(unfound []freshEntry) {
 	ctx, cancel := m.statement()
 	defer cancel()
 	ids, err := m.idsNow(ctx, keys)
-	m.saw(troubleReadBack, err)
+	m.saw(problemReadBack, err)
 	if err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ func (e *Engine) LookForPauses(ctx context.Context) {
 	defer cancel()
 	paused, err := e.Paused(ctx)
 	if ctx.Err() != context.Canceled {
-		e.saw(troublePauses, err)
+		e.saw(problemPauses, err)
 	}
 	known := err == nil || e.pausesKnown.Load()
 	if err != nil && known {

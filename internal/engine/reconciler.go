@@ -65,7 +65,7 @@ func (r *reconciler) scan(ctx context.Context, w processlog.Window) ([]processlo
 // saw takes the result of a reading, unless Run has ended it.
 func (r *reconciler) saw(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		r.base.saw(troubleRound, err)
+		r.base.saw(problemRound, err)
 	}
 }
 

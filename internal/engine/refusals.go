@@ -78,11 +78,11 @@ func (r *refusals) note(what, businessType string, list []processlog.Refusal) {
 	r.some.Store(true)
 	r.mu.Unlock()
 	if len(fresh) == 0 {
-		r.troubles.failed(what, businessType, all)
+		r.problems.failed(what, businessType, all)
 		return
 	}
-	r.troubles.record(what, businessType, all)
-	if !r.troubles.closed() {
+	r.problems.record(what, businessType, all)
+	if !r.problems.closed() {
 		r.Log.Warn("compensator: "+what, "type", businessType, "entries", strings.Join(fresh, ","), "err", list[0].Err)
 	}
 }
@@ -108,7 +108,7 @@ func (r *refusals) forgetOld() {
 	var over []refusalOf
 	r.mu.Lock()
 	for of, entries := range r.open {
-		if of.what == troubleRefusedOutcome {
+		if of.what == problemRefusedOutcome {
 			continue // each is held here, and tried until it is stored
 		}
 		maps.DeleteFunc(entries, func(_ processlog.ID, e *refused) bool { return time.Since(e.until) > forgetAfter })
@@ -120,7 +120,7 @@ func (r *refusals) forgetOld() {
 	r.some.Store(len(r.open) > 0)
 	r.mu.Unlock()
 	for _, of := range over {
-		r.troubles.passed(of.what, of.businessType)
+		r.problems.passed(of.what, of.businessType)
 	}
 }
 
@@ -142,7 +142,7 @@ func (r *refusals) taken(what, businessType string, ids ...processlog.ID) {
 	}
 	r.mu.Unlock()
 	if over {
-		r.troubles.passed(what, businessType)
+		r.problems.passed(what, businessType)
 	}
 }
 
@@ -169,7 +169,7 @@ func (r *refusals) aside(businessType string, want []processlog.Wanted) (rest []
 }
 
 // refusedClaims are what makes a claim of an entry vain: it cannot be leased, or not be put back until its turn comes.
-var refusedClaims = [...]string{troubleRefusedClaim, troubleRefusedPark}
+var refusedClaims = [...]string{problemRefusedClaim, problemRefusedPark}
 
 // claimedLocked reports whether a claim of some entry of a type is vain.
 func (r *refusals) claimedLocked(businessType string) bool {
@@ -209,7 +209,7 @@ func (r *refusals) outcomes(businessType string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for of, entries := range r.open {
-		if of.what == troubleRefusedOutcome && (businessType == "" || of.businessType == businessType) {
+		if of.what == problemRefusedOutcome && (businessType == "" || of.businessType == businessType) {
 			n += len(entries)
 		}
 	}
@@ -225,7 +225,7 @@ func (r *refusals) unstored() error {
 	defer r.mu.Unlock()
 	all := make(map[processlog.ID]*refused)
 	for of, entries := range r.open {
-		if of.what == troubleRefusedOutcome {
+		if of.what == problemRefusedOutcome {
 			maps.Copy(all, entries)
 		}
 	}

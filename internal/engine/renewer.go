@@ -36,7 +36,7 @@ func (r *renewer) run(ctx context.Context) {
 		}
 		due := r.needRenewal()
 		if len(due.Order) == 0 {
-			r.troubles.passed(troubleRenew, "") // of what failed nothing is left to renew: it has ended, or its lease has
+			r.problems.passed(problemRenew, "") // of what failed nothing is left to renew: it has ended, or its lease has
 		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
@@ -124,7 +124,7 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*attempt) {
 	defer cancel()
 	asked := time.Now() // before the question, as a claim's (G16)
 	left, err := r.Store.Renew(ctx, held, lease)
-	r.saw(troubleRenew, err)
+	r.saw(problemRenew, err)
 	if err != nil {
 		return // the next round asks again, or finds that the lease has ended meanwhile
 	}
@@ -158,12 +158,12 @@ func (r *renewer) noteRefused(attempts []*attempt, rejected []processlog.Refusal
 	for _, a := range attempts {
 		i := slices.IndexFunc(rejected, func(r processlog.Refusal) bool { return r.ID == a.row.ID })
 		if i < 0 {
-			r.refusals.taken(troubleRefusedRenewal, a.t.Name, a.row.ID)
+			r.refusals.taken(problemRefusedRenewal, a.t.Name, a.row.ID)
 			continue
 		}
 		byType[a.t.Name] = append(byType[a.t.Name], rejected[i])
 	}
 	for name, list := range byType {
-		r.refusals.note(troubleRefusedRenewal, name, list)
+		r.refusals.note(problemRefusedRenewal, name, list)
 	}
 }

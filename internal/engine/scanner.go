@@ -115,7 +115,7 @@ func (s *scanner) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	s.troubles.roomAgain(names, lost)
+	s.problems.roomAgain(names, lost)
 	for i, wait := range waits {
 		// One of the two: later only if nothing else was heard, sooner in any case.
 		s.agenda.postpone(names[i], heard[i], wait)
@@ -141,7 +141,7 @@ func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	if (backlog || got.lost) && got.err == nil && !got.full {
 		return s.alsoFromStore(t, calls, got)
 	}
-	s.troubles.passed(troubleDue, t.Name) // the queue has taken over, and nobody will ask the database again
+	s.problems.passed(problemDue, t.Name) // the queue has taken over, and nobody will ask the database again
 	return got
 }
 
@@ -303,10 +303,10 @@ func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, e
 		more = len(due) == limit
 	}
 	if err != nil {
-		s.troubles.failed(troubleDue, t.Name, err)
+		s.problems.failed(problemDue, t.Name, err)
 		s.witness.doubt() // as a claim that failed: what answers next may be another server (G19)
 		return nil, false, err
 	}
-	s.troubles.passed(troubleDue, t.Name)
+	s.problems.passed(problemDue, t.Name)
 	return due, more, nil
 }

@@ -137,7 +137,7 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 		}
 	}
 	for name, refused := range list {
-		s.refusals.note(troubleRefusedOutcome, name, refused)
+		s.refusals.note(problemRefusedOutcome, name, refused)
 	}
 }
 
@@ -156,7 +156,7 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 		cancel()
 		// Rows that are all locked, by a session that was lost while it wrote them perhaps, tell nothing of whether others can be.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
-			s.saw(troubleStore, err)
+			s.saw(problemStore, err)
 		}
 		if err == nil {
 			return batch, results, asked
@@ -216,7 +216,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 	s.holdings.forget(a)
 	if done.refused > 0 {
-		s.refusals.taken(troubleRefusedOutcome, a.t.Name, o.ID)
+		s.refusals.taken(problemRefusedOutcome, a.t.Name, o.ID)
 	}
 	ctx := a.ctx
 	if ctx == nil {

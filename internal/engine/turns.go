@@ -298,7 +298,7 @@ func (n *turns) blocked(ctx context.Context, businessType string, ids []processl
 		return nil, nil
 	}
 	blocked, err := n.Store.Blocked(ctx, businessType, ids, !s.PassDead)
-	n.saw(troubleTurns, err)
+	n.saw(problemTurns, err)
 	return blocked, err
 }
 
@@ -336,7 +336,7 @@ func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, res
 		return first, rest
 	}
 	turn, wait, err := d.turns.look(s, standing)
-	d.saw(troubleTurns, err)
+	d.saw(problemTurns, err)
 	switch {
 	case err != nil:
 		rest = append(rest, others{standing, func() error { d.putBack(t, standing); return err }})
@@ -372,7 +372,7 @@ func (d *dispatcher) park(t *Type, wait []waiter) error {
 	defer cancel()
 	err := d.Store.Park(ctx, parked, wait[0].row.Token)
 	wait, err = d.withoutRefused(t, wait, err)
-	d.saw(troubleTurns, err)
+	d.saw(problemTurns, err)
 	if err != nil { // some may be parked all the same
 		d.putBack(t, wait)
 	}
@@ -382,7 +382,7 @@ func (d *dispatcher) park(t *Type, wait []waiter) error {
 	_ = d.turns.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
 		if err == nil {
-			d.claims.refusals.taken(troubleRefusedPark, t.Name, w.row.ID)
+			d.claims.refusals.taken(problemRefusedPark, t.Name, w.row.ID)
 		}
 		if err == nil && !slices.Contains(next, w.row.ID) {
 			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
@@ -398,7 +398,7 @@ func (d *dispatcher) withoutRefused(t *Type, wait []waiter, err error) ([]waiter
 	if !errors.As(err, &refused) {
 		return wait, err
 	}
-	d.claims.refusals.note(troubleRefusedPark, t.Name, refused.Refusals)
+	d.claims.refusals.note(problemRefusedPark, t.Name, refused.Refusals)
 	var back, rest []waiter
 	for _, w := range wait {
 		if refuses(refused.Refusals, w.row.ID) {
@@ -487,10 +487,10 @@ func (n *turns) next(batch []processlog.Turn) {
 func (n *turns) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		n.refusals.note(troubleRefusedWake, businessType, refused.Refusals)
+		n.refusals.note(problemRefusedWake, businessType, refused.Refusals)
 		err = nil
 	}
-	n.saw(troubleTurns, err)
+	n.saw(problemTurns, err)
 	return err
 }
 
@@ -518,7 +518,7 @@ func (n *turns) forget(batch []processlog.Turn) {
 		ctx, cancel := n.statement()
 		err := n.Store.Forget(ctx, batch)
 		cancel()
-		n.saw(troubleTurns, err)
+		n.saw(problemTurns, err)
 		if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
 			return
 		}

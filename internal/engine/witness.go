@@ -182,7 +182,7 @@ func (w *witness) ask(more []testimony) error {
 	} else {
 		err = w.seekAcceptance(ctx)
 	}
-	w.saw(troubleWitness, err)
+	w.saw(problemWitness, err)
 	if err != nil {
 		w.doubt()
 		return err

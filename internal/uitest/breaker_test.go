@@ -46,7 +46,7 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
 	w.breaks("charge", `POST https://psp.example/charge: no answer for order "o-7" of lin@example.com`)
-	w.trouble()
+	w.problem()
 	open := w.broken()
 	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		switch a.ID {

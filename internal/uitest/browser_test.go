@@ -30,7 +30,7 @@ type tab struct {
 	w   *world
 
 	mu       sync.Mutex // guards those below
-	troubles []string
+	problems []string
 	asked    []string // addresses
 }
 
@@ -70,15 +70,15 @@ func (b *tab) hear(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
-		b.troubles = append(b.troubles, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
+		b.problems = append(b.problems, fmt.Sprintf("%s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
 	case *runtime.EventExceptionThrown:
-		b.troubles = append(b.troubles, "exception: "+e.ExceptionDetails.Error())
+		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Error())
 	case *runtime.EventConsoleAPICalled:
-		b.troubles = append(b.troubles, fmt.Sprintf("console: %s", e.Type))
+		b.problems = append(b.problems, fmt.Sprintf("console: %s", e.Type))
 	case *network.EventRequestWillBeSent:
 		b.asked = append(b.asked, e.Request.URL)
 		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // the browser draws its own controls
-			b.troubles = append(b.troubles, "asked elsewhere: "+e.Request.URL)
+			b.problems = append(b.problems, "asked elsewhere: "+e.Request.URL)
 		}
 	}
 }
@@ -88,15 +88,15 @@ func (b *tab) quiet(where string) {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	assert.Empty(b.t, b.troubles, where)
-	b.troubles = nil
+	assert.Empty(b.t, b.problems, where)
+	b.problems = nil
 }
 
 // forgive forgets what a page was meant to complain of.
 func (b *tab) forgive(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.troubles = slices.DeleteFunc(b.troubles, func(trouble string) bool { return strings.Contains(trouble, text) })
+	b.problems = slices.DeleteFunc(b.problems, func(problem string) bool { return strings.Contains(problem, text) })
 }
 
 func (b *tab) requests() int {

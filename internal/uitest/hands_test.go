@@ -21,7 +21,7 @@ import (
 func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/a/b/")
-	w.trouble()
+	w.problem()
 	w.shop.PSPWorks.Store(true)
 	b := openTab(t, w, "alice")
 	b.look("en", "dark", 1280)
@@ -61,7 +61,7 @@ func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	b := openTab(t, w, "alice")
 	for lang, says := range map[string]string{"en": "an attempt timed out", "zh-CN": "结果未知"} {
 		left := len(w.entriesOf("transfer", compensator.Dead))
@@ -84,7 +84,7 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	b := openTab(t, w, "alice")
 	b.look("en", "light", 1280)
 	b.quicken()
@@ -121,7 +121,7 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	b := openTab(t, w, "alice")
 	b.look("en", "light", 1280)
 	b.quicken()
@@ -159,7 +159,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 		return compensator.Permanent(errors.New(hostile))
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)
-	w.trouble()
+	w.problem()
 	link := "javascript:window.hacked=1//\u202E"
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for i := range 2 {
@@ -200,7 +200,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 		return right == admin.SeeOverview || right == admin.SeeEntries || right == admin.Requeue && on.Amount.Minor < 30_000
 	})

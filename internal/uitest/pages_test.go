@@ -18,7 +18,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 	t.Parallel()
 	w := newWorld(t, "/ops/")
 	w.breaks("charge", "POST https://psp.example/v2/charge: dial tcp 10.4.0.17:443: connect: connection refused, after 3 tries within 30 s (request 51c0ffee)")
-	w.trouble()
+	w.problem()
 	w.broken()
 	ctx, alice := t.Context(), admin.Actor{ID: "alice"}
 	transfer := w.entriesOf("transfer", compensator.Dead)[0]

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
-	"github.com/compensator-go/compensator/internal/uitest/troubles"
+	"github.com/compensator-go/compensator/internal/uitest/problems"
 	"github.com/compensator-go/compensator/ui"
 )
 
@@ -36,7 +36,7 @@ func (w *world) secret(t *testing.T) compensator.Entry {
 		return compensator.Permanent(fmt.Errorf("%s 4711", canary))
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)
-	w.trouble()
+	w.problem()
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := fails.Record(ctx, tx, map[string]string{"name": canary}, compensator.Options{IdempotentID: canary + "-key", BatchID: canary, BusinessID: canary,
 			BusinessExtID: canary, UserID: canary, UserName: canary, Headers: map[string]string{"x-" + strings.ToLower(canary): canary}})
@@ -224,7 +224,7 @@ func secured(t *testing.T, got answer, what string) {
 func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	browser := w.client("alice")
 	done := browser.post("do", values("do", "note", "id", refund.ID.String(), "reason", "they call back"))
@@ -240,7 +240,7 @@ func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	alice := w.client("alice")
 	has(t, alice.get("").text, `class="health"`)
 	has(t, alice.get("").text, "No queue in this process", "none is asked")
@@ -261,7 +261,7 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	t.Parallel()
 	has(t, newWorld(t, "/ops/").client("alice").get("").text, "Nothing waits for a person</span>")
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	for _, may := range []admin.AccessFunc{
 		func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
 			return right != admin.SeeEntries
@@ -291,7 +291,7 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	alice := w.client("alice")
 	before := alice.get("entries/" + refund.ID.String())
@@ -324,7 +324,7 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	alice := w.client("alice")
 	form := values("do", "settle by hand", "seen", seen(refund), "reason", "because", "sure", "yes", "id", refund.ID.String(), "type", "refund", "version", "1", "language", "zh-CN").Encode()
@@ -380,7 +380,7 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	alice := w.client("alice")
 	for _, foreign := range [][]string{{"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "null"}} {
@@ -418,7 +418,7 @@ func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
 }
 
 func putRefundsRight(t *testing.T, w *world) {
-	w.trouble()
+	w.problem()
 	alice := w.client("alice")
 	overview := alice.get("")
 	require.Equal(t, 200, overview.status)
@@ -468,8 +468,8 @@ func putRefundsRight(t *testing.T, w *world) {
 func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
-	_, err := w.shop.Record(t.Context(), 2, troubles.Sum{Refunds: 60})
+	w.problem()
+	_, err := w.shop.Record(t.Context(), 2, problems.Sum{Refunds: 60})
 	require.NoError(t, err)
 	w.until(func() bool { return w.open() == dead+60 })
 	alice := w.client("alice")
@@ -509,8 +509,8 @@ func plain(text string) string {
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
-	_, err := w.shop.Record(t.Context(), 2, troubles.Sum{Transfers: 5})
+	w.problem()
+	_, err := w.shop.Record(t.Context(), 2, problems.Sum{Transfers: 5})
 	require.NoError(t, err)
 	w.until(func() bool { return w.open() == dead+5 })
 	alice := w.client("alice")
@@ -552,7 +552,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	alice, bob := w.client("alice"), w.client("bob")
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	at := func(version int) string { return fmt.Sprintf("%s:%d", seen(refund), version) }
@@ -602,7 +602,7 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	})
 	lacks(t, bob.get("").text, "do=resume", "it would be in vain")
 	has(t, bob.get("").text, "do=pause&amp;type=transfer")
-	w.allow(troubles.Everything)
+	w.allow(problems.Everything)
 	paused, err := w.admin.Paused(t.Context(), admin.Actor{ID: "test"})
 	require.NoError(t, err)
 	require.Len(t, paused, 1)
@@ -639,7 +639,7 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	alice := w.client("alice")
 	pause := values("do", "pause", "type", "refnud", "reason", "PSP is down")
 	for lang, says := range map[string]string{"en": "Did you mean refund?", "zh-CN": "您是否想输入 refund？"} {
@@ -661,7 +661,7 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	alice, bob := w.client("alice"), w.client("bob")
 	refunds := w.entriesOf("refund", compensator.Dead)
 	refund := refunds[slices.IndexFunc(refunds, func(e compensator.Entry) bool { return e.EndedBy == compensator.EndedByExhausted })]
@@ -701,7 +701,7 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 func TestAKeyFindsItsEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	alice := w.client("alice")
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	id, page := refund.ID.String(), "/ops/entries/"+refund.ID.String()
@@ -722,7 +722,7 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	alice := w.client("alice")
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	note := values("do", "note", "id", refund.ID.String(), "reason", "asked the bank:\r\n- paid\r\n- not booked\r\n", "ticket", "OPS 991")
@@ -747,7 +747,7 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	_, err := w.shop.Record(t.Context(), 2, many)
 	require.NoError(t, err)
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= many.Fine+theSum.Fine })
@@ -849,7 +849,7 @@ func TestEveryLinkIsUnderTheBase(t *testing.T) {
 		t.Run(base, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, base)
-			w.trouble()
+			w.problem()
 			refund := w.entriesOf("refund", compensator.Dead)[0]
 			alice := w.client("alice")
 			seenLinks := make(map[string]bool)
@@ -932,7 +932,7 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 	require.Error(t, err)
 }
 
-var many = troubles.Sum{Fine: 60}
+var many = problems.Sum{Fine: 60}
 
 // has and lacks do not print the page.
 func has(t *testing.T, text, part string, what ...any) {
@@ -949,7 +949,7 @@ func lacks(t *testing.T, text, part string, what ...any) {
 func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for n := range 12 {
 			e := compensator.NewEntry{BusinessType: fmt.Sprintf("calm_%02d", n), Content: []byte("{}"), Options: compensator.Options{Delay: time.Hour}}

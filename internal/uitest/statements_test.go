@@ -27,7 +27,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 	var sent atomic.Int64
 	w := worldOf(t, openServerLog(t, dsn, &sent), "/ops/") // which runs nothing
 	shop := worldOf(t, worker, "/ops/")
-	shop.trouble()
+	shop.problem()
 	refund := shop.entriesOf("refund", compensator.Dead)[0]
 	alice := admin.Actor{ID: "alice"}
 	require.NoError(t, shop.admin.Note(t.Context(), alice, refund.ID, admin.Why{Reason: "asked the bank"}))

@@ -50,7 +50,7 @@ func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []
 func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	for _, path := range []string{"", "cases", "cases/due", "entries"} {
 		round := 0
 		w.until(func() bool { // a span of time that is shown goes on in between
@@ -90,7 +90,7 @@ var ownOfAnswer = regexp.MustCompile(`nonce="[^"]*"|<p class="live"><span>.*?</t
 func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	w.allow(func(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		switch a.ID {
 		case "half":
@@ -144,7 +144,7 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	plain, _ := w.overTheWire("bob", "entries?type=refund", "Accept-Encoding", "identity")
 	assert.Empty(t, plain.Header.Get("Content-Encoding"))
 	for site, want := range map[string]string{"same-origin": "gzip", "none": "gzip", "same-site": "", "cross-site": "", "": ""} {
@@ -170,7 +170,7 @@ var assetIn = regexp.MustCompile(`(?:href|src)="/ops/(assets/[^"]+)"`)
 func TestFirstLoadIsSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
-	w.trouble()
+	w.problem()
 	page, all := w.overTheWire("carol", "", "Sec-Fetch-Site", "none")
 	require.Equal(t, "gzip", page.Header.Get("Content-Encoding"))
 	_, body, found := bytes.Cut(all, []byte("\r\n\r\n"))

@@ -24,7 +24,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 	"github.com/compensator-go/compensator/internal/testservers"
-	"github.com/compensator-go/compensator/internal/uitest/troubles"
+	"github.com/compensator-go/compensator/internal/uitest/problems"
 	"github.com/compensator-go/compensator/ui"
 )
 
@@ -37,11 +37,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a shop in trouble, and its pages.
+// world is a shop with problems, and its pages.
 type world struct {
 	t     *testing.T
 	c     *compensator.Compensator
-	shop  *troubles.Shop
+	shop  *problems.Shop
 	admin *admin.Admin
 	base  string // "/ops/"
 	url   string // of the first page
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, base string, change ...func(o *admin.Options)) *worl
 }
 
 func configure(cfg *compensator.Config) {
-	cfg.Operations, cfg.Logger = troubles.Operations(), slog.New(slog.DiscardHandler) // entries are meant to die
+	cfg.Operations, cfg.Logger = problems.Operations(), slog.New(slog.DiscardHandler) // entries are meant to die
 }
 
 // newServerWorld is a world on MariaDB or MySQL.
@@ -81,9 +81,9 @@ func newServerWorld(t *testing.T, base string) *world {
 // worldOf opens the pages of a log.
 func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...func(o *admin.Options)) *world {
 	t.Helper()
-	w := &world{t: t, c: c, base: base, access: troubles.Everything}
+	w := &world{t: t, c: c, base: base, access: problems.Everything}
 	var err error
-	w.shop, err = troubles.New(w.c, troubles.Speed{Timeout: 100 * time.Millisecond, Again: time.Millisecond})
+	w.shop, err = problems.New(w.c, problems.Speed{Timeout: 100 * time.Millisecond, Again: time.Millisecond})
 	require.NoError(t, err)
 	opts := admin.Options{Access: admin.AccessFunc(func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 		w.mu.Lock()
@@ -95,7 +95,7 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 	}
 	w.admin, err = admin.New(w.c, opts)
 	require.NoError(t, err)
-	pages, err := ui.New(w.admin, ui.Options{Identify: identify, Base: base, Title: "shop", Types: troubles.Views()})
+	pages, err := ui.New(w.admin, ui.Options{Identify: identify, Base: base, Title: "shop", Types: problems.Views()})
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle(base, pages)
@@ -112,13 +112,13 @@ func (w *world) allow(access admin.AccessFunc) {
 	w.access = access
 }
 
-var theSum = troubles.Sum{Refunds: 6, Closed: 2, Transfers: 2, Mails: 2, Locked: 2, Parcels: 1, Shelves: 1, Fine: 1}
+var theSum = problems.Sum{Refunds: 6, Closed: 2, Transfers: 2, Mails: 2, Locked: 2, Parcels: 1, Shelves: 1, Fine: 1}
 
 // dead is how many of theSum wait for a person in the end.
 const dead = 6 + 2 + 2 + 2 + 1
 
-// trouble lets the shop work until all that can fail has failed.
-func (w *world) trouble() {
+// problem lets the shop work until all that can fail has failed.
+func (w *world) problem() {
 	w.t.Helper()
 	compensatortest.Run(w.t, w.c)
 	_, err := w.shop.Record(w.t.Context(), 1, theSum)

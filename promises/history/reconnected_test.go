@@ -99,7 +99,7 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 
 	f.dies()
 	for _, l := range all[1:] {
-		f.Eventually(func() bool { return len(l.Health(t.Context()).Troubles) > 0 }, "a claim of %s fails", l.name)
+		f.Eventually(func() bool { return len(l.Health(t.Context()).Problems) > 0 }, "a claim of %s fails", l.name)
 	}
 	f.succeeds()
 	require.NoError(t, person.Reschedule(t.Context(), idle.waiting, 0))

@@ -352,7 +352,7 @@ func TestProcessThatHandlesNothingPurgesNothing(t *testing.T) {
 		store := newPurgeStore()
 		c, stop := start(t, config(store, time.Hour), nil)
 		time.Sleep(2 * time.Hour)
-		require.Empty(t, c.Health(t.Context()).Troubles)
+		require.Empty(t, c.Health(t.Context()).Problems)
 		require.Empty(t, store.begins)
 		stop()
 	})
@@ -372,11 +372,11 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 			synctest.Wait()
 		}
 		fail(errors.New("gone away"))
-		troubles := c.Health(t.Context()).Troubles
-		require.Len(t, troubles, 1)
-		require.Equal(t, "ended entries could not be purged", troubles[0].What)
+		problems := c.Health(t.Context()).Problems
+		require.Len(t, problems, 1)
+		require.Equal(t, "ended entries could not be purged", problems[0].What)
 		fail(nil)
-		require.Empty(t, c.Health(t.Context()).Troubles)
+		require.Empty(t, c.Health(t.Context()).Problems)
 		stop()
 	})
 }
@@ -421,9 +421,9 @@ func TestUpkeepOfCasesThatFailsIsToldByItsName(t *testing.T) {
 		c, stop := start(t, cfg, map[string]time.Duration{"usual": 0})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		troubles := c.Health(t.Context()).Troubles
-		require.Len(t, troubles, 1)
-		require.Equal(t, "cases could not be opened and closed after the fact", troubles[0].What)
+		problems := c.Health(t.Context()).Problems
+		require.Len(t, problems, 1)
+		require.Equal(t, "cases could not be opened and closed after the fact", problems[0].What)
 		stop()
 	})
 }
@@ -488,9 +488,9 @@ func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 		store.mu.Unlock()
 		time.Sleep(12 * time.Minute)
 		require.Empty(t, left(store))
-		troubles := c.Health(t.Context()).Troubles
-		require.Len(t, troubles, 1)
-		require.Contains(t, troubles[0].Error, "entry 7: a foreign key refers to it")
+		problems := c.Health(t.Context()).Problems
+		require.Len(t, problems, 1)
+		require.Contains(t, problems[0].Error, "entry 7: a foreign key refers to it")
 
 		fill(t, c, store, 2500, "usual")
 		store.mu.Lock()
@@ -517,9 +517,9 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 		time.Sleep(63 * time.Minute)
 		require.Len(t, left(store), 1, "the others' are gone")
 		require.Equal(t, "bad", store.Rows()[0].BusinessType)
-		troubles := c.Health(t.Context()).Troubles
-		require.Len(t, troubles, 1)
-		require.Equal(t, 3, strings.Count(troubles[0].Error, "no right to delete"), "of each state: %s", troubles[0].Error)
+		problems := c.Health(t.Context()).Problems
+		require.Len(t, problems, 1)
+		require.Equal(t, 3, strings.Count(problems[0].Error, "no right to delete"), "of each state: %s", problems[0].Error)
 		stop()
 	})
 }
@@ -536,7 +536,7 @@ func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 		fill(t, c, store, 3000, "usual")
 		time.Sleep(65 * time.Minute)
 		require.NotEmpty(t, left(store), "it is not done yet")
-		require.Empty(t, c.Health(t.Context()).Troubles)
+		require.Empty(t, c.Health(t.Context()).Problems)
 		stop()
 	})
 }

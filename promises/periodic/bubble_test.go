@@ -201,7 +201,7 @@ func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 }
 
 // Failure: F105
-func TestScheduleThatEndsIsNoTrouble(t *testing.T) {
+func TestScheduleThatEndsIsNoProblem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -215,7 +215,7 @@ func TestScheduleThatEndsIsNoTrouble(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		require.Equal(t, []string{"00:10"}, recorded(store))
-		require.Empty(t, p.Health(t.Context()).Troubles)
+		require.Empty(t, p.Health(t.Context()).Problems)
 		p.stop()
 	})
 }
@@ -232,22 +232,22 @@ func TestWhatKeepsSlotsFromBeingRecordedStandsInHealth(t *testing.T) {
 			}
 			return compensator.Every(time.Minute).Next(after)
 		}), 1)
-		troubles := func() (whats []string) {
+		problems := func() (whats []string) {
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			for _, trouble := range p.Health(t.Context()).Troubles {
-				whats = append(whats, trouble.What+": "+trouble.BusinessType)
+			for _, problem := range p.Health(t.Context()).Problems {
+				whats = append(whats, problem.What+": "+problem.BusinessType)
 			}
 			return whats
 		}
-		require.Empty(t, troubles())
+		require.Empty(t, problems())
 		store.refused.Store(true)
-		require.Equal(t, []string{"the slots of periodic types could not be looked for: "}, troubles())
+		require.Equal(t, []string{"the slots of periodic types could not be looked for: "}, problems())
 		store.refused.Store(false)
 		panics.Store(true)
-		require.Equal(t, []string{"a slot could not be recorded: report"}, troubles())
+		require.Equal(t, []string{"a slot could not be recorded: report"}, problems())
 		panics.Store(false)
-		require.Empty(t, troubles())
+		require.Empty(t, problems())
 		p.stop()
 	})
 }
@@ -280,7 +280,7 @@ func TestSlotThatCannotBeEncodedIsMadeOnceItCan(t *testing.T) {
 		time.Sleep(90 * time.Minute)
 		synctest.Wait()
 		require.Empty(t, store.Rows(), "nothing is recorded in its stead")
-		require.Contains(t, c.Health(t.Context()).Troubles[0].Error, "no key")
+		require.Contains(t, c.Health(t.Context()).Problems[0].Error, "no key")
 		codec.fails.Store(false)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()

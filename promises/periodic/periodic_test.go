@@ -27,7 +27,7 @@ func TestSlotsAreMadeOnEveryKindOfPool(t *testing.T) {
 		for i, slot := range slots[1:] {
 			require.Equal(t, slots[i].Add(50*time.Millisecond), slot)
 		}
-		require.Empty(t, c.Health(t.Context()).Troubles)
+		require.Empty(t, c.Health(t.Context()).Problems)
 	})
 }
 
@@ -101,7 +101,7 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 		}
 		line := log.Contains(w, "level=WARN", "slots of a periodic type are not made", "type=tick", "slots=1")
 		require.Contains(t, line, string(compensator.SlotID("tick", taken)))
-		require.Empty(t, c.Health(t.Context()).Troubles)
+		require.Empty(t, c.Health(t.Context()).Problems)
 	})
 }
 

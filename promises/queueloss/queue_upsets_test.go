@@ -109,7 +109,7 @@ var upsets = map[string]struct{ blow, mend func(u *upset) }{
 // Failure: F22, F42, F43, F44, F45, F46
 func TestEveryEntryRunsOnceAndNeverEarlyWhileRedis(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range upsets {
+	for name, problem := range upsets {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := newUpset(t)
@@ -117,7 +117,7 @@ func TestEveryEntryRunsOnceAndNeverEarlyWhileRedis(t *testing.T) {
 			go func() {
 				defer close(stopped)
 				for open(ended) {
-					trouble.blow(u)
+					problem.blow(u)
 					u.blows++
 					u.pause(5 * time.Millisecond)
 				}
@@ -125,8 +125,8 @@ func TestEveryEntryRunsOnceAndNeverEarlyWhileRedis(t *testing.T) {
 			u.work(60)
 			close(ended)
 			<-stopped
-			if trouble.mend != nil {
-				trouble.mend(u)
+			if problem.mend != nil {
+				problem.mend(u)
 			}
 			assert.Positive(t, u.blows)
 			u.queueIsUsedAgain()
@@ -208,7 +208,7 @@ func (u *upset) work(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain: once the trouble is over, entries wait in Redis as before. What a process does not announce because it
+// queueIsUsedAgain: once the problem is over, entries wait in Redis as before. What a process does not announce because it
 // still takes Redis for gone, another one does when it is near: so the delay is how long this takes at most.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()

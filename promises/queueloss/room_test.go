@@ -64,9 +64,9 @@ func (w *twoTypes) waitUser(id compensator.EntryID) {
 func (w *twoTypes) lacking() (types []string) {
 	h := w.c.Health(w.T.Context())
 	assert.NoError(w.T, h.Queue)
-	for _, trouble := range h.Troubles {
-		assert.Contains(w.T, trouble.What, "no room")
-		types = append(types, trouble.BusinessType)
+	for _, problem := range h.Problems {
+		assert.Contains(w.T, problem.What, "no room")
+		types = append(types, problem.BusinessType)
 	}
 	slices.Sort(types)
 	return types

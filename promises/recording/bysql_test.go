@@ -337,7 +337,7 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 		w.Eventually(func() bool { return strings.Contains(log.String(), "do not run as they stand") }, "the log names what does not")
 		health := c.Health(t.Context())
 		require.NoError(t, health.Ready())
-		text := fmt.Sprint(health.Troubles)
+		text := fmt.Sprint(health.Problems)
 		for _, why := range []string{"next_at is more than a hundred years away", "lease_until is set, and nobody has a lease", "state is none there is"} {
 			assert.Contains(t, text, why)
 		}

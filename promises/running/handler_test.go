@@ -347,9 +347,9 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.Equal(t, 1, ran.Total())
 	lines.Contains(w, "contents cannot be decoded here", "decode content")
 	var told []string
-	for _, trouble := range c.Health(t.Context()).Troubles {
-		if strings.Contains(trouble.What, "contents cannot be decoded here") {
-			told = append(told, trouble.BusinessType)
+	for _, problem := range c.Health(t.Context()).Problems {
+		if strings.Contains(problem.What, "contents cannot be decoded here") {
+			told = append(told, problem.BusinessType)
 		}
 	}
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")

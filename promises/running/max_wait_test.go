@@ -84,8 +84,8 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 				require.Equal(t, 2, e.ProcessCount, name)
 				require.Equal(t, compensator.EndedByExhausted, e.EndedBy, name)
 				require.Contains(t, e.LastError, "waits for longer than MaxWait, 300ms: ", name)
-				for _, trouble := range c.Health(t.Context()).Troubles {
-					require.NotContains(t, trouble.What, "condition", "the database is well")
+				for _, problem := range c.Health(t.Context()).Problems {
+					require.NotContains(t, problem.What, "condition", "the database is well")
 				}
 				if name == "plain" {
 					require.Equal(t, 2, e.CompensateCount, "its compensation's waits count, too")

@@ -115,8 +115,8 @@ func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 			require.Equal(t, 4, ran, "two that count nothing, and two that do")
 			require.Contains(t, store.Rows()[0].LastError, "4 in a row, the server's condition: commit: ")
 			var told []string
-			for _, trouble := range c.Health(t.Context()).Troubles {
-				told = append(told, fmt.Sprint(trouble.What, " ", trouble.Times))
+			for _, problem := range c.Health(t.Context()).Problems {
+				told = append(told, fmt.Sprint(problem.What, " ", problem.Times))
 			}
 			require.Equal(t, []string{
 				"attempts end with nothing counted: something they need is not available 2",

@@ -113,9 +113,9 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 			require.Contains(t, store.Rows()[0].LastError, fmt.Sprint(ran.Load(), " in a row, a condition of the whole server: pay: "))
 			require.Greater(t, ran.Load(), int64(24*60), "at least once a minute")
 			require.Less(t, ran.Load(), int64(2*24*60+10), "at most twice a minute, after the first few")
-			troubles := c.Health(t.Context()).Troubles
-			require.Len(t, troubles, 1)
-			require.True(t, strings.HasPrefix(troubles[0].What, "attempts end with nothing counted"), troubles[0].What)
+			problems := c.Health(t.Context()).Problems
+			require.Len(t, problems, 1)
+			require.True(t, strings.HasPrefix(problems[0].What, "attempts end with nothing counted"), problems[0].What)
 			full.Store(false)
 			time.Sleep(time.Minute)
 			synctest.Wait()

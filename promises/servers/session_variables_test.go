@@ -327,7 +327,7 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 	}
 	require.NoError(s.t, stop())
 	health := s.c.Health(s.t.Context())
-	assert.Empty(s.t, health.Troubles)
+	assert.Empty(s.t, health.Problems)
 	s.Exec("UPDATE common_process_log SET next_at=next_at-3600000")
 	purged, err := s.c.Purge(s.t.Context(), time.Minute)
 	require.NoError(s.t, err)

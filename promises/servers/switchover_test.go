@@ -155,7 +155,7 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	w.InsertDue("close_order", 1001, 10)
 	const remedy = "rejectReadOnly=true"
 	w.Eventually(func() bool {
-		return slices.ContainsFunc(c.Health(t.Context()).Troubles, func(trouble compensator.Trouble) bool { return strings.Contains(trouble.Error, remedy) })
+		return slices.ContainsFunc(c.Health(t.Context()).Problems, func(problem compensator.Problem) bool { return strings.Contains(problem.Error, remedy) })
 	}, "Health says what would help")
 	log.Contains(w, "WARN", remedy)
 	err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {

@@ -215,16 +215,16 @@ func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T)
 		for _, id := range refused {
 			w.WaitState(id, compensator.Succeeded)
 		}
-		w.Eventually(func() bool { return len(c.Health(t.Context()).Troubles) == 0 }, "nothing is refused")
+		w.Eventually(func() bool { return len(c.Health(t.Context()).Problems) == 0 }, "nothing is refused")
 		require.Equal(t, len(ids)+1, calls.Total(), "no handler ran again")
 	})
 }
 
-// names reports whether Health tells of a trouble with all these entries.
+// names reports whether Health tells of a problem with all these entries.
 func names(c *compensator.Compensator, what string, ids []compensator.EntryID) bool {
-	for _, trouble := range c.Health(context.Background()).Troubles {
-		if strings.HasPrefix(trouble.What, what) {
-			return !slices.ContainsFunc(ids, func(id compensator.EntryID) bool { return !strings.Contains(trouble.Error, id.String()) })
+	for _, problem := range c.Health(context.Background()).Problems {
+		if strings.HasPrefix(problem.What, what) {
+			return !slices.ContainsFunc(ids, func(id compensator.EntryID) bool { return !strings.Contains(problem.Error, id.String()) })
 		}
 	}
 	return false

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// fault is one kind of trouble. What it needs and shares decides which faults may go on at once.
+// fault is one kind of problem. What it needs and shares decides which faults may go on at once.
 type fault struct {
 	kind    string
 	touches []string // for the checker

@@ -148,8 +148,8 @@ func surviving() []mutant {
 			what: "Rows that can never run are reported to nobody.",
 			edits: []edit{
 				{"reconciler.lookForMisfits",
-					`$saw($troubleMisfits, $misfitsError($found))`,
-					`$saw($troubleMisfits, $misfitsError($found[:0]))`},
+					`$saw($problemMisfits, $misfitsError($found))`,
+					`$saw($problemMisfits, $misfitsError($found[:0]))`},
 			},
 			sees: tests("TestRowOfAnyShapeStopsNoOther"),
 		},

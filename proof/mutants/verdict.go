@@ -61,7 +61,7 @@ func judge(events []byte, passed bool) verdict {
 			log.add(e)
 		}
 	}
-	switch why := log.trouble(); {
+	switch why := log.problem(); {
 	case why != "":
 		return verdict{kind: broken, why: why}
 	case passed:
@@ -111,8 +111,8 @@ func (l *testLog) text(test string) string {
 	return l.output[test].String()
 }
 
-// trouble is why the run proves nothing, or empty.
-func (l *testLog) trouble() string {
+// problem is why the run proves nothing, or empty.
+func (l *testLog) problem() string {
 	if l.noGo {
 		return "does not build: " + lastLines(l.build.String())
 	}
@@ -123,7 +123,7 @@ func (l *testLog) trouble() string {
 		if strings.Contains(text.String(), "panic: test timed out") {
 			return "the tests did not come to an end"
 		}
-		for _, m := range serverTrouble.FindAllStringSubmatch(text.String(), -1) {
+		for _, m := range serverProblem.FindAllStringSubmatch(text.String(), -1) {
 			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // what a test left open
 				return "trouble with the servers: " + m[1]
 			}
@@ -132,8 +132,8 @@ func (l *testLog) trouble() string {
 	return ""
 }
 
-// serverTrouble is what internal/testservers fails a test with.
-var serverTrouble = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: testservers: (.*)$`)
+// serverProblem is what internal/testservers fails a test with.
+var serverProblem = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: testservers: (.*)$`)
 
 // failures lists the innermost tests that failed.
 func (l *testLog) failures() []failure {

@@ -97,7 +97,7 @@ var errBroken = errors.New("sim: connection broken")
 var errDead = errors.New("sim: this instance has died")
 
 // spoil draws what goes wrong with a step. A kind must be active in this seed and its probability hit, so that
-// seeds with one kind of trouble and seeds with many both come up.
+// seeds with one kind of problem and seeds with many both come up.
 func (w *world) spoil(r *request) {
 	if r.lost != none {
 		r.verdict.fault = r.lost

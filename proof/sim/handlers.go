@@ -249,7 +249,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	if b.jams {
 		n.w.oracle.note(func(o *oracle) { o.sights[sawJammed]++ })
 		select {
-		case <-n.w.trouble.Done():
+		case <-n.w.problem.Done():
 			return nil
 		case <-n.died:
 			return errDead

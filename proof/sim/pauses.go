@@ -15,7 +15,7 @@ import (
 // pausesStream is the stream of types that people pause. It leaves all seeds kept until then the lives they were.
 const pausesStream = 9528
 
-// pausing is a type that somebody pauses, amid the trouble, and resumes a while after it.
+// pausing is a type that somebody pauses, amid the problem, and resumes a while after it.
 type pausing struct {
 	kind string // "": nobody does
 	at   time.Duration
@@ -102,7 +102,7 @@ func (o *oracle) settingPut(s processlog.Setting) {
 }
 
 // unpausedLocked judges that an entry is claimed, or born claimed: not once every process has had its time to hear that the type
-// is paused. Amid trouble nobody knows how long that is.
+// is paused. Amid problem nobody knows how long that is.
 func (o *oracle) unpausedLocked(l *life, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return

@@ -176,7 +176,7 @@ func (w *world) lockRows(e event) {
 	token[0], token[1] = 0xff, byte(e.whom)
 	rows := w.store.Rows()
 	w.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(w.trouble, e.span)
+		ctx, cancel := context.WithTimeout(w.problem, e.span)
 		defer cancel()
 		tx, err := w.store.BeginTx(ctx)
 		if err != nil {

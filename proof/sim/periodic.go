@@ -13,7 +13,7 @@ import (
 // periodicStream is the stream of what is periodic, which leaves all seeds kept until then the lives they were.
 const periodicStream = 5820
 
-// drawPeriodic draws whether a type has slots, made by all instances that run, until the trouble is over.
+// drawPeriodic draws whether a type has slots, made by all instances that run, until the problem is over.
 func (w *world) drawPeriodic() {
 	rng := rand.New(rand.NewPCG(w.seed, periodicStream))
 	if w.plan.calm || rng.IntN(8) > 0 {

@@ -54,7 +54,7 @@ type world struct {
 	launched  int
 
 	healed   atomic.Bool
-	trouble  context.Context // until everything is healed
+	problem  context.Context // until everything is healed
 	calmed   context.CancelFunc
 	outages  atomic.Int64 // of the database's connections, from 1
 	hanging  atomic.Int64 // steps without an answer
@@ -95,7 +95,7 @@ func newWorld(seed uint64) *world {
 		store: memory.NewStore(), queue: memory.NewQueue(),
 	}
 	w.outages.Store(1)
-	w.trouble, w.calmed = context.WithCancel(context.Background())
+	w.problem, w.calmed = context.WithCancel(context.Background())
 	w.oracle = newOracle(w)
 	w.store.Watch(w.oracle.saw)
 	jitter.Seed(seed)
@@ -192,7 +192,7 @@ func (p *plan) countOrders() {
 	}
 }
 
-// drawEvents draws the troubles that come by themselves.
+// drawEvents draws the problems that come by themselves.
 func (w *world) drawEvents() {
 	for f := crash; f < typeLost; f++ {
 		if !w.plan.active[f] || !w.plan.sharedQueue && (f == queueLost || f == queueBack || f == queueJump || f == queueDown) {
@@ -269,7 +269,7 @@ func (w *world) act(do func()) {
 	})
 }
 
-// script is the course of every seed: trouble, healing, rest, and an orderly end.
+// script is the course of every seed: problem, healing, rest, and an orderly end.
 func (w *world) script() {
 	defer close(w.done)
 	select {
@@ -314,7 +314,7 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// heal ends all trouble and sees to it that somebody works. It returns once every step that was on its way by then has been
+// heal ends all problem and sees to it that somebody works. It returns once every step that was on its way by then has been
 // done, or let hang: slow ones, and those a pause keeps back.
 func (w *world) heal() {
 	w.healed.Store(true)

@@ -18,7 +18,7 @@ type Config struct {
 	// Concurrency is how many calls of Publish are under way at once, also those that nobody waits for any more: a broker
 	// that is slow is not given more and more. Default 50, as many as a type's handlers. A call that never returns keeps its
 	// place for as long as the process lives, for watermill has no way to end it: once all are taken every entry is put off with
-	// ErrNoAnswer, which counts nothing, and Health's Troubles say how many are under way. Only a restart helps then.
+	// ErrNoAnswer, which counts nothing, and Health's Problems say how many are under way. Only a restart helps then.
 	Concurrency int
 
 	// Judge makes a handler's outcome of an error of Publish: the error itself is a failure, tried again by the type's

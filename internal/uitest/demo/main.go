@@ -1,4 +1,4 @@
-// Demo opens the operator's pages on a shop in trouble: SQLite in a temporary file, no server, a token for the one who has
+// Demo opens the operator's pages on a shop with problems: SQLite in a temporary file, no server, a token for the one who has
 // the terminal.
 package main
 
@@ -21,7 +21,7 @@ import (
 
 	"github.com/compensator-go/compensator"
 	"github.com/compensator-go/compensator/admin"
-	"github.com/compensator-go/compensator/internal/uitest/troubles"
+	"github.com/compensator-go/compensator/internal/uitest/problems"
 	"github.com/compensator-go/compensator/ui"
 	"github.com/compensator-go/compensator/ui/local"
 )
@@ -39,12 +39,12 @@ func main() {
 	}
 }
 
-// beginning is what the shop begins with: some of each trouble, or those of an incident among many entries that are fine.
-func beginning(n int) troubles.Sum {
+// beginning is what the shop begins with: some of each problem, or those of an incident among many entries that are fine.
+func beginning(n int) problems.Sum {
 	if n == 0 {
-		return troubles.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
+		return problems.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
 	}
-	return troubles.Sum{Refunds: n / 50, Closed: n / 500, Transfers: n / 400, Mails: n / 400,
+	return problems.Sum{Refunds: n / 50, Closed: n / 500, Transfers: n / 400, Mails: n / 400,
 		Locked: n / 200, Parcels: n / 200, Shelves: n / 1000, Fine: n * 96 / 500}
 }
 
@@ -64,12 +64,12 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 	if err := compensator.Migrate(ctx, db); err != nil {
 		return err
 	}
-	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: troubles.Operations(), Logger: slog.New(slog.DiscardHandler)})
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: problems.Operations(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	shop, err := troubles.New(c, troubles.Speed{Timeout: time.Second, Again: 3 * time.Second})
+	shop, err := problems.New(c, problems.Speed{Timeout: time.Second, Again: 3 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -77,12 +77,12 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 }
 
 // serve runs the log, the workload and the pages until ctx ends or one of them fails.
-func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop, address string, out io.Writer) error {
+func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop, address string, out io.Writer) error {
 	listener, err := local.Listen(ctx, address)
 	if err != nil {
 		return err
 	}
-	d, err := admin.New(c, admin.Options{Access: troubles.Everything})
+	d, err := admin.New(c, admin.Options{Access: problems.Everything})
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -99,7 +99,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop,
 	begin(func() error { return c.Run(ctx) })
 	begin(func() error { return work(ctx, shop) })
 	begin(func() error {
-		return local.Serve(ctx, listener, d, admin.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: troubles.Views()}, func(link string) {
+		return local.Serve(ctx, listener, d, admin.Actor{ID: "you"}, ui.Options{Base: "/ops/", Title: "shop", Types: problems.Views()}, func(link string) {
 			fmt.Fprintf(out, "The shop's pages, for one browser:\n\n  %s\n\nRefunds fail until the payment service is back: in two minutes, and for one. Ctrl-C ends it.\n", link)
 		})
 	})
@@ -112,7 +112,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *troubles.Shop,
 }
 
 // work goes on recording, while the payment service comes and goes.
-func work(ctx context.Context, shop *troubles.Shop) error {
+func work(ctx context.Context, shop *problems.Shop) error {
 	ticker := time.NewTicker(5 * time.Second)
 	defer ticker.Stop()
 	n := beginning(*entries)
@@ -120,9 +120,9 @@ func work(ctx context.Context, shop *troubles.Shop) error {
 		if _, err := shop.Record(ctx, uint64(time.Now().UnixNano()), n); err != nil && ctx.Err() == nil {
 			return err
 		}
-		n = troubles.Sum{Refunds: 1, Fine: 2}
+		n = problems.Sum{Refunds: 1, Fine: 2}
 		if round%6 == 0 {
-			n = troubles.Sum{Refunds: 2, Transfers: 1, Mails: 1, Shelves: 1, Fine: 3}
+			n = problems.Sum{Refunds: 2, Transfers: 1, Mails: 1, Shelves: 1, Fine: 3}
 		}
 		shop.PSPWorks.Store(round%36 >= 24)
 		select {

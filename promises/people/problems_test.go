@@ -101,8 +101,8 @@ func readsRows(r faultproxy.Request) bool {
 	return r.Runs() && strings.Contains(r.Text, "content") && strings.Contains(r.Text, "WHERE id IN (")
 }
 
-// troubles are the ways in which the library's own work fails, by a name.
-var troubles = map[string]struct {
+// problems are the ways in which the library's own work fails, by a name.
+var problems = map[string]struct {
 	what    string
 	breaks  func(b *breakable)
 	provoke func(b *breakable, n int) // again and again
@@ -152,11 +152,11 @@ var troubles = map[string]struct {
 
 // Nobody has asked for what fails here: the log is told once, Health for as long as it lasts.
 // Failure: F85
-func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
+func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range troubles {
+	for name, problem := range problems {
 		for pool, watched := range map[string]bool{"connector": true, "plain": false} {
-			if trouble.watched && !watched {
+			if problem.watched && !watched {
 				continue
 			}
 			t.Run(name+"/"+pool, func(t *testing.T) {
@@ -167,12 +167,12 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 				until := func(check func(times int) bool, what string) {
 					t.Helper()
 					for deadline := time.Now().Add(harness.Patience); ; n++ {
-						if trouble.provoke != nil {
-							trouble.provoke(b, n)
+						if problem.provoke != nil {
+							problem.provoke(b, n)
 						}
 						times := 0
-						for _, open := range b.c.Health(t.Context()).Troubles {
-							if open.What == trouble.what {
+						for _, open := range b.c.Health(t.Context()).Problems {
+							if open.What == problem.what {
 								times = open.Times
 								assert.NotEmpty(t, open.Error)
 								began, known := since[open.BusinessType]
@@ -187,9 +187,9 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 						harness.Elapse(20 * time.Millisecond)
 					}
 				}
-				trouble.breaks(b)
+				problem.breaks(b)
 				until(func(times int) bool { return times >= 3 }, "Health has it, and that it goes on")
-				line := lines.Contains(b.World, trouble.what)
+				line := lines.Contains(b.World, problem.what)
 				assert.Contains(t, line, "level=WARN")
 				healed = true
 				b.proxy.Heal()
@@ -197,7 +197,7 @@ func TestEveryTroubleIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 				b.queue.down.Store(false)
 				until(func(times int) bool { return times == 0 }, "it is over")
 				for len(lines) > 0 {
-					assert.NotContains(t, <-lines, trouble.what, "one line a minute")
+					assert.NotContains(t, <-lines, problem.what, "one line a minute")
 				}
 			})
 		}
@@ -215,11 +215,11 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 		}
 		return false
 	}})
-	trouble := troubles["store"]
-	trouble.breaks(b)
+	problem := problems["store"]
+	problem.breaks(b)
 	open := func() (since time.Time) {
-		for _, open := range b.c.Health(t.Context()).Troubles {
-			if open.What == trouble.what {
+		for _, open := range b.c.Health(t.Context()).Problems {
+			if open.What == problem.what {
 				since = open.Since
 			}
 		}
@@ -238,14 +238,14 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// What could not be renewed until its lease had ended is renewed no more: its trouble does not stand in Health until some other
+// What could not be renewed until its lease had ended is renewed no more: its problem does not stand in Health until some other
 // lease needs a renewal, which may be never.
-func TestRenewalsAreNoTroubleOnceNothingIsLeftToRenew(t *testing.T) {
+func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)
-	trouble := troubles["renew"]
-	trouble.breaks(b)
-	lines.Contains(b.World, trouble.what)
+	problem := problems["renew"]
+	problem.breaks(b)
+	lines.Contains(b.World, problem.what)
 	b.AwaitLeasesEnded(1)
-	b.Eventually(func() bool { return len(b.c.Health(t.Context()).Troubles) == 0 }, "nothing is renewed any more, and nothing fails")
+	b.Eventually(func() bool { return len(b.c.Health(t.Context()).Problems) == 0 }, "nothing is renewed any more, and nothing fails")
 }

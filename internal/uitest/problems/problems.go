@@ -1,5 +1,5 @@
-// Package troubles is a shop whose work fails in the ways that operators meet: what the demo shows, and the pages' tests.
-package troubles
+// Package problems is a shop whose work fails in the ways that operators meet: what the demo shows, and the pages' tests.
+package problems
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// doRefund asks a payment service that has its troubles, and says so with the order's id in it.
+// doRefund asks a payment service that has its problems, and says so with the order's id in it.
 func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error {
 	if s.PSPWorks.Load() || strings.HasSuffix(m.Order, "ok") {
 		return nil

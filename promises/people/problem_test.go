@@ -28,24 +28,24 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 		w.Exec("RENAME TABLE common_process_log TO elsewhere")
 		defer func() { _, _ = w.DB.Exec("RENAME TABLE elsewhere TO common_process_log") }()
 		lines.Contains(w, "level=WARN", "could not be searched", "1146")
-		var trouble compensator.Trouble
+		var problem compensator.Problem
 		w.Eventually(func() bool {
-			for _, trouble = range c.Health(t.Context()).Troubles {
-				if trouble.Times > 3 {
+			for _, problem = range c.Health(t.Context()).Problems {
+				if problem.Times > 3 {
 					return true
 				}
 			}
 			return false
 		}, "it has failed several times")
-		assert.Contains(t, trouble.Error, "1146")
-		assert.False(t, trouble.Since.IsZero())
+		assert.Contains(t, problem.Error, "1146")
+		assert.False(t, problem.Since.IsZero())
 		for len(lines) > 0 {
 			line := <-lines
 			assert.NotContains(t, line, "could not be searched", "one line a minute")
 		}
 		w.Exec("RENAME TABLE elsewhere TO common_process_log")
 		w.WaitState(w.PutThrough(w.DB, orders, 1, compensator.Options{}), compensator.Succeeded)
-		w.Eventually(func() bool { return len(c.Health(t.Context()).Troubles) == 0 }, "what works is no trouble any more")
+		w.Eventually(func() bool { return len(c.Health(t.Context()).Problems) == 0 }, "what works is no trouble any more")
 	})
 }
 
@@ -69,7 +69,7 @@ func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	_, err = c.Complete(t.Context(), id)
 	require.NoError(t, err)
 	harness.Next(t, dropped)
-	assert.Empty(t, c.Health(t.Context()).Troubles)
+	assert.Empty(t, c.Health(t.Context()).Problems)
 }
 
 // Failure: F85
@@ -93,11 +93,11 @@ func TestWhatMakesAttemptsUnavailableIsLoggedAndShownInHealth(t *testing.T) {
 	id := w.Put(orders, 1, compensator.Options{})
 	lines.Contains(w, "level=WARN", "close_order", "the bank does not answer")
 	w.Eventually(func() bool {
-		troubles := c.Health(t.Context()).Troubles
-		return len(troubles) == 1 && troubles[0].BusinessType == "close_order" && troubles[0].Error == "the bank does not answer"
+		problems := c.Health(t.Context()).Problems
+		return len(problems) == 1 && problems[0].BusinessType == "close_order" && problems[0].Error == "the bank does not answer"
 	}, "Health says so")
 	close(down)
 	require.NoError(t, c.Reschedule(t.Context(), id, 0))
 	w.WaitState(id, compensator.Succeeded)
-	w.Eventually(func() bool { return len(c.Health(t.Context()).Troubles) == 0 }, "it is over")
+	w.Eventually(func() bool { return len(c.Health(t.Context()).Problems) == 0 }, "it is over")
 }

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/report"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// problems keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
+// most once a minute for each cause, and stands in Health until the same works again.
+type problems struct {
+	log    *slog.Logger
+	number func(error) uint16 // the server's, of an error
+	closed func() bool
+
+	some atomic.Bool // there is any: what works asks for no more than this
+
+	mu   sync.Mutex // guards the fields below
+	open map[problemKey]*observe.Problem
+	said map[cause]time.Time
+
+	unread map[string]time.Time // by type: when content last could not be decoded
+}
+
+// contentForgotten is how long after the last such failure problemContent ends. Another entry of the type that succeeds does not end
+// it, and an entry that waits is tried again within mostUnavailable.
+const contentForgotten = 2*mostUnavailable + time.Minute
+
+type problemKey struct{ what, businessType string }
+
+// cause is what is complained about once a minute: claims that fail for another reason than before are another.
+type cause struct {
+	what   string
+	number uint16 // the server's; 0: no answer of a server
+}
+
+// What fails. Each is the key of a Problem, and stands in the log.
+const (
+	problemDue      = "due entries could not be found in the database"
+	problemClaim    = "entries could not be claimed"
+	problemReadBack = "new entries could not be read back"
+	problemRelease  = "leases could not be given back"
+	problemRenew    = "leases could not be renewed"
+	problemStore    = "outcomes could not be stored"
+	problemWitness  = "what the database has kept so far could not be read back"
+	problemRound    = "the log could not be searched for forgotten entries"
+	problemMisfits  = "entries do not run as they stand: something else than this library has written them so"
+	problemPauses   = "what people have paused could not be read"
+	problemMarks    = "the slots of periodic types could not be looked for"
+	problemTurns    = "it could not be told whose turn it is"
+	problemSlot     = "a slot could not be recorded"
+	problemContent  = "contents cannot be decoded here: their entries wait for a version of the code that can"
+	problemAttempt  = "attempts end with nothing counted: something they need is not available"
+	problemFaults   = "attempts fail, and count, for they have met the database's condition too often in a row"
+	problemNotify   = "other processes could not be notified"
+	problemAnnounce = "the queue has no room for entries, which are found in the database"
+
+	// What the database refuses for some entries, which it names; see refusals.
+	problemRefusedOutcome = "the database refuses to store outcomes of entries"
+	problemRefusedClaim   = "the database refuses to lease entries"
+	problemRefusedPark    = "the database refuses to put entries back until their turn comes"
+	problemRefusedWake    = "the database refuses to make entries due whose turn has come"
+	problemRefusedRelease = "the database refuses to take back leases of entries"
+	problemRefusedRenewal = "the database refuses to renew leases of entries"
+
+	// Of upkeep; see Period.
+	ProblemPurge = "ended entries could not be purged"
+	ProblemCases = "cases could not be opened and closed after the fact"
+)
+
+// failed takes an error of a statement of ours, and logs it.
+func (t *problems) failed(what, businessType string, err error) {
+	if t.closed() {
+		return // Close has ended it
+	}
+	err = usererr.Of(err) // of a driver, or of a Store or Queue of the user's
+	times, since := t.record(what, businessType, err)
+	t.complain(what, err, "type", businessType, "times", times, "since", since)
+}
+
+// record keeps an error for Health. It returns how often the same has failed, and since when.
+func (t *problems) record(what, businessType string, err error) (times int, since time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := problemKey{what, businessType}
+	problem := t.open[key]
+	if problem == nil {
+		problem = &observe.Problem{What: what, BusinessType: businessType, Since: time.Now()}
+		setIn(&t.open, key, problem)
+		t.some.Store(true)
+	}
+	problem.Error = err.Error()
+	problem.Times++
+	return problem.Times, problem.Since
+}
+
+// passed takes the news that something works. It costs a look at one word while there is no problem.
+func (t *problems) passed(what, businessType string) {
+	if !t.some.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, problemKey{what, businessType})
+	t.some.Store(len(t.open) > 0)
+}
+
+// complain logs err, unless the same cause was logged within the last minute.
+func (t *problems) complain(what string, err error, attrs ...any) {
+	now := time.Now()
+	t.mu.Lock()
+	about := cause{what, t.number(err)}
+	last, known := t.said[about]
+	quiet := known && now.Sub(last) < report.Interval
+	if !quiet {
+		setIn(&t.said, about, now)
+	}
+	t.mu.Unlock()
+	if !quiet {
+		t.log.Warn("compensator: "+what, append([]any{slog.Any("err", err)}, attrs...)...)
+	}
+}
+
+// list is for Health: the oldest first.
+func (t *problems) list() []observe.Problem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []observe.Problem
+	for businessType, last := range t.unread {
+		if time.Since(last) > contentForgotten {
+			delete(t.unread, businessType)
+			delete(t.open, problemKey{problemContent, businessType})
+			t.some.Store(len(t.open) > 0)
+		}
+	}
+	for _, problem := range t.open {
+		list = append(list, *problem)
+	}
+	slices.SortFunc(list, func(a, b observe.Problem) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.What, b.What)) })
+	return list
+}
+
+// attempted takes the end of an attempt, and whether it counts. One that does not would else say why in its entry alone.
+func (t *problems) attempted(businessType string, err error, counts bool) {
+	v := judged(err)
+	kind := v.kind
+	switch {
+	case v.undecodable:
+		t.undecodable(businessType, err)
+	case kind == serverFault && counts:
+		t.failed(problemFaults, businessType, err)
+	case kind == serverFault, kind == serverDown, kind == unavailable && !counts:
+		t.failed(problemAttempt, businessType, err)
+	default:
+		t.passed(problemAttempt, businessType)
+		t.passed(problemFaults, businessType)
+	}
+}
+
+// undecodable takes the end of an attempt whose content this process cannot decode.
+func (t *problems) undecodable(businessType string, err error) {
+	t.failed(problemContent, businessType, err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	setIn(&t.unread, businessType, time.Now())
+}
+
+// announced takes the end of an announcement, and the types of which the queue left entries out.
+func (t *problems) announced(batch []processlog.Announcement, leftOut []string, err error) {
+	for _, businessType := range leftOut {
+		t.failed(problemAnnounce, businessType, err)
+	}
+	for _, a := range batch {
+		t.roomAgain([]string{a.BusinessType}, leftOut)
+	}
+}
+
+// roomAgain takes the news that the queue has all entries of types, but for those that lack some.
+func (t *problems) roomAgain(businessTypes, lacking []string) {
+	if !t.some.Load() {
+		return
+	}
+	for _, businessType := range businessTypes {
+		if !slices.Contains(lacking, businessType) {
+			t.passed(problemAnnounce, businessType)
+		}
+	}
+}
