@@ -127,13 +127,13 @@ ui: ## open the operator's pages on a shop in trouble: no server, a token in the
 	exec $(build)/ui-demo -listen $(or $(LISTEN),127.0.0.1:7070) -entries $(or $(ENTRIES),0)
 
 .PHONY: usersync
-usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same by hand; SEED=1 WHEEL=1
+usersync: ## sync USERS=2500 users while instances are killed KILLS=3 times, beside the same without the library; SEED=1 WHEEL=1
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestScene$$' -v ./usersync -yours -full \
 		-users $(or $(USERS),2500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) $(if $(WHEEL),-wheel) \
 		-per-batch 50 -rate 100 -delay 10s -again 5s -most 4 -limit 2s -workers 16 -lease 5s $(USERSYNC)
 
 .PHONY: seckill
-seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other faults, beside the same by hand; SEED=1
+seckill: ## sell STOCK=500 pieces to BUYERS=5000 at once under KILLS=3 and other faults, beside the same without the library; SEED=1
 	$(GO) test -C examples -count=1 -timeout 30m -run '^TestSale$$' -v ./seckill -yours -full \
 		-buyers $(or $(BUYERS),5000) -stock $(or $(STOCK),500) -kills $(or $(KILLS),3) -seed $(or $(SEED),1) \
 		-span 30s -window 5s -resend 1s -most 5 -gather 200ms -abandon 5s -lease 5s $(SECKILL)
@@ -165,7 +165,7 @@ bench-relay: ## measure the relays to RabbitMQ beside bare amqp091 and watermill
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestRelay$$' -v .
 
 .PHONY: bench-intake
-bench-intake: ## measure the intake from a Redis Stream beside the loop by hand; build/intake.json
+bench-intake: ## measure the intake from a Redis Stream beside a loop of one's own; build/intake.json
 	cd bench && $(GO) test -count=1 -timeout 1h -run '^TestIntake$$' -v .
 
 .PHONY: bench-gorm

@@ -27,7 +27,7 @@
 //
 // An entry needs compensation when its attempts are used up, or when its handler returned Permanent. The Compensate
 // function of its type then runs. An entry of a type without Compensate becomes dead. [Compensator.List] finds dead
-// entries. [Compensator.Requeue] starts one afresh. [Compensator.SettleByHand] records that a person did the work. If
+// entries. [Compensator.Requeue] starts one afresh. [Compensator.SettleManually] records that a person did the work. If
 // the work is done or no longer wanted before it ran, call [Type.CompleteTx] or [Type.CancelTx] in the transaction that
 // made it so.
 //

@@ -51,7 +51,7 @@ func goldenEntry() Entry {
 	return Entry{
 		ID: processlog.RowID(math.MaxUint64), IdempotentID: "close-42", BusinessType: "close_order", BatchID: "b", BusinessID: "o", BusinessExtID: "x",
 		UserID: "u7", UserName: "梅", Content: []byte(`{"n":9007199254740993,"price":0.10}`), Headers: map[string]string{"tenant": "A"},
-		State: SettledByHand, ProcessCount: 3, MaxProcessCount: 5, CompensateCount: 1, DeliveryCount: 2, Version: 1<<53 + 1, Epoch: math.MaxUint32,
+		State: SettledManually, ProcessCount: 3, MaxProcessCount: 5, CompensateCount: 1, DeliveryCount: 2, Version: 1<<53 + 1, Epoch: math.MaxUint32,
 		NextAt: at.Truncate(100 * time.Millisecond), EndedBy: EndedByPerson, LastError: "sold out", CreatedAt: at, UpdatedAt: at.Add(211 * time.Millisecond),
 	}
 }
@@ -171,7 +171,7 @@ func TestEndedByAndActionsAreWordsThatAreKnown(t *testing.T) {
 		require.NoError(t, back.UnmarshalText([]byte(by)))
 		require.Equal(t, by, back)
 	}
-	for _, action := range []Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleByHand, ActionAcceptLoss, ActionPurge} {
+	for _, action := range []Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionAcceptLoss, ActionPurge} {
 		var back Action
 		require.NoError(t, back.UnmarshalText([]byte(action)))
 		require.Equal(t, action, back)
@@ -183,6 +183,6 @@ func TestEndedByAndActionsAreWordsThatAreKnown(t *testing.T) {
 	require.Contains(t, refused.Reason, string(EndedByExhausted))
 	require.ErrorAs(t, action.UnmarshalText([]byte("")), &refused)
 	require.Equal(t, "action", refused.Field)
-	require.Contains(t, refused.Reason, string(ActionSettleByHand))
+	require.Contains(t, refused.Reason, string(ActionSettleManually))
 	require.Equal(t, []any{EndedByCrash, ActionCancel}, []any{by, action}, "a refusal changes nothing")
 }

@@ -327,7 +327,7 @@ func ExampleCompensator_Requeue() {
 		}
 		for _, e := range page.Entries {
 			err := c.Requeue(ctx, e.ID, compensator.RequeueOptions{
-				ByHand: compensator.ByHand{Actor: "ann", Reason: "mail server replaced"},
+				AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mail server replaced"},
 			})
 			if err != nil {
 				log.Print(err) // somebody else was faster, for example: a *StateError

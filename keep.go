@@ -165,7 +165,7 @@ func (c *Compensator) Purge(ctx context.Context, age time.Duration, states ...St
 	}
 	began := time.Now() // A purge may take long. Its note covers entries that had ended before it began.
 	if age < engine.TestimonyLife {
-		if err := c.store.Note(ctx, ActionPurge, ByHand{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
+		if err := c.store.Note(ctx, ActionPurge, AuditInfo{Actor: "Purge", Reason: fmt.Sprintf("entries older than %v", age)}); err != nil {
 			return 0, err
 		}
 	}

@@ -93,7 +93,7 @@ func (c *Compensator) RescheduleTx(ctx context.Context, tx Tx, ref Ref, delay ti
 	return err
 }
 
-func validateByHand(h ByHand) error {
+func validateAuditInfo(h AuditInfo) error {
 	for _, f := range []struct {
 		name, value string
 		limit       int
@@ -109,22 +109,22 @@ func validateByHand(h ByHand) error {
 	return nil
 }
 
-// SettleByHand records that a person did the work of a dead, retrying or compensating entry.
-func (c *Compensator) SettleByHand(ctx context.Context, ref Ref, by ByHand) error {
-	if err := validateByHand(by); err != nil {
+// SettleManually records that a person did the work of a dead, retrying or compensating entry.
+func (c *Compensator) SettleManually(ctx context.Context, ref Ref, by AuditInfo) error {
+	if err := validateAuditInfo(by); err != nil {
 		return err
 	}
-	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
+	_, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionSettleManually, Actor: by.Actor, Reason: by.Reason})
 	return err
 }
 
-// SettleByHandTx is SettleByHand, with its audit record, inside the caller's open transaction. It takes effect when
+// SettleManuallyTx is SettleManually, with its audit record, inside the caller's open transaction. It takes effect when
 // that transaction commits.
-func (c *Compensator) SettleByHandTx(ctx context.Context, tx Tx, ref Ref, by ByHand) error {
-	if err := validateByHand(by); err != nil {
+func (c *Compensator) SettleManuallyTx(ctx context.Context, tx Tx, ref Ref, by AuditInfo) error {
+	if err := validateAuditInfo(by); err != nil {
 		return err
 	}
-	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionSettleByHand, Actor: by.Actor, Reason: by.Reason})
+	_, err := c.changeTx(ctx, tx, processlog.Change{Ref: ref, Action: ActionSettleManually, Actor: by.Actor, Reason: by.Reason})
 	return err
 }
 
@@ -182,8 +182,8 @@ func (c *Compensator) Resolve(ctx context.Context, ref Ref) (*Entry, error) {
 // AcceptLoss resumes work after ErrHistoryLost. Every process reads it from the audit table in its next round.
 // AcceptLoss returns the entries that this process remembers and that the database has lost. The other processes log
 // theirs. A later loss needs its own AcceptLoss.
-func (c *Compensator) AcceptLoss(ctx context.Context, by ByHand) ([]LostEntry, error) {
-	if err := validateByHand(by); err != nil {
+func (c *Compensator) AcceptLoss(ctx context.Context, by AuditInfo) ([]LostEntry, error) {
+	if err := validateAuditInfo(by); err != nil {
 		return nil, err
 	}
 	if c.closed() {
@@ -204,8 +204,8 @@ type EraseResult struct {
 // An erased entry cannot be requeued: Requeue returns a *StateError with Erased. Erase returns a *StateError without
 // Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/operations.md lists what Erase
 // cannot reach.
-func (c *Compensator) Erase(ctx context.Context, ref Ref, by ByHand) (EraseResult, error) {
-	if err := validateByHand(by); err != nil {
+func (c *Compensator) Erase(ctx context.Context, ref Ref, by AuditInfo) (EraseResult, error) {
+	if err := validateAuditInfo(by); err != nil {
 		return EraseResult{}, err
 	}
 	before, err := c.change(ctx, processlog.Change{Ref: ref, Action: ActionErase, Actor: by.Actor, Reason: by.Reason})

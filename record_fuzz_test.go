@@ -61,8 +61,8 @@ func FuzzTexts(f *testing.F) {
 			require.NotEmpty(t, draft.IdempotentID)
 			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
 		}
-		by := ByHand{Actor: text, Reason: "x"}
-		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotentID) == "", validateByHand(by) == nil)
+		by := AuditInfo{Actor: text, Reason: "x"}
+		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotentID) == "", validateAuditInfo(by) == nil)
 	})
 }
 

@@ -10,14 +10,14 @@ import (
 
 // RequeueOptions say how a requeued entry runs.
 type RequeueOptions struct {
-	ByHand
+	AuditInfo
 	Delay      time.Duration
 	Compensate bool // Compensate runs the compensation instead of the handler, perhaps again, and also for a succeeded entry. Its Entry.Key is new. An entry of a type without compensation stays compensating until a person settles it
 	DryRun     bool // change nothing, and return what Requeue would return, except ErrBusy
 }
 
 func (opts RequeueOptions) change() (processlog.Change, error) {
-	if err := validateByHand(opts.ByHand); err != nil {
+	if err := validateAuditInfo(opts.AuditInfo); err != nil {
 		return processlog.Change{}, err
 	}
 	_, err := (Options{Delay: opts.Delay}).delay()

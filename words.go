@@ -20,7 +20,7 @@ type (
 	Filter      = processlog.Filter      // selects entries for List
 	CountFilter = processlog.CountFilter // selects entries for Count
 	Count       = processlog.Count       // number of entries of one state and type
-	ByHand      = processlog.ByHand      // the person who acts, and the reason
+	AuditInfo   = processlog.AuditInfo   // the person who acts, and the reason
 	AuditRecord = processlog.AuditRecord // one action of a person: what, on which entry, by whom and why
 	AuditState  = processlog.AuditState  // state of the entry before and after the action
 
@@ -39,14 +39,14 @@ type (
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
 // complete or cancel a dead entry that was never compensated.
 const (
-	Pending       = processlog.Pending       // not attempted yet, or attempted without a recorded failure
-	Retrying      = processlog.Retrying      // failed at least once, and will be attempted again
-	Dead          = processlog.Dead          // terminal: waits for a person
-	Compensating  = processlog.Compensating  // attempts used up, and the compensation runs with its own number of attempts
-	Succeeded     = processlog.Succeeded     // terminal
-	Compensated   = processlog.Compensated   // terminal: the compensation succeeded
-	Cancelled     = processlog.Cancelled     // terminal: the work was no longer wanted
-	SettledByHand = processlog.SettledByHand // terminal: a person did the work
+	Pending         = processlog.Pending         // not attempted yet, or attempted without a recorded failure
+	Retrying        = processlog.Retrying        // failed at least once, and will be attempted again
+	Dead            = processlog.Dead            // terminal: waits for a person
+	Compensating    = processlog.Compensating    // attempts used up, and the compensation runs with its own number of attempts
+	Succeeded       = processlog.Succeeded       // terminal
+	Compensated     = processlog.Compensated     // terminal: the compensation succeeded
+	Cancelled       = processlog.Cancelled       // terminal: the work was no longer wanted
+	SettledManually = processlog.SettledManually // terminal: a person did the work
 )
 
 // States lists every state, in the order of their numbers.
@@ -60,7 +60,7 @@ const (
 	EndedByPermanent = processlog.EndedByPermanent // a Permanent error, of the compensation if there is one
 	EndedByExhausted = processlog.EndedByExhausted // attempts used up, of the compensation if there is one
 	EndedByCrash     = processlog.EndedByCrash     // too many consecutive leases ended without an outcome
-	EndedByPerson    = processlog.EndedByPerson    // SettleByHand
+	EndedByPerson    = processlog.EndedByPerson    // SettleManually
 )
 
 // The verdicts that a handler's error may ask for: see VerdictOf.
@@ -74,14 +74,14 @@ const (
 
 // Actions of people. The last two concern the log as a whole.
 const (
-	ActionComplete     = processlog.ActionComplete
-	ActionCancel       = processlog.ActionCancel
-	ActionReschedule   = processlog.ActionReschedule
-	ActionRequeue      = processlog.ActionRequeue
-	ActionSettleByHand = processlog.ActionSettleByHand
-	ActionErase        = processlog.ActionErase
-	ActionAcceptLoss   = processlog.ActionAcceptLoss
-	ActionPurge        = processlog.ActionPurge
+	ActionComplete       = processlog.ActionComplete
+	ActionCancel         = processlog.ActionCancel
+	ActionReschedule     = processlog.ActionReschedule
+	ActionRequeue        = processlog.ActionRequeue
+	ActionSettleManually = processlog.ActionSettleManually
+	ActionErase          = processlog.ActionErase
+	ActionAcceptLoss     = processlog.ActionAcceptLoss
+	ActionPurge          = processlog.ActionPurge
 )
 
 // Observers returns an Observer that calls all of them in order. A panic in one does not keep the others from being

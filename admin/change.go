@@ -51,7 +51,7 @@ type Seen struct {
 
 // Change is one action on entries.
 type Change struct {
-	Action  Right // Requeue, Compensate, SettleByHand, Cancel, Complete or Reschedule
+	Action  Right // Requeue, Compensate, SettleManually, Cancel, Complete or Reschedule
 	Entries []Seen
 	Why
 	Delay time.Duration // Requeue, Compensate, Reschedule: until due
@@ -60,7 +60,7 @@ type Change struct {
 	// does nothing if the outcome of one of them is unknown, as Line.OutcomeUnknown tells. Reschedule needs no check.
 	Checked bool
 
-	// Again says that entries may run again although they have ended: succeeded, compensated, cancelled or settled by hand.
+	// Again says that entries may run again although they have ended: succeeded, compensated, cancelled or settled manually.
 	// Without it Requeue and Compensate do nothing if there is one among them.
 	Again bool
 }
@@ -72,7 +72,7 @@ const MaxEntries = 500
 // closing of their cases, and answers for each in their order: nil, or why it was left alone. compensator.ErrNotFound: it is
 // not there, or may not be seen; ErrNotAllowed: the right is missing for this type or amount; ErrChanged; ErrBusy;
 // *StateError. It wants SeeEntries and the Action's right, and RequeueSucceeded to do again what has succeeded, was settled
-// by hand, or to compensate what was compensated. An *UncheckedError means that nothing was done, and that somebody must
+// manually, or to compensate what was compensated. An *UncheckedError means that nothing was done, and that somebody must
 // look first: see Checked and Again. With another error nothing was done, or all, when the answer to COMMIT was lost: then a
 // second call finds ErrChanged.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
@@ -158,14 +158,14 @@ func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bo
 // mayAgain asks for the right to do again what was done, where an action does.
 func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compensator.State, on Subject) bool {
 	switch {
-	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledByHand), action == Compensate && state == compensator.Compensated:
+	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledManually), action == Compensate && state == compensator.Compensated:
 		return d.may(ctx, a, RequeueSucceeded, on)
 	}
 	return true
 }
 
 // actions are what a Change may do.
-var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleByHand: compensator.ActionSettleByHand,
+var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleManually: compensator.ActionSettleManually,
 	Cancel: compensator.ActionCancel, Complete: compensator.ActionComplete, Reschedule: compensator.ActionReschedule}
 
 // named checks the entries that an action names.

@@ -295,7 +295,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			tell("note by its key", d.Note(t.Context(), mei, key, why))
 			tell("take", joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id}}, why)))
 			tell("assign", joined(d.AssignCases(t.Context(), mei, []admin.SeenCase{{EntryID: id}}, "bob", why)))
-			answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: id}, {ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
+			answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: id}, {ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
 			tell("change", err)
 			for _, answer := range answers {
 				tell("answer", answer)
@@ -449,7 +449,7 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	host, d := b.admin(admin.Options{Access: everything}), b.admin(admin.Options{Access: mailOnly})
-	answers, err := host.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
+	answers, err := host.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: b.otherDead.ID, Version: b.otherDead.Version}}, Why: why})
 	require.NoError(t, errors.Join(append(answers, err)...))
 	found, err := d.Overview(t.Context(), mei)
 	require.NoError(t, err)

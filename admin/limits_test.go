@@ -30,7 +30,7 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	host := b.admin(admin.Options{Access: everything})
-	require.NoError(t, joined(host.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})))
+	require.NoError(t, joined(host.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})))
 	for want, access := range map[string]admin.Access{"no such card “…”": having(admin.SeeAuditLog), `no such card "` + canary + `"`: having(admin.SeeAuditLog, admin.SeeErrors)} {
 		page, err := b.admin(admin.Options{Access: access}).AuditLog(t.Context(), mei, admin.AuditLogFilter{EntryID: b.dead.ID})
 		require.NoError(t, err)
@@ -100,17 +100,17 @@ func TestDelayIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWasSettledByHandIsDoneAgainByRight: somebody has paid by hand, and it may be paid twice.
-func TestWhatWasSettledByHandIsDoneAgainByRight(t *testing.T) {
+// TestWhatWasSettledManuallyIsDoneAgainByRight: somebody has paid manually, and it may be paid twice.
+func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	settles := b.admin(admin.Options{Access: having(admin.SeeEntries, admin.SettleByHand, admin.Requeue)})
+	settles := b.admin(admin.Options{Access: having(admin.SeeEntries, admin.SettleManually, admin.Requeue)})
 	change := func(action admin.Right) error {
 		e, err := b.c.Get(t.Context(), b.dead.ID)
 		require.NoError(t, err)
 		return joined(settles.Change(t.Context(), mei, admin.Change{Action: action, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why}))
 	}
-	require.NoError(t, change(admin.SettleByHand))
+	require.NoError(t, change(admin.SettleManually))
 	require.ErrorIs(t, change(admin.Requeue), admin.ErrNotAllowed)
 }
 

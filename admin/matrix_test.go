@@ -149,7 +149,7 @@ func deeds() []deed {
 		changing(admin.Requeue, nil, deadRefund),
 		requeueSucceeded,
 		changing(admin.Compensate, nil, deadRefund),
-		changing(admin.SettleByHand, nil, deadRefund),
+		changing(admin.SettleManually, nil, deadRefund),
 		changing(admin.Cancel, nil, deadRefund),
 		changing(admin.Complete, nil, deadRefund),
 		changing(admin.Reschedule, nil, func(b *bed) compensator.Entry { return b.pending }),

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-var changes = []admin.Right{admin.Requeue, admin.Compensate, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Reschedule}
+var changes = []admin.Right{admin.Requeue, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
 // inEachState is how an entry comes to stand in each way in which the log's rules tell entries apart.
 func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
@@ -52,7 +52,7 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 		}))
 		return id
 	}
-	by := compensator.ByHand{Actor: "host", Reason: "for a test"}
+	by := compensator.AuditInfo{Actor: "host", Reason: "for a test"}
 	then := func(of func() compensator.EntryID, does func(ctx context.Context, id compensator.EntryID) error) func() compensator.EntryID {
 		return func() compensator.EntryID {
 			id := of()
@@ -73,7 +73,7 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 			return err
 		}),
 		"settled by hand": then(called(b.types[refundType], "dies", 1), func(ctx context.Context, id compensator.EntryID) error {
-			return b.c.SettleByHand(ctx, id, by)
+			return b.c.SettleManually(ctx, id, by)
 		}),
 	}
 	for _, ended := range []string{"dead", "succeeded", "compensated", "dead going back", "cancelled", "settled by hand"} {

@@ -28,7 +28,7 @@ const (
 	Requeue          Right = "requeue"
 	RequeueSucceeded Right = "requeue succeeded" // beside Requeue or Compensate: to do again what was done
 	Compensate       Right = "compensate"        // requeue for the compensation
-	SettleByHand     Right = "settle by hand"
+	SettleManually   Right = "settle by hand"
 	Cancel           Right = "cancel"
 	Complete         Right = "complete"
 	Reschedule       Right = "reschedule"
@@ -44,7 +44,7 @@ const (
 
 // Rights are all of them.
 var Rights = [...]Right{SeeOverview, SeeEntries, SeeContent, SeeErrors, SeeAuditLog, Export, Requeue, RequeueSucceeded, Compensate,
-	SettleByHand, Cancel, Complete, Reschedule, TakeCase, AssignCase, NoteCase, Pause}
+	SettleManually, Cancel, Complete, Reschedule, TakeCase, AssignCase, NoteCase, Pause}
 
 // Actor is somebody, as the application knows them. It must come from a session that the application has proved.
 type Actor struct {

@@ -78,7 +78,7 @@ func repeats(action Right, state compensator.State) bool {
 // outcomeUnknown reports whether an attempt of an entry may have had its effect. It needs the entry's error as the log has it.
 func (d *Admin) outcomeUnknown(e compensator.Entry, cases []Case) bool {
 	switch e.State {
-	case compensator.Succeeded, compensator.Compensated, compensator.SettledByHand:
+	case compensator.Succeeded, compensator.Compensated, compensator.SettledManually:
 		return false
 	case compensator.Dead, compensator.Cancelled:
 	default:

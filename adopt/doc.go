@@ -1,4 +1,4 @@
-// Package adopt takes the rows of a process-log table that somebody made by hand into the log, while the services that write
+// Package adopt takes the rows of a process-log table that somebody made manually into the log, while the services that write
 // that table go on: every old row becomes exactly one entry. docs/from-your-own-table.md walks through it.
 //
 // # A page, one transaction

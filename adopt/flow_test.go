@@ -164,7 +164,7 @@ func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	var scanners sync.WaitGroup
 	for range 2 {
-		scanners.Go(func() { r.scanByHand(ctx) })
+		scanners.Go(func() { r.scanManually(ctx) })
 	}
 	want := r.write(800)
 	r.Eventually(func() bool { return r.Count("effects") >= want }, "all ran")
@@ -176,13 +176,13 @@ func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	}
 	assert.Equal(t, want, r.Count("effects"))
 	assert.Equal(t, want, r.Count("(SELECT DISTINCT what FROM effects) AS d"), "each once")
-	byHand := r.Count("old_log WHERE state=1")
-	assert.Equal(t, want, byHand+r.Count("common_process_log"))
-	t.Logf("%d by hand, %d by the log", byHand, want-byHand)
+	manual := r.Count("old_log WHERE state=1")
+	assert.Equal(t, want, manual+r.Count("common_process_log"))
+	t.Logf("%d by hand, %d by the log", manual, want-manual)
 }
 
-// scanByHand is the old scanner: it lists rows, takes each for itself, and runs it.
-func (r *rig) scanByHand(ctx context.Context) {
+// scanManually is the old scanner: it lists rows, takes each for itself, and runs it.
+func (r *rig) scanManually(ctx context.Context) {
 	for ctx.Err() == nil {
 		found, err := r.DB.Query("SELECT id FROM old_log WHERE state=0 ORDER BY id LIMIT 5")
 		if !assert.NoError(r.T, err) {

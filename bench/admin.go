@@ -59,7 +59,7 @@ func (a *arena) fillAdminLog(ended int) {
 		}
 	}
 	now := fmt.Sprint(time.Now().UnixMilli())
-	// 98 in 100 have succeeded, over the last 30 days; the others were compensated, cancelled or settled by hand.
+	// 98 in 100 have succeeded, over the last 30 days; the others were compensated, cancelled or settled manually.
 	insert("e", 1, ended, "IF(MOD(seq,100)<98,1,2+MOD(seq DIV 100,3))", "0", fmt.Sprintf("%s-30*86400000+seq*%d", now, 30*86_400_000/(ended+1)), "'handler'", "''")
 	// Of ten open ones eight are pending, one retries and one is compensated. They are due in the coming days, but for those of one type.
 	insert("o", 1, adminOpen, "CASE MOD(seq DIV 40,10) WHEN 0 THEN -1 WHEN 1 THEN -3 ELSE 0 END", "1",

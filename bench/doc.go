@@ -1,6 +1,6 @@
 // Package bench measures compensator beside its floors, the same statements and Redis calls with no library
 // around them, and beside its peers, other libraries at the same work: River on PostgreSQL, asynq, watermill-sql,
-// and the poller that people write by hand. Ours and the other take turns, pair by pair, on servers of the
+// and the poller that people write manually. Ours and the other take turns, pair by pair, on servers of the
 // benchmark's own with full durability, and what decides is the ratio within a pair. A peer has the same payload,
 // business row, producers and handler; each of its settings says why. Where a program is missing, the table says
 // "not here".

@@ -55,7 +55,7 @@ func floorArgs(token []byte, delay time.Duration) []any {
 
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }
 
-// floorRecord is a business transaction with n entries, written by hand.
+// floorRecord is a business transaction with n entries, written manually.
 func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay time.Duration) (first int64, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

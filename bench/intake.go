@@ -48,7 +48,7 @@ func (a *arena) flow(n, bad int) {
 	}
 }
 
-// takenIn is how fast a stream's messages become committed entries, each with a row, beside the same loop by hand: it
+// takenIn is how fast a stream's messages become committed entries, each with a row, beside the same loop manually: it
 // knows nothing of failures, doubt, or messages that come again.
 func (a *arena) takenIn(n int) contest {
 	return contest{
@@ -112,7 +112,7 @@ func notes(n int) []any {
 	return args
 }
 
-// bareIntake is the loop by hand.
+// bareIntake is the loop manually.
 func (a *arena) bareIntake(n int) float64 {
 	a.Helper()
 	db, client := a.plain(4), a.client()

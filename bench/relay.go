@@ -132,7 +132,7 @@ func direct(c *compensator.Compensator, url, queue string, batch int, cfg compen
 	return publisher, err
 }
 
-// bare publishes by hand: on each channel so many messages, and then their confirms.
+// bare publishes manually: on each channel so many messages, and then their confirms.
 func (p *post) bare(n, batch int) float64 {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())

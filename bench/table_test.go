@@ -71,7 +71,7 @@ func contests(a *arena, n func(full int) int) []contest {
 	all = append(all, a.keeping(n(50_000))) // a quick one is over before the first look for what is to be purged
 	river, tuned := a.river("River", riverPlain), a.river("River, tuned", riverTuned)
 	asynq, asynqTuned := a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned)
-	watermill, hand := a.watermill("watermill-sql"), a.byHand("a poller by hand")
+	watermill, hand := a.watermill("watermill-sql"), a.manually("a poller by hand")
 	againstRiver := a.drainAgainst(tuned, n(200_000))
 	againstRiver.goal = 2
 	// The slow ones get less to do. What is compared is the rate.
@@ -112,7 +112,7 @@ func latencies(a *arena, n func(full int) int) []latency {
 	for _, r := range []rival{
 		a.river("River", riverPlain), a.river("River, tuned", riverTuned),
 		a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned),
-		a.byHand("a poller by hand"),
+		a.manually("a poller by hand"),
 	} {
 		all = append(all, a.lagOf(r, 0, n(20)), a.lagOf(r, 2*time.Second, n(20)))
 	}

@@ -70,7 +70,7 @@ func TestAttemptOfWhatIsNotNotedInItsLineRuns(t *testing.T) {
 		compensatortest.Call(tb, c, book, "behind", compensator.Options{UserID: "ann"})
 	}), "dead", "a dead entry keeps the turn")
 	fails = false
-	require.NoError(t, c.Requeue(t.Context(), dead.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "the account is there"}}))
+	require.NoError(t, c.Requeue(t.Context(), dead.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "the account is there"}}))
 	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, dead.ID).State, "under a new epoch")
 	require.Equal(t, []string{"dead", "dead"}, *ran)
 }

@@ -154,7 +154,7 @@ func TestPoisonIsParkedAsItCameAndHoldsUpNobody(t *testing.T) {
 	require.NoError(t, err)
 	for i := range page.Entries {
 		if !strings.Contains(page.Entries[i].LastError, "cannot be decoded") {
-			require.NoError(t, c.Requeue(t.Context(), page.Entries[i].ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "test", Reason: "mended"}}))
+			require.NoError(t, c.Requeue(t.Context(), page.Entries[i].ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "test", Reason: "mended"}}))
 		}
 	}
 	r.Eventually(func() bool { return r.Count("effects WHERE what IN ('order 50','order 51')") == 2 && dead() == 1 }, "the requeued are worked on")

@@ -11,12 +11,12 @@ type Action string
 
 // The actions on one entry. Only people requeue, settle manually and erase. These three start a new epoch.
 const (
-	ActionComplete     Action = "complete"
-	ActionCancel       Action = "cancel"
-	ActionReschedule   Action = "reschedule"
-	ActionRequeue      Action = "requeue"
-	ActionSettleByHand Action = "settle by hand"
-	ActionErase        Action = "erase"
+	ActionComplete       Action = "complete"
+	ActionCancel         Action = "cancel"
+	ActionReschedule     Action = "reschedule"
+	ActionRequeue        Action = "requeue"
+	ActionSettleManually Action = "settle by hand"
+	ActionErase          Action = "erase"
 )
 
 // The actions on the log as a whole: see Keeper.Note.
@@ -25,7 +25,7 @@ const (
 	ActionPurge      Action = "purge"
 )
 
-var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleByHand, ActionErase, ActionAcceptLoss, ActionPurge}
+var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionErase, ActionAcceptLoss, ActionPurge}
 
 // MarshalText returns the stored word. It also accepts the word of a later version.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
@@ -59,12 +59,12 @@ var changeRules = map[Action]struct {
 	to   State // ignored for reschedule and erase, which keep the state
 	by   EndedBy
 }{
-	ActionComplete:     {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
-	ActionCancel:       {from: []State{Pending, Retrying, Dead}, to: Cancelled, by: EndedByCancel},
-	ActionReschedule:   {from: []State{Pending, Retrying}},
-	ActionRequeue:      {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand, Retrying}, to: Pending},
-	ActionSettleByHand: {from: []State{Dead, Retrying, Compensating}, to: SettledByHand, by: EndedByPerson},
-	ActionErase:        {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledByHand}},
+	ActionComplete:       {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
+	ActionCancel:         {from: []State{Pending, Retrying, Dead}, to: Cancelled, by: EndedByCancel},
+	ActionReschedule:     {from: []State{Pending, Retrying}},
+	ActionRequeue:        {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually, Retrying}, to: Pending},
+	ActionSettleManually: {from: []State{Dead, Retrying, Compensating}, to: SettledManually, by: EndedByPerson},
+	ActionErase:          {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually}},
 }
 
 // After returns the row as the change leaves it. It returns a *StateError if the state of the row does not allow the
@@ -109,7 +109,7 @@ func (ch Change) After(before Row) (Row, error) {
 		if ch.Compensate {
 			after.State = Compensating
 		}
-	case ActionSettleByHand:
+	case ActionSettleManually:
 		after.Epoch++
 	}
 	after.DeliveryCount, after.LeaseLeft = 0, 0
@@ -129,7 +129,7 @@ func (ch Change) Audited() bool { return ch.persons() || ch.Actor != "" }
 
 // persons reports whether only people may make this change.
 func (ch Change) persons() bool {
-	return ch.Action == ActionRequeue || ch.Action == ActionSettleByHand || ch.Action == ActionErase
+	return ch.Action == ActionRequeue || ch.Action == ActionSettleManually || ch.Action == ActionErase
 }
 
 // Record returns the audit record of a person's change. The record of an erasure holds no erased text.
@@ -151,9 +151,9 @@ func (r AuditRecord) Erased() AuditRecord {
 	return r
 }
 
-// ByHand names the person who acts on an entry, and the reason. Both are required. They are stored in the audit table
+// AuditInfo names the person who acts on an entry, and the reason. Both are required. They are stored in the audit table
 // in the same transaction.
-type ByHand struct {
+type AuditInfo struct {
 	Actor  string // at most 191 characters
 	Reason string // at most 1,000 characters
 }

@@ -12,22 +12,22 @@ type State int8
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
 // complete or cancel a dead entry that was never compensated.
 const (
-	Pending       State = 0  // not attempted yet, or attempted without a recorded failure
-	Retrying      State = -1 // failed at least once, and will be attempted again
-	Dead          State = -2 // terminal: waits for a person
-	Compensating  State = -3 // attempts used up, and the compensation runs with its own number of attempts
-	Succeeded     State = 1  // terminal
-	Compensated   State = 2  // terminal: the compensation succeeded
-	Cancelled     State = 3  // terminal: the work was no longer wanted
-	SettledByHand State = 4  // terminal: a person did the work
+	Pending         State = 0  // not attempted yet, or attempted without a recorded failure
+	Retrying        State = -1 // failed at least once, and will be attempted again
+	Dead            State = -2 // terminal: waits for a person
+	Compensating    State = -3 // attempts used up, and the compensation runs with its own number of attempts
+	Succeeded       State = 1  // terminal
+	Compensated     State = 2  // terminal: the compensation succeeded
+	Cancelled       State = 3  // terminal: the work was no longer wanted
+	SettledManually State = 4  // terminal: a person did the work
 )
 
 // States lists every state, in the order of their numbers.
-var States = [...]State{Compensating, Dead, Retrying, Pending, Succeeded, Compensated, Cancelled, SettledByHand}
+var States = [...]State{Compensating, Dead, Retrying, Pending, Succeeded, Compensated, Cancelled, SettledManually}
 
 var stateNames = map[State]string{
 	Pending: "pending", Retrying: "retrying", Dead: "dead", Compensating: "compensating",
-	Succeeded: "succeeded", Compensated: "compensated", Cancelled: "cancelled", SettledByHand: "settled by hand",
+	Succeeded: "succeeded", Compensated: "compensated", Cancelled: "cancelled", SettledManually: "settled by hand",
 }
 
 func (s State) String() string {
@@ -42,6 +42,9 @@ func (s State) GoString() string {
 	name, ok := stateNames[s]
 	if !ok {
 		return "compensator." + s.String()
+	}
+	if s == SettledManually { // the stored word is another one
+		return "compensator.SettledManually"
 	}
 	var constant strings.Builder
 	for word := range strings.FieldsSeq(name) {
@@ -100,7 +103,7 @@ const (
 	EndedByPermanent EndedBy = "permanent" // a Permanent error, of the compensation if there is one
 	EndedByExhausted EndedBy = "exhausted" // attempts used up, of the compensation if there is one
 	EndedByCrash     EndedBy = "crash"     // too many consecutive leases ended without an outcome
-	EndedByPerson    EndedBy = "person"    // SettleByHand
+	EndedByPerson    EndedBy = "person"    // SettleManually
 )
 
 var allEndedBy = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}

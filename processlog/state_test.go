@@ -12,7 +12,7 @@ func TestStatesAndKindsAreNamedWhereGoIsWritten(t *testing.T) {
 	named := map[any]string{
 		Pending: "compensator.Pending", Retrying: "compensator.Retrying", Dead: "compensator.Dead", Compensating: "compensator.Compensating",
 		Succeeded: "compensator.Succeeded", Compensated: "compensator.Compensated", Cancelled: "compensator.Cancelled",
-		SettledByHand: "compensator.SettledByHand", State(9): "compensator.State(9)",
+		SettledManually: "compensator.SettledManually", State(9): "compensator.State(9)",
 		CaseDead: "admin.CaseDead", CaseUnknown: "admin.CaseUnknown", CaseKind(9): "admin.CaseKind(9)",
 	}
 	for value, want := range named {

@@ -149,7 +149,7 @@ type Keeper interface {
 	History(ctx context.Context, id ID) ([]AuditRecord, error)
 
 	// Note records an action on the log as a whole. History returns it under the zero ID.
-	Note(ctx context.Context, action Action, by ByHand) error
+	Note(ctx context.Context, action Action, by AuditInfo) error
 
 	// Purge deletes up to limit entries that reached state more than age ago, and returns their number. An empty
 	// businessType selects all types. Purge never waits for an entry that another transaction has locked in any index,

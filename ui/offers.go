@@ -7,7 +7,7 @@ import (
 )
 
 // changes are what may be done to entries, what is done most first.
-var changes = []admin.Right{admin.Requeue, admin.SettleByHand, admin.Compensate, admin.Reschedule, admin.Cancel, admin.Complete}
+var changes = []admin.Right{admin.Requeue, admin.SettleManually, admin.Compensate, admin.Reschedule, admin.Cancel, admin.Complete}
 
 // What may be done beside the Admin's actions on entries.
 const (

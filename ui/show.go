@@ -118,7 +118,7 @@ func unseen(r rune) bool {
 
 // Badge is a word with its icon and colour: never the colour alone.
 func (w words) Badge(kind, text string) template.HTML {
-	kind, _, _ = strings.Cut(kind, " ") // settled by hand
+	kind, _, _ = strings.Cut(kind, " ") // settled manually
 	return template.HTML(`<span class="badge k-` + kind + `"><svg class="i" aria-hidden="true"><use href="#i-` + kind + `"/></svg>` + template.HTMLEscapeString(text) + `</span>`)
 }
 

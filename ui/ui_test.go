@@ -71,7 +71,7 @@ func TestEachWordHasAText(t *testing.T) {
 		}
 	}
 	for _, state := range []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead, compensator.Succeeded,
-		compensator.Compensated, compensator.Cancelled, compensator.SettledByHand} {
+		compensator.Compensated, compensator.Cancelled, compensator.SettledManually} {
 		want("state", state)
 	}
 	for _, by := range (filterForm{}).Ends() {

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// polling is what is written by hand where there is a table and a timer: a page of what is due, and each row
+// polling is what is written manually where there is a table and a timer: a page of what is due, and each row
 // claimed, handled and finished by itself. 1 s is also what libraries that poll, Oban and Solid Queue, have.
 type polling struct{}
 

@@ -58,7 +58,7 @@ func (p *program) changes() []*cobra.Command {
 	}{
 		{"requeue", "Start entries afresh, with all attempts", admin.Requeue, true},
 		{"compensate", "Have the compensation of entries run, again", admin.Compensate, true},
-		{"settle", "A person has done the work of these entries", admin.SettleByHand, false},
+		{"settle", "A person has done the work of these entries", admin.SettleManually, false},
 		{"cancel", "The work of these entries is no longer wanted", admin.Cancel, false},
 		{"complete", "Somebody else has finished the work of these entries", admin.Complete, false},
 		{"reschedule", "Make entries due after --delay from now", admin.Reschedule, true},

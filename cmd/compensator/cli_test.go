@@ -59,7 +59,7 @@ func TestANight(t *testing.T) {
 			b.ok("complete", id("d4"), reason, "--yes")
 			b.ok("compensate", id("d5"), reason, "--yes")
 			b.ok("reschedule", id("d0"), reason, "--yes", "--delay", "2h")
-			for key, state := range map[string]compensator.State{"d0": compensator.Pending, "d1": compensator.Pending, "d2": compensator.SettledByHand,
+			for key, state := range map[string]compensator.State{"d0": compensator.Pending, "d1": compensator.Pending, "d2": compensator.SettledManually,
 				"d3": compensator.Cancelled, "d4": compensator.Succeeded, "d5": compensator.Compensating, "d6": compensator.Dead} {
 				assert.Equal(t, state, b.entry(key).State, key)
 			}

@@ -49,7 +49,7 @@ const (
 )
 
 // weighed are the rights that a role's Amounts limit.
-var weighed = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Reschedule}
+var weighed = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
 // May implements admin.Access. Of an amount that is not known, or in a currency that is not named, nothing is below a limit.
 func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {

@@ -62,7 +62,7 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	p, err = parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "all": {"rights": ["*"], "amounts": {"CNY": 1000}}, "none": {}}, "people": {"ann": "host", "mei": "all", "*": "none"}}`))
 	require.NoError(t, err)
 	assert.True(t, p.May(t.Context(), admin.Actor{ID: "cli:ann@here"}, admin.Requeue, worth(1001, "CNY")), "the closest name counts")
-	for _, right := range []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Reschedule} {
+	for _, right := range []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule} {
 		assert.True(t, p.May(t.Context(), admin.Actor{ID: "cli:mei@here"}, right, worth(1000, "CNY")), right)
 		assert.False(t, p.May(t.Context(), admin.Actor{ID: "cli:mei@here"}, right, worth(1001, "CNY")), right)
 	}

@@ -22,7 +22,7 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 }
 
 // Note implements processlog.Store.
-func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
+func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.AuditInfo) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -213,14 +213,14 @@ func TestMemoryStoreThatGoesBackGivesIdsOutAgain(t *testing.T) {
 	}
 	kept, tx := insert("kept")
 	require.NoError(t, tx.Commit())
-	require.NoError(t, s.Note(t.Context(), processlog.ActionPurge, processlog.ByHand{Actor: "ann", Reason: "kept"}))
+	require.NoError(t, s.Note(t.Context(), processlog.ActionPurge, processlog.AuditInfo{Actor: "ann", Reason: "kept"}))
 	before := s.Snapshot()
 	lost, tx := insert("lost")
 	require.NoError(t, tx.Commit())
 	_, open := insert("open")
 	_, err := s.Change(t.Context(), nil, false, processlog.Change{Ref: kept, Action: processlog.ActionCancel, Token: processlog.Token{1}})
 	require.NoError(t, err)
-	require.NoError(t, s.Note(t.Context(), processlog.ActionAcceptLoss, processlog.ByHand{Actor: "ann", Reason: "lost"}))
+	require.NoError(t, s.Note(t.Context(), processlog.ActionAcceptLoss, processlog.AuditInfo{Actor: "ann", Reason: "lost"}))
 
 	s.Restore(before)
 	require.Error(t, open.Commit())

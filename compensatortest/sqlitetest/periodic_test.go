@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// What docs/testing-your-handlers.md says of periodic types and of entries made by hand.
+// What docs/testing-your-handlers.md says of periodic types and of entries made manually.
 func TestPeriodicTypeIsTestedByCallAndByItsSchedule(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)

@@ -279,9 +279,9 @@ func (t *storeTest) inState(state processlog.State) processlog.Row {
 		return row
 	case processlog.Cancelled:
 		t.change(row.ID, processlog.ActionCancel)
-	case processlog.SettledByHand:
+	case processlog.SettledManually:
 		t.settleTo(row, processlog.Dead)
-		t.change(row.ID, processlog.ActionSettleByHand)
+		t.change(row.ID, processlog.ActionSettleManually)
 	case processlog.Compensated:
 		t.settleTo(row, processlog.Compensating)
 		t.settleTo(t.load(row.ID), state)

@@ -22,10 +22,10 @@ var contract = map[processlog.Action]struct {
 	processlog.ActionCancel:     {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Cancelled, 0},
 	processlog.ActionReschedule: {[]processlog.State{processlog.Pending, processlog.Retrying}, 0, 0},
 	processlog.ActionRequeue: {[]processlog.State{processlog.Dead, processlog.Succeeded, processlog.Compensated, processlog.Cancelled,
-		processlog.SettledByHand, processlog.Retrying}, processlog.Pending, 1},
-	processlog.ActionSettleByHand: {[]processlog.State{processlog.Dead, processlog.Retrying, processlog.Compensating}, processlog.SettledByHand, 1},
+		processlog.SettledManually, processlog.Retrying}, processlog.Pending, 1},
+	processlog.ActionSettleManually: {[]processlog.State{processlog.Dead, processlog.Retrying, processlog.Compensating}, processlog.SettledManually, 1},
 	processlog.ActionErase: {[]processlog.State{processlog.Dead, processlog.Succeeded, processlog.Compensated, processlog.Cancelled,
-		processlog.SettledByHand}, 0, 1},
+		processlog.SettledManually}, 0, 1},
 }
 
 func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
@@ -92,7 +92,7 @@ func (t *storeTest) actionsOfPeopleAreKept() {
 	require.NoError(t, err)
 	assert.Equal(t, processlog.Compensating, t.load(row.ID).State)
 	assert.Greater(t, t.load(row.ID).DueIn, 50*time.Minute)
-	t.change(row.ID, processlog.ActionSettleByHand)
+	t.change(row.ID, processlog.ActionSettleManually)
 	history, err := t.Store.History(t.ctx, row.ID)
 	require.NoError(t, err)
 	require.Len(t, history, 2, "oldest first")
@@ -102,7 +102,7 @@ func (t *storeTest) actionsOfPeopleAreKept() {
 	assert.Equal(t, processlog.Compensating, first.After.State)
 	assert.Equal(t, row.Epoch+1, first.After.Epoch)
 	assert.WithinDuration(t, time.Now(), first.At, time.Hour)
-	assert.Equal(t, processlog.SettledByHand, history[1].After.State)
+	assert.Equal(t, processlog.SettledManually, history[1].After.State)
 	none, err := t.Store.History(t.ctx, t.insertOne("quiet").ID)
 	require.NoError(t, err)
 	assert.Empty(t, none)
@@ -276,9 +276,9 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		switch state {
 		case processlog.Cancelled:
 			t.change(row.ID, processlog.ActionCancel)
-		case processlog.SettledByHand:
+		case processlog.SettledManually:
 			t.settleTo(t.load(row.ID), processlog.Dead)
-			t.change(row.ID, processlog.ActionSettleByHand)
+			t.change(row.ID, processlog.ActionSettleManually)
 		case processlog.Compensated:
 			t.settleTo(t.load(row.ID), processlog.Compensating)
 			t.settleTo(t.load(row.ID), state)
@@ -339,7 +339,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 
 func (t *storeTest) erasedDeadEntryCanStillBeEnded() {
 	for action, to := range map[processlog.Action]processlog.State{
-		processlog.ActionCancel: processlog.Cancelled, processlog.ActionComplete: processlog.Succeeded, processlog.ActionSettleByHand: processlog.SettledByHand,
+		processlog.ActionCancel: processlog.Cancelled, processlog.ActionComplete: processlog.Succeeded, processlog.ActionSettleManually: processlog.SettledManually,
 	} {
 		row := t.inState(processlog.Dead)
 		t.change(row.ID, processlog.ActionErase)

@@ -34,7 +34,7 @@ func ofOperations(promise func(*storeTest)) func(*storeTest) {
 func (t *storeTest) ops() processlog.Operations { return t.Store.(processlog.Operations) }
 
 func (t *storeTest) changeAllDoesClosesAndRecordsInOne() {
-	for _, action := range []processlog.Action{processlog.ActionRequeue, processlog.ActionSettleByHand, processlog.ActionCancel, processlog.ActionComplete} {
+	for _, action := range []processlog.Action{processlog.ActionRequeue, processlog.ActionSettleManually, processlog.ActionCancel, processlog.ActionComplete} {
 		row := t.die("refund", caseDraft(1, 100, "CNY"))
 		change := newChange(nil, action)
 		change.Actor, change.Reason = "ann", "because"
@@ -66,7 +66,7 @@ func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
 	seen := []processlog.Version{seenAs(moved), seenAs(held), seenAs(ended), seenAs(gone)}
 	seen[3].ID = processlog.RowID(gone.ID.Row() + 1000)
 	t.change(moved.ID, processlog.ActionCancel)
-	answers, err := t.ops().ChangeAll(t.ctx, seen, newChange(nil, processlog.ActionSettleByHand))
+	answers, err := t.ops().ChangeAll(t.ctx, seen, newChange(nil, processlog.ActionSettleManually))
 	require.NoError(t, err)
 	require.ErrorIs(t, answers[0].Err, processlog.ErrChanged)
 	require.NoError(t, answers[1].Err)
@@ -74,7 +74,7 @@ func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
 	require.ErrorAs(t, answers[2].Err, &refused)
 	require.ErrorIs(t, answers[3].Err, processlog.ErrNotFound)
 	t.openCase(moved.ID) // a service's cancellation writes nothing to it
-	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleByHand))
+	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleManually))
 	require.NoError(t, err)
 	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
 	cancelled := t.inState(processlog.Cancelled)
@@ -159,7 +159,7 @@ func (t *storeTest) auditLogTellsAllNewestFirst() {
 	}
 	t.change(row.ID, processlog.ActionRequeue)
 	at()
-	require.NoError(t, t.Store.Note(t.ctx, processlog.ActionPurge, processlog.ByHand{Actor: "Purge", Reason: "all"}))
+	require.NoError(t, t.Store.Note(t.ctx, processlog.ActionPurge, processlog.AuditInfo{Actor: "Purge", Reason: "all"}))
 	at()
 	require.NoError(t, t.ops().Operate(t.ctx, processlog.Operation{Actor: "mei", Action: "pause", BusinessType: "states", Reason: "PSP"}))
 	list := func(f processlog.AuditLogFilter) (found []string) {

@@ -333,7 +333,7 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 func (t *storeTest) notesAreTheLogsOwn() {
 	row := t.insertOne("noted")
 	for i, actor := range []string{"ann", "bob"} {
-		require.NoError(t, t.Store.Note(t.ctx, processlog.ActionAcceptLoss, processlog.ByHand{Actor: actor, Reason: "because"}))
+		require.NoError(t, t.Store.Note(t.ctx, processlog.ActionAcceptLoss, processlog.AuditInfo{Actor: actor, Reason: "because"}))
 		notes, err := t.Store.History(t.ctx, processlog.ID{})
 		require.NoError(t, err)
 		require.Len(t, notes, i+1)

@@ -487,7 +487,7 @@ func (t *storeTest) erasedEntryLeavesItsLineOnceItHasEnded() {
 	assert.Equal(t, 0, t.known("a", rows[1]), "cancelled in the middle, then erased")
 	t.change(rows[0].ID, processlog.ActionErase)
 	assert.Equal(t, rows[0].ID, t.line("a", rows[5], true).First, "a dead one holds its turn, erased too")
-	t.change(rows[0].ID, processlog.ActionSettleByHand)
+	t.change(rows[0].ID, processlog.ActionSettleManually)
 	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "until somebody ends it")
 	assert.Equal(t, 0, t.known("a", rows[0]))
 

@@ -132,7 +132,7 @@ func TestDeadClosingKeepsNobodyFromPaying(t *testing.T) {
 	require.Equal(t, "3 cancel", ended)
 }
 
-// A person has settled the closing by hand: what becomes of the order is theirs to say.
+// A person has settled the closing manually: what becomes of the order is theirs to say.
 func TestSettledClosingIsLeftToWhoSettledIt(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})

@@ -113,7 +113,7 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	}
 	_, err = s.closing.CancelTx(ctx, tx, closeKey(id))
 	var late *compensator.StateError
-	if errors.As(err, &late) { // settled by hand, for one: whoever did that is to say what becomes of the order
+	if errors.As(err, &late) { // settled manually, for one: whoever did that is to say what becomes of the order
 		err = fmt.Errorf("%w: %w", errClosed, err)
 	}
 	if err != nil {

@@ -201,7 +201,7 @@ func TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.pay(t.Context(), o))
 	require.Equal(t, 1, parcels(t, s, o))
-	require.NoError(t, s.Requeue(t.Context(), o.closing(), compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "a mistake"}}))
+	require.NoError(t, s.Requeue(t.Context(), o.closing(), compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "a mistake"}}))
 	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, s.Compensator, o.closing()).State)
 	var status string
 	require.NoError(t, s.db.QueryRow("SELECT status FROM shop_orders WHERE id=?", o.ID).Scan(&status))

@@ -48,10 +48,10 @@ func (s *scene) run(ctx context.Context) (b *books, err error) {
 	return b, err
 }
 
-// left are messages, and by hand what has not been sent.
+// left are messages, and manually what has not been sent.
 func (s *scene) left(ctx context.Context) (int, error) {
 	waiting, err := s.Waiting(s.Queue(orderQueue))
-	if err != nil || !s.ByHand {
+	if err != nil || !s.Manual {
 		return waiting, err
 	}
 	unsent, err := s.Count(ctx, `SELECT COUNT(*) FROM shop_hand_log WHERE status = 0`)
@@ -68,7 +68,7 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 	if b.waiting, err = s.Waiting(s.Queue(orderQueue)); err != nil {
 		return err
 	}
-	if s.ByHand {
+	if s.Manual {
 		b.Stuck, err = s.Count(ctx, `SELECT COUNT(*) FROM shop_hand_log l LEFT JOIN shop_orders o ON o.ticket = l.ticket WHERE o.id IS NULL`)
 		b.Stuck += b.waiting
 		return err

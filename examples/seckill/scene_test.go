@@ -54,7 +54,7 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale is make seckill, or a small one. With -full it is followed by the same by hand, under the same load and blows.
+// TestSale is make seckill, or a small one. With -full it is followed by the same manually, under the same load and blows.
 func TestSale(t *testing.T) {
 	s := asked
 	s.place(t)
@@ -65,7 +65,7 @@ func TestSale(t *testing.T) {
 	var report bytes.Buffer
 	wrong := ours.report(&report)
 	if *full {
-		s.ByHand, s.Watch = true, nil
+		s.Manual, s.Watch = true, nil
 		day.Compare(&report, ours.Books, s.books(t).Books)
 	}
 	t.Log("\n" + report.String())

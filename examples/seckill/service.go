@@ -83,9 +83,9 @@ func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.W
 	if err := s.prepare(ctx, db); err != nil {
 		return nil, nil, err
 	}
-	if s.ByHand {
-		base := shop.ByHand{Settings: s.Settings, Tables: tables, DB: db, Redis: c.Redis, Name: s.Name}
-		return &byHand{ByHand: base, workers: s.workers, url: s.AMQP, queue: s.Queue(orderQueue)}, nil, nil
+	if s.Manual {
+		base := shop.Manual{Settings: s.Settings, Tables: tables, DB: db, Redis: c.Redis, Name: s.Name}
+		return &manual{Manual: base, workers: s.workers, url: s.AMQP, queue: s.Queue(orderQueue)}, nil, nil
 	}
 	ours, err := newSale(ctx, s.settings, s.Servers, db, c)
 	if err != nil {

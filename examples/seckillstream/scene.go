@@ -49,15 +49,15 @@ func (s *scene) run(ctx context.Context) (b *books, err error) {
 }
 
 func (s *scene) streamAndGroup() (string, string) {
-	if s.ByHand {
-		return (&byHand{shop.ByHand{Name: s.Name}}).stream(s.Goods), handGroup
+	if s.Manual {
+		return (&manual{shop.Manual{Name: s.Name}}).stream(s.Goods), handGroup
 	}
 	return streamKey(s.Counter, s.Goods), group
 }
 
-// left are messages: what is acknowledged is deleted before long. By hand nothing ever is.
+// left are messages: what is acknowledged is deleted before long. Manually nothing ever is.
 func (s *scene) left(ctx context.Context) (int, error) {
-	if s.ByHand {
+	if s.Manual {
 		return 0, nil
 	}
 	stream, _ := s.streamAndGroup()
@@ -179,7 +179,7 @@ func (s *scene) readStream(ctx context.Context, b *books) error {
 		}
 	}
 	for _, m := range messages {
-		if s.ByHand && !b.Known[fmt.Sprint(m.Values["ticket"])] {
+		if s.Manual && !b.Known[fmt.Sprint(m.Values["ticket"])] {
 			b.Stuck++
 		}
 	}
@@ -212,9 +212,9 @@ func (b *books) report(out io.Writer) (wrong int) {
 }
 
 // compare prints both ways in one table.
-func compare(out io.Writer, ours, byHand *books) {
-	day.Compare(out, ours.Books, byHand.Books,
-		day.Row{What: "accepted, and lost with Redis", Ours: ours.lost, ByHand: byHand.lost},
-		day.Row{What: "accepted, not lost, and never an order", Ours: ours.Unknown - ours.lost, ByHand: byHand.Unknown - byHand.lost},
-		day.Row{What: "on the pending list at the end", Ours: ours.pending, ByHand: byHand.pending})
+func compare(out io.Writer, ours, manual *books) {
+	day.Compare(out, ours.Books, manual.Books,
+		day.Row{What: "accepted, and lost with Redis", Ours: ours.lost, Manual: manual.lost},
+		day.Row{What: "accepted, not lost, and never an order", Ours: ours.Unknown - ours.lost, Manual: manual.Unknown - manual.lost},
+		day.Row{What: "on the pending list at the end", Ours: ours.pending, Manual: manual.pending})
 }

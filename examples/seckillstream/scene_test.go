@@ -50,7 +50,7 @@ func (s *scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale is make seckillstream, or a small one. With -full it is followed by the same by hand, under the same load and blows.
+// TestSale is make seckillstream, or a small one. With -full it is followed by the same manually, under the same load and blows.
 func TestSale(t *testing.T) {
 	s := &scene{Day: asked.Day}
 	s.place(t)
@@ -62,7 +62,7 @@ func TestSale(t *testing.T) {
 	wrong := ours.report(&report)
 	t.Log("\n" + report.String())
 	if *full {
-		s.ByHand, s.Watch = true, nil
+		s.Manual, s.Watch = true, nil
 		var table bytes.Buffer
 		compare(&table, ours, s.books(t))
 		t.Log("\n" + table.String())

@@ -44,8 +44,8 @@ func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.W
 	if err := errors.Join(tables.Create(ctx, db), tables.PutOnSale(ctx, db, s.Goods, s.Stock)); err != nil {
 		return nil, nil, err
 	}
-	if s.ByHand {
-		return &byHand{shop.ByHand{Settings: s.Settings, Tables: tables, DB: db, Redis: c.Redis, Name: s.Name}}, nil, nil
+	if s.Manual {
+		return &manual{shop.Manual{Settings: s.Settings, Tables: tables, DB: db, Redis: c.Redis, Name: s.Name}}, nil, nil
 	}
 	ours, err := newSale(ctx, s.Settings, db, c)
 	if err != nil {

@@ -83,7 +83,7 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 		return err
 	}
 	slices.Sort(b.waits)
-	if err := s.readLog(ctx, b); err != nil || s.byHand {
+	if err := s.readLog(ctx, b); err != nil || s.manual {
 		return err
 	}
 	return b.readNumbers(ctx, s.db)
@@ -92,7 +92,7 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 // readLog: what the log says of each user.
 func (s *scene) readLog(ctx context.Context, b *books) error {
 	query := `SELECT batch_id, business_id, state = 1, state = -2 FROM usersync_log WHERE business_type = 'sync_user'`
-	if s.byHand {
+	if s.manual {
 		query = `SELECT batch, user, status = 1, status = 3 FROM usersync_hand_log`
 	}
 	return eachRow(ctx, s.db, query, func(scan func(...any) error) error {
@@ -193,10 +193,10 @@ func (b *books) wait(p float64) time.Duration {
 }
 
 // compare prints both ways in one table.
-func compare(out io.Writer, ours, byHand *books) {
+func compare(out io.Writer, ours, manual *books) {
 	fmt.Fprint(out, "| | this way | by hand |\n|---|---|---|\n")
 	row := func(what string, of func(*books) any) {
-		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(byHand))
+		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(manual))
 	}
 	row("users uploaded", func(b *books) any { return len(b.uploaded) })
 	row("of these hopeless", func(b *books) any { return b.hopeless() })

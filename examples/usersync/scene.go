@@ -18,7 +18,7 @@ type scene struct {
 	settings
 	kills    int           // of instances, in turn
 	blows    []faults.Blow // on servers: what may be done to them
-	byHand   bool
+	manual   bool
 	wheel    bool // no Redis for the library
 	users    int
 	perBatch int
@@ -69,12 +69,12 @@ func (s *scene) run(ctx context.Context) (*books, error) {
 
 func (s *scene) start(ctx context.Context) error {
 	given := s.servers
-	if s.wheel && !s.byHand {
+	if s.wheel && !s.manual {
 		given.Redis = ""
 	}
 	addresses := make([]func() string, instances)
 	for i := range instances {
-		one := newInstance(given, s.settings, s.byHand)
+		one := newInstance(given, s.settings, s.manual)
 		if err := one.Start(ctx); err != nil {
 			return errors.Join(err, s.stop())
 		}
@@ -86,9 +86,9 @@ func (s *scene) start(ctx context.Context) error {
 }
 
 // newInstance is the service in a process of its own.
-func newInstance(on servers, cfg settings, byHand bool) *instance.Instance {
+func newInstance(on servers, cfg settings, manual bool) *instance.Instance {
 	arguments := append(cfg.arguments(), "-name", on.Name)
-	if byHand {
+	if manual {
 		arguments = append(arguments, "-by-hand")
 	}
 	return &instance.Instance{Arguments: arguments, Environment: on.Environment()}
@@ -113,7 +113,7 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 	operators.Go(func() { acknowledged, uploading = s.upload(ctx) })
 	err := s.strike(ctx, s.uploading()+s.delay)
 	operators.Wait()
-	if s.watched != nil && !s.byHand {
+	if s.watched != nil && !s.manual {
 		s.watched(s.instances[0].Address())
 	}
 	if err = errors.Join(err, uploading); err != nil {
@@ -123,7 +123,7 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 		return nil, err
 	}
 	b := &books{settings: s.settings, uploaded: s.uploaded, acknowledged: acknowledged, retried: int(s.client.retried.Load())}
-	if s.byHand {
+	if s.manual {
 		return b, nil
 	}
 	for _, name := range s.batches {
@@ -194,7 +194,7 @@ type moving struct{ left, synced int }
 
 func (s *scene) moving(ctx context.Context) (m moving, err error) {
 	left := `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3)`
-	if s.byHand {
+	if s.manual {
 		left = `SELECT COUNT(*) FROM usersync_hand_log WHERE status = 0`
 	}
 	queued, err := s.queued()

@@ -53,7 +53,7 @@ func (s scene) books(t *testing.T) *books {
 }
 
 // TestScene is make usersync, or a small one: both ways, the same users, the same faults. That users whom a consumer fails
-// on are never synced by hand is no matter of chance.
+// on are never synced manually is no matter of chance.
 func TestScene(t *testing.T) {
 	t.Parallel()
 	s := asked
@@ -62,17 +62,17 @@ func TestScene(t *testing.T) {
 		s.watched = func(address string) { photograph(t, address, *screenshot) }
 	}
 	ours := s.books(t)
-	s.byHand = true
-	byHand := s.books(t)
+	s.manual = true
+	manual := s.books(t)
 	var report bytes.Buffer
 	wrong := ours.report(&report)
-	compare(&report, ours, byHand)
+	compare(&report, ours, manual)
 	t.Log("\n" + report.String())
 	require.Zero(t, wrong, "checks that are WRONG")
-	require.Equal(t, s.users, byHand.acknowledged)
+	require.Equal(t, s.users, manual.acknowledged)
 	if s.users >= 300 { // enough for every kind of luck
 		require.NotZero(t, ours.hopeless())
-		require.NotZero(t, byHand.never())
+		require.NotZero(t, manual.never())
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // settings are what both algorithms go by.
 type settings struct {
 	delay   time.Duration // after its upload a user who is not synced is sent again
-	again   time.Duration // between two sendings; not by hand, where there is one
+	again   time.Duration // between two sendings; not manually, where there is one
 	most    int           // sendings after the first, before a person gets it
 	limit   time.Duration // for a consumer's work on one user
 	workers int           // consumers in one process
@@ -60,7 +60,7 @@ type service struct {
 	settings
 	address  string
 	untilEOF bool
-	byHand   bool
+	manual   bool
 }
 
 func runService(ctx context.Context, args []string, out io.Writer) error {
@@ -70,7 +70,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&s.Name, "name", s.Name, "of the queue, and of every key in Redis")
 	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
 	flags.BoolVar(&s.untilEOF, "until-eof", false, "stop when standard input ends")
-	flags.BoolVar(&s.byHand, "by-hand", false, "do it the way of byhand.go; it needs a Redis")
+	flags.BoolVar(&s.manual, "by-hand", false, "do it the way of byhand.go; it needs a Redis")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -122,11 +122,11 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB, rdb *redis.Client) (way algorithm, err error) {
 	mux := http.NewServeMux()
 	server.Handler = http.NewCrossOriginProtection().Handler(mux)
-	if s.byHand {
+	if s.manual {
 		if rdb == nil {
 			return nil, errors.New("-by-hand needs a Redis: set REDIS_ADDR")
 		}
-		way = &byHand{servers: s.servers, settings: s.settings, db: db, redis: rdb}
+		way = &manual{servers: s.servers, settings: s.settings, db: db, redis: rdb}
 		way.routes(mux)
 		return way, nil
 	}

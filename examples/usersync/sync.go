@@ -169,7 +169,7 @@ func (s *syncer) repair(ctx context.Context, r repair) error {
 		return err
 	}
 	requeued, err := s.log.RequeueAll(ctx, []compensator.Entry{*seen}, compensator.RequeueOptions{
-		ByHand: compensator.ByHand{Actor: r.Operator, Reason: "address set to " + r.Email}})
+		AuditInfo: compensator.AuditInfo{Actor: r.Operator, Reason: "address set to " + r.Email}})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (e *Engine) Recur(ctx context.Context, p Period) error {
 func (e *Engine) Refusal() error { return e.witness.refusesRecords() }
 
 // AcceptLoss keeps a person's go-ahead after a loss, and returns what this process knows to be lost.
-func (e *Engine) AcceptLoss(ctx context.Context, by processlog.ByHand) ([]processlog.LostEntry, error) {
+func (e *Engine) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
 	return e.witness.acceptLoss(ctx, by)
 }
 

@@ -203,7 +203,7 @@ func (w *witness) goOn(loss *loss) {
 }
 
 // acceptLoss keeps a person's go-ahead and goes on. It returns what is lost, as far as this process remembers it.
-func (w *witness) acceptLoss(ctx context.Context, by processlog.ByHand) ([]processlog.LostEntry, error) {
+func (w *witness) acceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	if w.stopped() == nil {

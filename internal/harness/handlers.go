@@ -100,4 +100,4 @@ func (c *Calls) Total() (n int) {
 }
 
 // ByMei is a person.
-var ByMei = compensator.ByHand{Actor: "mei", Reason: "the customer called"}
+var ByMei = compensator.AuditInfo{Actor: "mei", Reason: "the customer called"}

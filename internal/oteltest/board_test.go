@@ -138,7 +138,7 @@ func rows() [][]panel {
 		{
 			missing("Processes", "Processes that tell something. None: all are gone, or are not scraped, and nothing else here means anything.",
 				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
-			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleByHand. No data: the database does not answer.", "short", 1,
+			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleManually. No data: the database does not answer.", "short", 1,
 				q{"sum(" + once(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
 			light("Case past due", "How long the open case that was due first has been due. The operator's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),

@@ -17,7 +17,7 @@ func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 		r := ch.Record(rows[i].before, rows[i].after)
 		records[i] = auditRow{r.EntryID, storedState(r.Before), storedState(r.After)}
 	}
-	if err := s.insertAudit(ctx, tx, ch.Action, processlog.ByHand{Actor: ch.Actor, Reason: ch.Reason}, records...); err != nil {
+	if err := s.insertAudit(ctx, tx, ch.Action, processlog.AuditInfo{Actor: ch.Actor, Reason: ch.Reason}, records...); err != nil {
 		return fmt.Errorf("compensator: audit entry %s: %w", rows[0].before.ID, err)
 	}
 	return nil
@@ -29,7 +29,7 @@ type auditRow struct {
 	before, after []byte
 }
 
-func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action processlog.Action, by processlog.ByHand, records ...auditRow) error {
+func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action processlog.Action, by processlog.AuditInfo, records ...auditRow) error {
 	rows := make([]string, len(records))
 	for i, r := range records {
 		rows[i] = fmt.Sprintf("(%s,%s,%s,%s,%s,%s,%s)", r.id, s.d.text(string(action)), s.d.text(by.Actor), s.d.text(by.Reason), hexLiteral(r.before), hexLiteral(r.after), s.d.stamp)
@@ -39,7 +39,7 @@ func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action proces
 }
 
 // Note implements Store.
-func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.ByHand) error {
+func (s *Store) Note(ctx context.Context, action processlog.Action, by processlog.AuditInfo) error {
 	if err := s.insertAudit(ctx, s.writes(), action, by, auditRow{before: []byte("{}"), after: []byte("{}")}); err != nil {
 		return fmt.Errorf("compensator: note %q in the log: %w", action, err)
 	}

@@ -35,7 +35,7 @@ func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 // TestAuditLogGoesOnWhereItStoppedLooking: what stands far behind others' is found, once, however many pages hold nothing.
 func TestAuditLogGoesOnWhereItStoppedLooking(t *testing.T) {
 	s := newListStore(t, nil)
-	by := processlog.ByHand{Actor: "mei", Reason: "asked the bank"}
+	by := processlog.AuditInfo{Actor: "mei", Reason: "asked the bank"}
 	require.NoError(t, s.Note(t.Context(), "note", by))
 	require.NoError(t, s.Operate(t.Context(), processlog.Operation{Actor: "mei", Action: "pause"}))
 	others := map[string]string{

@@ -6,11 +6,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ourColumns are those that a log has, and hardly a table that somebody has made by hand.
+// ourColumns are those that a log has, and hardly a table that somebody has made manually.
 var ourColumns = []string{"next_at", "lease_until", "version", "token", "epoch", "delivery_count"}
 
 // foreignTable tells a table of the user's own, which has the log's name, from a log that lacks something. One that lacks half of
-// ourColumns is none of ours: a list of its columns would hide that. A table made by hand may have a version, a token and a next_at.
+// ourColumns is none of ours: a list of its columns would hide that. A table made manually may have a version, a token and a next_at.
 func foreignTable(name tableName, has func(column string) bool) error {
 	var missing []string
 	for _, column := range ourColumns {

@@ -586,13 +586,13 @@ func TestPurgeSparesWhatHasMovedOnSinceItWasFound(t *testing.T) {
 	found, err := p.oldest(ctx, ended{}, 10)
 	require.NoError(t, err)
 	require.Len(t, found, 2)
-	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleByHand, Actor: "ann", Reason: "paid in cash"})
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionSettleManually, Actor: "ann", Reason: "paid in cash"})
 	require.NoError(t, err)
 	require.NoError(t, p.delete(ctx, found))
 	assert.Equal(t, 1, p.purged)
 	row, err := s.Resolve(ctx, processlog.RowID(1))
 	require.NoError(t, err)
-	assert.Equal(t, processlog.SettledByHand, row.State)
+	assert.Equal(t, processlog.SettledManually, row.State)
 }
 
 func TestHistoryTellsWhatPeopleDid(t *testing.T) {

@@ -463,7 +463,7 @@ type changeCommand struct {
 func drawChange(t *rapid.T) changeCommand {
 	c := changeCommand{Slot: rapid.IntRange(-1, 2).Draw(t, "slot"), Entry: drawEntry().Draw(t, "entry"), ByKey: rapid.Bool().Draw(t, "by key"), Proven: rapid.Bool().Draw(t, "proven")}
 	c.Change = processlog.Change{
-		Action: pick(t, "action", compensator.ActionComplete, compensator.ActionCancel, compensator.ActionReschedule, compensator.ActionRequeue, compensator.ActionSettleByHand),
+		Action: pick(t, "action", compensator.ActionComplete, compensator.ActionCancel, compensator.ActionReschedule, compensator.ActionRequeue, compensator.ActionSettleManually),
 		Token:  drawToken(t),
 	}
 	switch c.Change.Action {

@@ -101,7 +101,7 @@ func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 			_, err := s.BeginMark(ctx, "pay")
 			return err
 		},
-		"Note":    func(ctx context.Context) error { return s.Note(ctx, processlog.ActionErase, processlog.ByHand{}) },
+		"Note":    func(ctx context.Context) error { return s.Note(ctx, processlog.ActionErase, processlog.AuditInfo{}) },
 		"Operate": func(ctx context.Context) error { return s.Operate(ctx, processlog.Operation{Action: "pause"}) },
 	} {
 		file.writes, file.without = 0, nil

@@ -103,8 +103,8 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	b.do(chromedp.Evaluate(`getSelection().removeAllRanges()`, nil), b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length === %d`, theSum.Refunds+theSum.Closed)))
 
 	refund := w.entriesOf("refund", compensator.Dead)[0]
-	require.NoError(t, w.c.SettleByHand(t.Context(), refund.ID, compensator.ByHand{Actor: "bob", Reason: "cash"}))
-	_, err := w.admin.Change(t.Context(), admin.Actor{ID: "bob"}, admin.Change{Action: admin.SettleByHand, Why: admin.Why{Reason: "cash"},
+	require.NoError(t, w.c.SettleManually(t.Context(), refund.ID, compensator.AuditInfo{Actor: "bob", Reason: "cash"}))
+	_, err := w.admin.Change(t.Context(), admin.Actor{ID: "bob"}, admin.Change{Action: admin.SettleManually, Why: admin.Why{Reason: "cash"},
 		Entries: []admin.Seen{{ID: w.entriesOf("refund", compensator.Dead)[0].ID, Version: w.entriesOf("refund", compensator.Dead)[0].Version}}})
 	require.NoError(t, err)
 	b.do(b.until(fmt.Sprintf(`document.querySelectorAll("#live tbody tr").length < %d`, theSum.Refunds+theSum.Closed)))
@@ -217,9 +217,9 @@ func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 		return right != admin.RequeueSucceeded
 	})
 	buttons := func(e compensator.Entry) string { return alice.get("entries/" + e.ID.String()).text }
-	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.ByHand{Actor: "host", Reason: "as Lin asked"}
+	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.AuditInfo{Actor: "host", Reason: "as Lin asked"}
 	require.Contains(t, buttons(settled), "do=requeue")
-	require.NoError(t, w.c.SettleByHand(t.Context(), settled.ID, by))
+	require.NoError(t, w.c.SettleManually(t.Context(), settled.ID, by))
 	lacks(t, buttons(settled), "do=requeue") // it would be refused, on record
 	_, err := w.c.Erase(t.Context(), erased.ID, by)
 	require.NoError(t, err)

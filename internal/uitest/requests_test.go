@@ -443,7 +443,7 @@ func putRefundsRight(t *testing.T, w *world) {
 	w.shop.PSPWorks.Store(true)
 	id, err := compensator.ParseEntryID(strings.Split(boxes[1][1], ":")[0])
 	require.NoError(t, err)
-	require.NoError(t, w.c.SettleByHand(t.Context(), id, compensator.ByHand{Actor: "bob", Reason: "paid in cash"}))
+	require.NoError(t, w.c.SettleManually(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "paid in cash"}))
 
 	require.Equal(t, 422, alice.post("do", form).status, "a reason is wanted")
 	form.Set("reason", "PSP is back")

@@ -127,7 +127,7 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	require.NoError(t, w.admin.Pause(t.Context(), alice, "refund", why))
 	look()
 	e := w.entriesOf("refund", compensator.Dead)[0]
-	answers, err := w.admin.Change(t.Context(), alice, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
+	answers, err := w.admin.Change(t.Context(), alice, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: e.ID, Version: e.Version}}, Why: why})
 	require.NoError(t, err)
 	require.NoError(t, answers[0])
 	look()

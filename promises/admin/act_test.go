@@ -119,7 +119,7 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	was := seen(t, d)
 	var wg sync.WaitGroup
 	var done atomic.Int64
-	for _, action := range []admin.Right{admin.Requeue, admin.SettleByHand, admin.Cancel, admin.Complete} {
+	for _, action := range []admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete} {
 		wg.Go(func() {
 			for busy := was; len(busy) > 0; {
 				answers, err := d.Change(t.Context(), mei, admin.Change{Action: action, Entries: busy, Why: why, Delay: map[admin.Right]time.Duration{admin.Requeue: time.Hour}[action]})
@@ -168,7 +168,7 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 			was := seen(t, d)
 			fault.Match = harness.Following(faultproxy.Contains("UPDATE `common_process_log_case`"), faultproxy.Commit())
 			trap := proxy.Arm(fault)
-			_, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: was, Why: why})
+			_, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: was, Why: why})
 			require.Error(t, err)
 			w.Eventually(func() bool { return trap.Fired() > 0 }, "the fault")
 			w.Eventually(func() bool {
@@ -176,7 +176,7 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 				return (settled == 0 || settled == 3) && settled == w.Count("common_process_log_audit") && settled == w.Count("common_process_log_case WHERE closed_at>0")
 			}, "all or nothing")
 			w.Eventually(func() bool {
-				answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: was, Why: why})
+				answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: was, Why: why})
 				if !assert.NoError(t, err) {
 					return false
 				}
@@ -243,7 +243,7 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, view.Entry.Content)
 	require.Equal(t, []any{compensator.Amount{Minor: 12900, Currency: "CNY"}, "mei"}, []any{view.Amount, view.Case.Owner})
-	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: id, Version: view.Entry.Version}}, Why: why})
+	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: id, Version: view.Entry.Version}}, Why: why})
 	require.NoError(t, err)
 	require.NoError(t, answers[0])
 	view, err = d.Entry(t.Context(), mei, id)
@@ -283,7 +283,7 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	w.WaitState(first, compensator.Dead)
 	second := w.Put(orders, 2, compensator.Options{})
 	require.Equal(t, 2, w.Count("common_process_log_turns"), "it stands behind the first")
-	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: seen(t, d), Why: why})
+	answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: seen(t, d), Why: why})
 	require.NoError(t, err)
 	require.Equal(t, []error{nil}, answers)
 	w.WaitState(second, compensator.Succeeded)

@@ -243,7 +243,7 @@ func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 		w.Run(c)
 		id := w.Put(orders, 1, compensator.Options{})
 		w.WaitState(id, compensator.Dead)
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	})
 }
 
@@ -344,7 +344,7 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 		require.NoError(t, err)
 		entries, err := d.Entries(t.Context(), mei, compensator.Filter{})
 		require.NoError(t, err)
-		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleByHand, Entries: []admin.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
+		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.SettleManually, Entries: []admin.Seen{{ID: entries.Entries[0].ID, Version: entries.Entries[0].Version}}, Why: why})
 		require.NoError(t, err)
 		require.Equal(t, []error{nil}, answers)
 		auditLog, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})

@@ -229,8 +229,8 @@ func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 	id := w.Put(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
 	key := w.Entry(c, id).Key()
-	by := compensator.ByHand{Actor: "mei", Reason: "the bank is open again"}
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by, Compensate: true, Delay: time.Millisecond}))
+	by := compensator.AuditInfo{Actor: "mei", Reason: "the bank is open again"}
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by, Compensate: true, Delay: time.Millisecond}))
 	w.WaitState(id, compensator.Compensated)
 	require.Equal(t, 1, ran.Of(id), "the handler itself did not run again")
 	require.Equal(t, 4, undone.Of(id))

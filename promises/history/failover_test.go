@@ -225,7 +225,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 		}
 	}
 
-	mine, err := a.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "the old primary is gone"})
+	mine, err := a.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
 	require.NoError(t, err)
 	assert.Equal(t, a.loss.Lost, mine)
 	heir, err := a.record("close_order", "heir", "{}", compensator.Options{Delay: time.Hour})
@@ -317,7 +317,7 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	assert.Subset(t, lost, keysOf(loss))
 	assert.Equal(t, 1, f.Count("common_process_log"))
 
-	list, err := person.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "known"})
+	list, err := person.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "known"})
 	require.NoError(t, err)
 	assert.Empty(t, list, "this process remembers nothing")
 	f.Eventually(func() bool {
@@ -386,8 +386,8 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	id = w.Put(orders, 3, compensator.Options{}) // one that a person has had run again
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
-	by := compensator.ByHand{Actor: "ann", Reason: "the mail bounced"}
-	require.NoError(t, other.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}))
+	by := compensator.AuditInfo{Actor: "ann", Reason: "the mail bounced"}
+	require.NoError(t, other.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}))
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	require.Zero(t, losses.Load())

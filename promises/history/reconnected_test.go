@@ -114,7 +114,7 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	}
 
 	for _, l := range all {
-		_, err := l.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "the old primary is gone"})
+		_, err := l.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "the old primary is gone"})
 		require.NoError(t, err)
 		f.WaitState(l.waiting, compensator.Succeeded)
 		assert.EqualValues(t, 2, l.starts.Load(), l.name)

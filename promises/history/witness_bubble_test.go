@@ -69,7 +69,7 @@ func (f *forgetful) requireGoingOn() {
 
 func accept(t *testing.T, c *compensator.Compensator) {
 	t.Helper()
-	_, err := c.AcceptLoss(t.Context(), compensator.ByHand{Actor: "ann", Reason: "known"})
+	_, err := c.AcceptLoss(t.Context(), compensator.AuditInfo{Actor: "ann", Reason: "known"})
 	require.NoError(t, err)
 }
 

@@ -159,7 +159,7 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Cancel(t.Context(), compensator.IdempotentID("stray succeeded"))
 		require.NoError(t, err)
-		require.NoError(t, c.SettleByHand(t.Context(), compensator.IdempotentID("usual by hand"), compensator.ByHand{Actor: "ann", Reason: "done"}))
+		require.NoError(t, c.SettleManually(t.Context(), compensator.IdempotentID("usual by hand"), compensator.AuditInfo{Actor: "ann", Reason: "done"}))
 
 		stay := []string{"ever succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}
 		time.Sleep(89 * time.Minute)

@@ -49,7 +49,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 		stop := compensatortest.Run(t, c)
 		id := harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}).ID()
 		time.Sleep(5 * time.Second)
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "somebody", Reason: "it hangs"}}))
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "somebody", Reason: "it hangs"}}))
 		time.Sleep(20 * time.Second) // several leases
 		synctest.Wait()
 		assert.EqualValues(t, 1, fresh.Load())

@@ -70,8 +70,8 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 		if stuck := c.Health(t.Context()).Stuck; assert.Len(t, stuck, 1) {
 			require.Equal(t, id, stuck[0].ID)
 		}
-		by := compensator.ByHand{Actor: "ops", Reason: "the downstream is back"}
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}))
+		by := compensator.AuditInfo{Actor: "ops", Reason: "the downstream is back"}
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}))
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 2, ran.Of(id), "a person's word is enough to run it beside the one that hangs")
 	})

@@ -247,13 +247,13 @@ func TestCompensationHoldsTheTurn(t *testing.T) {
 // Failure: F113
 func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 	t.Parallel()
-	by := compensator.ByHand{Actor: "ann", Reason: "because"}
+	by := compensator.AuditInfo{Actor: "ann", Reason: "because"}
 	for name, end := range map[string]func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error{
 		"settled by hand": func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error {
-			return c.SettleByHand(w.T.Context(), id, by)
+			return c.SettleManually(w.T.Context(), id, by)
 		},
 		"requeued": func(w *harness.World, c *compensator.Compensator, id compensator.EntryID) error {
-			return c.Requeue(w.T.Context(), id, compensator.RequeueOptions{ByHand: by})
+			return c.Requeue(w.T.Context(), id, compensator.RequeueOptions{AuditInfo: by})
 		},
 		"cancelled by a process that does not know the type": func(w *harness.World, _ *compensator.Compensator, id compensator.EntryID) error {
 			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // nobody is told
@@ -305,7 +305,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, second, gate.Await(t))
 	require.Equal(t, compensator.Dead, w.State(first))
 	// Requeued it is first again, and yet not beside the one that runs.
-	require.NoError(t, c.Requeue(t.Context(), first, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "because"}}))
+	require.NoError(t, c.Requeue(t.Context(), first, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "because"}}))
 	awaitParked(w, first)
 	gate.Open()
 	w.WaitState(first, compensator.Succeeded)
@@ -391,7 +391,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// Written by hand, or by a process that does not know yet that the type is serial: such entries join their line when they
+// Written manually, or by a process that does not know yet that the type is serial: such entries join their line when they
 // are claimed first.
 // Failure: F114
 func TestEntriesRecordedWithoutTurnsRunOneAtATime(t *testing.T) {

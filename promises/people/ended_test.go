@@ -138,7 +138,7 @@ func TestRequeuedEntryThatDiesAgainIsAServicesAgain(t *testing.T) {
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
 	require.NoError(t, err)
 	id := deadBy(w, orders, compensator.EndedByExhausted, 2)
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	w.Exec("UPDATE common_process_log SET state=-2, process_count=1, ended_by='permanent' WHERE id=?", id.Row())
 	found, err := c.Cancel(t.Context(), id)
 	require.NoError(t, err, "what came before is a person's, who started it afresh")
@@ -237,7 +237,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 }
 
 // Failure: F121
-func TestSettlingByHandInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
+func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		cfg := w.Quick()
 		cfg.DB = db
@@ -247,34 +247,34 @@ func TestSettlingByHandInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 		id := deadBy(w, orders, compensator.EndedByExhausted, 2)
 		stored := w.Row(id)
 		tx := w.Begin(db)
-		require.NoError(t, c.SettleByHandTx(t.Context(), tx, id, harness.ByMei))
+		require.NoError(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
 		require.NoError(t, tx.Rollback())
 		require.Equal(t, stored, w.Row(id))
 		require.Empty(t, got[[]compensator.AuditRecord](t)(c.History(t.Context(), id)))
 
 		w.InTx(db, func(tx *sql.Tx) {
 			w.Effect(tx, "refunded")
-			for field, by := range map[string]compensator.ByHand{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
+			for field, by := range map[string]compensator.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
 				var refused *compensator.FieldError
-				require.ErrorAs(t, c.SettleByHandTx(t.Context(), tx, id, by), &refused)
+				require.ErrorAs(t, c.SettleManuallyTx(t.Context(), tx, id, by), &refused)
 				require.Equal(t, field, refused.Field)
 			}
-			require.ErrorIs(t, c.SettleByHandTx(t.Context(), tx, compensator.IdempotentID("nobody's"), harness.ByMei), compensator.ErrNotFound)
-			require.NoError(t, c.SettleByHandTx(t.Context(), tx, id, harness.ByMei))
-			require.ErrorAs(t, c.SettleByHandTx(t.Context(), tx, id, harness.ByMei), new(*compensator.StateError), "it is settled")
+			require.ErrorIs(t, c.SettleManuallyTx(t.Context(), tx, compensator.IdempotentID("nobody's"), harness.ByMei), compensator.ErrNotFound)
+			require.NoError(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
+			require.ErrorAs(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei), new(*compensator.StateError), "it is settled")
 		})
 		after := w.Entry(c, id)
-		require.Equal(t, []any{compensator.SettledByHand, compensator.EndedByPerson, uint32(1)}, []any{after.State, after.EndedBy, after.Epoch})
+		require.Equal(t, []any{compensator.SettledManually, compensator.EndedByPerson, uint32(1)}, []any{after.State, after.EndedBy, after.Epoch})
 		history := got[[]compensator.AuditRecord](t)(c.History(t.Context(), id))
 		require.Len(t, history, 1)
-		require.Equal(t, []any{compensator.ActionSettleByHand, "mei"}, []any{history[0].Action, history[0].Actor})
-		require.ErrorIs(t, c.SettleByHandTx(t.Context(), db, id, harness.ByMei), compensator.ErrNoTransaction)
+		require.Equal(t, []any{compensator.ActionSettleManually, "mei"}, []any{history[0].Action, history[0].Actor})
+		require.ErrorIs(t, c.SettleManuallyTx(t.Context(), db, id, harness.ByMei), compensator.ErrNoTransaction)
 	})
 }
 
 // A caller may swallow an error and commit: what a person does must not happen without its record.
 // Failure: F121
-func TestSettlingByHandThatCannotBeKeptChangesNothing(t *testing.T) {
+func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
@@ -282,7 +282,7 @@ func TestSettlingByHandThatCannotBeKeptChangesNothing(t *testing.T) {
 	id := deadBy(w, orders, compensator.EndedByExhausted, 2)
 	stored := w.Row(id)
 	w.Exec("RENAME TABLE common_process_log_audit TO lost")
-	w.InTx(w.DB, func(tx *sql.Tx) { require.Error(t, c.SettleByHandTx(t.Context(), tx, id, harness.ByMei)) })
+	w.InTx(w.DB, func(tx *sql.Tx) { require.Error(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei)) })
 	require.Equal(t, stored, w.Row(id))
 }
 

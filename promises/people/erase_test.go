@@ -46,13 +46,13 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	id := write().ID()
 	w.Run(c)
 	w.WaitState(id, compensator.Dead)
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "Mrs Chen has called"}}))
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}}))
 	w.Eventually(func() bool { e := w.Entry(c, id); return e.State == compensator.Dead && e.Epoch == 1 }, "it dies again")
 	before := w.Entry(c, id)
 	require.Contains(t, everything(w), "Chen Street")
 	require.Contains(t, everything(w), "Mrs Chen")
 
-	by := compensator.ByHand{Actor: "bob", Reason: "request 815"}
+	by := compensator.AuditInfo{Actor: "bob", Reason: "request 815"}
 	result, err := c.Erase(t.Context(), compensator.IdempotentID("letter-1"), by)
 	require.NoError(t, err)
 	require.False(t, result.WasAlready)
@@ -76,7 +76,7 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.True(t, receipt.Entries[0].ContentMatches, "what the content was nobody can say: the event is not refused")
 
 	for _, dry := range []bool{true, false} {
-		requeue := compensator.RequeueOptions{ByHand: by, DryRun: dry}
+		requeue := compensator.RequeueOptions{AuditInfo: by, DryRun: dry}
 		var refused *compensator.StateError
 		require.ErrorAs(t, c.Requeue(t.Context(), id, requeue), &refused)
 		require.True(t, refused.Erased)
@@ -142,7 +142,7 @@ func TestErasureReachesTheKeyOfALineOnceItsEntryHasEnded(t *testing.T) {
 	}
 	require.Zero(t, standing(called))
 	require.Contains(t, keys(w), "Lin", "a dead one holds its turn, erased too")
-	require.NoError(t, c.SettleByHand(t.Context(), alone, harness.ByMei))
+	require.NoError(t, c.SettleManually(t.Context(), alone, harness.ByMei))
 	require.NotContains(t, keys(w), "Lin")
 	w.InTx(w.DB, func(tx *sql.Tx) { require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, first))) })
 	require.Zero(t, standing(first))
@@ -183,7 +183,7 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	for _, state := range compensator.States {
 		id := inState(w, orders, state)
 		stored := w.Row(id)
-		_, err := c.Erase(t.Context(), id, compensator.ByHand{Actor: "bob"})
+		_, err := c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob"})
 		require.ErrorAs(t, err, new(*compensator.FieldError), "why?")
 		_, err = c.Erase(t.Context(), id, harness.ByMei)
 		if state.Terminal() {
@@ -208,7 +208,7 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	orders, err := compensator.Declare[harness.Order](c, "close_order", compensator.TypeConfig{})
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Succeeded)
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei}))
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei}))
 	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), id)))
 	w.Exec("CREATE TRIGGER kept BEFORE UPDATE ON common_process_log_audit FOR EACH ROW SIGNAL SQLSTATE '45000'")
 	stored := w.Row(id)
@@ -235,11 +235,11 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	})
 	stop := w.Run(c)
 	w.WaitState(id, compensator.Dead)
-	require.NoError(t, c.SettleByHand(t.Context(), id, compensator.ByHand{Actor: "ann", Reason: "Mrs Chen has called"}))
+	require.NoError(t, c.SettleManually(t.Context(), id, compensator.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}))
 	require.NoError(t, stop())
 	w.Exec("DELETE FROM common_process_log") // as a purge does, sooner
 	require.Contains(t, everything(w), "Mrs Chen")
-	_, err = c.Erase(t.Context(), id, compensator.ByHand{Actor: "bob", Reason: "request 815"})
+	_, err = c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "request 815"})
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 
 	page, err := os.ReadFile("../../docs/operations.md")
@@ -252,5 +252,5 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	history, err := c.History(t.Context(), id)
 	require.NoError(t, err, "and they can still be read")
 	require.Len(t, history, 1)
-	require.Equal(t, []any{"ann", "", compensator.Dead, compensator.SettledByHand}, []any{history[0].Actor, history[0].Reason, history[0].Before.State, history[0].After.State})
+	require.Equal(t, []any{"ann", "", compensator.Dead, compensator.SettledManually}, []any{history[0].Actor, history[0].Reason, history[0].Before.State, history[0].After.State})
 }

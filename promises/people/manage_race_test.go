@@ -118,7 +118,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
 			w, before := u.World, u.Entry(u.c, u.id).Key()
 			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // pending ones are not for people
-			require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+			require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := w.Row(u.id)
 			u.gate.Open()
@@ -136,7 +136,7 @@ func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
 	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t).WithRedis(), errors.New("too late"))
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
-	require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{ByHand: harness.ByMei}))
+	require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{AuditInfo: harness.ByMei}))
 	u.WaitState(u.id, compensator.Succeeded)
 	stored := u.Row(u.id)
 	u.gate.Open()
@@ -144,13 +144,13 @@ func TestRequeuedEntryRunsWhileItsFormerAttemptStillDoes(t *testing.T) {
 	require.Equal(t, stored, u.Row(u.id))
 }
 
-func TestEntrySettledByHandTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
+func TestEntrySettledManuallyTakesNoOutcomeOfTheAttemptThatRan(t *testing.T) {
 	t.Parallel()
 	u := startDeaf(t, harness.NewWorld(t), nil)
 	u.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row())
-	require.NoError(t, u.c.SettleByHand(t.Context(), u.id, harness.ByMei))
+	require.NoError(t, u.c.SettleManually(t.Context(), u.id, harness.ByMei))
 	u.gate.Open()
-	require.Equal(t, compensator.SettledByHand, harness.Next(t, u.dropped).State)
+	require.Equal(t, compensator.SettledManually, harness.Next(t, u.dropped).State)
 }
 
 func TestRescheduledEntryKeepsASuccessAndDropsAFailure(t *testing.T) {

@@ -77,24 +77,24 @@ var deeds = map[string]deed{
 			return c.RescheduleTx(ctx, tx, ref, 2*time.Hour)
 		}},
 	"requeue": {compensator.ActionRequeue,
-		[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledByHand, compensator.Retrying},
+		[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledManually, compensator.Retrying},
 		always(compensator.Pending), 1, false,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
-			return c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: 2 * time.Hour})
+			return c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 2 * time.Hour})
 		}, nil},
 	"requeue to compensate": {compensator.ActionRequeue,
-		[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledByHand, compensator.Retrying},
+		[]compensator.State{compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled, compensator.SettledManually, compensator.Retrying},
 		always(compensator.Compensating), 1, false,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
-			return c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: 2 * time.Hour, Compensate: true})
+			return c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 2 * time.Hour, Compensate: true})
 		}, nil},
-	"settle by hand": {compensator.ActionSettleByHand, []compensator.State{compensator.Dead, compensator.Retrying, compensator.Compensating},
-		always(compensator.SettledByHand), 1, true,
+	"settle by hand": {compensator.ActionSettleManually, []compensator.State{compensator.Dead, compensator.Retrying, compensator.Compensating},
+		always(compensator.SettledManually), 1, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
-			return c.SettleByHand(ctx, ref, harness.ByMei)
+			return c.SettleManually(ctx, ref, harness.ByMei)
 		},
 		func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error {
-			return c.SettleByHandTx(ctx, tx, ref, harness.ByMei)
+			return c.SettleManuallyTx(ctx, tx, ref, harness.ByMei)
 		}},
 }
 
@@ -116,7 +116,7 @@ func inState(w *harness.World, orders *compensator.Type[harness.Order], state co
 		endedBy = "handler"
 	case compensator.Cancelled:
 		endedBy = "cancel"
-	case compensator.SettledByHand:
+	case compensator.SettledManually:
 		endedBy = "person"
 	}
 	w.Exec("UPDATE common_process_log SET state=?, process_count=?, compensate_count=?, ended_by=?, version=7 WHERE id=?", int64(state), failures, undone, endedBy, id.Row())
@@ -288,8 +288,8 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Dead)
 	w.Exec("UPDATE common_process_log SET last_error='sold out' WHERE id=?", id.Row())
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
-	require.Error(t, c.SettleByHand(t.Context(), id, harness.ByMei), "it is pending")
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
+	require.Error(t, c.SettleManually(t.Context(), id, harness.ByMei), "it is pending")
 	require.NoError(t, harness.ErrOf(c.Complete(t.Context(), id)), "a service's action is not a person's")
 	history, err := c.History(t.Context(), id)
 	require.NoError(t, err)
@@ -313,15 +313,15 @@ func TestPeopleMustSayWhoTheyAreAndWhy(t *testing.T) {
 	require.NoError(t, err)
 	id := inState(w, orders, compensator.Dead)
 	stored := w.Row(id)
-	for field, by := range map[string]compensator.ByHand{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
+	for field, by := range map[string]compensator.AuditInfo{"actor": {Reason: "because"}, "reason": {Actor: "mei"}} {
 		var refused *compensator.FieldError
-		require.ErrorAs(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: by}), &refused)
+		require.ErrorAs(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}), &refused)
 		require.Equal(t, field, refused.Field)
-		require.ErrorAs(t, c.SettleByHand(t.Context(), id, by), &refused)
+		require.ErrorAs(t, c.SettleManually(t.Context(), id, by), &refused)
 		require.Equal(t, field, refused.Field)
 	}
 	for _, delay := range []time.Duration{-1, 1<<63 - 1} {
-		require.Error(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: delay}))
+		require.Error(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: delay}))
 		require.Error(t, c.Reschedule(t.Context(), id, delay))
 	}
 	require.Equal(t, stored, w.Row(id))

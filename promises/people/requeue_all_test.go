@@ -35,7 +35,7 @@ func TestDeadEntriesOfOneErrorRunAgainAndAreKeptOneByOne(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, page.Entries, 600)
 		w.Run(c)
-		opts := compensator.RequeueOptions{ByHand: harness.ByMei, DryRun: true}
+		opts := compensator.RequeueOptions{AuditInfo: harness.ByMei, DryRun: true}
 		answers, err := c.RequeueAll(t.Context(), page.Entries, opts)
 		require.NoError(t, err)
 		require.Len(t, answers, 600)
@@ -79,7 +79,7 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	c := w.New(w.Quick())
 	seen := deadEntries(w, c, 5)
 	settled, cancelled, purged, locked, free := seen[0].ID, seen[1].ID, seen[2].ID, seen[3].ID, seen[4].ID
-	require.NoError(t, c.Requeue(t.Context(), settled, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour}))
+	require.NoError(t, c.Requeue(t.Context(), settled, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 	require.NoError(t, harness.ErrOf(c.Complete(t.Context(), settled)))
 	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), cancelled)))
 	w.Exec("DELETE FROM common_process_log WHERE id=?", purged.Row())
@@ -87,7 +87,7 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	defer release()
 	before := w.Row(cancelled)
 	for _, dry := range []bool{true, false} {
-		answers, err := c.RequeueAll(t.Context(), seen, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Hour, DryRun: dry})
+		answers, err := c.RequeueAll(t.Context(), seen, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour, DryRun: dry})
 		require.NoError(t, err)
 		require.ErrorIs(t, answers[0], compensator.ErrChanged)
 		require.ErrorIs(t, answers[1], compensator.ErrChanged)
@@ -106,13 +106,13 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	one, by := deadEntries(w, c, 1), compensator.RequeueOptions{ByHand: harness.ByMei}
+	one, by := deadEntries(w, c, 1), compensator.RequeueOptions{AuditInfo: harness.ByMei}
 	for name, call := range map[string]func() ([]error, error){
 		"nobody":    func() ([]error, error) { return c.RequeueAll(t.Context(), one, compensator.RequeueOptions{}) },
 		"1,001":     func() ([]error, error) { return c.RequeueAll(t.Context(), make([]compensator.Entry, 1001), by) },
 		"one twice": func() ([]error, error) { return c.RequeueAll(t.Context(), append(one, one...), by) },
 		"a past delay": func() ([]error, error) {
-			return c.RequeueAll(t.Context(), one, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: -1})
+			return c.RequeueAll(t.Context(), one, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: -1})
 		},
 	} {
 		_, err := call()
@@ -121,7 +121,7 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	none, err := c.RequeueAll(t.Context(), nil, by)
 	require.NoError(t, err)
 	require.Empty(t, none)
-	require.NoError(t, c.Requeue(t.Context(), one[0].ID, compensator.RequeueOptions{ByHand: harness.ByMei, DryRun: true}))
+	require.NoError(t, c.Requeue(t.Context(), one[0].ID, compensator.RequeueOptions{AuditInfo: harness.ByMei, DryRun: true}))
 	require.Equal(t, compensator.Dead, w.State(one[0].ID), "a dry run of one")
 }
 
@@ -138,7 +138,7 @@ func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	require.NoError(t, err)
 	// The last statement's records, of three, are refused.
 	w.Exec("ALTER TABLE common_process_log_audit ADD CONSTRAINT CHECK (entry_id<>" + page.Entries[440].ID.String() + ")")
-	_, err = c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{ByHand: harness.ByMei})
+	_, err = c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{AuditInfo: harness.ByMei})
 	require.Error(t, err)
 	require.Equal(t, 450, w.Count("common_process_log WHERE state=-2"))
 	require.Zero(t, w.Count("common_process_log_audit"))

@@ -87,16 +87,16 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 		require.NoError(t, err)
 		const every = 50 * time.Millisecond
 		require.NoError(t, compensator.Periodic(t.Context(), tick, compensator.Every(every), compensator.PeriodicConfig{CatchUp: 500}))
-		byHand := time.Now().UTC().Truncate(every).Add(2 * every)
-		taken := byHand.Add(every)
+		manual := time.Now().UTC().Truncate(every).Add(2 * every)
+		taken := manual.Add(every)
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := c.Record(ctx, tx, tick.Entry(byHand.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotentID: compensator.SlotID("tick", byHand)}),
+			_, err := c.Record(ctx, tx, tick.Entry(manual.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotentID: compensator.SlotID("tick", manual)}),
 				other.Entry("", compensator.Options{IdempotentID: compensator.SlotID("tick", taken)}))
 			return err
 		}))
 		w.Run(c)
 		w.Eventually(func() bool { return w.Count("common_process_log WHERE business_type='tick' AND state=1") >= 10 }, "slots go on")
-		for slot, entries := range map[time.Time]int{byHand.Add(-every): 1, byHand: 1, taken: 0, taken.Add(every): 1, taken.Add(2 * every): 1} {
+		for slot, entries := range map[time.Time]int{manual.Add(-every): 1, manual: 1, taken: 0, taken.Add(every): 1, taken.Add(2 * every): 1} {
 			require.Equal(t, entries, w.Count("common_process_log WHERE business_type='tick' AND idempotent_id=?", compensator.SlotID("tick", slot)), slot)
 		}
 		line := log.Contains(w, "level=WARN", "slots of a periodic type are not made", "type=tick", "slots=1")

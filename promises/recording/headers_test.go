@@ -40,7 +40,7 @@ func TestChosenHeadersTravelWithTheirEntry(t *testing.T) {
 		chosen["tenant"] = "changed since"
 		assert.Equal(t, want, harness.Next(t, seen))
 		w.WaitState(id, compensator.Dead)
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "again"}}))
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "again"}}))
 		assert.Equal(t, want, harness.Next(t, seen), "after a requeue")
 		w.WaitState(id, compensator.Succeeded)
 		e, err := c.Get(t.Context(), id)

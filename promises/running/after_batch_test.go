@@ -300,7 +300,7 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 		}()
 		time.Sleep(time.Minute) // it has looked, and found the first that is held
 		healed.Store(true)
-		require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ops", Reason: "healed"}}))
+		require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ops", Reason: "healed"}}))
 		gate.Open()
 		time.Sleep(time.Minute)
 		require.Empty(t, done, "the one in front runs")

@@ -304,7 +304,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
 	w.WaitState(lowered, compensator.Dead)
 	require.Equal(t, 1, ran.Of(lowered), "one more attempt tells")
-	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // by hand: the row is odd on purpose
+	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // manually: the row is odd on purpose
 }
 
 // Failure: F60

@@ -304,7 +304,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 					told <- completed
 					told <- cancelled
 					told <- c.RescheduleTx(ctx, handle, ref, time.Hour)
-					told <- c.SettleByHandTx(ctx, handle, ref, compensator.ByHand{Actor: "mei", Reason: "done"})
+					told <- c.SettleManuallyTx(ctx, handle, ref, compensator.AuditInfo{Actor: "mei", Reason: "done"})
 				}
 			}
 			return nil

@@ -89,7 +89,7 @@ func liveThroughAll(w *harness.World, cfg compensator.Config) {
 	require.NoError(w.T, c.Reschedule(w.T.Context(), at, 10*time.Minute))
 	_, err := c.Cancel(w.T.Context(), at)
 	require.NoError(w.T, err)
-	require.NoError(w.T, c.Requeue(w.T.Context(), at, compensator.RequeueOptions{ByHand: harness.ByMei, Delay: time.Minute}))
+	require.NoError(w.T, c.Requeue(w.T.Context(), at, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Minute}))
 	require.NoError(w.T, harness.ErrOf(c.Complete(w.T.Context(), at)))
 	w.Eventually(func() bool { return w.LeaseOf(long) > lease }, "a lease is renewed")
 	g.Open()

@@ -222,13 +222,13 @@ func (l *life) peopleAndServicesAct() {
 	l.InTx(l.db, func(tx *sql.Tx) { require.NoError(l.t, l.c.RescheduleTx(ctx, tx, moved.ID(), 0)) })
 	l.WaitState(moved.ID(), compensator.Succeeded)
 
-	by := compensator.ByHand{Actor: "ann 😀", Reason: "it's \"paid\" in \\cash"}
+	by := compensator.AuditInfo{Actor: "ann 😀", Reason: "it's \"paid\" in \\cash"}
 	dead := l.record(l.entry("plain", "permanent", compensator.Options{}), l.entry("plain", "permanent", compensator.Options{}))
 	for _, e := range dead.Entries {
 		l.WaitState(e.ID, compensator.Dead)
 	}
-	require.NoError(l.t, l.c.SettleByHand(ctx, dead.Entries[0].ID, by))
-	require.NoError(l.t, l.c.Requeue(ctx, dead.Entries[1].ID, compensator.RequeueOptions{ByHand: by}))
+	require.NoError(l.t, l.c.SettleManually(ctx, dead.Entries[0].ID, by))
+	require.NoError(l.t, l.c.Requeue(ctx, dead.Entries[1].ID, compensator.RequeueOptions{AuditInfo: by}))
 	l.Eventually(func() bool { return l.ran.Of(dead.Entries[1].ID) == 2 }, "a requeued entry runs again")
 	history, err := l.c.History(ctx, dead.Entries[0].ID)
 	require.NoError(l.t, err)

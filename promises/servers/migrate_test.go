@@ -127,8 +127,8 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 
 	dead := record(given, compensator.Options{})
 	ends(dead, compensator.Dead)
-	by := compensator.ByHand{Actor: "ann", Reason: "downstream repaired"}
-	require.NoError(w.T, c.Requeue(ctx, dead, compensator.RequeueOptions{ByHand: by}))
+	by := compensator.AuditInfo{Actor: "ann", Reason: "downstream repaired"}
+	require.NoError(w.T, c.Requeue(ctx, dead, compensator.RequeueOptions{AuditInfo: by}))
 	ends(dead, compensator.Succeeded)
 	history, err := c.History(ctx, dead)
 	require.NoError(w.T, err)

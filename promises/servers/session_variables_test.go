@@ -433,7 +433,7 @@ func (s *spoiled) read() {
 
 // changed: a person erases one, and the history has his words.
 func (s *spoiled) changed() {
-	by := compensator.ByHand{Actor: "Jürgen-中", Reason: text}
+	by := compensator.AuditInfo{Actor: "Jürgen-中", Reason: text}
 	_, err := s.c.Erase(s.t.Context(), compensator.IdempotentID(text+"-3-1"), by)
 	require.NoError(s.t, err)
 	e, err := s.c.Get(s.t.Context(), compensator.IdempotentID(text+"-3-1"))
@@ -441,5 +441,5 @@ func (s *spoiled) changed() {
 	history, err := s.c.History(s.t.Context(), e.ID)
 	require.NoError(s.t, err)
 	require.Len(s.t, history, 1)
-	assert.Equal(s.t, by, compensator.ByHand{Actor: history[0].Actor, Reason: history[0].Reason})
+	assert.Equal(s.t, by, compensator.AuditInfo{Actor: history[0].Actor, Reason: history[0].Reason})
 }

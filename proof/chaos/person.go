@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// person does by hand, or as another part of the service, what is done to entries beside running them.
+// person does manually, or as another part of the service, what is done to entries beside running them.
 type person struct {
 	*appProcess
 	rand *rand.Rand
@@ -31,7 +31,7 @@ func (p *person) run(ctx context.Context) func() {
 }
 
 var actions = []string{
-	history.ActionComplete, history.ActionCancel, history.ActionReschedule, history.ActionRequeue, history.ActionRequeue, history.ActionSettleByHand,
+	history.ActionComplete, history.ActionCancel, history.ActionReschedule, history.ActionRequeue, history.ActionRequeue, history.ActionSettleManually,
 }
 
 // act does one thing to an entry: outright, or within a transaction that may come to nothing.
@@ -48,7 +48,7 @@ func (p *person) act(entry recorded) {
 		a.DelayMS = p.rand.Int64N(2000)
 		a.Compensate = a.Action == history.ActionRequeue && p.compensates(entry) && p.rand.IntN(4) == 0
 	}
-	if a.Action == history.ActionRequeue || a.Action == history.ActionSettleByHand || p.rand.IntN(2) == 0 {
+	if a.Action == history.ActionRequeue || a.Action == history.ActionSettleManually || p.rand.IntN(2) == 0 {
 		p.told(a, func(found *history.ActionEnd) error { return p.outright(ctx, a, ref, found) })
 		return
 	}
@@ -72,7 +72,7 @@ func (p *person) told(a *history.Action, act func(found *history.ActionEnd) erro
 }
 
 func (p *person) outright(ctx context.Context, a *history.Action, ref compensator.Ref, found *history.ActionEnd) error {
-	by := compensator.ByHand{Actor: p.cfg.Name, Reason: "chaos"}
+	by := compensator.AuditInfo{Actor: p.cfg.Name, Reason: "chaos"}
 	delay := time.Duration(a.DelayMS) * time.Millisecond
 	switch a.Action {
 	case history.ActionComplete:
@@ -86,9 +86,9 @@ func (p *person) outright(ctx context.Context, a *history.Action, ref compensato
 	case history.ActionReschedule:
 		return p.c.Reschedule(ctx, ref, delay)
 	case history.ActionRequeue:
-		return p.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: delay, Compensate: a.Compensate})
+		return p.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Delay: delay, Compensate: a.Compensate})
 	}
-	return p.c.SettleByHand(ctx, ref, by)
+	return p.c.SettleManually(ctx, ref, by)
 }
 
 // inTx acts as part of a transaction of the service's.

@@ -262,7 +262,7 @@ func (l *log) badEnd(f follower) string {
 	case recall:
 		good = end.state == compensator.Compensated && end.failed == max(0, 1-end.epoch) && end.undoFailed == undoFailures
 	case hand:
-		good = good && end.epoch > 0 || end.state == compensator.SettledByHand && end.epoch > 0 ||
+		good = good && end.epoch > 0 || end.state == compensator.SettledManually && end.epoch > 0 ||
 			end.state == compensator.Dead && end.endedBy == compensator.EndedByPermanent && end.failed == 1 ||
 			end.state == compensator.Cancelled && end.endedBy == compensator.EndedByCancel && end.failed == 1
 	case later, book:

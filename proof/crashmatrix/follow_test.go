@@ -58,7 +58,7 @@ func (f *follower) step(was, s step) string {
 		return "moved on from a terminal state by no person"
 	case s.epoch == was.epoch+1:
 		f.lost = 0
-		return f.byHand(was, s)
+		return f.manual(was, s)
 	case s.epoch != was.epoch:
 		return fmt.Sprintf("epoch %d after %d", s.epoch, was.epoch)
 	case !moved && s.delivered == was.delivered+1:
@@ -80,11 +80,11 @@ func (f *follower) step(was, s step) string {
 	return f.outcome(was, s, held)
 }
 
-// byHand: requeued, the handler or what undoes it, settled by a person, or erased.
-func (f *follower) byHand(was, s step) string {
+// manual: requeued, the handler or what undoes it, settled by a person, or erased.
+func (f *follower) manual(was, s step) string {
 	fresh := s.failed == 0 && s.undoFailed == 0
 	switch {
-	case s.state == compensator.Pending && fresh, s.state == compensator.SettledByHand:
+	case s.state == compensator.Pending && fresh, s.state == compensator.SettledManually:
 	case s.state == compensator.Compensating && fresh && f.log.kind == recall && was.state == compensator.Compensated:
 	case s.state == was.state && was.state.Terminal() && s.failed == was.failed && s.undoFailed == was.undoFailed:
 	default:

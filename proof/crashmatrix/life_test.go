@@ -75,7 +75,7 @@ func (l *life) live(ctx context.Context) error {
 		return l.serve(ctx, l.recordInTx, l.recordWatched, l.recordBatch)
 	}
 	steps := []func(context.Context) error{l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch,
-		l.recordAndTakeBack, l.recordAcrossStop, l.actOnLater, l.actByHand, l.purge}
+		l.recordAndTakeBack, l.recordAcrossStop, l.actOnLater, l.actManually, l.purge}
 	if l.In == inLine {
 		steps = append([]func(context.Context) error{l.recordTurns}, steps...)
 	}

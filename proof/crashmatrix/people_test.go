@@ -12,11 +12,11 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-var ann = compensator.ByHand{Actor: "ann", Reason: "again"}
+var ann = compensator.AuditInfo{Actor: "ann", Reason: "again"}
 
-// actByHand has a person put right what is dead, have undone again what is undone, and erase what is put right, in any order:
+// actManually has a person put right what is dead, have undone again what is undone, and erase what is put right, in any order:
 // whoever dies of the first thing that people do dies of each.
-func (l *life) actByHand(ctx context.Context) error {
+func (l *life) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
 	for _, act := range acts {
@@ -43,11 +43,11 @@ func (l *life) putRight(ctx context.Context) error {
 				return err
 			}))
 		case l.p.admin != nil:
-			err = l.throughAdmin(ctx, e, []admin.Right{admin.Requeue, admin.SettleByHand}[settle])
+			err = l.throughAdmin(ctx, e, []admin.Right{admin.Requeue, admin.SettleManually}[settle])
 		case settle == 0:
-			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann}))
+			err = unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{AuditInfo: ann}))
 		default:
-			err = unlessLate(l.p.SettleByHand(ctx, e.ID, ann))
+			err = unlessLate(l.p.SettleManually(ctx, e.ID, ann))
 		}
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (l *life) found(ctx context.Context, kind string, in ...compensator.State) 
 }
 
 func (l *life) requeueAll(ctx context.Context, entries []compensator.Entry) error {
-	refusals, err := l.p.RequeueAll(ctx, entries, compensator.RequeueOptions{ByHand: ann})
+	refusals, err := l.p.RequeueAll(ctx, entries, compensator.RequeueOptions{AuditInfo: ann})
 	for _, refusal := range refusals {
 		err = errors.Join(err, unlessLate(refusal))
 	}
@@ -75,7 +75,7 @@ func (l *life) undoAgain(ctx context.Context) error {
 	undone, err := l.found(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
 		if e.Epoch == 0 && e.ID.Row()%2 == 0 {
-			err = errors.Join(err, unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{ByHand: ann, Compensate: true})))
+			err = errors.Join(err, unlessLate(l.p.Requeue(ctx, e.ID, compensator.RequeueOptions{AuditInfo: ann, Compensate: true})))
 		}
 	}
 	return err
@@ -83,7 +83,7 @@ func (l *life) undoAgain(ctx context.Context) error {
 
 // erase has a person blank some of what somebody has put right.
 func (l *life) erase(ctx context.Context) error {
-	rest, err := l.found(ctx, hand, compensator.SettledByHand, compensator.Succeeded)
+	rest, err := l.found(ctx, hand, compensator.SettledManually, compensator.Succeeded)
 	for _, e := range rest {
 		if !e.Erased && e.ID.Row()%3 > 0 {
 			_, failed := l.p.Erase(ctx, e.ID, ann)

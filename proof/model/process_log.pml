@@ -874,7 +874,7 @@ proctype Person() {
        if :: state = pending :: state = compensating fi };
      move()
   :: atomic { persons < PERSON && (state == dead || state == retrying || state == compensating) ->
-       change(); new_lease_count(); new_generation(); state = by_hand }         /* SettleByHand */
+       change(); new_lease_count(); new_generation(); state = by_hand }         /* SettleManually */
 #endif
   :: break
   od

@@ -24,7 +24,7 @@ type visit struct {
 	takes      bool // the first case, before
 }
 
-var adminActions = [...]admin.Right{admin.Requeue, admin.SettleByHand, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
+var adminActions = [...]admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
 
 // drawAdmin draws whether the operator's side is on, and who comes to the Admin.
 func (w *world) drawAdmin() {
@@ -43,7 +43,7 @@ func (w *world) drawAdmin() {
 
 // adminAction is what a right is about.
 var adminAction = map[admin.Right]compensator.Action{
-	admin.Requeue: compensator.ActionRequeue, admin.Compensate: compensator.ActionRequeue, admin.SettleByHand: compensator.ActionSettleByHand,
+	admin.Requeue: compensator.ActionRequeue, admin.Compensate: compensator.ActionRequeue, admin.SettleManually: compensator.ActionSettleManually,
 	admin.Cancel: compensator.ActionCancel, admin.Complete: compensator.ActionComplete,
 }
 

@@ -18,11 +18,11 @@ var actions = map[compensator.Action]struct {
 		to: compensator.Cancelled, by: compensator.EndedByCancel},
 	compensator.ActionReschedule: {from: states(compensator.Pending, compensator.Retrying)},
 	compensator.ActionRequeue: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
-		compensator.SettledByHand, compensator.Retrying), to: compensator.Pending},
+		compensator.SettledManually, compensator.Retrying), to: compensator.Pending},
 	compensator.ActionErase: {epoch: 1, from: states(compensator.Dead, compensator.Succeeded, compensator.Compensated, compensator.Cancelled,
-		compensator.SettledByHand)},
-	compensator.ActionSettleByHand: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating),
-		to: compensator.SettledByHand, by: compensator.EndedByPerson},
+		compensator.SettledManually)},
+	compensator.ActionSettleManually: {epoch: 1, from: states(compensator.Dead, compensator.Retrying, compensator.Compensating),
+		to: compensator.SettledManually, by: compensator.EndedByPerson},
 }
 
 // deedOn is what somebody asks to be done to an entry.

@@ -191,7 +191,7 @@ func (o *oracle) unaware() *instance {
 
 // sayGoOn is a person.
 func (w *world) sayGoOn() {
-	by := compensator.ByHand{Actor: "somebody", Reason: "because"}
+	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
 	w.await(2*time.Minute, func() bool {
 		n := w.alive(0)
 		if n == nil {

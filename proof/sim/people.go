@@ -74,7 +74,7 @@ func (w *world) firstDead() (first compensator.EntryID) {
 
 // act does a deed to an entry. What it is answered is the row's to judge: every refusal is legal somewhere.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
-	by := compensator.ByHand{Actor: "somebody", Reason: "because"}
+	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
 	case 0, 1, 2:
 		n.w.oracle.asksFor(serviceDeeds[d.what], false, ref)
@@ -92,28 +92,28 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 		}
 	case requeueDeed:
 		if d.inTx { // of which a requeue knows nothing
-			n.requeueAll(ctx, d, compensator.RequeueOptions{ByHand: by})
+			n.requeueAll(ctx, d, compensator.RequeueOptions{AuditInfo: by})
 			return
 		}
 		n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
-		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Delay: d.delay})
+		_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Delay: d.delay})
 	case 4:
 		row, err := n.ask(ctx, ref)
 		undoes := err == nil && (row.BusinessType == undoType || row.BusinessType == undoTxType)
 		if undoes {
 			n.w.oracle.asksFor(compensator.ActionRequeue, true, ref)
-			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by, Compensate: true})
+			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Compensate: true})
 		}
 	case 5:
 		if d.inTx && d.fails { // of which it knows nothing
 			n.w.oracle.asksFor(compensator.ActionErase, false, ref)
 			_, _ = n.c.Erase(ctx, ref, by)
 			n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
-			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{ByHand: by})
+			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by})
 			return
 		}
-		n.w.oracle.asksFor(compensator.ActionSettleByHand, false, ref)
-		_ = n.c.SettleByHand(ctx, ref, by)
+		n.w.oracle.asksFor(compensator.ActionSettleManually, false, ref)
+		_ = n.c.SettleManually(ctx, ref, by)
 	case purgeDeed:
 		_, _ = n.c.Purge(ctx, purgeAge)
 	}

@@ -151,7 +151,7 @@ func (s *gatedStore) Versions(ctx context.Context, ids []compensator.EntryID) (v
 	return versions, nil
 }
 
-func (s *gatedStore) Note(ctx context.Context, action compensator.Action, by compensator.ByHand) error {
+func (s *gatedStore) Note(ctx context.Context, action compensator.Action, by compensator.AuditInfo) error {
 	return s.from.step(ctx, classWrite, "note", string(action), func() error {
 		s.from.w.oracle.noted(action)
 		return s.store.Note(ctx, action, by)

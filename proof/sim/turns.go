@@ -264,8 +264,8 @@ func (w *world) letPass() {
 	defer cancel()
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotentID)) != "" {
-			w.oracle.asksFor(compensator.ActionSettleByHand, false, row.ID)
-			_ = n.c.SettleByHand(ctx, row.ID, compensator.ByHand{Actor: "ann", Reason: "others wait"}) // or at the next look
+			w.oracle.asksFor(compensator.ActionSettleManually, false, row.ID)
+			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // or at the next look
 		}
 	}
 }

@@ -247,13 +247,13 @@ func TestPoisonIsParkedWithItsContentAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 1, calls.all()[""], "nobody has worked on it again")
 
 	mended.Do(func() { close(good) })
-	require.NoError(t, c.Requeue(t.Context(), parked.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "mended"}}))
+	require.NoError(t, c.Requeue(t.Context(), parked.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
 	w.WaitState(parked.ID, compensator.Succeeded)
 	assert.Equal(t, 2, calls.all()[""])
 }
 
 // Failure: F90
-func TestParkedByHandWaitsForAPerson(t *testing.T) {
+func TestParkedManuallyWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	w := harness.NewWorld(t)

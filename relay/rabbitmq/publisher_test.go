@@ -72,7 +72,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	assert.Equal(t, e.CreatedAt.Truncate(time.Second), got.Timestamp.UTC())
 	assert.Equal(t, amqp091.Table{"shop": int64(7), "tenant": "the route's", "color": "red", "traceparent": "00-trace-01", KeyHeader: e.Key()}, got.Headers)
 
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "once more"}}))
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "once more"}}))
 	eventually(t, func() bool { return b.depth(queue) == 1 }, "the message comes again")
 	again := b.messages(queue)[0]
 	assert.Equal(t, "order-3", again.MessageId, "a requeue keeps the message id")
@@ -221,7 +221,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 	assert.Contains(t, e.LastError, exchange)
 	assert.Contains(t, e.LastError, "some.key")
 	declare()
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "it is back"}}))
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "it is back"}}))
 	w.WaitState(id, compensator.Succeeded)
 	assert.Equal(t, 1, b.ids(queue)["second"])
 	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))

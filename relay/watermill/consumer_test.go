@@ -230,7 +230,7 @@ func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, "{half", string(d.Payload))
 
 	mended.Store(true)
-	require.NoError(t, c.Requeue(t.Context(), e.ID, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "mended"}}))
+	require.NoError(t, c.Requeue(t.Context(), e.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
 	w.WaitState(e.ID, compensator.Succeeded)
 	assert.Equal(t, 2, calls.all()["poison"])
 }

@@ -74,7 +74,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 			"tenant": "the route's", "color": "red", "traceparent": "00-trace-01",
 			KeyMetadata: e.Key(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
 
-		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{ByHand: compensator.ByHand{Actor: "ann", Reason: "once more"}}))
+		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "once more"}}))
 		eventually(t, func() bool { return len(b.of("orders")) == 2 }, "the message comes again")
 		again := b.of("orders")[1]
 		assert.Equal(t, "order-3", again.UUID, "a requeue keeps the UUID")

@@ -19,7 +19,7 @@ const get = async (url, headers = {}) => {
 
 all(".js").forEach((element) => { element.hidden = false; });
 
-// Times: local, or UTC; the other one in the tooltip. Written by hand: the first use of Intl takes longer than the whole page.
+// Times: local, or UTC; the other one in the tooltip. Hand-written: the first use of Intl takes longer than the whole page.
 const two = (n) => String(n).padStart(2, "0");
 const offset = (at) => {
 	const minutes = -at.getTimezoneOffset(), far = Math.abs(minutes);

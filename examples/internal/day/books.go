@@ -15,7 +15,7 @@ import (
 // Books are what a day has left behind, held against what the crowd was told. A sale adds its own.
 type Books struct {
 	shop.Settings
-	ByHand bool
+	Manual bool
 	crowd.Heard
 	Moments Moments
 
@@ -30,7 +30,7 @@ type Books struct {
 	Ended    int // tickets that live no more
 	Unknown  int // accepted tickets that the database does not know
 	Entries  map[string]map[compensator.State]int
-	Stuck    int // entries, or by hand messages, that nobody will do anything about
+	Stuck    int // entries, or manually messages, that nobody will do anything about
 }
 
 // Moments are looks at the database while everything happens.
@@ -47,10 +47,10 @@ func (d *Day) lookAtMoments(ctx context.Context) (m Moments) {
 		}
 		m.Looks++
 		sold := living
-		if d.ByHand {
+		if d.Manual {
 			sold = orders
 		}
-		if sold > initial || stock < 0 || !d.ByHand && (initial-stock != living || orders > living) {
+		if sold > initial || stock < 0 || !d.Manual && (initial-stock != living || orders > living) {
 			m.Wrong++
 		}
 	}
@@ -74,7 +74,7 @@ func (d *Day) readStock(ctx context.Context, b *Books) error {
 func (d *Day) readTickets(ctx context.Context, b *Books) error {
 	b.Living, b.Known = make(map[string]string), make(map[string]bool)
 	query := `SELECT ticket, buyer, COALESCE(living, 0) FROM shop_tickets`
-	if d.ByHand {
+	if d.Manual {
 		query = d.HandTickets
 	}
 	err := shop.EachRow(ctx, d.DB, d.SQL(query), func(scan func(...any) error) error {
@@ -150,11 +150,11 @@ func (d *Day) readLog(ctx context.Context, b *Books) error {
 }
 
 func (d *Day) readCounter(ctx context.Context, b *Books) (err error) {
-	if !d.ByHand {
+	if !d.Manual {
 		b.Counted, err = d.Counter.Read(ctx, d.Goods)
 		return err
 	}
-	h := &shop.ByHand{Redis: d.Counter.Redis, Name: d.Name}
+	h := &shop.Manual{Redis: d.Counter.Redis, Name: d.Name}
 	b.Counted.Stock, _ = h.Redis.Get(ctx, h.Key("stock", d.Goods)).Int() // none is 0
 	buyers, err := h.Redis.SMembers(ctx, h.Key("buyers", d.Goods)).Result()
 	b.Counted.Buyers = make(map[string]string, len(buyers))
@@ -246,14 +246,14 @@ func (b *Books) Check(s *Sheet, withPerson int) {
 // Row is one of the table, of a sale's own.
 type Row struct {
 	What         string
-	Ours, ByHand any
+	Ours, Manual any
 }
 
 // Compare prints both ways in one table.
-func Compare(out io.Writer, ours, byHand *Books, besides ...Row) {
+func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	fmt.Fprint(out, "| | this way | by hand |\n|---|---|---|\n")
 	row := func(what string, of func(*Books) any) {
-		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(byHand))
+		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(manual))
 	}
 	row("pieces", func(b *Books) any { return b.Stock })
 	row("requests to buy", func(b *Books) any { return b.Asked })
@@ -281,7 +281,7 @@ func Compare(out io.Writer, ours, byHand *Books, besides ...Row) {
 			if b == ours {
 				return r.Ours
 			}
-			return r.ByHand
+			return r.Manual
 		})
 	}
 }

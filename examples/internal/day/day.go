@@ -24,7 +24,7 @@ type Day struct {
 	servers.Servers
 	shop.Tables
 	shop.Settings
-	ByHand bool
+	Manual bool
 	Buyers int
 	Span   time.Duration // in which the crowd comes and the faults strike
 	Rest   time.Duration // nothing has moved for so long: it is over
@@ -43,7 +43,7 @@ type Day struct {
 type Sale struct {
 	Arguments   []string // of an instance, beside those of the settings
 	Besides     []string // statements that make more tables
-	HandTickets string   // reads ticket, buyer and 1, of all that are sold by hand
+	HandTickets string   // reads ticket, buyer and 1, of all that are sold manually
 
 	// Clear removes what is neither a table nor in Redis.
 	Clear func(context.Context) error
@@ -106,7 +106,7 @@ func (d *Day) Empty(ctx context.Context) error {
 
 func (d *Day) start(ctx context.Context) error {
 	arguments := append(append(d.Settings.Arguments(), d.Sale.Arguments...), "-name", d.Name)
-	if d.ByHand {
+	if d.Manual {
 		arguments = append(arguments, "-by-hand")
 	}
 	for range instances {
@@ -139,7 +139,7 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	}
 	c := &crowd.Crowd{Client: crowd.NewClient(addresses...), Goods: d.Goods, Name: "b", Buyers: d.Buyers, Span: d.Span, Seed: d.Seed}
 	defer c.Client.Close()
-	b := &Books{Settings: d.Settings, ByHand: d.ByHand}
+	b := &Books{Settings: d.Settings, Manual: d.Manual}
 	looking, stopLooking := context.WithCancel(ctx)
 	var striking error
 	var beside sync.WaitGroup

@@ -126,7 +126,7 @@ func (s *Shop) seeEntries(ctx context.Context, o *overview) error {
 func (e *entriesOfType) add(state compensator.State, n int) {
 	place := map[compensator.State]*int{
 		compensator.Pending: &e.Waiting, compensator.Retrying: &e.Sent, compensator.Succeeded: &e.Done, compensator.Compensating: &e.Undoing,
-		compensator.Compensated: &e.Undone, compensator.Cancelled: &e.Cancelled, compensator.Dead: &e.Person, compensator.SettledByHand: &e.Done,
+		compensator.Compensated: &e.Undone, compensator.Cancelled: &e.Cancelled, compensator.Dead: &e.Person, compensator.SettledManually: &e.Done,
 	}[state]
 	if place != nil {
 		*place += n

@@ -72,9 +72,9 @@ type Service struct {
 	servers.Servers
 	Address  string
 	UntilEOF bool
-	ByHand   bool
+	Manual   bool
 
-	// Open makes the way it sells, and what is the library's of it: nil by hand.
+	// Open makes the way it sells, and what is the library's of it: nil manually.
 	Open func(ctx context.Context, db *sql.DB, c *Counter) (Way, *Shop, error)
 }
 
@@ -83,7 +83,7 @@ func (s *Service) Define(flags *flag.FlagSet) {
 	flags.StringVar(&s.Name, "name", s.Name, "starts every name in Redis, and in the broker where there is one")
 	flags.StringVar(&s.Address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
 	flags.BoolVar(&s.UntilEOF, "until-eof", false, "stop when standard input ends")
-	flags.BoolVar(&s.ByHand, "by-hand", false, "do it the way of byhand.go")
+	flags.BoolVar(&s.Manual, "by-hand", false, "do it the way of byhand.go")
 }
 
 // Run opens everything and works until ctx ends.

@@ -25,11 +25,11 @@ type ActionEnd struct {
 
 // The actions, as the library spells them.
 const (
-	ActionComplete     = "complete"
-	ActionCancel       = "cancel"
-	ActionReschedule   = "reschedule"
-	ActionRequeue      = "requeue"
-	ActionSettleByHand = "settle by hand"
+	ActionComplete       = "complete"
+	ActionCancel         = "cancel"
+	ActionReschedule     = "reschedule"
+	ActionRequeue        = "requeue"
+	ActionSettleManually = "settle by hand"
 )
 
 // Event is one call of the library's observer.

@@ -330,8 +330,8 @@ var wrongOutcomes = []wrongHistory{
 	{"a type without a compensation is to be compensated", []string{"compensation"}, func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomePermanent).exhaust()
-		e.act(history.ActionSettleByHand, "")
-		e.settle(byHand, "person", func(r *history.Image) { r.Epoch++ })
+		e.act(history.ActionSettleManually, "")
+		e.settle(manual, "person", func(r *history.Image) { r.Epoch++ })
 	}},
 	{"dead without its compensation", []string{"compensation"}, func(s *story) {
 		s.committed("close").claim().run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)

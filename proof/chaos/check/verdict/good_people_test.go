@@ -75,8 +75,8 @@ var strangePeople = map[string]func(s *story){
 	"settled by hand": func(s *story) {
 		e := s.committed("ship").claim()
 		e.run("app1").end(history.OutcomePermanent).settle(dead, "permanent", failed1)
-		e.act(history.ActionSettleByHand, "")
-		e.settle(byHand, "person", func(r *history.Image) { r.Epoch++ })
+		e.act(history.ActionSettleManually, "")
+		e.settle(manual, "person", func(r *history.Image) { r.Epoch++ })
 	},
 	"dead, and cancelled by a service": func(s *story) {
 		e := s.committed("ship").claim()

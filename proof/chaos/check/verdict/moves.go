@@ -15,7 +15,7 @@ const (
 	succeeded    int8 = 1
 	compensated  int8 = 2
 	cancelled    int8 = 3
-	byHand       int8 = 4
+	manual       int8 = 4
 )
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
@@ -63,29 +63,29 @@ type move struct {
 
 // The names of the moves.
 const (
-	moveInsert      = "insert"
-	moveDelete      = "delete"
-	moveTouch       = "touch" // nothing of ours was changed
-	moveRenew       = "renew"
-	moveClaim       = "claim"
-	moveOwnClaim    = "claim of its own" // by the process that recorded it, of what its insert had leased for it
-	moveRelease     = "release"
-	moveSuccess     = "success"
-	moveRetry       = "failure"
-	moveExhausted   = "exhausted to compensation"
-	moveDead        = "exhausted to dead"
-	movePause       = "pause" // snooze, unavailable, an orderly stop
-	moveCompensated = "compensated"
-	moveUndoFailed  = "compensation failed"
-	moveUndoDead    = "compensation exhausted"
-	moveCrashed     = "quarantine"
-	moveCrashedUndo = "quarantine to compensation"
-	moveComplete    = "complete"
-	moveCancel      = "cancel"
-	moveReschedule  = "reschedule"
-	moveRequeue     = "requeue"
-	moveRequeueUndo = "requeue to compensation"
-	moveSettledHand = "settle by hand"
+	moveInsert          = "insert"
+	moveDelete          = "delete"
+	moveTouch           = "touch" // nothing of ours was changed
+	moveRenew           = "renew"
+	moveClaim           = "claim"
+	moveOwnClaim        = "claim of its own" // by the process that recorded it, of what its insert had leased for it
+	moveRelease         = "release"
+	moveSuccess         = "success"
+	moveRetry           = "failure"
+	moveExhausted       = "exhausted to compensation"
+	moveDead            = "exhausted to dead"
+	movePause           = "pause" // snooze, unavailable, an orderly stop
+	moveCompensated     = "compensated"
+	moveUndoFailed      = "compensation failed"
+	moveUndoDead        = "compensation exhausted"
+	moveCrashed         = "quarantine"
+	moveCrashedUndo     = "quarantine to compensation"
+	moveComplete        = "complete"
+	moveCancel          = "cancel"
+	moveReschedule      = "reschedule"
+	moveRequeue         = "requeue"
+	moveRequeueUndo     = "requeue to compensation"
+	moveSettledManually = "settle by hand"
 )
 
 var nobody = []string{""}
@@ -126,11 +126,11 @@ var moves = []move{
 	{name: moveCancel, whole: true, from: []int8{dead}, to: []int8{cancelled}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
 		by: []string{"cancel"}},
 	{name: moveReschedule, from: waiting, version: plusOne, delivery: kept, next: nowOrLater, token: fresh},
-	{name: moveRequeue, from: []int8{dead, succeeded, compensated, cancelled, byHand, retrying}, to: []int8{pending}, version: plusOne, epoch: plusOne,
+	{name: moveRequeue, from: []int8{dead, succeeded, compensated, cancelled, manual, retrying}, to: []int8{pending}, version: plusOne, epoch: plusOne,
 		process: zero, undo: zero, delivery: zero, lease: zero, next: nowOrLater, token: fresh, by: nobody},
-	{name: moveRequeueUndo, from: []int8{dead, succeeded, compensated, cancelled, byHand, retrying}, to: []int8{compensating}, version: plusOne, epoch: plusOne,
+	{name: moveRequeueUndo, from: []int8{dead, succeeded, compensated, cancelled, manual, retrying}, to: []int8{compensating}, version: plusOne, epoch: plusOne,
 		process: zero, undo: zero, delivery: zero, lease: zero, next: nowOrLater, token: fresh, by: nobody},
-	{name: moveSettledHand, from: []int8{dead, retrying, compensating}, to: []int8{byHand}, version: plusOne, epoch: plusOne,
+	{name: moveSettledManually, from: []int8{dead, retrying, compensating}, to: []int8{manual}, version: plusOne, epoch: plusOne,
 		delivery: zero, lease: zero, next: now, token: fresh, by: []string{"person"}},
 }
 
@@ -218,5 +218,5 @@ func bornRight(s *step) bool {
 // A person or a service made these moves; the engine the others.
 var actionOf = map[string]string{
 	moveComplete: history.ActionComplete, moveCancel: history.ActionCancel, moveReschedule: history.ActionReschedule,
-	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledHand: history.ActionSettleByHand,
+	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledManually: history.ActionSettleManually,
 }

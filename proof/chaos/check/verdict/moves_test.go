@@ -11,7 +11,7 @@ import (
 // All combinations of what a column can do are tried.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
-	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, byHand}
+	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}
 	later := image{version: 5, token: 1, nextAt: at - 1000, epoch: 2, processCount: 1, compensateCount: 1, deliveryCount: 2}
 	whole := later
 	whole.compensateCount = 0

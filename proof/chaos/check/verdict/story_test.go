@@ -20,7 +20,7 @@ const (
 	purgeAge   = 5000
 )
 
-// story makes a history by hand: a run whose clock moves only by wait, told by a driver, a producer and apps.
+// story makes a history manually: a run whose clock moves only by wait, told by a driver, a producer and apps.
 type story struct {
 	t       testing.TB
 	run     history.Run

@@ -17,11 +17,11 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// byHand is the way people do it: a lock in Redis for 30 s, stock and buyers in Redis, a message table in the business
-// transaction, a message published after it without a confirm, its status set whatever happened, and scans by hand for
+// manual is the way people do it: a lock in Redis for 30 s, stock and buyers in Redis, a message table in the business
+// transaction, a message published after it without a confirm, its status set whatever happened, and scans manually for
 // what was not sent and not paid. It is here to be measured beside sale.go.
-type byHand struct {
-	shop.ByHand
+type manual struct {
+	shop.Manual
 	workers int
 	url     string // of the broker
 	queue   string
@@ -47,7 +47,7 @@ const (
 )
 
 // Sell holds the lock from the first look at the stock to the message.
-func (h *byHand) Sell(ctx context.Context, p shop.Purchase) (t shop.Ticket, err error) {
+func (h *manual) Sell(ctx context.Context, p shop.Purchase) (t shop.Ticket, err error) {
 	lock := h.Key("lock", p.Goods)
 	locked, err := h.Redis.SetNX(ctx, lock, 1, lockFor).Result()
 	if err != nil || !locked {
@@ -80,7 +80,7 @@ func (h *byHand) Sell(ctx context.Context, p shop.Purchase) (t shop.Ticket, err 
 	return t, nil
 }
 
-func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
+func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
 }
 
 // send returns when the message is in a buffer of this process.
-func (h *byHand) send(ctx context.Context, t shop.Ticket) {
+func (h *manual) send(ctx context.Context, t shop.Ticket) {
 	status := handSent
 	if err := h.publish(ctx, t); err != nil {
 		status = handFailed
@@ -109,7 +109,7 @@ func (h *byHand) send(ctx context.Context, t shop.Ticket) {
 	h.set(ctx, t, status)
 }
 
-func (h *byHand) publish(ctx context.Context, t shop.Ticket) error {
+func (h *manual) publish(ctx context.Context, t shop.Ticket) error {
 	body, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -122,14 +122,14 @@ func (h *byHand) publish(ctx context.Context, t shop.Ticket) error {
 	return h.channel.PublishWithContext(ctx, "", h.queue, false, false, amqp091.Publishing{DeliveryMode: amqp091.Persistent, Body: body})
 }
 
-func (h *byHand) set(ctx context.Context, t shop.Ticket, status int) {
+func (h *manual) set(ctx context.Context, t shop.Ticket, status int) {
 	if _, err := h.DB.ExecContext(ctx, h.SQL(`UPDATE shop_hand_log SET status = ? WHERE ticket = ?`), status, t.ID); err != nil {
 		slog.Debug("by hand: status not set", "err", err)
 	}
 }
 
 // Run warms Redis up, consumes and scans until ctx ends.
-func (h *byHand) Run(ctx context.Context) error {
+func (h *manual) Run(ctx context.Context) error {
 	h.Warm(ctx)
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -149,7 +149,7 @@ func (h *byHand) Run(ctx context.Context) error {
 }
 
 // serve works with one connection until it breaks.
-func (h *byHand) serve(ctx context.Context) error {
+func (h *manual) serve(ctx context.Context) error {
 	conn, err := amqp091.Dial(h.url)
 	if err != nil {
 		return err
@@ -185,14 +185,14 @@ func (h *byHand) serve(ctx context.Context) error {
 	return amqp091.ErrClosed
 }
 
-func (h *byHand) publishOn(c *amqp091.Channel) {
+func (h *manual) publishOn(c *amqp091.Channel) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.channel = c
 }
 
 // consume makes the order and sets the status.
-func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
+func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
 		return
@@ -211,18 +211,18 @@ func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
 const findLate = `SELECT ticket, goods, buyer FROM shop_hand_log WHERE status = 0 AND created_at < UTC_TIMESTAMP(3) - INTERVAL 5 SECOND LIMIT 100`
 
 // sendLate scans for what was not sent.
-func (h *byHand) sendLate(ctx context.Context) {
+func (h *manual) sendLate(ctx context.Context) {
 	for _, t := range h.Scan(ctx, findLate) {
 		h.send(ctx, t)
 	}
 }
 
 // Find is what became of a buyer's latest ticket.
-func (h *byHand) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
+func (h *manual) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	return shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT l.ticket, COALESCE(o.id, 0), COALESCE(o.state, 'accepted'), o.due_at
 		FROM shop_hand_log l LEFT JOIN shop_orders o ON o.ticket = l.ticket
 		WHERE l.goods = ? AND l.buyer = ? ORDER BY l.created_at DESC LIMIT 1`))
 }
 
 // End has nothing to close.
-func (h *byHand) End() {}
+func (h *manual) End() {}

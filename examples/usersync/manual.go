@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// byHand is the same service as people write it today, kept as small as it is there: rows with a status, a message that
+// manual is the same service as people write it today, kept as small as it is there: rows with a status, a message that
 // nobody confirms, a lock of 30 s in Redis, and a scan that sends again what has waited too long and sets the status
 // whatever became of it. It is here to be measured beside sync.go.
-type byHand struct {
+type manual struct {
 	servers
 	settings
 	db    *sql.DB
@@ -42,12 +42,12 @@ const (
 	failed = 3
 )
 
-func (h *byHand) routes(mux *http.ServeMux) {
+func (h *manual) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(h.upload)))
 }
 
 // upload writes users and log in one transaction, and sends after it.
-func (h *byHand) upload(ctx context.Context, u *upload) (batch, error) {
+func (h *manual) upload(ctx context.Context, u *upload) (batch, error) {
 	err := h.insert(ctx, u)
 	if isDuplicate(err) {
 		return sameBatch(ctx, h.db, u)
@@ -67,7 +67,7 @@ func (h *byHand) upload(ctx context.Context, u *upload) (batch, error) {
 	return findBatch(ctx, h.db, u.Batch)
 }
 
-func (h *byHand) insert(ctx context.Context, u *upload) error {
+func (h *manual) insert(ctx context.Context, u *upload) error {
 	tx, err := h.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (h *byHand) insert(ctx context.Context, u *upload) error {
 }
 
 // send returns when the message is in a buffer of this process.
-func (h *byHand) send(ctx context.Context, m message, sending int, trace string) error {
+func (h *manual) send(ctx context.Context, m message, sending int, trace string) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (h *byHand) send(ctx context.Context, m message, sending int, trace string)
 }
 
 // run consumes and scans until ctx ends.
-func (h *byHand) run(ctx context.Context) error {
+func (h *manual) run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { h.scan(ctx) })
 	for ctx.Err() == nil {
@@ -114,10 +114,10 @@ func (h *byHand) run(ctx context.Context) error {
 	return nil
 }
 
-func (h *byHand) close() {}
+func (h *manual) close() {}
 
 // serve works with one connection until it breaks.
-func (h *byHand) serve(ctx context.Context) error {
+func (h *manual) serve(ctx context.Context) error {
 	conn, err := amqp091.Dial(h.AMQP)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (h *byHand) serve(ctx context.Context) error {
 	return amqp091.ErrClosed
 }
 
-func (h *byHand) publishOn(c *amqp091.Channel) {
+func (h *manual) publishOn(c *amqp091.Channel) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.channel = c
@@ -162,7 +162,7 @@ func (h *byHand) publishOn(c *amqp091.Channel) {
 const lockFor = 30 * time.Second
 
 // consume takes the user's lock, does the work, and sets the status.
-func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
+func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
 		return
@@ -185,14 +185,14 @@ func (h *byHand) consume(ctx context.Context, d amqp091.Delivery) {
 	}
 }
 
-func (h *byHand) set(ctx context.Context, m message, status int) {
+func (h *manual) set(ctx context.Context, m message, status int) {
 	_, err := h.db.ExecContext(ctx, `UPDATE usersync_hand_log SET status = ? WHERE batch = ? AND user = ?`, status, m.Batch, m.User)
 	if err != nil {
 		slog.Warn("by hand: status not set", "err", err)
 	}
 }
 
-func (h *byHand) sync(ctx context.Context, m message, sending int, trace string) error {
+func (h *manual) sync(ctx context.Context, m message, sending int, trace string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.limit, errTooSlow)
 	defer cancel()
 	u, err := findUser(ctx, h.db, m)
@@ -210,7 +210,7 @@ func (h *byHand) sync(ctx context.Context, m message, sending int, trace string)
 }
 
 // scan sends again what has waited for too long.
-func (h *byHand) scan(ctx context.Context) {
+func (h *manual) scan(ctx context.Context) {
 	for pause(ctx, time.Second) {
 		late := make(map[message]string) // their traces
 		err := eachRow(ctx, h.db, findLate, func(scan func(...any) error) error {
@@ -233,7 +233,7 @@ func (h *byHand) scan(ctx context.Context) {
 const findLate = `SELECT l.batch, l.user, b.trace FROM usersync_hand_log l JOIN usersync_batches b ON b.batch = l.batch
 	WHERE l.status = ? AND l.created_at < UTC_TIMESTAMP(3) - INTERVAL ? MICROSECOND LIMIT 100`
 
-func (h *byHand) sendAgain(ctx context.Context, m message, trace string) {
+func (h *manual) sendAgain(ctx context.Context, m message, trace string) {
 	if err := h.send(ctx, m, 1, trace); err != nil {
 		h.set(ctx, m, failed)
 		return

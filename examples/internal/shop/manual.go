@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ByHand is what the ways by hand share: orders are paid in one statement, and closed in four.
-type ByHand struct {
+// Manual is what the ways manually share: orders are paid in one statement, and closed in four.
+type Manual struct {
 	Settings
 	Tables
 	DB    *sql.DB
@@ -19,15 +19,15 @@ type ByHand struct {
 }
 
 // Key is one in Redis.
-func (h *ByHand) Key(what, goods string) string { return h.Name + ":hand:" + what + ":" + goods }
+func (h *Manual) Key(what, goods string) string { return h.Name + ":hand:" + what + ":" + goods }
 
 // Warm puts the stock into Redis, unless there is some.
-func (h *ByHand) Warm(ctx context.Context) { h.Redis.SetNX(ctx, h.Key("stock", h.Goods), h.Stock, 0) }
+func (h *Manual) Warm(ctx context.Context) { h.Redis.SetNX(ctx, h.Key("stock", h.Goods), h.Stock, 0) }
 
 const findUnpaid = `SELECT ticket, goods, buyer FROM shop_orders WHERE state = 'open' AND due_at < UTC_TIMESTAMP(3) LIMIT 100`
 
 // CloseUnpaid scans for orders whose time is up.
-func (h *ByHand) CloseUnpaid(ctx context.Context) {
+func (h *Manual) CloseUnpaid(ctx context.Context) {
 	for _, t := range h.Scan(ctx, findUnpaid) {
 		closed, err := h.SetClosed(ctx, h.DB, t)
 		if err != nil || !closed {
@@ -42,7 +42,7 @@ func (h *ByHand) CloseUnpaid(ctx context.Context) {
 }
 
 // Scan reads tickets.
-func (h *ByHand) Scan(ctx context.Context, query string) (found []Ticket) {
+func (h *Manual) Scan(ctx context.Context, query string) (found []Ticket) {
 	err := EachRow(ctx, h.DB, h.SQL(query), func(scan func(...any) error) error {
 		var t Ticket
 		err := scan(&t.ID, &t.Goods, &t.Buyer)
@@ -63,7 +63,7 @@ func EverySecond(ctx context.Context, call func(context.Context)) {
 }
 
 // Pay reports ErrClosed for whatever is not open.
-func (h *ByHand) Pay(ctx context.Context, id uint64) error {
+func (h *Manual) Pay(ctx context.Context, id uint64) error {
 	paid, err := Changed(h.DB.ExecContext(ctx, h.SQL(`UPDATE shop_orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`), id))
 	if err == nil && !paid {
 		return ErrClosed

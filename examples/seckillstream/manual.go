@@ -16,10 +16,10 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// byHand is the way people do it: a script takes the stock and adds a message, one thread reads the group under one fixed
+// manual is the way people do it: a script takes the stock and adds a message, one thread reads the group under one fixed
 // name, makes the order and acknowledges it, to another stream. On an error it goes through its pending list until that is
 // empty. It is here to be measured beside sale.go.
-type byHand struct{ shop.ByHand }
+type manual struct{ shop.Manual }
 
 //go:embed lua/hand.lua
 var handLua string
@@ -31,10 +31,10 @@ const (
 	handConsumer = "c1" // in every process
 )
 
-func (h *byHand) stream(goods string) string { return h.Key("orders", goods) }
+func (h *manual) stream(goods string) string { return h.Key("orders", goods) }
 
 // Sell is one script.
-func (h *byHand) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
+func (h *manual) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	keys := []string{h.Key("stock", p.Goods), h.Key("buyers", p.Goods), h.stream(p.Goods)}
 	switch answer, err := handScript.Run(ctx, h.Redis, keys, p.Goods, p.Buyer, t.ID).Int(); {
@@ -49,7 +49,7 @@ func (h *byHand) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error)
 }
 
 // Run warms Redis up, makes the group, reads and scans until ctx ends.
-func (h *byHand) Run(ctx context.Context) error {
+func (h *manual) Run(ctx context.Context) error {
 	h.Warm(ctx)
 	_ = h.Redis.XGroupCreateMkStream(ctx, h.stream(h.Goods), handGroup, "0").Err() // it is there already
 	var scanning sync.WaitGroup
@@ -65,7 +65,7 @@ func (h *byHand) Run(ctx context.Context) error {
 }
 
 // pending goes through what was read and not acknowledged.
-func (h *byHand) pending(ctx context.Context) {
+func (h *manual) pending(ctx context.Context) {
 	for ctx.Err() == nil {
 		done, err := h.next(ctx, "0")
 		switch {
@@ -78,7 +78,7 @@ func (h *byHand) pending(ctx context.Context) {
 }
 
 // next reads one message and makes its order. It reports that there was none.
-func (h *byHand) next(ctx context.Context, from string) (none bool, err error) {
+func (h *manual) next(ctx context.Context, from string) (none bool, err error) {
 	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,
 	}).Result()
@@ -95,7 +95,7 @@ func (h *byHand) next(ctx context.Context, from string) (none bool, err error) {
 	return false, h.Redis.XAck(ctx, h.Key("s1", h.Goods), handGroup, m.ID).Err()
 }
 
-func (h *byHand) order(ctx context.Context, m redis.XMessage) error {
+func (h *manual) order(ctx context.Context, m redis.XMessage) error {
 	var t shop.Ticket
 	for field, to := range map[string]*string{"ticket": &t.ID, "goods": &t.Goods, "buyer": &t.Buyer} {
 		text, ok := m.Values[field].(string)
@@ -111,7 +111,7 @@ func (h *byHand) order(ctx context.Context, m redis.XMessage) error {
 }
 
 // insert makes the order, unless the buyer has or had one, or there is no stock: then it says nothing.
-func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
+func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func (h *byHand) insert(ctx context.Context, t shop.Ticket) error {
 }
 
 // Find is what became of a buyer's latest order. Whom Redis knows without one was accepted.
-func (h *byHand) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
+func (h *manual) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	o, err := shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT ticket, id, state, due_at FROM shop_orders WHERE goods = ? AND buyer = ? ORDER BY id DESC LIMIT 1`))
 	if errors.Is(err, shop.ErrNotFound) {
 		if known, asked := h.Redis.SIsMember(ctx, h.Key("buyers", p.Goods), p.Buyer).Result(); asked == nil && known {
@@ -144,4 +144,4 @@ func (h *byHand) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) 
 }
 
 // End has nothing to close.
-func (h *byHand) End() {}
+func (h *manual) End() {}
