@@ -19,7 +19,7 @@
 //
 // # Handlers
 //
-// [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries. The error that a handler returns decides the outcome. nil is success. [Permanent], [RetryAfter], [Snooze] and [Unavailable] ask for something special. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run more than once for one entry, so it passes [Entry.Key] to every service that it calls. A type with a [Breaker] pauses as a whole while a service that its handler needs is down.
+// [Handle] registers a function for a type. [HandleTx] registers a function whose effects in this database commit together with the success of the entry, exactly once. [HandleBatch] registers a function that takes several entries. The error that a handler returns decides the outcome. nil is success. [Permanent], [RetryAfter], [Snooze] and [Unavailable] ask for something special. Any other error asks for another attempt by the [Retry] schedule of the type. A plain handler may run more than once for one entry, so it passes [Entry.CallKey] to every service that it calls. A type with a [Breaker] pauses as a whole while a service that its handler needs is down.
 //
 // [Periodic] records exactly one entry for each slot of a [Schedule], from any running process. Module cron turns cron expressions into schedules.
 //

@@ -15,7 +15,7 @@ import (
 // not change the stored row.
 type Entry struct {
 	ID                                 EntryID
-	IdempotentID                       IdempotentID
+	IdempotencyKey                     IdempotencyKey
 	BusinessType                       string
 	BatchID, BusinessID, BusinessExtID string
 	UserID, UserName                   string
@@ -43,7 +43,7 @@ type Entry struct {
 // entryOf converts a row into an Entry.
 func entryOf(row *processlog.Row, codec Codec) *Entry {
 	return &Entry{
-		ID: row.ID, IdempotentID: row.IdempotentID, BusinessType: row.BusinessType, BatchID: row.BatchID,
+		ID: row.ID, IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID,
 		BusinessID: row.BusinessID, BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName,
 		Content: row.Content, Headers: row.Headers,
 		State: row.State, ProcessCount: row.ProcessCount, MaxProcessCount: row.MaxProcessCount, CompensateCount: row.CompensateCount,
@@ -82,7 +82,7 @@ func (e *Entry) Attempt() int {
 // for the compensation, until a person requeues the entry. So a compensation that asks a partner what was done needs an
 // id of your own. If several logs call the same service, for example in a staging copy, put the name of the log in
 // front of it.
-func (e *Entry) Key() string {
+func (e *Entry) CallKey() string {
 	return e.ID.String() + "-" + strconv.FormatUint(uint64(e.Epoch), 10)
 }
 
@@ -95,7 +95,7 @@ func (e *Entry) Decode(v any) error {
 	content := e.Content
 	if sealing, ok := codec.(SealingCodec); ok {
 		var err error
-		if content, err = sealing.Open(content, e.BusinessType, string(e.IdempotentID)); err != nil {
+		if content, err = sealing.Open(content, e.BusinessType, string(e.IdempotencyKey)); err != nil {
 			return err
 		}
 	}
@@ -112,8 +112,8 @@ type Codec interface {
 // such a codec, and Entry.Decode opens. See package encrypt.
 type SealingCodec interface {
 	Codec
-	Seal(content []byte, businessType, idempotentID string) ([]byte, error)
-	Open(content []byte, businessType, idempotentID string) ([]byte, error)
+	Seal(content []byte, businessType, idempotencyKey string) ([]byte, error)
+	Open(content []byte, businessType, idempotencyKey string) ([]byte, error)
 }
 
 // JSON is the default Codec.
@@ -127,7 +127,7 @@ func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(dat
 // entryJSON is the JSON form of an Entry. Names and formats do not change. Later versions may add fields.
 type entryJSON struct {
 	ID              EntryID           `json:"id"`
-	IdempotentID    IdempotentID      `json:"idempotent_id"`
+	IdempotencyKey  IdempotencyKey    `json:"idempotent_id"`
 	BusinessType    string            `json:"business_type"`
 	BatchID         string            `json:"batch_id,omitempty"`
 	BusinessID      string            `json:"business_id,omitempty"`
@@ -158,7 +158,7 @@ type entryJSON struct {
 // "content_base64".
 func (e Entry) MarshalJSON() ([]byte, error) {
 	v := entryJSON{
-		ID: e.ID, IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,
+		ID: e.ID, IdempotencyKey: e.IdempotencyKey, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID,
 		BusinessExtID: e.BusinessExtID, UserID: e.UserID, UserName: e.UserName, Headers: e.Headers,
 		State: e.State, ProcessCount: e.ProcessCount, MaxProcessCount: e.MaxProcessCount, CompensateCount: e.CompensateCount,
 		DeliveryCount: e.DeliveryCount, Version: e.Version, Epoch: e.Epoch, NextAt: jsonTime(e.NextAt), EndedBy: e.EndedBy,
@@ -183,7 +183,7 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 		content = v.ContentBase64
 	}
 	*e = *entryOf(&processlog.Row{
-		ID: v.ID, IdempotentID: v.IdempotentID, BusinessType: v.BusinessType, BatchID: v.BatchID, BusinessID: v.BusinessID,
+		ID: v.ID, IdempotencyKey: v.IdempotencyKey, BusinessType: v.BusinessType, BatchID: v.BatchID, BusinessID: v.BusinessID,
 		BusinessExtID: v.BusinessExtID, UserID: v.UserID, UserName: v.UserName, Content: content, Headers: v.Headers,
 		State: v.State, ProcessCount: v.ProcessCount, MaxProcessCount: v.MaxProcessCount, CompensateCount: v.CompensateCount,
 		DeliveryCount: v.DeliveryCount, Version: v.Version, Epoch: v.Epoch, NextAt: time.Time(v.NextAt), EndedBy: v.EndedBy,

@@ -49,7 +49,7 @@ const goldenLeast = `{"id":"1","idempotent_id":"k","business_type":"t","state":"
 func goldenEntry() Entry {
 	at := time.Date(2026, 11, 23, 5, 5, 6, 789e6, time.FixedZone("", 3600))
 	return Entry{
-		ID: processlog.RowID(math.MaxUint64), IdempotentID: "close-42", BusinessType: "close_order", BatchID: "b", BusinessID: "o", BusinessExtID: "x",
+		ID: processlog.RowID(math.MaxUint64), IdempotencyKey: "close-42", BusinessType: "close_order", BatchID: "b", BusinessID: "o", BusinessExtID: "x",
 		UserID: "u7", UserName: "梅", Content: []byte(`{"n":9007199254740993,"price":0.10}`), Headers: map[string]string{"tenant": "A"},
 		State: SettledManually, ProcessCount: 3, MaxProcessCount: 5, CompensateCount: 1, DeliveryCount: 2, Version: 1<<53 + 1, Epoch: math.MaxUint32,
 		NextAt: at.Truncate(100 * time.Millisecond), EndedBy: EndedByPerson, LastError: "sold out", CreatedAt: at, UpdatedAt: at.Add(211 * time.Millisecond),
@@ -60,11 +60,11 @@ func TestEntryIsWrittenAsJSONUnderNamesThatStay(t *testing.T) {
 	written, err := json.MarshalIndent(goldenEntry(), "", "  ")
 	require.NoError(t, err)
 	require.Equal(t, golden, string(written))
-	least, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotentID: "k", BusinessType: "t"})
+	least, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotencyKey: "k", BusinessType: "t"})
 	require.NoError(t, err)
 	require.Equal(t, goldenLeast, string(least), "what is not there is left out; counts and times are always there")
 
-	erased, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotentID: "k", BusinessType: "t", Erased: true})
+	erased, err := json.Marshal(Entry{ID: processlog.RowID(1), IdempotencyKey: "k", BusinessType: "t", Erased: true})
 	require.NoError(t, err)
 	require.Equal(t, goldenLeast[:len(goldenLeast)-1]+`,"erased":true}`, string(erased))
 

@@ -51,7 +51,7 @@ func ExampleNew() {
 	defer c.Close()
 
 	_, err = compensator.Handle(c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
-		return deliver(ctx, e.Key(), m)
+		return deliver(ctx, e.CallKey(), m)
 	}, compensator.TypeConfig{})
 	if err != nil {
 		log.Fatal(err)
@@ -84,7 +84,7 @@ func ExampleHandle() {
 	var c *compensator.Compensator // made by New
 	var db *sql.DB                 // the service's
 	sendMail, err := compensator.Handle(c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
-		err := deliver(ctx, e.Key(), m)
+		err := deliver(ctx, e.CallKey(), m)
 		switch {
 		case errors.Is(err, errNoSuchAddress):
 			return compensator.Permanent(err) // no use trying again
@@ -112,7 +112,7 @@ func ExampleHandle() {
 	}
 	defer tx.Rollback()
 	// … the business statements …
-	receipt, err := sendMail.Record(ctx, tx, Mail{To: "ann@example.com"}, compensator.Options{IdempotentID: "welcome-ann"})
+	receipt, err := sendMail.Record(ctx, tx, Mail{To: "ann@example.com"}, compensator.Options{IdempotencyKey: "welcome-ann"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func ExampleCompensator_InTx() {
 			return err
 		}
 		_, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{
-			IdempotentID: "close-42", BusinessID: "42", Delay: 30 * time.Minute,
+			IdempotencyKey: "close-42", BusinessID: "42", Delay: 30 * time.Minute,
 		})
 		return err
 	})
@@ -196,14 +196,14 @@ func ExampleCompensator_Record() {
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		receipt, err := c.Record(ctx, tx,
-			closeOrder.Entry(CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42", Delay: 30 * time.Minute}),
-			sendMail.Entry(Mail{To: "ann@example.com"}, compensator.Options{IdempotentID: "confirm-42"}))
+			closeOrder.Entry(CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42", Delay: 30 * time.Minute}),
+			sendMail.Entry(Mail{To: "ann@example.com"}, compensator.Options{IdempotencyKey: "confirm-42"}))
 		if err != nil {
 			return err
 		}
 		for _, recorded := range receipt.Entries {
 			if recorded.Duplicate && !recorded.ContentMatches {
-				return fmt.Errorf("%s was recorded with another content before", recorded.IdempotentID)
+				return fmt.Errorf("%s was recorded with another content before", recorded.IdempotencyKey)
 			}
 		}
 		return nil
@@ -229,10 +229,10 @@ func ExampleType_CancelTx() {
 			if n, err := paid.RowsAffected(); err != nil || n == 0 {
 				return cmp.Or(err, errNotUnpaid) // paid before, or closed: what a payment starts is started once
 			}
-			if _, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotentID("close-42")); err != nil {
+			if _, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotencyKey("close-42")); err != nil {
 				return err // nil: it runs no more, whether it waited, ran, was dead, or somebody had cancelled it
 			}
-			_, err = ship.Record(ctx, tx, 42, compensator.Options{IdempotentID: "ship-42", FailOnDuplicate: true})
+			_, err = ship.Record(ctx, tx, 42, compensator.Options{IdempotencyKey: "ship-42", FailOnDuplicate: true})
 			return err
 		})
 	})
@@ -256,7 +256,7 @@ func ExampleCompensator_RetryTx() {
 	ctx := context.Background()
 	err := c.RetryTx(ctx, "close-42", func(ctx context.Context) error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42"})
+			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			if err != nil || receipt.Duplicate() {
 				return err // or the order has been placed before: the same request, come again
 			}
@@ -276,7 +276,7 @@ func ExampleType_CompleteTx() {
 	var sendOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := sendOrder.CompleteTx(ctx, tx, compensator.IdempotentID("send-42")); err != nil {
+		if _, err := sendOrder.CompleteTx(ctx, tx, compensator.IdempotencyKey("send-42")); err != nil {
 			return err // before anything else: ErrAlreadySucceeded rolls all of it back
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO received (id) VALUES (?)", 42)
@@ -290,7 +290,7 @@ func ExampleType_CompleteTx() {
 	}
 }
 
-// The connection broke around COMMIT. With an idempotent id of the business's own, the entry tells whether the
+// The connection broke around COMMIT. With an idempotency key of the business's own, the entry tells whether the
 // transaction happened.
 func ExampleCompensator_Resolve() {
 	var c *compensator.Compensator               // made by New
@@ -299,13 +299,13 @@ func ExampleCompensator_Resolve() {
 	placeOrder := func() error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			// … the business statements …
-			_, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "close-42"})
+			_, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			return err
 		})
 	}
 	err := placeOrder()
 	if errors.Is(err, compensator.ErrCommitUnknown) {
-		_, err = c.Resolve(ctx, compensator.IdempotentID("close-42"))
+		_, err = c.Resolve(ctx, compensator.IdempotencyKey("close-42"))
 		if errors.Is(err, compensator.ErrNotFound) {
 			err = placeOrder() // it did not happen, and never will
 		}
@@ -403,7 +403,7 @@ func ExamplePropagator() {
 	defer c.Close()
 }
 
-// An idempotent id stands for one event of one type. Under the id of another type's entry nothing would run, and nobody would
+// An idempotency key stands for one event of one type. Under the id of another type's entry nothing would run, and nobody would
 // know: put the type into the id.
 func ExampleOtherTypeError() {
 	ctx := context.Background()
@@ -415,15 +415,15 @@ func ExampleOtherTypeError() {
 	closing, _ := compensator.Declare[CloseOrder](c, "close", compensator.TypeConfig{})
 	mail, _ := compensator.Declare[Mail](c, "mail", compensator.TypeConfig{})
 	err = c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		if _, err := closing.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotentID: "order-42"}); err != nil {
+		if _, err := closing.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "order-42"}); err != nil {
 			return err
 		}
-		_, err := mail.Record(ctx, tx, Mail{To: "buyer"}, compensator.Options{IdempotentID: "order-42"}) // better: "mail-42"
+		_, err := mail.Record(ctx, tx, Mail{To: "buyer"}, compensator.Options{IdempotencyKey: "order-42"}) // better: "mail-42"
 		return err
 	})
 	var other *compensator.OtherTypeError
 	if errors.As(err, &other) {
-		fmt.Println(other.IdempotentID, "stands for", other.Recorded, "and not for", other.Asked)
+		fmt.Println(other.IdempotencyKey, "stands for", other.Recorded, "and not for", other.Asked)
 	}
 	// Output: order-42 stands for close and not for mail
 }
@@ -456,7 +456,7 @@ func ExampleConfig_keep() {
 		log.Fatal(err)
 	}
 	_, err = compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, m Mail) error {
-		return deliver(ctx, e.Key(), m)
+		return deliver(ctx, e.CallKey(), m)
 	}, compensator.TypeConfig{Keep: 365 * day})
 	if err != nil {
 		log.Fatal(err)

@@ -22,8 +22,8 @@ func (c *Compensator) Get(ctx context.Context, ref Ref) (*Entry, error) {
 func (c *Compensator) row(ctx context.Context, ref Ref) (processlog.Row, error) {
 	id, isID := ref.(EntryID)
 	if !isID {
-		key, _ := ref.(IdempotentID)
-		ids, err := c.store.IDs(ctx, nil, []IdempotentID{key})
+		key, _ := ref.(IdempotencyKey)
+		ids, err := c.store.IDs(ctx, nil, []IdempotencyKey{key})
 		if err != nil {
 			return processlog.Row{}, err
 		}

@@ -97,7 +97,7 @@ func validateAuditInfo(h AuditInfo) error {
 	for _, f := range []struct {
 		name, value string
 		limit       int
-	}{{"actor", h.Actor, processlog.MaxIdempotentID}, {"reason", h.Reason, processlog.MaxText}} {
+	}{{"actor", h.Actor, processlog.MaxIdempotencyKey}, {"reason", h.Reason, processlog.MaxText}} {
 		reason := badText(f.value, f.limit)
 		if f.value == "" {
 			reason = "is empty"

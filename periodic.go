@@ -73,8 +73,8 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 }
 
 // SlotID returns the idempotency key of a slot's entry, for example "settle_day@2026-03-29T01:00:00Z".
-func SlotID(businessType string, slot time.Time) IdempotentID {
-	return IdempotentID(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
+func SlotID(businessType string, slot time.Time) IdempotencyKey {
+	return IdempotencyKey(businessType + "@" + slot.UTC().Format("2006-01-02T15:04:05.999Z07:00"))
 }
 
 // recordSlots records the entries of slots. An entry of t that exists under the key of a slot counts as the entry of
@@ -83,7 +83,7 @@ func SlotID(businessType string, slot time.Time) IdempotentID {
 func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []time.Time) (taken []error, err error) {
 	entries := make([]NewEntry, len(slots))
 	for i, slot := range slots {
-		entries[i] = t.Entry(slot, Options{IdempotentID: SlotID(t.name, slot)})
+		entries[i] = t.Entry(slot, Options{IdempotencyKey: SlotID(t.name, slot)})
 		entries[i].slot = true
 	}
 	receipt, err := t.c.Record(ctx, tx, entries...)
@@ -92,7 +92,7 @@ func recordSlots(ctx context.Context, tx *ScopedTx, t *Type[time.Time], slots []
 	}
 	for i, in := range receipt.rec.Inserted {
 		if in.Duplicate && in.BusinessType != t.name {
-			taken = append(taken, &OtherTypeError{IdempotentID: receipt.Entries[i].IdempotentID, Recorded: in.BusinessType, Asked: t.name})
+			taken = append(taken, &OtherTypeError{IdempotencyKey: receipt.Entries[i].IdempotencyKey, Recorded: in.BusinessType, Asked: t.name})
 		}
 	}
 	return taken, nil

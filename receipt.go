@@ -17,8 +17,8 @@ type Receipt struct {
 
 // Recorded is the result for one entry.
 type Recorded struct {
-	ID           EntryID // zero only after a Record of several entries on MySQL: call ResolveIDs, or use IdempotentID
-	IdempotentID IdempotentID
+	ID             EntryID // zero only after a Record of several entries on MySQL: call ResolveIDs, or use IdempotencyKey
+	IdempotencyKey IdempotencyKey
 
 	// Duplicate says that an entry with this idempotency key exists, or comes earlier in the same call. The existing
 	// entry was left unchanged.
@@ -42,7 +42,7 @@ func (rec *recording) receipt() *Receipt {
 	r := &Receipt{Entries: make([]Recorded, len(rec.place)), rec: rec}
 	for i, p := range rec.place {
 		in, draft := &rec.Inserted[p], &rec.Drafts[p]
-		r.Entries[i] = Recorded{ID: in.ID, IdempotentID: draft.IdempotentID, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
+		r.Entries[i] = Recorded{ID: in.ID, IdempotencyKey: draft.IdempotencyKey, Duplicate: in.Duplicate, State: in.State, ContentMatches: in.ContentMatches}
 		if rec.repeated[i] {
 			r.Entries[i].Duplicate = true
 			r.Entries[i].ContentMatches = rec.alike[i] && (in.ContentMatches || !in.Duplicate)
@@ -74,17 +74,17 @@ func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
 		recorded = rec.Inserted[p].BusinessType
 	}
 	if recorded != e.BusinessType {
-		return &OtherTypeError{IdempotentID: told.IdempotentID, Recorded: recorded, Asked: e.BusinessType}
+		return &OtherTypeError{IdempotencyKey: told.IdempotencyKey, Recorded: recorded, Asked: e.BusinessType}
 	}
 	if told.ContentMatches {
 		return nil
 	}
 	if rec.c.types.refusesOtherContent(e.BusinessType) {
-		return fmt.Errorf("%q: %w", told.IdempotentID, ErrOtherContent)
+		return fmt.Errorf("%q: %w", told.IdempotencyKey, ErrOtherContent)
 	}
 	if rec.c.types.firstOtherContent(e.BusinessType) {
 		rec.c.log.Warn("compensator: an idempotent id was recorded again with other content, which was not stored; further ones of this type are not logged",
-			"type", e.BusinessType, "idempotent_id", told.IdempotentID, "entry", told.ID)
+			"type", e.BusinessType, "idempotent_id", told.IdempotencyKey, "entry", told.ID)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (rec *recording) otherEvent(p int, e *NewEntry, told *Recorded) error {
 func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 	for i, e := range r.Entries {
 		if e.Duplicate && entries[i].FailOnDuplicate {
-			return fmt.Errorf("%q: %w", e.IdempotentID, ErrDuplicate)
+			return fmt.Errorf("%q: %w", e.IdempotencyKey, ErrDuplicate)
 		}
 	}
 	return nil
@@ -101,10 +101,10 @@ func (r *Receipt) refuseDuplicates(entries []NewEntry) error {
 
 // ResolveIDs fills in the ids that Record could not return. Pass tx if it has not committed yet.
 func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
-	var keys []IdempotentID
+	var keys []IdempotencyKey
 	for _, e := range r.Entries {
 		if e.ID.IsZero() {
-			keys = append(keys, e.IdempotentID)
+			keys = append(keys, e.IdempotencyKey)
 		}
 	}
 	if len(keys) == 0 {
@@ -116,7 +116,7 @@ func (r *Receipt) ResolveIDs(ctx context.Context, tx Tx) error {
 	}
 	for i := range r.Entries {
 		if e := &r.Entries[i]; e.ID.IsZero() {
-			e.ID = ids[e.IdempotentID]
+			e.ID = ids[e.IdempotencyKey]
 		}
 	}
 	return nil

@@ -180,7 +180,7 @@ func ExampleType_Once() {
 		log.Fatal(err)
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
-		id := compensator.IdempotentID("orders:" + messageID)
+		id := compensator.IdempotencyKey("orders:" + messageID)
 		return c.RetryTx(ctx, id, func(ctx context.Context) error {
 			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 				first, err := inbox.Once(ctx, tx, id, order)
@@ -214,7 +214,7 @@ func ExampleReceipt_onceAMessage() {
 	}
 	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotentID: compensator.IdempotentID("confirm:" + messageID), Delay: 50 * time.Millisecond})
+			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("confirm:" + messageID), Delay: 50 * time.Millisecond})
 			if err != nil || receipt.Duplicate() {
 				return err
 			}
@@ -233,13 +233,13 @@ func ExampleReceipt_onceAMessage() {
 	// mail about order of m1
 }
 
-// The same event has one IdempotentID, and one entry. What the handler calls gets the entry's Key: the same for each attempt, so
+// The same event has one IdempotencyKey, and one entry. What the handler calls gets the entry's Key: the same for each attempt, so
 // that a call that is tried again is known there, and another one once a person has requeued the entry, so that it is made again.
-func ExampleEntry_Key() {
+func ExampleEntry_CallKey() {
 	c, runUntil := recipe()
 	first := true
 	pay, err := compensator.Handle(c, "pay", func(_ context.Context, e *compensator.Entry, _ string) error {
-		fmt.Println(e.IdempotentID, e.Key()) // request.Header.Set("Idempotency-Key", e.Key())
+		fmt.Println(e.IdempotencyKey, e.CallKey()) // request.Header.Set("Idempotency-Key", e.CallKey())
 		if first {
 			first = false
 			return compensator.RetryAfter(100*time.Millisecond, errors.New("no answer"))
@@ -249,7 +249,7 @@ func ExampleEntry_Key() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	record(c, pay, "42", compensator.Options{IdempotentID: "pay-42"})
+	record(c, pay, "42", compensator.Options{IdempotencyKey: "pay-42"})
 	runUntil(1)
 	// Output:
 	// pay-42 1-0
@@ -267,7 +267,7 @@ func ExampleUnavailable() {
 	}))
 	defer bank.Close()
 	pay, err := compensator.Handle(c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
-		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.Key(), cents, nil) // as it stands: it says what becomes of the entry
+		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.CallKey(), cents, nil) // as it stands: it says what becomes of the entry
 	}, compensator.TypeConfig{
 		MaxWait: 24 * time.Hour, // a bank that is down costs no attempt for a day
 		Breaker: compensator.Breaker{Of: 20},
@@ -300,7 +300,7 @@ func ExampleTypeConfig_compensation() {
 			if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='refused' WHERE id=? AND state='paid'", orderID); err != nil {
 				return err
 			}
-			_, err := refund.Record(ctx, tx, orderID, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("refund-", orderID))})
+			_, err := refund.Record(ctx, tx, orderID, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("refund-", orderID))})
 			return err
 		}),
 	})
@@ -341,7 +341,7 @@ func ExampleCompensator_WaitBatch() {
 				return err
 			}
 		}
-		_, err := report.Record(ctx, tx, "upload-7", compensator.Options{BusinessID: "upload-7", IdempotentID: "report-upload-7"})
+		_, err := report.Record(ctx, tx, "upload-7", compensator.Options{BusinessID: "upload-7", IdempotencyKey: "report-upload-7"})
 		return err
 	})
 	if err != nil {

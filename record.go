@@ -21,11 +21,11 @@ import (
 
 // Options say how an entry is processed. The zero value processes it at once after the commit.
 type Options struct {
-	// IdempotentID is the idempotency key. It makes it harmless to record the same business event twice: the second
+	// IdempotencyKey is the idempotency key. It makes it harmless to record the same business event twice: the second
 	// Record changes nothing, and its receipt says Duplicate. Put the type into the key, for example "close-42" and
 	// "notify-42". If it is empty, Record draws a unique, time-ordered key. At most 191 characters, without a trailing
 	// space. The key guards for as long as the entry is kept: see Config.Keep.
-	IdempotentID IdempotentID
+	IdempotencyKey IdempotencyKey
 
 	Delay time.Duration // time until the entry is due. It never runs earlier, by the database's clock
 	At    time.Time     // time at which the entry is due. Set Delay or At, not both. The clock of this process turns At into a delay
@@ -96,8 +96,8 @@ func (t *Type[T]) encode(v T) (content []byte, err error) {
 // is kept: see TypeConfig.Keep. If two transactions use the same id, the second one waits for the first one. If an
 // entry with this id is not done yet, or is dead, Once completes it as CompleteTx does. If that entry has ended in
 // another way, Once returns a *StateError. Any other error is one of Record's: roll back.
-func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotentID, v T) (first bool, err error) {
-	entry := t.Entry(v, Options{IdempotentID: id})
+func (t *Type[T]) Once(ctx context.Context, tx Tx, id IdempotencyKey, v T) (first bool, err error) {
+	entry := t.Entry(v, Options{IdempotencyKey: id})
 	entry.done = true
 	if id == "" {
 		entry.err = errors.Join(entry.err, &FieldError{Field: "idempotent id", Reason: "is empty"})
@@ -199,7 +199,7 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 	rec := &recording{c: c, place: make([]int, len(entries)), repeated: make([]bool, len(entries)), alike: make([]bool, len(entries))}
 	rec.Drafts = make([]processlog.Draft, 0, len(entries))
 	token := processlog.NewToken()
-	seen := make(map[IdempotentID]int, len(entries))
+	seen := make(map[IdempotencyKey]int, len(entries))
 	for i, e := range entries {
 		draft, err := c.draft(e)
 		stored, badHeaders := carried.with(e.Headers)
@@ -211,11 +211,11 @@ func (c *Compensator) newRecording(ctx context.Context, entries []NewEntry) (*re
 			continue
 		}
 		draft.Headers, draft.Token = stored, token
-		if first, found := seen[draft.IdempotentID]; found {
+		if first, found := seen[draft.IdempotencyKey]; found {
 			rec.place[i], rec.repeated[i], rec.alike[i] = first, true, bytes.Equal(draft.Content, rec.Drafts[first].Content)
 			continue
 		}
-		seen[draft.IdempotentID] = len(rec.Drafts)
+		seen[draft.IdempotencyKey] = len(rec.Drafts)
 		rec.place[i] = len(rec.Drafts)
 		rec.Drafts = append(rec.Drafts, draft)
 	}
@@ -244,13 +244,13 @@ func refusePanic(field string, err *error) {
 // draft validates an entry and fills in defaults.
 func (c *Compensator) draft(e NewEntry) (processlog.Draft, error) {
 	delay, err := e.delay()
-	if e.IdempotentID == "" {
-		e.IdempotentID = newIdempotentID()
+	if e.IdempotencyKey == "" {
+		e.IdempotencyKey = newIdempotencyKey()
 	}
 	problems := append(e.problems(c.cfg.MaxContent), err, e.err)
 	e.Content = append([]byte(nil), e.Content...) // the caller may reuse its buffer before the entry is sent
 	return processlog.Draft{
-		IdempotentID: e.IdempotentID, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
+		IdempotencyKey: e.IdempotencyKey, BusinessType: e.BusinessType, BatchID: e.BatchID, BusinessID: e.BusinessID, BusinessExtID: e.BusinessExtID,
 		UserID: e.UserID, UserName: e.UserName, Content: e.Content, MaxProcessCount: e.MaxProcessCount, Delay: delay, Done: e.done,
 	}, errors.Join(problems...)
 }
@@ -263,7 +263,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 	if err := validateType(e.BusinessType); err != nil {
 		problems = append(problems, err)
 	}
-	if strings.HasSuffix(string(e.IdempotentID), " ") {
+	if strings.HasSuffix(string(e.IdempotencyKey), " ") {
 		refuse("idempotent id", endsWithSpace)
 	}
 	if strings.HasSuffix(e.BatchID, " ") {
@@ -273,7 +273,7 @@ func (e *NewEntry) problems(maxContent int) (problems []error) {
 		name, value string
 		limit       int
 	}{
-		{"idempotent id", string(e.IdempotentID), processlog.MaxIdempotentID}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
+		{"idempotent id", string(e.IdempotencyKey), processlog.MaxIdempotencyKey}, {"batch id", e.BatchID, processlog.MaxName}, {"business id", e.BusinessID, processlog.MaxName},
 		{"business ext id", e.BusinessExtID, processlog.MaxName}, {"user id", e.UserID, processlog.MaxName}, {"user name", e.UserName, processlog.MaxName},
 	} {
 		if reason := badText(f.value, f.limit); reason != "" {
@@ -296,7 +296,7 @@ func (c *Compensator) seal(draft *processlog.Draft) (err error) {
 		return nil
 	}
 	defer refusePanic("content", &err)
-	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, string(draft.IdempotentID)); err != nil {
+	if draft.Content, err = codec.Seal(draft.Content, draft.BusinessType, string(draft.IdempotencyKey)); err != nil {
 		err = usererr.Safe(err)
 		return &FieldError{Field: "content", Reason: fmt.Sprintf("seal: %v", err)}
 	}
@@ -368,9 +368,9 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 	return receipt, receipt.refuseOtherEvents(entries)
 }
 
-// newIdempotentID draws a UUID of version 7 (RFC 9562). It is unique and ordered by time, so that the unique index
+// newIdempotencyKey draws a UUID of version 7 (RFC 9562). It is unique and ordered by time, so that the unique index
 // grows at its end.
-func newIdempotentID() IdempotentID {
+func newIdempotencyKey() IdempotencyKey {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
@@ -383,5 +383,5 @@ func newIdempotentID() IdempotentID {
 	hex.Encode(text[19:], b[8:10])
 	hex.Encode(text[24:], b[10:16])
 	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	return IdempotentID(text[:])
+	return IdempotencyKey(text[:])
 }

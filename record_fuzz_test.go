@@ -34,7 +34,7 @@ var hardTexts = []string{
 func FuzzTexts(f *testing.F) {
 	for _, text := range hardTexts {
 		f.Add(text, processlog.MaxName)
-		f.Add(text, processlog.MaxIdempotentID)
+		f.Add(text, processlog.MaxIdempotencyKey)
 	}
 	c := &Compensator{cfg: Config{MaxContent: 100}}
 	f.Fuzz(func(t *testing.T, text string, limit int) {
@@ -47,10 +47,10 @@ func FuzzTexts(f *testing.F) {
 			require.NotContains(t, text, "\n")
 		}
 		draft, err := c.draft(NewEntry{BusinessType: "x", Content: []byte(text), Options: Options{
-			IdempotentID: IdempotentID(text), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
+			IdempotencyKey: IdempotencyKey(text), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text,
 		}})
 		padded := strings.HasSuffix(text, " ")
-		name, key := badText(text, processlog.MaxName) == "", badText(text, processlog.MaxIdempotentID) == "" && !padded
+		name, key := badText(text, processlog.MaxName) == "", badText(text, processlog.MaxIdempotencyKey) == "" && !padded
 		for field, accepted := range map[string]bool{
 			"idempotent id": key, "batch id": name && !padded, "business id": name, "business ext id": name, "user id": name, "user name": name, "content": len(text) <= 100,
 		} {
@@ -58,11 +58,11 @@ func FuzzTexts(f *testing.F) {
 		}
 		fieldErrors(t, err)
 		if err == nil {
-			require.NotEmpty(t, draft.IdempotentID)
+			require.NotEmpty(t, draft.IdempotencyKey)
 			require.Equal(t, []byte(text), append([]byte{}, draft.Content...))
 		}
 		by := AuditInfo{Actor: text, Reason: "x"}
-		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotentID) == "", validateAuditInfo(by) == nil)
+		require.Equal(t, text != "" && badText(text, processlog.MaxIdempotencyKey) == "", validateAuditInfo(by) == nil)
 	})
 }
 
@@ -99,8 +99,8 @@ func FuzzDelay(f *testing.F) {
 func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	last := ""
 	for range 2000 {
-		id := newIdempotentID()
-		require.Empty(t, badText(string(id), processlog.MaxIdempotentID))
+		id := newIdempotencyKey()
+		require.Empty(t, badText(string(id), processlog.MaxIdempotencyKey))
 		require.GreaterOrEqual(t, id[:13], last, "by milliseconds")
 		last = string(id[:13])
 	}
@@ -118,18 +118,18 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	c, err := New(t.Context(), Config{DB: db})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	stored := map[IdempotentID]EntryID{}
+	stored := map[IdempotencyKey]EntryID{}
 	for i, text := range hardTexts {
 		for _, e := range []NewEntry{
-			{BusinessType: "x", Options: Options{IdempotentID: IdempotentID(text)}},
-			{BusinessType: text, Content: []byte(text), Options: Options{IdempotentID: IdempotentID(fmt.Sprint("of ", i)), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text}},
+			{BusinessType: "x", Options: Options{IdempotencyKey: IdempotencyKey(text)}},
+			{BusinessType: text, Content: []byte(text), Options: Options{IdempotencyKey: IdempotencyKey(fmt.Sprint("of ", i)), BatchID: text, BusinessID: text, BusinessExtID: text, UserID: text, UserName: text}},
 		} {
 			if _, err := c.draft(e); err != nil {
 				continue
 			}
 			got := requireStored(t, c, e)
-			require.NotContains(t, stored, got.IdempotentID, "%q is taken for another", text)
-			stored[got.IdempotentID] = got.ID
+			require.NotContains(t, stored, got.IdempotencyKey, "%q is taken for another", text)
+			stored[got.IdempotencyKey] = got.ID
 			failWith(t, plain, c, got, text)
 		}
 	}
@@ -147,17 +147,17 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	got, err := c.Get(t.Context(), receipt.ID())
 	require.NoError(t, err)
 	want := e.Options
-	if want.IdempotentID == "" {
-		want.IdempotentID = got.IdempotentID
+	if want.IdempotencyKey == "" {
+		want.IdempotencyKey = got.IdempotencyKey
 	}
 	require.Equal(t, want, Options{
-		IdempotentID: got.IdempotentID, BatchID: got.BatchID, BusinessID: got.BusinessID, BusinessExtID: got.BusinessExtID, UserID: got.UserID, UserName: got.UserName,
+		IdempotencyKey: got.IdempotencyKey, BatchID: got.BatchID, BusinessID: got.BusinessID, BusinessExtID: got.BusinessExtID, UserID: got.UserID, UserName: got.UserName,
 	})
 	require.Equal(t, e.BusinessType, got.BusinessType)
 	require.Equal(t, string(e.Content), string(got.Content))
-	byKey, err := c.Get(t.Context(), got.IdempotentID)
+	byKey, err := c.Get(t.Context(), got.IdempotencyKey)
 	require.NoError(t, err)
-	require.Equal(t, got.ID, byKey.ID, "%q names another entry", got.IdempotentID)
+	require.Equal(t, got.ID, byKey.ID, "%q names another entry", got.IdempotencyKey)
 	for _, filter := range []Filter{{BusinessType: e.BusinessType, Limit: 1000}, {BusinessType: e.BusinessType, BatchID: e.BatchID, Limit: 1000}} {
 		page, err := c.List(t.Context(), filter)
 		require.NoError(t, err)
@@ -174,7 +174,7 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 // failWith stores a text as an attempt's error, and something odd as headers; the row must still be read.
 func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string) {
 	t.Helper()
-	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []processlog.Outcome{{ID: e.ID, IdempotentID: e.IdempotentID, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
+	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []processlog.Outcome{{ID: e.ID, IdempotencyKey: e.IdempotencyKey, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})
 	require.NoError(t, err)
 	require.True(t, settled[0].Applied)
 	_, err = plain.Exec("UPDATE common_process_log SET headers=? WHERE id=?", []byte(text), e.ID.Row())

@@ -92,7 +92,7 @@ func versionsOf(seen []Entry) ([]processlog.Version, error) {
 			return nil, &FieldError{Field: "entries", Reason: fmt.Sprintf("name entry %s twice", e.ID)}
 		}
 		known[e.ID] = true
-		versions[i] = processlog.Version{ID: e.ID, IdempotentID: e.IdempotentID, State: e.State, Number: e.Version, Epoch: e.Epoch}
+		versions[i] = processlog.Version{ID: e.ID, IdempotencyKey: e.IdempotencyKey, State: e.State, Number: e.Version, Epoch: e.Epoch}
 	}
 	return versions, nil
 }
@@ -118,7 +118,7 @@ func (c *Compensator) wouldRequeue(ctx context.Context, seen []Entry, versions [
 			refusals[i] = ErrNotFound
 			continue
 		}
-		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotentID: is.IdempotentID, State: is.State, Version: is.Number, Erased: seen[i].Erased}, v)
+		_, refusals[i] = change.AfterSeen(processlog.Row{ID: v.ID, IdempotencyKey: is.IdempotencyKey, State: is.State, Version: is.Number, Erased: seen[i].Erased}, v)
 	}
 	return refusals, nil
 }

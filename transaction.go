@@ -128,7 +128,7 @@ func (s *ScopedTx) refusal(ctx context.Context) error {
 // refuseOwn refuses a change of the entry whose handler runs in this transaction. ref may be its id or its idempotency
 // key. A nil ref is not refused.
 func (s *ScopedTx) refuseOwn(ref Ref) error {
-	if s == nil || s.handles == nil || ref != Ref(s.handles.ID) && ref != Ref(s.handles.IdempotentID) {
+	if s == nil || s.handles == nil || ref != Ref(s.handles.ID) && ref != Ref(s.handles.IdempotencyKey) {
 		return nil
 	}
 	return &FieldError{Field: "ref", Reason: "is the entry that this transaction's handler is called for: what becomes of that is what the handler returns"}
@@ -273,7 +273,7 @@ const (
 // back, as FailOnDuplicate makes Record do.
 //
 // do runs in the caller's goroutine. Variables that do sets outside the transaction hold the values of its last run.
-func (c *Compensator) RetryTx(ctx context.Context, proof IdempotentID, do func(ctx context.Context) error) error {
+func (c *Compensator) RetryTx(ctx context.Context, proof IdempotencyKey, do func(ctx context.Context) error) error {
 	if proof == "" {
 		return &FieldError{Field: "proof", Reason: "is empty: want the idempotent id of an entry that the transaction records"}
 	}
@@ -300,7 +300,7 @@ type proofs struct {
 // proofOf is a proof in the log with this fingerprint.
 type proofOf struct {
 	fingerprint string
-	id          IdempotentID
+	id          IdempotencyKey
 }
 
 // allProofs belongs to the process, because a transaction of one Compensator may call Once of another Compensator of
@@ -343,7 +343,7 @@ func (p *proofs) proves(proof proofOf, e *Entry) bool {
 
 // certain replaces ErrCommitUnknown by the result of Resolve. It returns nil if the transaction committed, and
 // ErrTxAborted if it did not.
-func (c *Compensator) certain(ctx context.Context, proof IdempotentID, err error) error {
+func (c *Compensator) certain(ctx context.Context, proof IdempotencyKey, err error) error {
 	if !errors.Is(err, ErrCommitUnknown) {
 		return err
 	}

@@ -9,13 +9,13 @@ import (
 // of types, because go doc would repeat it at each of them.
 
 type (
-	EntryID      = processlog.ID           // identifies one row of the process log. Treat it as opaque: compare it, store its String, pass it back
-	IdempotentID = processlog.IdempotentID // the idempotency key with which an entry was recorded
-	Ref          = processlog.Ref          // an EntryID or an IdempotentID
-	State        = processlog.State        // state of an entry
-	EndedBy      = processlog.EndedBy      // what moved the entry to its terminal state
-	Action       = processlog.Action       // what a service or a person does to an entry
-	Tx           = processlog.Tx           // any handle on an open transaction
+	EntryID        = processlog.ID             // identifies one row of the process log. Treat it as opaque: compare it, store its String, pass it back
+	IdempotencyKey = processlog.IdempotencyKey // the idempotency key with which an entry was recorded
+	Ref            = processlog.Ref            // an EntryID or an IdempotencyKey
+	State          = processlog.State          // state of an entry
+	EndedBy        = processlog.EndedBy        // what moved the entry to its terminal state
+	Action         = processlog.Action         // what a service or a person does to an entry
+	Tx             = processlog.Tx             // any handle on an open transaction
 
 	Filter      = processlog.Filter      // selects entries for List
 	CountFilter = processlog.CountFilter // selects entries for Count

@@ -172,7 +172,7 @@ func newBed(t *testing.T) *bed {
 		require.NoError(t, err)
 		b.types[name] = typ
 		opts := func(id string) compensator.Options {
-			return compensator.Options{IdempotentID: compensator.IdempotentID(name + id), BusinessID: "o-" + name, UserName: secret, UserID: "7", Headers: map[string]string{"who": secret}}
+			return compensator.Options{IdempotencyKey: compensator.IdempotencyKey(name + id), BusinessID: "o-" + name, UserName: secret, UserID: "7", Headers: map[string]string{"who": secret}}
 		}
 		dead := compensatortest.Call(t, c, typ, payment{"dies", secret, 12900}, opts("-dead"))
 		require.Equal(t, compensator.Dead, dead.State)
@@ -208,7 +208,7 @@ func (b *bed) die(businessType string, opts compensator.Options) compensator.Ent
 // breaks opens the breaker of a type, which stays so until another entry is run.
 func (b *bed) breaks(businessType, password string) {
 	b.t.Helper()
-	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotentID: compensator.IdempotentID(businessType + "-down")})
+	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType + "-down")})
 	require.Len(b.t, b.c.Health(b.t.Context()).OpenBreakers, 1)
 }
 

@@ -118,7 +118,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 			answers[i] = ErrNotAllowed
 			refused.add(row.ID, row.BusinessType)
 		default:
-			versions = append(versions, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch})
+			versions = append(versions, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch})
 			places = append(places, i)
 			toChange = append(toChange, d.lineOf(row, cases))
 		}

@@ -36,8 +36,8 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	require.NoError(t, err)
 	d, err := admin.New(c, admin.Options{Access: everything})
 	require.NoError(t, err)
-	amounts := func(id compensator.IdempotentID) []any {
-		e := compensatortest.Call(t, c, typ, "x", compensator.Options{IdempotentID: id})
+	amounts := func(id compensator.IdempotencyKey) []any {
+		e := compensatortest.Call(t, c, typ, "x", compensator.Options{IdempotencyKey: id})
 		view, err := d.Entry(t.Context(), mei, e.ID)
 		require.NoError(t, err)
 		return []any{view.Amount, view.Case.Amount}
@@ -45,7 +45,7 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	assert.Equal(t, []any{yen, yen}, amounts("small"))
 	for _, currency := range []string{"元", "  x", "=1+", "YE", "YENS", "¥¥"} {
 		given.Currency = currency
-		assert.Equal(t, []any{compensator.Amount{}, compensator.Amount{}}, amounts(compensator.IdempotentID(currency)), "%q is not known", currency)
+		assert.Equal(t, []any{compensator.Amount{}, compensator.Amount{}}, amounts(compensator.IdempotencyKey(currency)), "%q is not known", currency)
 		assert.False(t, given.Known(), "%q", currency)
 	}
 }

@@ -48,7 +48,7 @@ func csvRow(line Line) []string {
 		kind = c.Kind.String()
 	}
 	return []string{e.ID.String(), strconv.FormatUint(e.Version, 10), Cell(e.BusinessType), e.State.String(), strconv.Itoa(e.ProcessCount), csvTime(e.NextAt), string(e.EndedBy),
-		Cell(string(e.IdempotentID)), Cell(e.BatchID), Cell(e.BusinessID), Cell(e.BusinessExtID), Cell(e.UserID), minor, Cell(line.Amount.Currency), kind, Cell(c.Owner), csvTime(c.DueAt),
+		Cell(string(e.IdempotencyKey)), Cell(e.BatchID), Cell(e.BusinessID), Cell(e.BusinessExtID), Cell(e.UserID), minor, Cell(line.Amount.Currency), kind, Cell(c.Owner), csvTime(c.DueAt),
 		Cell(e.LastError), csvTime(e.CreatedAt), csvTime(e.UpdatedAt)}
 }
 

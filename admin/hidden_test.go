@@ -85,7 +85,7 @@ func crowded(t *testing.T, mails int) *bed {
 	host := b.admin(admin.Options{Access: everything})
 	for i := range mails {
 		for _, name := range []string{refundType, mailType, refundType} {
-			e := b.die(name, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(name, i, len(b.store.Rows()))), BatchID: "b-1", BusinessID: "o-all"})
+			e := b.die(name, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(name, i, len(b.store.Rows()))), BatchID: "b-1", BusinessID: "o-all"})
 			require.NoError(t, host.Note(t.Context(), admin.Actor{ID: "host"}, e.ID, why))
 		}
 	}
@@ -274,7 +274,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 				return on.Type == mailType || on.Type == "" && right == admin.SeeAuditLog
 			})})
-			id, key := b.dead.ID, b.dead.IdempotentID
+			id, key := b.dead.ID, b.dead.IdempotencyKey
 			if i == 1 {
 				var err error
 				key = "nobody"

@@ -31,7 +31,7 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	require.NoError(t, err)
 	opts := func() compensator.Options {
 		n++
-		return compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("offered-", n))}
+		return compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("offered-", n))}
 	}
 	called := func(typ *compensator.Type[payment], order string, attempts int) func() compensator.EntryID {
 		return func() compensator.EntryID {

@@ -53,7 +53,7 @@ type Actor struct {
 
 // invalid reports whether no record could name the actor.
 func (a Actor) invalid() bool {
-	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotentID
+	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
 
 // Subject is what a right is asked for.

@@ -35,7 +35,7 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 // is over before it has begun does not count.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
-	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotentID: compensator.IdempotentID(key)})
+	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})
 	for e.State == compensator.Pending {
 		compensatortest.Elapse(t, b.c, time.Minute)
 		e = compensatortest.Attempt(t, b.c, e.ID)
@@ -98,7 +98,7 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 			view, err := blind.Entry(t.Context(), mei, id)
 			require.NoError(t, err)
 			require.True(t, view.OutcomeUnknown, state)
-			known := b.die(mailType, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("known-", n))})
+			known := b.die(mailType, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("known-", n))})
 			ch := admin.Change{Action: action, Why: why, Again: true, Entries: []admin.Seen{{ID: known.ID, Version: known.Version}, {ID: id, Version: lines[0].Entry.Version}}}
 			before := b.standing()
 			answers, err := blind.Change(t.Context(), mei, ch)
@@ -153,7 +153,7 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	require.NoError(t, err)
 	var id compensator.EntryID
 	require.NoError(t, b.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		receipt, err := slow.Record(ctx, tx, payment{}, compensator.Options{IdempotentID: "slow"})
+		receipt, err := slow.Record(ctx, tx, payment{}, compensator.Options{IdempotencyKey: "slow"})
 		if err == nil {
 			id = receipt.ID()
 		}

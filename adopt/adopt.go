@@ -34,7 +34,7 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 }
 
 // DryRun is a pass whose transactions are all rolled back. They lock what they touch for as long, and use up numbers of the
-// log's AUTO_INCREMENT. Rows of different pages that share an idempotent id are counted as if each became an entry.
+// log's AUTO_INCREMENT. Rows of different pages that share an idempotency key are counted as if each became an entry.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, true, map[string]bool{})
 }

@@ -122,7 +122,7 @@ func TestRefusedRowEndsThePassWhereToldSo(t *testing.T) {
 }
 
 // Failure: F109
-func TestRowsThatShareAnIdempotentIDShareAnEntry(t *testing.T) {
+func TestRowsThatShareAnIdempotencyKeyShareAnEntry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 3)
@@ -130,7 +130,7 @@ func TestRowsThatShareAnIdempotentIDShareAnEntry(t *testing.T) {
 	cfg := moving()
 	cfg.Map = func(row *Row) (compensator.NewEntry, error) {
 		entry, err := mapRow(row)
-		entry.IdempotentID = "one event"
+		entry.IdempotencyKey = "one event"
 		return entry, err
 	}
 	report := r.once(r.open(cfg))

@@ -15,7 +15,7 @@ import (
 // into SQL as they stand here, so they come from code and from nobody else. Open copies it, fills in the defaults named below,
 // and reports everything wrong with it at once, as *compensator.FieldError.
 type Config struct {
-	// Name is part of the entries' idempotent ids, and never changes: with another one each row becomes a second entry. At most
+	// Name is part of the entries' idempotency keys, and never changes: with another one each row becomes a second entry. At most
 	// 64 letters, digits, dots, hyphens and underscores.
 	Name string
 
@@ -35,7 +35,7 @@ type Config struct {
 	// not find the row any more, nor must the old scanner. Empty leaves the table as it is: each pass reads all of it again.
 	Take string
 
-	// Map says which entry a row becomes. Its FailOnDuplicate is set by the Import, and its IdempotentID if it is empty. Whoever
+	// Map says which entry a row becomes. Its FailOnDuplicate is set by the Import, and its IdempotencyKey if it is empty. Whoever
 	// sets one knows that rows and services which share it share an entry. Skip leaves a row to the old system; any other error, or a
 	// panic, refuses it. It is called while the row is locked, so it asks nobody. It may be called again for a row.
 	Map func(row *Row) (compensator.NewEntry, error)

@@ -9,7 +9,7 @@
 // passed over, and taken the next time.
 //
 // No position is remembered, because a row with a lower key may be committed later. What keeps a row from a second entry is its
-// idempotent id, made of Config.Name and the row's key, and, with Config.Take, that Config.Where finds it no more. So a pass may
+// idempotency key, made of Config.Name and the row's key, and, with Config.Take, that Config.Where finds it no more. So a pass may
 // be killed at any point, run again, and run in several processes at once.
 //
 // [Import.DryRun] does all that and rolls each page back: its report says what would be recorded, skipped and refused, and why.

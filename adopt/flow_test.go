@@ -154,7 +154,7 @@ func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	pay, err := compensator.HandleTx(r.c, "pay", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ order) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.IdempotentID)
+		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.IdempotencyKey)
 		return err
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)

@@ -78,7 +78,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 			dueIn = max(dueIn, rand.N(time.Hour).Microseconds())
 		}
 		return closeOrder.Entry(order, compensator.Options{
-			IdempotentID: compensator.IdempotentID("close-" + order.ID), Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
+			IdempotencyKey: compensator.IdempotencyKey("close-" + order.ID), Delay: max(0, time.Duration(dueIn)*time.Microsecond), MaxProcessCount: max(1, most-spent),
 			BatchID: batch, BusinessID: business, UserID: user,
 		}), nil
 	}
@@ -188,7 +188,7 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 	require.NoError(t, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id='held'").Scan(&held))
 
 	closed := func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
-		assert.EqualValues(t, "close-"+o.ID, e.IdempotentID)
+		assert.EqualValues(t, "close-"+o.ID, e.IdempotencyKey)
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", o.ID)
 		return err
 	}

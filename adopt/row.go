@@ -61,12 +61,12 @@ func keyOf(value any, column *sql.ColumnType) (key, error) {
 	return key{}, &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds a %T (%s): want whole numbers, text or bytes, and no NULL", value, kind)}
 }
 
-// idempotentID is what a row's entry is known by, for ever.
-func (im *Import) idempotentID(row string) compensator.IdempotentID {
+// idempotencyKey is what a row's entry is known by, for ever.
+func (im *Import) idempotencyKey(row string) compensator.IdempotencyKey {
 	id := im.cfg.Name + ":" + row
-	if processlog.FitsIdempotentID(id) {
-		return compensator.IdempotentID(id)
+	if processlog.FitsIdempotencyKey(id) {
+		return compensator.IdempotencyKey(id)
 	}
 	sum := sha256.Sum256([]byte(row))
-	return compensator.IdempotentID(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // no name holds a # or a colon
+	return compensator.IdempotencyKey(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // no name holds a # or a colon
 }

@@ -177,8 +177,8 @@ func (t *turn) take(k key, rows *sql.Rows) error {
 		t.tally.refuse(refusal)
 	default:
 		entry.FailOnDuplicate = false
-		if entry.IdempotentID == "" {
-			entry.IdempotentID = t.idempotentID(k.text)
+		if entry.IdempotencyKey == "" {
+			entry.IdempotencyKey = t.idempotencyKey(k.text)
 		}
 		t.taken, t.entries = append(t.taken, k), append(t.entries, entry)
 	}

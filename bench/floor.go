@@ -104,7 +104,7 @@ func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []
 	return id, rows.Err()
 }
 
-// floorRead runs a query and reads its rows as the library must: every column. It returns the checksums of the rows' idempotent ids.
+// floorRead runs a query and reads its rows as the library must: every column. It returns the checksums of the rows' idempotency keys.
 func floorRead(ctx context.Context, db querier, query string) (sums []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
@@ -132,7 +132,7 @@ type querier interface {
 
 func idList(ids []string) string { return strings.Join(ids, ",") }
 
-// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns the checksums of their idempotent ids.
+// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns the checksums of their idempotency keys.
 func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) (sums []string, err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {

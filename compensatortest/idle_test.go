@@ -93,7 +93,7 @@ func TestAttemptRunsOneEntryAndNothingElse(t *testing.T) {
 			attempts = append(attempts, e.Attempt())
 			return errors.New("nobody is there")
 		})
-		record(t, c, greet, compensator.Options{IdempotentID: "other"})
+		record(t, c, greet, compensator.Options{IdempotencyKey: "other"})
 		entry := compensatortest.Call(t, c, greet, "Ann", compensator.Options{MaxProcessCount: 2})
 		assert.Equal(t, compensator.Retrying, entry.State)
 		assert.Equal(t, "nobody is there", entry.LastError)
@@ -104,7 +104,7 @@ func TestAttemptRunsOneEntryAndNothingElse(t *testing.T) {
 		assert.Equal(t, compensator.Dead, entry.State)
 		assert.Equal(t, []int{1, 2}, attempts)
 		assert.Contains(t, said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, entry.ID) }), "dead")
-		other, err := c.Get(t.Context(), compensator.IdempotentID("other"))
+		other, err := c.Get(t.Context(), compensator.IdempotencyKey("other"))
 		require.NoError(t, err)
 		assert.Equal(t, compensator.Pending, other.State)
 

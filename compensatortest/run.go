@@ -34,7 +34,7 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 // Call records v and makes one attempt of it: the type's handler runs with its middleware, its timeout and, if it is
 // transactional, in a transaction that commits with its success. It returns the entry as the attempt has left it: State,
 // LastError, ProcessCount and NextAt are the outcome. Nothing else runs, not even what the handler records. c must have
-// the type's handler, and not be inside Run. opts must leave the entry due at once, and its idempotent id be new. Of an entry
+// the type's handler, and not be inside Run. opts must leave the entry due at once, and its idempotency key be new. Of an entry
 // whose turn has not come (TypeConfig.Serial) nothing runs: the test fails, and is told which entry is in front.
 //
 //	entry := compensatortest.Call(t, c, closeOrder, Order{ID: 42}, compensator.Options{})

@@ -29,9 +29,9 @@ func byUser(e *compensator.Entry) string { return e.UserID }
 func TestAttemptLeavesAnEntryAloneWhoseTurnHasNotCome(t *testing.T) {
 	t.Parallel()
 	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error { return nil })
-	first, second := compensator.IdempotentID("first"), compensator.IdempotentID("second")
-	record(t, c, book, compensator.Options{IdempotentID: "first", UserID: "ann"})
-	record(t, c, book, compensator.Options{IdempotentID: "second", UserID: "ann"})
+	first, second := compensator.IdempotencyKey("first"), compensator.IdempotencyKey("second")
+	record(t, c, book, compensator.Options{IdempotencyKey: "first", UserID: "ann"})
+	record(t, c, book, compensator.Options{IdempotencyKey: "second", UserID: "ann"})
 	before, err := c.Get(t.Context(), second)
 	require.NoError(t, err)
 	for range 2 { // however often it is asked for
@@ -84,9 +84,9 @@ func TestAttemptTellsOfASerialThatPanics(t *testing.T) {
 		}
 		return e.UserID
 	}}, func(string) error { return nil })
-	record(t, c, book, compensator.Options{IdempotentID: "one", UserID: "ann"})
+	record(t, c, book, compensator.Options{IdempotencyKey: "one", UserID: "ann"})
 	panics = true
-	entry := compensatortest.Attempt(t, c, compensator.IdempotentID("one"))
+	entry := compensatortest.Attempt(t, c, compensator.IdempotencyKey("one"))
 	require.Equal(t, compensator.Pending, entry.State)
 	require.Contains(t, entry.LastError, "no user")
 	require.Empty(t, *ran)

@@ -88,12 +88,12 @@ func (c *Codec) Marshal(v any) ([]byte, error) { return c.inner.Marshal(v) }
 func (c *Codec) Unmarshal(data []byte, v any) error { return c.inner.Unmarshal(data, v) }
 
 // Seal encrypts the output of Marshal for one entry. It never returns an error.
-func (c *Codec) Seal(content []byte, businessType, idempotentID string) ([]byte, error) {
-	return c.newest.seal(content, businessType, idempotentID), nil
+func (c *Codec) Seal(content []byte, businessType, idempotencyKey string) ([]byte, error) {
+	return c.newest.seal(content, businessType, idempotencyKey), nil
 }
 
 // Open decrypts the output of Seal. Its errors are ErrUnknownKey and ErrGarbled.
-func (c *Codec) Open(content []byte, businessType, idempotentID string) ([]byte, error) {
+func (c *Codec) Open(content []byte, businessType, idempotencyKey string) ([]byte, error) {
 	id, _, sealed := cut(content)
 	if !sealed && c.plain && !strings.HasPrefix(string(content), mark) {
 		return content, nil
@@ -105,7 +105,7 @@ func (c *Codec) Open(content []byte, businessType, idempotentID string) ([]byte,
 	if s == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, id)
 	}
-	plain, err := s.open(content, businessType, idempotentID)
+	plain, err := s.open(content, businessType, idempotencyKey)
 	if err != nil {
 		return nil, fmt.Errorf("%w: key %q", ErrGarbled, id)
 	}
@@ -163,8 +163,8 @@ func newSealer(key Key) (*sealer, error) {
 // seal computes the nonce from everything that is sealed, and does not draw it. So the same event recorded twice has
 // the same content, and the receipt can compare contents. Two different contents get the same nonce no more often than
 // with random nonces.
-func (s *sealer) seal(plain []byte, businessType, idempotentID string) []byte {
-	bound := s.bound(businessType, idempotentID)
+func (s *sealer) seal(plain []byte, businessType, idempotencyKey string) []byte {
+	bound := s.bound(businessType, idempotencyKey)
 	mac := hmac.New(sha256.New, s.nonce)
 	mac.Write(bound)
 	mac.Write(plain)
@@ -174,20 +174,20 @@ func (s *sealer) seal(plain []byte, businessType, idempotentID string) []byte {
 	return s.aead.Seal(out, nonce, plain, bound)
 }
 
-func (s *sealer) open(data []byte, businessType, idempotentID string) ([]byte, error) {
+func (s *sealer) open(data []byte, businessType, idempotencyKey string) ([]byte, error) {
 	_, rest, _ := cut(data)
 	if len(rest) < s.aead.NonceSize() {
 		return nil, ErrGarbled
 	}
 	nonce, ciphertext := rest[:s.aead.NonceSize()], rest[s.aead.NonceSize():]
-	return s.aead.Open(nil, nonce, ciphertext, s.bound(businessType, idempotentID))
+	return s.aead.Open(nil, nonce, ciphertext, s.bound(businessType, idempotencyKey))
 }
 
 // bound returns the additional data that ties the content to its entry. Lengths in front of the parts keep two
 // different pairs from being equal.
-func (s *sealer) bound(businessType, idempotentID string) []byte {
+func (s *sealer) bound(businessType, idempotencyKey string) []byte {
 	out := append([]byte(nil), s.head...)
-	for _, part := range []string{businessType, idempotentID} {
+	for _, part := range []string{businessType, idempotencyKey} {
 		out = binary.BigEndian.AppendUint32(out, uint32(len(part)))
 		out = append(out, part...)
 	}

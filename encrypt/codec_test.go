@@ -174,25 +174,25 @@ func record(t *testing.T, c *compensator.Compensator, entries ...compensator.New
 func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	c, letters, got := service(t, store, newCodec(t, key("a", 1)))
-	entry := letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotentID: "letter-1"})
+	entry := letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotencyKey: "letter-1"})
 	drawn := letters.Entry(address{"Chen Street 1"}, compensator.Options{}) // Record draws its idempotency key
 	again := entry
 	receipt, err := record(t, c, entry, drawn, again)
 	require.NoError(t, err)
 	require.True(t, receipt.Entries[2].Duplicate)
 	require.True(t, receipt.Entries[2].ContentMatches, "in the same call")
-	drawnID := receipt.Entries[1].IdempotentID
+	drawnID := receipt.Entries[1].IdempotencyKey
 	for _, e := range compensatortest.RequireRecorded(t, c, "letter", 2) {
 		require.NotContains(t, string(e.Content), "Chen")
 	}
 	receipt, err = record(t, c, entry)
 	require.NoError(t, err, "an event that comes again is the same, though the type refuses other content")
 	require.True(t, receipt.Entries[0].ContentMatches)
-	other := letters.Entry(address{"Main Street 1"}, compensator.Options{IdempotentID: "letter-1"})
+	other := letters.Entry(address{"Main Street 1"}, compensator.Options{IdempotencyKey: "letter-1"})
 	_, err = record(t, c, other)
 	require.ErrorIs(t, err, compensator.ErrOtherContent)
 
-	read, err := c.Get(t.Context(), compensator.IdempotentID("letter-1"))
+	read, err := c.Get(t.Context(), compensator.IdempotencyKey("letter-1"))
 	require.NoError(t, err)
 	var v address
 	require.NoError(t, read.Decode(&v))
@@ -201,7 +201,7 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	defer stop()
 	for _, key := range []string{"letter-1", string(drawnID)} {
 		require.Eventually(t, func() bool {
-			e, err := c.Get(t.Context(), compensator.IdempotentID(key))
+			e, err := c.Get(t.Context(), compensator.IdempotencyKey(key))
 			return err == nil && e.State == compensator.Succeeded
 		}, 30*time.Second, 5*time.Millisecond)
 	}
@@ -214,7 +214,7 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	codec := newCodec(t, key("a", 1))
 	c, letters, _ := service(t, store, codec)
-	_, err := record(t, c, letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotentID: "letter-1"}))
+	_, err := record(t, c, letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotencyKey: "letter-1"}))
 	require.NoError(t, err)
 	admin, err := compensator.New(t.Context(), compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	_, err = compensator.Declare[address](c, "letter", compensator.TypeConfig{})
 	require.NoError(t, err)
 	for _, reader := range []*compensator.Compensator{admin, c} {
-		e, err := reader.Get(t.Context(), compensator.IdempotentID("letter-1"))
+		e, err := reader.Get(t.Context(), compensator.IdempotencyKey("letter-1"))
 		require.NoError(t, err)
 		var v address
 		require.NoError(t, e.Decode(&v))
@@ -237,13 +237,13 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 func TestEntryWhoseKeyIsMissingWaitsForIt(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	newer, letters, _ := service(t, store, newCodec(t, key("b", 2), key("a", 1)))
-	entry := letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotentID: "letter-1"})
+	entry := letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotencyKey: "letter-1"})
 	_, err := record(t, newer, entry)
 	require.NoError(t, err)
 	older, _, got := service(t, store, newCodec(t, key("a", 1)))
 	stop := compensatortest.Run(t, older)
 	seen := func() *compensator.Entry {
-		e, err := older.Get(t.Context(), compensator.IdempotentID("letter-1"))
+		e, err := older.Get(t.Context(), compensator.IdempotencyKey("letter-1"))
 		require.NoError(t, err)
 		return e
 	}

@@ -41,7 +41,7 @@ const KeyHeader = "Idempotency-Key"
 //
 // key is sent as Idempotency-Key, unless it is empty. Pass Entry.Key, so that the service recognises a repeated call,
 // and treats a call after a person's requeue as a new one. Put the name of the log in front if several logs call the
-// service, for example a staging copy. Put the name of the call behind if a handler makes several: "shop-" + e.Key() +
+// service, for example a staging copy. Put the name of the call behind if a handler makes several: "shop-" + e.CallKey() +
 // "-fee". A batch may contain other entries in each attempt, so a call of a batch has no key. Send the keys of its
 // items in the content instead.
 //

@@ -124,7 +124,7 @@ func TestKeyGoesWithTheCall(t *testing.T) {
 	bank := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { keys = append(keys, r.Header.Values(KeyHeader)) }))
 	defer bank.Close()
 	e := &compensator.Entry{Epoch: 2}
-	for _, key := range []string{e.Key(), "shop-" + e.Key() + "-fee", ""} {
+	for _, key := range []string{e.CallKey(), "shop-" + e.CallKey() + "-fee", ""} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, bank.URL, nil)
 		require.NoError(t, err)
 		answer, err := Do(bank.Client(), request, key)

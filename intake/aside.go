@@ -16,7 +16,7 @@ import (
 // aside is a message as an entry of Config.Type, to be tried again by the log or, with a reason, for a person.
 func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
-	it.entry.IdempotentID = in.IdempotentID(m)
+	it.entry.IdempotencyKey = in.IdempotencyKey(m)
 	if as == failed {
 		it.entry.Delay = in.firstDelay()
 	}
@@ -68,7 +68,7 @@ func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	if err != nil {
 		return compensator.Permanent(err)
 	}
-	entry.IdempotentID = idempotentID(in.name, m.ID, "again") // its own id is e's
+	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // its own id is e's
 	receipt, err := in.c.Record(ctx, tx, entry)
 	if refused(err) {
 		return compensator.Permanent(err)

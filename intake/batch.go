@@ -81,7 +81,7 @@ func (in *Intake) prepare(m *Message) *item {
 	if err != nil {
 		return in.park(m, "cannot be decoded: "+err.Error())
 	}
-	entry.IdempotentID = in.IdempotentID(m)
+	entry.IdempotencyKey = in.IdempotencyKey(m)
 	return &item{message: m, entry: entry}
 }
 
@@ -160,9 +160,9 @@ func refused(err error) bool {
 }
 
 // without marks items that have an entry, and returns the others.
-func (b *batch) without(items []*item, known map[compensator.IdempotentID]bool) (rest []*item) {
+func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool) (rest []*item) {
 	for _, it := range items {
-		if it.settled = known[it.entry.IdempotentID]; it.settled {
+		if it.settled = known[it.entry.IdempotencyKey]; it.settled {
 			b.event.Duplicates++
 		} else {
 			rest = append(rest, it)
@@ -212,7 +212,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	case work == nil && errors.Is(err, compensator.ErrOtherContent):
 		other := digest(it.entry.Content)
 		*it = *b.park(it.message, err.Error())
-		it.entry.IdempotentID = idempotentID(b.name, it.message.ID, other)
+		it.entry.IdempotencyKey = idempotencyKey(b.name, it.message.ID, other)
 	default:
 		*it = *b.park(it.message, err.Error())
 	}
@@ -293,10 +293,10 @@ func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 // resolve waits until the transaction whose COMMIT was not answered has ended one way or the other. It is false when ctx
 // has ended.
 func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator.Receipt) bool {
-	key := items[0].entry.IdempotentID
+	key := items[0].entry.IdempotencyKey
 	for i, recorded := range receipt.Entries {
 		if !recorded.Duplicate {
-			key = items[i].entry.IdempotentID
+			key = items[i].entry.IdempotencyKey
 			break
 		}
 	}

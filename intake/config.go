@@ -17,7 +17,7 @@ type Config struct {
 	// Type is the business type of the entries of messages that were set aside. Open registers its handler.
 	Type string
 
-	// Entry says which entry a message becomes. Its IdempotentID and FailOnDuplicate are set by the Intake, whatever they
+	// Entry says which entry a message becomes. Its IdempotencyKey and FailOnDuplicate are set by the Intake, whatever they
 	// are. An error, or a panic, says that the message cannot be decoded: it is parked. It may run more than once for a
 	// message, and should give the same each time. An error whose Error panics is a panic, here and of Work.
 	Entry func(m *Message) (compensator.NewEntry, error)

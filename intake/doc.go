@@ -6,7 +6,7 @@
 // [Stream.Open] makes the [Intake] of a stream's consumer group, [Open] that of any [Source]; its Run takes batches. For
 // each message Config.Entry says what entry it becomes; all entries of a batch are recorded in one transaction, in which
 // Config.Work writes the business rows of those messages that are new. Then the messages are acknowledged. An entry's
-// idempotent id is made of source, group and message id, a stream's source of its key and Stream.Server: a message that is
+// idempotency key is made of source, group and message id, a stream's source of its key and Stream.Server: a message that is
 // delivered again finds its entry, is not worked on again, and is acknowledged. When the answer to COMMIT is lost, what became
 // of the transaction is found out first.
 //

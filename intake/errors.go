@@ -41,15 +41,15 @@ func serverDown(err error) bool {
 
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }
 
-// knownElsewhere are the idempotent ids in an error of Record that have an entry of another type: the same messages, which
+// knownElsewhere are the idempotency keys in an error of Record that have an entry of another type: the same messages, which
 // were set aside before, or are no longer.
-func knownElsewhere(err error) map[compensator.IdempotentID]bool {
-	known := make(map[compensator.IdempotentID]bool)
+func knownElsewhere(err error) map[compensator.IdempotencyKey]bool {
+	known := make(map[compensator.IdempotencyKey]bool)
 	var walk func(error)
 	walk = func(err error) {
 		switch e := err.(type) {
 		case *compensator.OtherTypeError:
-			known[e.IdempotentID] = true
+			known[e.IdempotencyKey] = true
 		case interface{ Unwrap() []error }:
 			for _, inner := range e.Unwrap() {
 				walk(inner)

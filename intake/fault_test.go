@@ -569,7 +569,7 @@ func TestMessageOfHalfMaxContentIsParkedWhateverIsInIt(t *testing.T) {
 	r.start(in)
 	r.settled("shop")
 	for id, text := range texts {
-		e, err := c.Get(t.Context(), in.IdempotentID(&Message{ID: id}))
+		e, err := c.Get(t.Context(), in.IdempotencyKey(&Message{ID: id}))
 		require.NoError(t, err)
 		m, err := MessageOf(e)
 		require.NoError(t, err)

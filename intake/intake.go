@@ -45,9 +45,9 @@ func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error
 
 var errNotRunning = errors.New("intake: not running")
 
-// IdempotentID is the key under which a message is recorded: of the source's name and the message's id.
-func (in *Intake) IdempotentID(m *Message) compensator.IdempotentID {
-	return idempotentID(in.name, m.ID)
+// IdempotencyKey is the key under which a message is recorded: of the source's name and the message's id.
+func (in *Intake) IdempotencyKey(m *Message) compensator.IdempotencyKey {
+	return idempotencyKey(in.name, m.ID)
 }
 
 // Err is nil while messages are taken, or waited for, and otherwise why they are not: the source or the database is away.

@@ -49,7 +49,7 @@ func TestEveryMessageBecomesOneEntryWithItsBusinessRow(t *testing.T) {
 
 	one, err := r.rdb.XRangeN(t.Context(), r.stream, "-", "+", 1).Result()
 	require.NoError(t, err)
-	e, err := c.Get(t.Context(), in.IdempotentID(&Message{ID: one[0].ID}))
+	e, err := c.Get(t.Context(), in.IdempotencyKey(&Message{ID: one[0].ID}))
 	require.NoError(t, err)
 	assert.Equal(t, "take_order", e.BusinessType)
 	assert.JSONEq(t, `{"n":1}`, string(e.Content))
@@ -138,7 +138,7 @@ func TestPoisonIsParkedAsItCameAndHoldsUpNobody(t *testing.T) {
 	r.Run(c)
 	dead := func() int { return r.Count("common_process_log WHERE business_type='order_aside' AND state=-2") }
 	r.Eventually(func() bool { return dead() == 3 }, "they wait for a person")
-	e, err := c.Get(t.Context(), in.IdempotentID(&Message{ID: poison}))
+	e, err := c.Get(t.Context(), in.IdempotencyKey(&Message{ID: poison}))
 	require.NoError(t, err)
 	assert.Contains(t, e.LastError, "cannot be decoded")
 	m, err := MessageOf(e)

@@ -117,8 +117,8 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 // separated keeps the parts of an id apart: "a:b" and "c" are not "a" and "b:c".
 var separated = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// idempotentID is what a message is recorded under, hashed when the log has no room for it or could not tell it apart.
-func idempotentID(parts ...string) compensator.IdempotentID {
+// idempotencyKey is what a message is recorded under, hashed when the log has no room for it or could not tell it apart.
+func idempotencyKey(parts ...string) compensator.IdempotencyKey {
 	var id strings.Builder
 	id.WriteString("intake")
 	for _, part := range parts {
@@ -126,10 +126,10 @@ func idempotentID(parts ...string) compensator.IdempotentID {
 		_, _ = separated.WriteString(&id, part)
 	}
 	text := id.String()
-	if processlog.FitsIdempotentID(text) {
-		return compensator.IdempotentID(text)
+	if processlog.FitsIdempotencyKey(text) {
+		return compensator.IdempotencyKey(text)
 	}
-	return compensator.IdempotentID("intake#sha256:" + digest([]byte(text)))
+	return compensator.IdempotencyKey("intake#sha256:" + digest([]byte(text)))
 }
 
 func digest(b []byte) string {

@@ -32,15 +32,15 @@ func TestMessageIsKeptByteForByte(t *testing.T) {
 }
 
 // Failure: F100
-func TestIdempotentIDsOfDifferentMessagesDiffer(t *testing.T) {
+func TestIdempotencyKeysOfDifferentMessagesDiffer(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 200)
 	seen := make(map[string][3]string)
 	for _, names := range [][3]string{{"a", "c", "s"}, {"a", "c", "t"}, {"c", "", "a"}, {"s:a", "c"}, {"a:c", "s"}, {"a:b", "c"}, {"a", "b:c"}, {"a%3Ab", "c"}, {"a", "c"}, {"A", "c"}, {long, "c"}, {long + "x", "c"}, {"a\x00", "c"}, {"a\xff", "c"}, {"a", "c "}} {
 		g := &group{Stream: Stream{Stream: names[0], Group: names[1], Server: names[2]}}
 		for _, id := range []string{"1-1", "1-11", "1-1 ", long} {
-			key := idempotentID(g.Name(), id)
-			assert.LessOrEqual(t, len(key), processlog.MaxIdempotentID)
+			key := idempotencyKey(g.Name(), id)
+			assert.LessOrEqual(t, len(key), processlog.MaxIdempotencyKey)
 			assert.Falsef(t, strings.HasSuffix(string(key), " "), "%q", key)
 			before, found := seen[string(key)]
 			assert.Falsef(t, found, "%q is of %q and of %q", key, before, names)

@@ -102,11 +102,11 @@ func (w *simWorld) fail(format string, args ...any) {
 	w.note(func() { w.wrong = append(w.wrong, fmt.Sprintf(format, args...)) })
 }
 
-// entries are those that are committed, by idempotent id.
+// entries are those that are committed, by idempotency key.
 func (w *simWorld) entries() map[string]processlog.Row {
 	entries := make(map[string]processlog.Row)
 	for _, row := range w.store.Rows() {
-		entries[string(row.IdempotentID)] = row
+		entries[string(row.IdempotencyKey)] = row
 	}
 	return entries
 }
@@ -115,7 +115,7 @@ const simName = "orders:shop"
 
 // acked judges an acknowledgement.
 func (w *simWorld) acked(id string) {
-	if _, found := w.entries()[string(idempotentID(simName, id))]; !found {
+	if _, found := w.entries()[string(idempotencyKey(simName, id))]; !found {
 		w.fail("message %s is acknowledged and not in the log", id)
 	}
 }
@@ -192,7 +192,7 @@ func (w *simWorld) workOff() {
 func (w *simWorld) judge() {
 	entries, worked := w.entries(), 0
 	for id, says := range w.ids {
-		e, found := entries[string(idempotentID(simName, id))]
+		e, found := entries[string(idempotencyKey(simName, id))]
 		good := says != "hopeless" && says != "poison" && says != "killer"
 		switch {
 		case !found:

@@ -8,7 +8,7 @@ import (
 // Source delivers messages at least once. One goroutine calls Next and Ack, in turn: what Next has returned is acknowledged,
 // or given up when Run ends, before it is called again.
 type Source interface {
-	// Name stands for the source and the group of consumers: both make the idempotent ids. It never changes.
+	// Name stands for the source and the group of consumers: both make the idempotency keys. It never changes.
 	Name() string
 
 	// Next waits a little for messages, and returns at most max of them, in their order, or none and nil. An error is told,

@@ -23,7 +23,7 @@ type Stream struct {
 	Group  string                // made if it is absent, at the beginning of the stream
 
 	// Server tells this stream from one of the same name on another server, or under another database number, whose messages go into
-	// the same log: any name that stands for it and never changes, for it is part of the idempotent ids. Given, changed or taken
+	// the same log: any name that stands for it and never changes, for it is part of the idempotency keys. Given, changed or taken
 	// away later it makes what is delivered again new, and done twice: let the group acknowledge everything first. Empty where
 	// there is one.
 	Server string

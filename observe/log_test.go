@@ -22,7 +22,7 @@ func TestFailuresAreLoggedAndSuccessesAreNot(t *testing.T) {
 		}
 		return a
 	}})))
-	event := AttemptEvent{Context: context.Background(), ID: processlog.RowID(7), IdempotentID: "pay-42", BusinessType: "pay", BusinessID: "o-42", Attempt: 2, Duration: time.Second}
+	event := AttemptEvent{Context: context.Background(), ID: processlog.RowID(7), IdempotencyKey: "pay-42", BusinessType: "pay", BusinessID: "o-42", Attempt: 2, Duration: time.Second}
 	o.AttemptEnded(event)
 	for _, state := range processlog.States {
 		if state != processlog.Compensating && state != processlog.Compensated {
@@ -32,7 +32,7 @@ func TestFailuresAreLoggedAndSuccessesAreNot(t *testing.T) {
 	require.Empty(t, out.String())
 	event.Err = errors.New("busy")
 	o.AttemptEnded(event)
-	o.Settled(SettledEvent{Context: context.Background(), ID: processlog.RowID(7), IdempotentID: "pay-42", BusinessType: "pay", BusinessID: "o-42", Attempt: 2, State: processlog.Compensating})
+	o.Settled(SettledEvent{Context: context.Background(), ID: processlog.RowID(7), IdempotencyKey: "pay-42", BusinessType: "pay", BusinessID: "o-42", Attempt: 2, State: processlog.Compensating})
 	require.Equal(t, `level=INFO msg="compensator: an attempt did not succeed" entry=7 type=pay idempotent_id=pay-42 business_id=o-42 attempt=2 compensation=false took=1s err=busy
 level=INFO msg="compensator: an entry is compensating" entry=7 type=pay idempotent_id=pay-42 business_id=o-42 attempt=2
 `, out.String())

@@ -66,45 +66,45 @@ type Observer struct {
 
 // RecordedEvent describes a new entry in a transaction that is still open.
 type RecordedEvent struct {
-	Context      context.Context // context of Record
-	ID           processlog.ID   // zero after a Record of several entries on MySQL
-	IdempotentID processlog.IdempotentID
-	BusinessType string
-	BusinessID   string
+	Context        context.Context // context of Record
+	ID             processlog.ID   // zero after a Record of several entries on MySQL
+	IdempotencyKey processlog.IdempotencyKey
+	BusinessType   string
+	BusinessID     string
 }
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
-	Context      context.Context // context of the handler, with the values that travelled with the entry. For a batch it is shared. In AttemptEnded it has ended
-	ID           processlog.ID
-	IdempotentID processlog.IdempotentID
-	BusinessType string
-	BusinessID   string
-	Attempt      int
-	Compensation bool
-	Late         time.Duration // start minus due time, by the database's clock at the claim
-	Duration     time.Duration // time since the start
-	Err          error         // set in AttemptEnded. VerdictOf says what it asks for
+	Context        context.Context // context of the handler, with the values that travelled with the entry. For a batch it is shared. In AttemptEnded it has ended
+	ID             processlog.ID
+	IdempotencyKey processlog.IdempotencyKey
+	BusinessType   string
+	BusinessID     string
+	Attempt        int
+	Compensation   bool
+	Late           time.Duration // start minus due time, by the database's clock at the claim
+	Duration       time.Duration // time since the start
+	Err            error         // set in AttemptEnded. VerdictOf says what it asks for
 }
 
 // SettledEvent describes a stored outcome.
 type SettledEvent struct {
-	Context      context.Context // context of the attempt. It has ended, but its values remain
-	ID           processlog.ID
-	IdempotentID processlog.IdempotentID
-	BusinessType string
-	BusinessID   string
-	State        processlog.State
-	EndedBy      processlog.EndedBy
-	Attempt      int
+	Context        context.Context // context of the attempt. It has ended, but its values remain
+	ID             processlog.ID
+	IdempotencyKey processlog.IdempotencyKey
+	BusinessType   string
+	BusinessID     string
+	State          processlog.State
+	EndedBy        processlog.EndedBy
+	Attempt        int
 }
 
 // MissingEvent describes an entry whose row does not exist.
 type MissingEvent struct {
-	ID           processlog.ID // zero after a Record of several entries on MySQL
-	BusinessType string
-	IdempotentID processlog.IdempotentID
-	LikelyCause  string
+	ID             processlog.ID // zero after a Record of several entries on MySQL
+	BusinessType   string
+	IdempotencyKey processlog.IdempotencyKey
+	LikelyCause    string
 }
 
 // ReconciledEvent describes a round of the reconciler.

@@ -72,7 +72,7 @@ var changeRules = map[Action]struct {
 // its version included. All rules for actions of services and people are in this method.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
-		return before, &OtherTypeError{IdempotentID: before.IdempotentID, Recorded: before.BusinessType, Asked: ch.BusinessType}
+		return before, &OtherTypeError{IdempotencyKey: before.IdempotencyKey, Recorded: before.BusinessType, Asked: ch.BusinessType}
 	}
 	rule := changeRules[ch.Action]
 	switch {
@@ -81,11 +81,11 @@ func (ch Change) After(before Row) (Row, error) {
 	case ch.Action == ActionErase && before.Erased:
 		return before, nil
 	case ch.Action == ActionRequeue && before.Erased:
-		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action, Erased: true}
+		return before, &StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: before.State, Action: ch.Action, Erased: true}
 	case !slices.Contains(rule.from, before.State):
-		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action}
+		return before, &StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: before.State, Action: ch.Action}
 	case before.State == Dead && before.CompensateCount > 0 && !ch.persons():
-		return before, &StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: before.State, Action: ch.Action, CompensationBegun: true}
+		return before, &StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: before.State, Action: ch.Action, CompensationBegun: true}
 	}
 	after := before
 	after.Version++
@@ -118,7 +118,7 @@ func (ch Change) After(before Row) (Row, error) {
 
 // AfterSeen is After for a row that still has the version seen. For any other row it returns ErrChanged.
 func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
-	if before.Version != seen.Number || before.IdempotentID != seen.IdempotentID {
+	if before.Version != seen.Number || before.IdempotencyKey != seen.IdempotencyKey {
 		return before, fmt.Errorf("%s entry %s: %w", ch.Action, before.ID, ErrChanged)
 	}
 	return ch.After(before)

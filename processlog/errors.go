@@ -80,13 +80,13 @@ func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + 
 // OtherTypeError reports an idempotency key that belongs to an event of another business type. Record returns it, and
 // so do changes through a Type.
 type OtherTypeError struct {
-	IdempotentID IdempotentID
-	Recorded     string // business type of the existing entry
-	Asked        string // business type of the call
+	IdempotencyKey IdempotencyKey
+	Recorded       string // business type of the existing entry
+	Asked          string // business type of the call
 }
 
 func (e *OtherTypeError) Error() string {
-	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotentID, e.Recorded, e.Asked)
+	return fmt.Sprintf("compensator: idempotent id %q belongs to an entry of type %q, not %q", e.IdempotencyKey, e.Recorded, e.Asked)
 }
 
 // Refusal names an entry that the database refuses to change, for example by a trigger or a constraint.
@@ -126,19 +126,19 @@ type LossError struct {
 
 // LostEntry is an entry that the database has lost, or has only in an earlier version.
 type LostEntry struct {
-	ID           ID
-	IdempotentID IdempotentID
-	BusinessType string
-	Seen         time.Time // when this process last saw the entry, by its own clock
-	Was          State     // state at that time
-	Gone         bool      // the entry does not exist. Its id may belong to another entry by now
-	Is           State     // present state, unless Gone
+	ID             ID
+	IdempotencyKey IdempotencyKey
+	BusinessType   string
+	Seen           time.Time // when this process last saw the entry, by its own clock
+	Was            State     // state at that time
+	Gone           bool      // the entry does not exist. Its id may belong to another entry by now
+	Is             State     // present state, unless Gone
 }
 
 func (e *LossError) Error() string {
 	var names []string
 	for _, l := range e.Lost[:min(len(e.Lost), 3)] {
-		names = append(names, fmt.Sprintf("entry %s %q", l.ID, l.IdempotentID))
+		names = append(names, fmt.Sprintf("entry %s %q", l.ID, l.IdempotencyKey))
 	}
 	return fmt.Sprintf("%v: it has lost what it had of %d entries that are remembered here: %s", ErrHistoryLost, len(e.Lost), strings.Join(names, ", "))
 }
@@ -147,10 +147,10 @@ func (e *LossError) Unwrap() error { return ErrHistoryLost }
 
 // StateError reports an action that the present state of the entry does not allow.
 type StateError struct {
-	ID           ID
-	IdempotentID IdempotentID
-	State        State
-	Action       Action
+	ID             ID
+	IdempotencyKey IdempotencyKey
+	State          State
+	Action         Action
 
 	// CompensationBegun says that a compensation of this dead entry has begun, so a service may not end it. Only a
 	// person can tell how much of the work was undone.
@@ -160,7 +160,7 @@ type StateError struct {
 }
 
 func (e *StateError) Error() string {
-	text := fmt.Sprintf("compensator: %s entry %s %q: it is %s", e.Action, e.ID, e.IdempotentID, e.State)
+	text := fmt.Sprintf("compensator: %s entry %s %q: it is %s", e.Action, e.ID, e.IdempotencyKey, e.State)
 	if e.CompensationBegun {
 		text += ", and its compensation has begun: a person has to settle it"
 	}

@@ -46,12 +46,12 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Ref identifies an entry in the calls of a service or a person. It is an ID, or an IdempotentID if the caller knows
+// Ref identifies an entry in the calls of a service or a person. It is an ID, or an IdempotencyKey if the caller knows
 // only the key with which the entry was recorded.
 type Ref interface{ isRef() }
 
-// IdempotentID is the idempotency key with which an entry was recorded.
-type IdempotentID string
+// IdempotencyKey is the idempotency key with which an entry was recorded.
+type IdempotencyKey string
 
-func (ID) isRef()           {}
-func (IdempotentID) isRef() {}
+func (ID) isRef()             {}
+func (IdempotencyKey) isRef() {}

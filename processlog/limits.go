@@ -8,12 +8,12 @@ import (
 
 // Limits of the columns, in characters. The limit of headers is in bytes.
 const (
-	MaxIdempotentID = 191
-	MaxName         = 64 // business type, batch id, business ids, user id and user name
-	MaxHeaders      = 2048
-	MaxText         = 1000 // last error, and the reason of a person
-	MaxCount        = 1 << 30
-	MaxDelay        = 100 * 365 * 24 * time.Hour
+	MaxIdempotencyKey = 191
+	MaxName           = 64 // business type, batch id, business ids, user id and user name
+	MaxHeaders        = 2048
+	MaxText           = 1000 // last error, and the reason of a person
+	MaxCount          = 1 << 30
+	MaxDelay          = 100 * 365 * 24 * time.Hour
 )
 
 // MaxRows is the maximum number of rows that one statement reads or writes.
@@ -46,10 +46,10 @@ func DueAfter(d time.Duration) int64 {
 // DueIn is DueAfter for the queue. Earlier the database would answer that the entry is not due yet.
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
-// FitsIdempotentID reports whether the table can store text as an idempotency key, and can tell it from every other
+// FitsIdempotencyKey reports whether the table can store text as an idempotency key, and can tell it from every other
 // key. A caller that builds keys from foreign names hashes a name that does not fit.
-func FitsIdempotentID(text string) bool {
-	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotentID && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
+func FitsIdempotencyKey(text string) bool {
+	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotencyKey && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
 }
 
 // FitError cuts a handler's error text to what its column takes: at most MaxText valid characters.
@@ -58,8 +58,8 @@ func FitError(text string) string { return fit(text, MaxText) }
 // FitCaseError cuts an error text for a case: at most MaxCaseError characters.
 func FitCaseError(text string) string { return fit(text, MaxCaseError) }
 
-// FitActor cuts the name of a person: at most MaxIdempotentID characters.
-func FitActor(text string) string { return fit(text, MaxIdempotentID) }
+// FitActor cuts the name of a person: at most MaxIdempotencyKey characters.
+func FitActor(text string) string { return fit(text, MaxIdempotencyKey) }
 
 func fit(text string, most int) string {
 	text = text[:min(len(text), most*utf8.UTFMax)]

@@ -61,7 +61,7 @@ type Recorder interface {
 
 	// IDs finds committed entries by their idempotency keys. With a tx it also finds those of the transaction. Keys that
 	// do not exist are missing from the result.
-	IDs(ctx context.Context, tx Tx, idempotentIDs []IdempotentID) (map[IdempotentID]ID, error)
+	IDs(ctx context.Context, tx Tx, idempotencyKeys []IdempotencyKey) (map[IdempotencyKey]ID, error)
 }
 
 // Worker is the part of a store that runs entries.
@@ -177,15 +177,15 @@ type Calendar interface {
 
 // Draft is a validated entry to insert.
 type Draft struct {
-	IdempotentID  IdempotentID
-	BusinessType  string
-	BatchID       string
-	BusinessID    string
-	BusinessExtID string
-	UserID        string
-	UserName      string
-	Content       []byte
-	Headers       []byte // encoded; may be empty
+	IdempotencyKey IdempotencyKey
+	BusinessType   string
+	BatchID        string
+	BusinessID     string
+	BusinessExtID  string
+	UserID         string
+	UserName       string
+	Content        []byte
+	Headers        []byte // encoded; may be empty
 
 	MaxProcessCount int           // 0: use the type's
 	Delay           time.Duration // time until due, in whole milliseconds, ≥ 0
@@ -207,16 +207,16 @@ type Inserted struct {
 
 // Row is a row of the table.
 type Row struct {
-	ID            ID
-	IdempotentID  IdempotentID
-	BusinessType  string
-	BatchID       string
-	BusinessID    string
-	BusinessExtID string
-	UserID        string
-	UserName      string
-	Content       []byte
-	Headers       map[string]string // decoded from Draft.Headers
+	ID             ID
+	IdempotencyKey IdempotencyKey
+	BusinessType   string
+	BatchID        string
+	BusinessID     string
+	BusinessExtID  string
+	UserID         string
+	UserName       string
+	Content        []byte
+	Headers        map[string]string // decoded from Draft.Headers
 
 	State           State
 	ProcessCount    int // failures recorded in this epoch
@@ -252,12 +252,12 @@ func (r *Row) Attempt() int {
 
 // Version is the version and state of an entry.
 type Version struct {
-	ID           ID
-	IdempotentID IdempotentID
-	State        State
-	Number       uint64 // Row.Version
-	Epoch        uint32
-	Token        Token
+	ID             ID
+	IdempotencyKey IdempotencyKey
+	State          State
+	Number         uint64 // Row.Version
+	Epoch          uint32
+	Token          Token
 }
 
 // Wanted is an entry to claim. A non-zero Token says that a lease under this token belongs to the caller, and that no
@@ -296,9 +296,9 @@ type Unrenewed struct {
 // Outcome is the result of an attempt, computed from the claimed row. SQL computes nothing from stored counts, because
 // the result would depend on the order of the assignments.
 type Outcome struct {
-	ID           ID
-	IdempotentID IdempotentID // also fences the write, because a database that went back in time assigns ids again
-	Epoch        uint32
+	ID             ID
+	IdempotencyKey IdempotencyKey // also fences the write, because a database that went back in time assigns ids again
+	Epoch          uint32
 
 	// Version fences the write. Absorb replaces this fence for two states. For To = Succeeded the fence becomes "same
 	// epoch, and pending or retrying". For To = Compensated it becomes "same epoch, and compensating". A success is true

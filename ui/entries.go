@@ -143,13 +143,13 @@ func (s *server) entries(rq *request) {
 	rq.show(status, "entries", data)
 }
 
-// find leads to an entry by its id, its idempotent id, or the key that the other side knows it by, else to the listing of a
+// find leads to an entry by its id, its idempotency key, or the key that the other side knows it by, else to the listing of a
 // business id.
 func (s *server) find(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
-	refs := []compensator.Ref{compensator.IdempotentID(text)}
+	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
 	if id, err := compensator.ParseEntryID(strings.TrimPrefix(text, "#")); err == nil {
-		refs = []compensator.Ref{id, compensator.IdempotentID(text)}
+		refs = []compensator.Ref{id, compensator.IdempotencyKey(text)}
 	}
 	for _, ref := range refs {
 		if view, err := s.admin.Entry(rq.ctx, rq.Actor, ref); err == nil {

@@ -159,7 +159,7 @@ func (rq *request) Theirs(c *admin.Case) bool {
 }
 
 // Key is what a handler gives to whatever it calls.
-func (w words) Key(e compensator.Entry) string { return e.Key() }
+func (w words) Key(e compensator.Entry) string { return e.CallKey() }
 
 // Kinds are those of cases.
 func (w words) Kinds() []string {

@@ -45,7 +45,7 @@ type bed struct {
 // hostile is what an entry's error may hold.
 const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
 
-// hostileID is what an idempotent id may hold, that of a message of somebody else's, say.
+// hostileID is what an idempotency key may hold, that of a message of somebody else's, say.
 const hostileID = "=1+\x1b]0;owned\x07\u202e退款"
 
 // failure is why entries die.
@@ -79,7 +79,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 	t.Cleanup(func() { _ = b.c.Close() })
 	b.typ, err = compensator.Handle(b.c, "refund", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		switch {
-		case strings.HasPrefix(string(e.IdempotentID), "lives"):
+		case strings.HasPrefix(string(e.IdempotencyKey), "lives"):
 			return nil
 		case o.Note != "":
 			return compensator.Permanent(errors.New(o.Note))
@@ -94,7 +94,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 func (b *bed) put(note string, keys ...string) *bed {
 	require.NoError(b, b.c.InTx(b.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, key := range keys {
-			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotentID: compensator.IdempotentID(key), BatchID: "b77", BusinessID: "o-1", Headers: map[string]string{"by" + note: note}})
+			_, err := b.typ.Record(ctx, tx, harness.Order{Note: note}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), BatchID: "b77", BusinessID: "o-1", Headers: map[string]string{"by" + note: note}})
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (b *bed) dead(n int) *bed {
 }
 
 func (b *bed) entry(key string) *compensator.Entry {
-	e, err := b.c.Get(b.Context(), compensator.IdempotentID(key))
+	e, err := b.c.Get(b.Context(), compensator.IdempotencyKey(key))
 	require.NoError(b, err)
 	return e
 }

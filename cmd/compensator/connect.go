@@ -164,7 +164,7 @@ func actor() admin.Actor {
 		host = h
 	}
 	id := []rune(strings.ToValidUTF8(actorPrefix+name+"@"+host, "?"))
-	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotentID)])}
+	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotencyKey)])}
 }
 
 // need is what a command needs of the log.

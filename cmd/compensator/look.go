@@ -131,7 +131,7 @@ var entryColumns = []column{{"id", "ID"}, {"version", ""}, {"business_type", "TY
 
 func entryRow(e compensator.Entry) []any {
 	return []any{digits(e.ID.String()), digits(fmt.Sprint(e.Version)), e.BusinessType, e.State.String(), e.ProcessCount, e.MaxProcessCount,
-		e.CompensateCount, e.DeliveryCount, int(e.Epoch), e.NextAt, string(e.EndedBy), e.IdempotentID, e.BatchID,
+		e.CompensateCount, e.DeliveryCount, int(e.Epoch), e.NextAt, string(e.EndedBy), e.IdempotencyKey, e.BatchID,
 		e.BusinessID, e.BusinessExtID, e.UserID, e.LastError, e.CreatedAt, e.UpdatedAt, e.Erased}
 }
 
@@ -233,10 +233,10 @@ func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []co
 	})
 }
 
-// ref reads an entry's name: its id, or key:… with its idempotent id.
+// ref reads an entry's name: its id, or key:… with its idempotency key.
 func ref(arg string) (compensator.Ref, error) {
 	if key, is := strings.CutPrefix(arg, "key:"); is && key != "" {
-		return compensator.IdempotentID(key), nil
+		return compensator.IdempotencyKey(key), nil
 	}
 	id, err := compensator.ParseEntryID(arg)
 	if err != nil {

@@ -76,7 +76,7 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 		names = append(names, e.ID.String())
 		unread = append(unread, picked{id: e.ID, seen: e.Version})
 	}
-	named, answers, err := s.named(t.Context(), append(names, "999999", "key:"+string(other.IdempotentID), "key:nobody"))
+	named, answers, err := s.named(t.Context(), append(names, "999999", "key:"+string(other.IdempotencyKey), "key:nobody"))
 	require.NoError(t, err)
 	require.Len(t, named, 4)
 	require.Len(t, answers, 2)

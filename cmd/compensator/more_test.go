@@ -53,7 +53,7 @@ func TestALogWithoutOperations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t).dead(2)
-			require.NoError(t, b.c.Requeue(t.Context(), compensator.IdempotentID("d1"), compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 3600e9}))
+			require.NoError(t, b.c.Requeue(t.Context(), compensator.IdempotencyKey("d1"), compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: 3600e9}))
 			b.exec("DROP TABLE common_process_log_case", "DROP TABLE common_process_log_operation", "DROP TABLE common_process_log_setting")
 			id := b.entry("d0").ID.String()
 			for _, args := range [][]string{{"overview"}, {"types"}, {"list"}, {"get", id}, {"batch", "b77"}, {"health"}, {"check"}} {

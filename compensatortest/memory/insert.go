@@ -40,7 +40,7 @@ func byKey(drafts []processlog.Draft) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotencyKey, drafts[b].IdempotencyKey) })
 	return order
 }
 
@@ -50,7 +50,7 @@ func (s *Store) freeKeysLocked(ctx context.Context, tx *Tx, drafts []processlog.
 	ctx, cancel := withLockWait(ctx, tx)
 	defer cancel()
 	for i := 0; i < len(drafts); i++ {
-		row := s.keys[drafts[i].IdempotentID]
+		row := s.keys[drafts[i].IdempotencyKey]
 		if row == nil || row.sharedFor(tx) {
 			continue
 		}
@@ -63,7 +63,7 @@ func (s *Store) freeKeysLocked(ctx context.Context, tx *Tx, drafts []processlog.
 }
 
 func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processlog.Inserted {
-	if row := s.keys[draft.IdempotentID]; row != nil {
+	if row := s.keys[draft.IdempotencyKey]; row != nil {
 		tx.shareLocked(row)
 		entry := &row.seenBy(tx).entry
 		return processlog.Inserted{
@@ -71,14 +71,14 @@ func (s *Store) insertLocked(tx *Tx, draft processlog.Draft, now int64) processl
 		}
 	}
 	s.lastID++
-	row := &storedRow{id: processlog.RowID(s.lastID), key: draft.IdempotentID}
+	row := &storedRow{id: processlog.RowID(s.lastID), key: draft.IdempotencyKey}
 	s.addLocked(row)
 	s.writeLocked(tx, row, newVersion(row.id, draft, now), nil)
 	return processlog.Inserted{ID: row.id}
 }
 
 // IDs implements processlog.Store.
-func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
+func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotencyKeys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	own, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotentIDs []proce
 	if err := own.refusalLocked(); err != nil {
 		return nil, err
 	}
-	ids := make(map[processlog.IdempotentID]processlog.ID, len(idempotentIDs))
-	for _, key := range idempotentIDs {
+	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(idempotencyKeys))
+	for _, key := range idempotencyKeys {
 		if row := s.keys[key]; row != nil && row.seenBy(own) != nil {
 			ids[key] = row.id
 		}
@@ -130,7 +130,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	versions := make([]processlog.Version, 0, len(ids))
 	for _, v := range s.committedOfLocked(ids) {
 		e := &v.entry
-		versions = append(versions, processlog.Version{ID: e.ID, IdempotentID: e.IdempotentID, State: e.State, Number: e.Version, Epoch: e.Epoch, Token: v.token})
+		versions = append(versions, processlog.Version{ID: e.ID, IdempotencyKey: e.IdempotencyKey, State: e.State, Number: e.Version, Epoch: e.Epoch, Token: v.token})
 	}
 	return versions, nil
 }

@@ -22,7 +22,7 @@ func FuzzMemoryListing(f *testing.F) {
 	f.Cleanup(func() { require.NoError(f, c.Close()) })
 	require.NoError(f, c.InTx(f.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for i := range rows {
-			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "x", Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(i))}})
+			_, err := c.Record(ctx, tx, compensator.NewEntry{BusinessType: "x", Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(i))}})
 			if err != nil {
 				return err
 			}

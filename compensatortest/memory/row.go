@@ -15,7 +15,7 @@ import (
 // storedRow is one row: the version everybody reads, and the one of the transaction that holds it.
 type storedRow struct {
 	id        processlog.ID
-	key       processlog.IdempotentID
+	key       processlog.IdempotencyKey
 	committed *version // nil: inserted and not committed yet
 	working   *version // the holder's
 	holder    *Tx
@@ -106,7 +106,7 @@ type version struct {
 func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	v := &version{token: draft.Token, nextAt: dueAt(now, draft.Delay)}
 	v.entry = processlog.Row{
-		ID: id, IdempotentID: draft.IdempotentID, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
+		ID: id, IdempotencyKey: draft.IdempotencyKey, BusinessType: draft.BusinessType, BatchID: draft.BatchID,
 		BusinessID: draft.BusinessID, BusinessExtID: draft.BusinessExtID, UserID: draft.UserID, UserName: draft.UserName,
 		Content: append([]byte{}, draft.Content...), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
 	}

@@ -73,7 +73,7 @@ func (v *version) admits(outcome processlog.Outcome) bool {
 
 // of reports whether the row is the entry that the outcome is about.
 func (v *version) of(outcome processlog.Outcome) bool {
-	return v.entry.IdempotentID == outcome.IdempotentID
+	return v.entry.IdempotencyKey == outcome.IdempotencyKey
 }
 
 // SettleTx implements processlog.Store. It waits for a transaction that holds the row until that one or ctx

@@ -27,7 +27,7 @@ var ErrLockWait = errors.New("compensatortest/memory: lock wait timeout exceeded
 // Store is a processlog.Store that keeps its rows in this process: for unit tests of code that records
 // entries, and for simulations in a testing/synctest bubble, whose clock it then uses. It behaves as InnoDB
 // does at READ COMMITTED: others read committed rows only, a transaction holds the rows it wrote until it
-// ends, and a second insert of an idempotent id waits for the first. It passes suite.TestStore.
+// ends, and a second insert of an idempotency key waits for the first. It passes suite.TestStore.
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Store struct {
@@ -35,10 +35,10 @@ type Store struct {
 
 	mu            sync.Mutex // guards what follows, and every storedRow and Tx; never held while waiting
 	rows          map[processlog.ID]*storedRow
-	inOrder       []*storedRow                           // the same, by ascending id
-	keys          map[processlog.IdempotentID]*storedRow // by idempotent id, those not committed included
-	lastID        uint64                                 // a rolled back insert has used up its id, as AUTO_INCREMENT has
-	lastCommitted uint64                                 // the highest id that ever was; all that a replica hears of
+	inOrder       []*storedRow                             // the same, by ascending id
+	keys          map[processlog.IdempotencyKey]*storedRow // by idempotency key, those not committed included
+	lastID        uint64                                   // a rolled back insert has used up its id, as AUTO_INCREMENT has
+	lastCommitted uint64                                   // the highest id that ever was; all that a replica hears of
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
 	lines         map[lineKey]line
@@ -58,7 +58,7 @@ func NewStore() *Store {
 	return &Store{
 		name:  fmt.Sprintf("memory-%d", stores.Add(1)),
 		rows:  make(map[processlog.ID]*storedRow),
-		keys:  make(map[processlog.IdempotentID]*storedRow),
+		keys:  make(map[processlog.IdempotencyKey]*storedRow),
 		audit: make(map[processlog.ID][]processlog.AuditRecord),
 		marks: make(map[string]*mark),
 		lines: make(map[lineKey]line),
@@ -124,9 +124,9 @@ func (s *Store) Restore(state StoreState) {
 	s.Crash()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows, s.keys, s.inOrder = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotentID]*storedRow), nil
+	s.rows, s.keys, s.inOrder = make(map[processlog.ID]*storedRow), make(map[processlog.IdempotencyKey]*storedRow), nil
 	for _, v := range state.versions {
-		s.addLocked(&storedRow{id: v.entry.ID, key: v.entry.IdempotentID, committed: v})
+		s.addLocked(&storedRow{id: v.entry.ID, key: v.entry.IdempotencyKey, committed: v})
 	}
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
 	s.lines = cloneLines(state.lines)
@@ -299,7 +299,7 @@ func (s *Store) byRef(ref processlog.Ref) func() *storedRow {
 		switch ref := ref.(type) {
 		case processlog.ID:
 			return s.rows[ref]
-		case processlog.IdempotentID:
+		case processlog.IdempotencyKey:
 			return s.keys[ref]
 		}
 		return nil

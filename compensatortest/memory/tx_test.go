@@ -17,7 +17,7 @@ import (
 )
 
 func draft(key string) processlog.Draft {
-	return processlog.Draft{BusinessType: "memory", IdempotentID: processlog.IdempotentID(key)}
+	return processlog.Draft{BusinessType: "memory", IdempotencyKey: processlog.IdempotencyKey(key)}
 }
 
 func insert(t *testing.T, store *memory.Store, tx processlog.Tx, key string) processlog.ID {
@@ -128,7 +128,7 @@ func TestMemoryTxKnowsItsSavepoints(t *testing.T) {
 	insert(t, store, tx, "c")
 	require.NoError(t, tx.Commit())
 	require.Len(t, store.Rows(), 1)
-	assert.EqualValues(t, "c", store.Rows()[0].IdempotentID)
+	assert.EqualValues(t, "c", store.Rows()[0].IdempotencyKey)
 }
 
 func TestWatchSeesEveryCommittedTransitionOneVersionAfterTheOther(t *testing.T) {
@@ -206,7 +206,7 @@ func TestMemoryStoreThatGoesBackGivesIdsOutAgain(t *testing.T) {
 	insert := func(key string) (processlog.ID, *memory.Tx) {
 		tx, err := s.BeginTx(t.Context())
 		require.NoError(t, err)
-		d := processlog.Draft{BusinessType: "order", IdempotentID: processlog.IdempotentID(key)}
+		d := processlog.Draft{BusinessType: "order", IdempotencyKey: processlog.IdempotencyKey(key)}
 		in, err := s.Insert(t.Context(), tx, []processlog.Draft{d}, true)
 		require.NoError(t, err)
 		return in[0].ID, tx

@@ -40,7 +40,7 @@ func TestOrderIsToBeClosedInHalfAnHour(t *testing.T) {
 	s, _ := open(t)
 	require.NoError(t, s.order(t.Context(), "42"))
 	entry := compensatortest.RequireRecorded(t, s.c, "close_order", 1)[0]
-	assert.Equal(t, compensator.IdempotentID("close-42"), entry.IdempotentID)
+	assert.Equal(t, compensator.IdempotencyKey("close-42"), entry.IdempotencyKey)
 	assert.WithinDuration(t, entry.CreatedAt.Add(closeAfter), entry.NextAt, time.Second)
 
 	require.ErrorContains(t, s.order(t.Context(), "43"), "sold out")

@@ -28,12 +28,12 @@ func TestPeriodicTypeIsTestedByCallAndByItsSchedule(t *testing.T) {
 	compensatortest.Elapse(t, c, 24*time.Hour)
 	compensatortest.RequireRecorded(t, c, "settle_hour", 0)
 
-	entry := compensatortest.Call(t, c, settleHour, slot, compensator.Options{IdempotentID: compensator.SlotID("settle_hour", slot)})
+	entry := compensatortest.Call(t, c, settleHour, slot, compensator.Options{IdempotencyKey: compensator.SlotID("settle_hour", slot)})
 	assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
 	assert.Equal(t, []time.Time{slot}, settled)
 	assert.Equal(t, slot.Add(time.Hour), schedule.Next(slot))
 
-	assert.Equal(t, "0-0", new(compensator.Entry).Key())
-	assert.Equal(t, "42-0", (&compensator.Entry{ID: compensator.Must(compensator.ParseEntryID("42"))}).Key())
-	assert.Equal(t, "1-0", entry.Key())
+	assert.Equal(t, "0-0", new(compensator.Entry).CallKey())
+	assert.Equal(t, "42-0", (&compensator.Entry{ID: compensator.Must(compensator.ParseEntryID("42"))}).CallKey())
+	assert.Equal(t, "1-0", entry.CallKey())
 }

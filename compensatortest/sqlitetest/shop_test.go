@@ -46,7 +46,7 @@ func (s *shop) order(ctx context.Context, id string) error {
 	if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'open')", id); err != nil {
 		return err
 	}
-	if _, err := s.close.Record(ctx, tx, id, compensator.Options{IdempotentID: compensator.IdempotentID("close-" + id), Delay: closeAfter}); err != nil {
+	if _, err := s.close.Record(ctx, tx, id, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("close-" + id), Delay: closeAfter}); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -58,7 +58,7 @@ func (s *shop) pay(ctx context.Context, id string) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=?", id); err != nil {
 			return err
 		}
-		_, err := s.close.CancelTx(ctx, tx, compensator.IdempotentID("close-"+id))
+		_, err := s.close.CancelTx(ctx, tx, compensator.IdempotencyKey("close-"+id))
 		return err
 	})
 }
@@ -74,7 +74,7 @@ func (s *shop) closeOrder(ctx context.Context, tx *compensator.ScopedTx, _ *comp
 	if _, err := tx.ExecContext(ctx, "UPDATE stock SET n=n+1"); err != nil {
 		return err
 	}
-	_, err = s.tell.Record(ctx, tx, id, compensator.Options{IdempotentID: compensator.IdempotentID("tell-" + id)})
+	_, err = s.tell.Record(ctx, tx, id, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("tell-" + id)})
 	return err
 }
 

@@ -73,7 +73,7 @@ func TestManyRunBesideEachOther(t *testing.T) {
 	const all = 50
 	for n := range all {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := work.Record(ctx, tx, n, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(n))})
+			_, err := work.Record(ctx, tx, n, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(n))})
 			return err
 		}))
 	}
@@ -119,7 +119,7 @@ func TestTurnsAreKeptOneAttemptAtATime(t *testing.T) {
 	require.NoError(t, err)
 	for n := range 2 {
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := tell.Record(ctx, tx, n, compensator.Options{UserID: "ann", IdempotentID: compensator.IdempotentID(fmt.Sprint("tell-", n))})
+			_, err := tell.Record(ctx, tx, n, compensator.Options{UserID: "ann", IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("tell-", n))})
 			return err
 		}))
 	}
@@ -127,13 +127,13 @@ func TestTurnsAreKeptOneAttemptAtATime(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		compensatortest.Attempt(told, c, compensator.IdempotentID("tell-1"))
+		compensatortest.Attempt(told, c, compensator.IdempotencyKey("tell-1"))
 	}()
 	<-done
 	require.Contains(t, told.said, `"tell-0"`)
 	require.Empty(t, order)
 	for n := range 2 {
-		require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, compensator.IdempotentID(fmt.Sprint("tell-", n))).State)
+		require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, compensator.IdempotencyKey(fmt.Sprint("tell-", n))).State)
 	}
 	require.Equal(t, []int{0, 1}, order)
 }

@@ -162,7 +162,7 @@ func (t *storeTest) begin() processlog.Transaction {
 // draft is a valid draft with a key of its own.
 func (t *storeTest) draft(businessType string) processlog.Draft {
 	t.keys++
-	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotentID: processlog.IdempotentID(fmt.Sprintf("key-%04d", t.keys))}
+	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotencyKey: processlog.IdempotencyKey(fmt.Sprintf("key-%04d", t.keys))}
 }
 
 // insert commits drafts and returns their rows in order.
@@ -172,17 +172,17 @@ func (t *storeTest) insert(drafts ...processlog.Draft) []processlog.Row {
 	_, err := t.Store.Insert(t.ctx, tx, drafts, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	keys := make([]processlog.IdempotentID, len(drafts))
+	keys := make([]processlog.IdempotencyKey, len(drafts))
 	for i, d := range drafts {
-		keys[i] = d.IdempotentID
+		keys[i] = d.IdempotencyKey
 	}
 	ids, err := t.Store.IDs(t.ctx, nil, keys)
 	require.NoError(t, err)
 	loaded, err := t.Store.Load(t.ctx, slices.Collect(maps.Values(ids)))
 	require.NoError(t, err)
-	byKey := make(map[processlog.IdempotentID]processlog.Row, len(loaded))
+	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(loaded))
 	for _, row := range loaded {
-		byKey[row.IdempotentID] = row
+		byKey[row.IdempotencyKey] = row
 	}
 	rows := make([]processlog.Row, len(drafts))
 	for i, key := range keys {
@@ -255,7 +255,7 @@ func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...pr
 
 // outcome is an outcome of a claimed row, fenced by its version.
 func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
-	o := processlog.Outcome{ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
+	o := processlog.Outcome{ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {
 		o.EndedBy = processlog.EndedByHandler
 	}

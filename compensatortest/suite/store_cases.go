@@ -39,7 +39,7 @@ func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
 func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
 	t.Helper()
 	d := t.draft(businessType)
-	d.BusinessID = string("o-" + d.IdempotentID)
+	d.BusinessID = string("o-" + d.IdempotencyKey)
 	return t.dieAgain(t.insert(d)[0], draft)
 }
 

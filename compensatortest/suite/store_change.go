@@ -35,13 +35,13 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 				continue // see whatIsCancelledCanBeCancelledAgain
 			}
 			before := t.inState(state)
-			change := newChange(before.IdempotentID, action)
+			change := newChange(before.IdempotencyKey, action)
 			was, err := t.Store.Change(t.ctx, nil, false, change)
 			after := t.load(before.ID)
 			if !slices.Contains(line.from, state) {
 				var refused *processlog.StateError
 				require.True(t, errors.As(err, &refused), "%s a %s entry: %v", action, state, err)
-				assert.Equal(t, processlog.StateError{ID: before.ID, IdempotentID: before.IdempotentID, State: state, Action: action}, *refused)
+				assert.Equal(t, processlog.StateError{ID: before.ID, IdempotencyKey: before.IdempotencyKey, State: state, Action: action}, *refused)
 				assert.Equal(t, before.Version, after.Version, "a refusal changes nothing")
 				continue
 			}
@@ -72,7 +72,7 @@ func (t *storeTest) changeForAnotherTypeIsRefused() {
 		_, err := t.Store.Change(t.ctx, in, false, change)
 		var other *processlog.OtherTypeError
 		require.ErrorAs(t, err, &other)
-		assert.Equal(t, processlog.OtherTypeError{IdempotentID: row.IdempotentID, Recorded: "order", Asked: "mail"}, *other)
+		assert.Equal(t, processlog.OtherTypeError{IdempotencyKey: row.IdempotencyKey, Recorded: "order", Asked: "mail"}, *other)
 	}
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{fresh}, false)
 	require.NoError(t, err, "the transaction stays usable")
@@ -121,7 +121,7 @@ func (t *storeTest) changeInATransactionEndsWithIt() {
 	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionComplete))
 	var refused *processlog.StateError
 	require.True(t, errors.As(err, &refused), "a refusal leaves the transaction usable: %v", err)
-	_, err = t.Store.Change(t.ctx, tx, false, newChange(processlog.IdempotentID("nobody"), processlog.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, false, newChange(processlog.IdempotencyKey("nobody"), processlog.ActionCancel))
 	require.ErrorIs(t, err, processlog.ErrNotFound)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Cancelled, t.load(row.ID).State)
@@ -151,7 +151,7 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 		if commits {
 			end = tx.Commit
 		}
-		_, err = waits(t, func() (processlog.Row, error) { return t.Store.Resolve(t.ctx, d.IdempotentID) }, end)
+		_, err = waits(t, func() (processlog.Row, error) { return t.Store.Resolve(t.ctx, d.IdempotencyKey) }, end)
 		if commits {
 			require.NoError(t, err)
 		} else {
@@ -164,10 +164,10 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 // Failure: F15
 func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
 	d := t.draft("alike")
-	d.IdempotentID += "-e"
+	d.IdempotencyKey += "-e"
 	row := t.insert(d)[0]
 	for _, suffix := range []string{"-e ", "-e  ", "-E", "-é", "-e\t"} {
-		ref := processlog.IdempotentID(strings.TrimSuffix(string(d.IdempotentID), "-e") + suffix)
+		ref := processlog.IdempotencyKey(strings.TrimSuffix(string(d.IdempotencyKey), "-e") + suffix)
 		_, err := t.Store.Resolve(t.ctx, ref)
 		assert.ErrorIs(t, err, processlog.ErrNotFound, "resolve %q", ref)
 		_, err = t.Store.Change(t.ctx, nil, false, newChange(ref, processlog.ActionCancel))
@@ -181,12 +181,12 @@ func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
 }
 
 func (t *storeTest) resolveOfNothingIsNotFound() {
-	_, err := t.Store.Resolve(t.ctx, processlog.IdempotentID("nobody"))
+	_, err := t.Store.Resolve(t.ctx, processlog.IdempotencyKey("nobody"))
 	require.ErrorIs(t, err, processlog.ErrNotFound)
 	row := t.insertOne("there")
 	found, err := t.Store.Resolve(t.ctx, row.ID)
 	require.NoError(t, err)
-	assert.Equal(t, row.IdempotentID, found.IdempotentID)
+	assert.Equal(t, row.IdempotencyKey, found.IdempotencyKey)
 }
 
 func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
@@ -203,7 +203,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 	unknown := seenAs(gone)
 	unknown.ID = processlog.RowID(gone.ID.Row() + 1000)
 	another := seenAs(gone)
-	another.IdempotentID = "another's" // a database that has gone back gives ids away again
+	another.IdempotencyKey = "another's" // a database that has gone back gives ids away again
 	seen = append(seen, unknown, another)
 	requeue := newChange(nil, processlog.ActionRequeue)
 	requeue.Delay = time.Hour
@@ -245,7 +245,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 }
 
 func seenAs(row processlog.Row) processlog.Version {
-	return processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
 func (t *storeTest) requeueAllWaitsForNobody() {
@@ -289,7 +289,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		require.Equal(t, state, before.State)
 		kept, err := t.Store.History(t.ctx, row.ID)
 		require.NoError(t, err)
-		erase := newChange(d.IdempotentID, processlog.ActionErase)
+		erase := newChange(d.IdempotencyKey, processlog.ActionErase)
 		was, err := t.Store.Change(t.ctx, nil, false, erase)
 		require.NoError(t, err)
 		assert.False(t, was.Erased)
@@ -323,7 +323,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionRequeue))
 		var refused *processlog.StateError
 		require.ErrorAs(t, err, &refused)
-		assert.Equal(t, processlog.StateError{ID: row.ID, IdempotentID: row.IdempotentID, State: state, Action: processlog.ActionRequeue, Erased: true}, *refused)
+		assert.Equal(t, processlog.StateError{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: state, Action: processlog.ActionRequeue, Erased: true}, *refused)
 		answers, err := t.Store.RequeueAll(t.ctx, []processlog.Version{seenAs(t.load(row.ID))}, newChange(nil, processlog.ActionRequeue))
 		require.NoError(t, err)
 		require.ErrorAs(t, answers[0].Err, &refused)

@@ -35,7 +35,7 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 			_, err := t.Store.Change(t.ctx, nil, false, newChange(begun.ID, action))
 			var refused *processlog.StateError
 			require.ErrorAs(t, err, &refused, "%s, dead by %s", action, by)
-			assert.Equal(t, processlog.StateError{ID: begun.ID, IdempotentID: begun.IdempotentID, State: processlog.Dead, Action: action, CompensationBegun: true}, *refused)
+			assert.Equal(t, processlog.StateError{ID: begun.ID, IdempotencyKey: begun.IdempotencyKey, State: processlog.Dead, Action: action, CompensationBegun: true}, *refused)
 			assert.Equal(t, begun.Version, t.load(begun.ID).Version, "a refusal changes nothing")
 
 			before, _ := t.dead(by, 0)

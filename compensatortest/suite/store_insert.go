@@ -18,7 +18,7 @@ func (t *storeTest) committedDraftIsReadBackWhole() {
 	d.MaxProcessCount = 4
 	d.Headers = []byte(`{"trace":"abc"}`)
 	row := t.insert(d)[0]
-	assert.Equal(t, d.IdempotentID, row.IdempotentID)
+	assert.Equal(t, d.IdempotencyKey, row.IdempotencyKey)
 	assert.Equal(t, d.BusinessType, row.BusinessType)
 	assert.Equal(t, d.Content, row.Content)
 	assert.Equal(t, []string{d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName}, []string{row.BatchID, row.BusinessID, row.BusinessExtID, row.UserID, row.UserName})
@@ -41,14 +41,14 @@ func (t *storeTest) uncommittedEntryIsInvisible() {
 	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	require.False(t, inserted[0].ID.IsZero(), "the id of a single insert is known")
-	own, err := t.Store.IDs(t.ctx, tx, []processlog.IdempotentID{d.IdempotentID})
+	own, err := t.Store.IDs(t.ctx, tx, []processlog.IdempotencyKey{d.IdempotencyKey})
 	require.NoError(t, err)
-	assert.Equal(t, inserted[0].ID, own[d.IdempotentID], "the transaction sees its own")
+	assert.Equal(t, inserted[0].ID, own[d.IdempotencyKey], "the transaction sees its own")
 	if t.SingleWriter {
 		require.NoError(t, tx.Commit())
 		return
 	}
-	others, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
+	others, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
 	require.NoError(t, err)
 	assert.Empty(t, others)
 	rows, err := t.Store.Load(t.ctx, []processlog.ID{inserted[0].ID})
@@ -71,7 +71,7 @@ func (t *storeTest) rolledBackEntryNeverWas() {
 	rows, err := t.Store.Load(t.ctx, []processlog.ID{inserted[0].ID})
 	require.NoError(t, err)
 	assert.Empty(t, rows)
-	assert.Equal(t, d.IdempotentID, t.insert(d)[0].IdempotentID, "its key is free again")
+	assert.Equal(t, d.IdempotencyKey, t.insert(d)[0].IdempotencyKey, "its key is free again")
 }
 
 func (t *storeTest) insertRefusesAFinishedTransaction() {
@@ -80,7 +80,7 @@ func (t *storeTest) insertRefusesAFinishedTransaction() {
 	d := t.draft("late")
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.Error(t, err)
-	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
 	require.NoError(t, err)
 	assert.Empty(t, ids)
 }
@@ -89,7 +89,7 @@ func (t *storeTest) manyDraftsKeepTheirOrder() {
 	var drafts []processlog.Draft
 	for i := range 1200 { // more than one statement holds
 		d := t.draft("many")
-		d.IdempotentID = processlog.IdempotentID(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // not in the order of keys
+		d.IdempotencyKey = processlog.IdempotencyKey(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // not in the order of keys
 		d.Content = fmt.Appendf(nil, "%d", i)
 		drafts = append(drafts, d)
 	}
@@ -97,9 +97,9 @@ func (t *storeTest) manyDraftsKeepTheirOrder() {
 	inserted, err := t.Store.Insert(t.ctx, tx, drafts, false)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
-	var keys []processlog.IdempotentID
+	var keys []processlog.IdempotencyKey
 	for _, d := range drafts {
-		keys = append(keys, d.IdempotentID)
+		keys = append(keys, d.IdempotencyKey)
 	}
 	ids, err := t.Store.IDs(t.ctx, nil, keys)
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func (t *storeTest) duplicateChangesNothingAndIsTold() {
 	first := t.insert(t.draft("first"))[0]
 	dead := t.inState(processlog.Dead)
 	same, other, typed, fresh, gone := t.draft("first"), t.draft("first"), t.draft("second"), t.draft("first"), t.draft("states")
-	same.IdempotentID, other.IdempotentID, typed.IdempotentID, gone.IdempotentID = first.IdempotentID, first.IdempotentID, first.IdempotentID, dead.IdempotentID
+	same.IdempotencyKey, other.IdempotencyKey, typed.IdempotencyKey, gone.IdempotencyKey = first.IdempotencyKey, first.IdempotencyKey, first.IdempotencyKey, dead.IdempotencyKey
 	other.Content = []byte("different")
 	for _, c := range []struct {
 		name    string
@@ -142,16 +142,16 @@ func (t *storeTest) duplicateChangesNothingAndIsTold() {
 		now := t.load(c.was.ID)
 		assert.Equal(t, []any{c.was.Version, c.was.State, c.was.BusinessType, c.was.Content}, []any{now.Version, now.State, now.BusinessType, now.Content}, c.name)
 	}
-	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{fresh.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{fresh.IdempotencyKey})
 	require.NoError(t, err)
 	assert.Len(t, ids, 1, "the new one beside a duplicate is there")
 }
 
 func (t *storeTest) equalKeysAreEqualByteByByte() {
-	for _, key := range []processlog.IdempotentID{"Abc", "abc", "ábc", "ABC", "😀", "😁", "ß", "ss"} {
+	for _, key := range []processlog.IdempotencyKey{"Abc", "abc", "ábc", "ABC", "😀", "😁", "ß", "ss"} {
 		d := t.draft("keys")
-		d.IdempotentID = key
-		assert.Equal(t, key, t.insert(d)[0].IdempotentID)
+		d.IdempotencyKey = key
+		assert.Equal(t, key, t.insert(d)[0].IdempotencyKey)
 	}
 }
 
@@ -191,7 +191,7 @@ func (t *storeTest) bornDoneEntryHasSucceededAndNeverRuns() {
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.ID{row.ID}, found.Gone)
 	again := t.draft("done")
-	again.IdempotentID = row.IdempotentID
+	again.IdempotencyKey = row.IdempotencyKey
 	tx := t.begin()
 	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{again}, false)
 	require.NoError(t, err)

@@ -73,7 +73,7 @@ func (t *storeTest) secondInsertOfAKeyWaitsForTheFirst() {
 			assert.Equal(t, inserted[0].ID, again[1].ID)
 		}
 		require.NoError(t, second.Commit())
-		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
+		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
 		require.NoError(t, err)
 		assert.Len(t, ids, 1)
 	}
@@ -172,14 +172,14 @@ func (t *storeTest) resolveGivesUpOnALongTransaction() {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.ctx, 5*time.Second)
 	defer cancel()
-	_, err = t.Store.Resolve(ctx, d.IdempotentID)
+	_, err = t.Store.Resolve(ctx, d.IdempotencyKey)
 	if !errors.Is(err, processlog.ErrBusy) { // how long is too long is the store's to say
 		require.ErrorIs(t, err, context.DeadlineExceeded, "an entry in flight is not absent")
 	}
 	require.NoError(t, tx.Commit())
-	row, err := t.Store.Resolve(t.ctx, d.IdempotentID)
+	row, err := t.Store.Resolve(t.ctx, d.IdempotencyKey)
 	require.NoError(t, err)
-	assert.Equal(t, d.IdempotentID, row.IdempotentID)
+	assert.Equal(t, d.IdempotencyKey, row.IdempotencyKey)
 }
 
 func (t *storeTest) purgeLeavesALockedRow() {
@@ -200,7 +200,7 @@ func (t *storeTest) purgePassesByWhatIsRecordedAgain() {
 	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both grow old")
 	tx := t.begin()
 	d := t.draft("again")
-	d.IdempotentID = held.IdempotentID
+	d.IdempotencyKey = held.IdempotencyKey
 	again, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	require.True(t, again[0].Duplicate)

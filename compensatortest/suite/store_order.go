@@ -60,20 +60,20 @@ func (t *storeTest) loadAndIDsLeaveOutWhatIsNotThere() {
 	rows, err = t.Store.Load(t.ctx, nil)
 	require.NoError(t, err)
 	assert.Empty(t, rows)
-	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{"nobody", row.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{"nobody", row.IdempotencyKey})
 	require.NoError(t, err)
-	assert.Equal(t, map[processlog.IdempotentID]processlog.ID{row.IdempotentID: row.ID}, ids)
+	assert.Equal(t, map[processlog.IdempotencyKey]processlog.ID{row.IdempotencyKey: row.ID}, ids)
 	ids, err = t.Store.IDs(t.ctx, nil, nil)
 	require.NoError(t, err)
 	assert.Empty(t, ids)
 }
 
 func (t *storeTest) newestListsInReverseOfCreation() {
-	var keys []processlog.IdempotentID
+	var keys []processlog.IdempotencyKey
 	for range 7 {
 		d := t.draft("newest")
 		d.BatchID, d.BusinessID, d.BusinessExtID = "batch", "order", "ext"
-		keys = append(keys, t.insert(d)[0].IdempotentID)
+		keys = append(keys, t.insert(d)[0].IdempotencyKey)
 	}
 	reversed := slices.Clone(keys)
 	slices.Reverse(reversed)
@@ -88,7 +88,7 @@ func (t *storeTest) listHoldsFiftyUnlessTold() {
 	var drafts []processlog.Draft
 	for i := range 60 {
 		d := t.draft("fifty")
-		d.IdempotentID = processlog.IdempotentID(fmt.Sprintf("fifty-%02d", i))
+		d.IdempotencyKey = processlog.IdempotencyKey(fmt.Sprintf("fifty-%02d", i))
 		drafts = append(drafts, d)
 	}
 	t.insert(drafts...)
@@ -114,6 +114,6 @@ func (t *storeTest) purgeTakesNoMoreThanAskedAndFreesTheKey() {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	again := t.draft("states")
-	again.IdempotentID = rows[0].IdempotentID
+	again.IdempotencyKey = rows[0].IdempotencyKey
 	assert.Equal(t, processlog.Pending, t.insert(again)[0].State, "a purged key may be recorded again")
 }

@@ -93,7 +93,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 }
 
 // pages reads a listing to its end, two entries at a time.
-func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.IdempotentID) {
+func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.IdempotencyKey) {
 	t.Helper()
 	filter.Limit = 2
 	for range 100 {
@@ -101,7 +101,7 @@ func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.Idempoten
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(page.Rows), 2)
 		for _, e := range page.Rows {
-			keys = append(keys, e.IdempotentID)
+			keys = append(keys, e.IdempotencyKey)
 		}
 		if page.Next == "" {
 			return keys
@@ -113,26 +113,26 @@ func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.Idempoten
 }
 
 func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
-	var batch, orders, everything []processlog.IdempotentID
+	var batch, orders, everything []processlog.IdempotencyKey
 	for i := range 9 {
 		d := t.draft(fmt.Sprintf("kind-%d", i%2))
-		everything = append(everything, d.IdempotentID)
+		everything = append(everything, d.IdempotencyKey)
 		if i%3 == 0 {
 			d.BatchID = "batch"
-			batch = append(batch, d.IdempotentID)
+			batch = append(batch, d.IdempotencyKey)
 		}
 		if i%2 == 0 {
 			d.BusinessID, d.BusinessExtID, d.UserID = "order", "ext", "u"
-			orders = append(orders, d.IdempotentID)
+			orders = append(orders, d.IdempotencyKey)
 		}
 		t.insert(d)
 	}
 	dead := t.inState(processlog.Dead)
-	everything = append(everything, dead.IdempotentID)
+	everything = append(everything, dead.IdempotencyKey)
 	hour := time.Hour
 	for name, c := range map[string]struct {
 		filter processlog.Filter
-		want   []processlog.IdempotentID
+		want   []processlog.IdempotencyKey
 	}{
 		"everything":      {processlog.Filter{}, everything},
 		"a batch":         {processlog.Filter{BatchID: "batch"}, batch},
@@ -140,12 +140,12 @@ func (t *storeTest) listPagesAreCompleteAndWithoutRepeats() {
 		"an ext id":       {processlog.Filter{BusinessExtID: "ext"}, orders},
 		"a type":          {processlog.Filter{BusinessType: "kind-0"}, orders},
 		"type and state":  {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}}, orders},
-		"a state":         {processlog.Filter{States: []processlog.State{processlog.Dead}}, []processlog.IdempotentID{dead.IdempotentID}},
+		"a state":         {processlog.Filter{States: []processlog.State{processlog.Dead}}, []processlog.IdempotencyKey{dead.IdempotencyKey}},
 		"several states":  {processlog.Filter{States: []processlog.State{processlog.Dead, processlog.Pending}}, everything},
 		"created lately":  {processlog.Filter{CreatedFrom: time.Now().Add(-hour), CreatedTo: time.Now().Add(hour)}, everything},
 		"created earlier": {processlog.Filter{CreatedTo: time.Now().Add(-hour)}, nil},
 		"nothing":         {processlog.Filter{BatchID: "nobody"}, nil},
-		"ended by":        {processlog.Filter{BusinessType: "states", States: []processlog.State{processlog.Dead}, EndedBy: dead.EndedBy}, []processlog.IdempotentID{dead.IdempotentID}},
+		"ended by":        {processlog.Filter{BusinessType: "states", States: []processlog.State{processlog.Dead}, EndedBy: dead.EndedBy}, []processlog.IdempotencyKey{dead.IdempotencyKey}},
 		"a user":          {processlog.Filter{BusinessType: "kind-0", States: []processlog.State{processlog.Pending}, UserID: "u"}, orders},
 		"another user":    {processlog.Filter{BatchID: "batch", UserID: "v"}, nil},
 	} {
@@ -230,7 +230,7 @@ func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
 				for _, row := range page.Rows {
 					assert.NotEqual(t, "theirs", row.BusinessType, name)
 					assert.Empty(t, row.Content, name)
-					assert.NotEmpty(t, row.IdempotentID, name)
+					assert.NotEmpty(t, row.IdempotencyKey, name)
 					found = append(found, row.ID)
 				}
 				if f.Cursor = page.Next; f.Cursor != "" && f.UserID == "" && f.BusinessType == "" {
@@ -322,7 +322,7 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 	require.NoError(t, err)
 	var want []processlog.Version
 	for _, row := range []processlog.Row{fresh, claimed} {
-		want = append(want, processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
+		want = append(want, processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token})
 	}
 	assert.ElementsMatch(t, want, got)
 	none, err := t.Store.Versions(t.ctx, nil)

@@ -108,7 +108,7 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
 	for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Dead} {
 		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)
-		lost.IdempotentID += " of another history"
+		lost.IdempotencyKey += " of another history"
 		success := outcome(lost, to)
 		success.Absorb = to == processlog.Succeeded
 		assert.Equal(t, processlog.Settled{Missing: true}, t.settle(token(2), success), "to %s", to)

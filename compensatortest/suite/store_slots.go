@@ -91,7 +91,7 @@ func (t *storeTest) markMovesWithItsTransactionOnly() {
 	require.NoError(t, tx.Commit())
 	_, there := t.marks("nightly")
 	assert.Equal(t, to, there[0])
-	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
 	require.NoError(t, err)
 	assert.Len(t, ids, 1, "and what the transaction has recorded is there")
 }

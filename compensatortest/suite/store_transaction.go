@@ -53,7 +53,7 @@ func (t *storeTest) probeTellsAnOpenTransactionAndLeavesItOpen() {
 func (t *storeTest) absent(drafts ...processlog.Draft) {
 	t.Helper()
 	for _, d := range drafts {
-		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{d.IdempotentID})
+		ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
 		require.NoError(t, err)
 		assert.Empty(t, ids)
 	}
@@ -82,7 +82,7 @@ func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call 
 	refusal(t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", row)}), "join")
 	_, err := t.Store.MoveMark(t.ctx, tx, "ended", marks[0], marks[0].Add(time.Hour))
 	refusal(err, "move a mark")
-	_, err = t.Store.IDs(t.ctx, tx, []processlog.IdempotentID{row.IdempotentID})
+	_, err = t.Store.IDs(t.ctx, tx, []processlog.IdempotencyKey{row.IdempotencyKey})
 	refusal(err, "read ids")
 	assert.Zero(t, t.line("a", row, true), "nobody has joined")
 	_, now := t.marks("ended")
@@ -110,7 +110,7 @@ func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call strin
 	_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{one, two}, false)
 	refusal(err, "insert two")
 	duplicate := one
-	duplicate.IdempotentID = row.IdempotentID
+	duplicate.IdempotencyKey = row.IdempotencyKey
 	_, err = t.Store.Insert(t.ctx, tx, []processlog.Draft{duplicate, two}, false)
 	refusal(err, "insert a duplicate")
 	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionCancel))
@@ -143,7 +143,7 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	require.NoError(t, tx.Commit())
 	t.absent(undone)
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
-	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotentID{kept.IdempotentID})
+	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{kept.IdempotencyKey})
 	require.NoError(t, err)
 	assert.Len(t, ids, 1)
 	t.claim(row.ID, token(1), time.Minute)
@@ -211,7 +211,7 @@ func (t *storeTest) entryMayBeChangedByTheTransactionThatRecordsIt() {
 	tx := t.begin()
 	inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 	require.NoError(t, err)
-	_, err = t.Store.Change(t.ctx, tx, true, newChange(d.IdempotentID, processlog.ActionCancel))
+	_, err = t.Store.Change(t.ctx, tx, true, newChange(d.IdempotencyKey, processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	row := t.load(inserted[0].ID)

@@ -31,8 +31,8 @@ func main() {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID); err != nil {
 			return err
 		}
-		closing := compensator.IdempotentID("close-" + o.ID)
-		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotentID: closing, Delay: 2 * time.Second})
+		closing := compensator.IdempotencyKey("close-" + o.ID)
+		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: closing, Delay: 2 * time.Second})
 		return err
 	}))
 	check(c.Run(ctx)) // until ctx ends, and what has begun is stored

@@ -38,9 +38,9 @@ func newShop(db *sql.DB, log *compensator.Compensator) (*shop, error) {
 	return s, err
 }
 
-// closeKey is the idempotent id of an order's close_order entry.
-func closeKey(id uint64) compensator.IdempotentID {
-	return compensator.IdempotentID("close-" + strconv.FormatUint(id, 10))
+// closeKey is the idempotency key of an order's close_order entry.
+func closeKey(id uint64) compensator.IdempotencyKey {
+	return compensator.IdempotencyKey("close-" + strconv.FormatUint(id, 10))
 }
 
 // place creates an order, or finds the one the client has created with this key before.
@@ -78,7 +78,7 @@ func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 	}
 	id := uint64(row)
 	_, err = s.closing.Record(ctx, tx, closing{Order: id, SKU: want.SKU, Quantity: want.Quantity},
-		compensator.Options{IdempotentID: closeKey(id), BusinessID: strconv.FormatUint(id, 10), Delay: want.deadline()})
+		compensator.Options{IdempotencyKey: closeKey(id), BusinessID: strconv.FormatUint(id, 10), Delay: want.deadline()})
 	if err != nil {
 		return 0, err
 	}

@@ -108,14 +108,14 @@ func TestContentSurvivesTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		var entries []compensator.NewEntry
 		for key, content := range map[string][]byte{"every byte": everyByte(), "nothing": nil, "placeholder": []byte(`?0 ?, 'it''s' \'%s\' :name @p1 -- ;`)} {
-			entries = append(entries, compensator.NewEntry{BusinessType: "not handled", Content: content, Options: compensator.Options{IdempotentID: compensator.IdempotentID(key + `'?\`)}})
+			entries = append(entries, compensator.NewEntry{BusinessType: "not handled", Content: content, Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key + `'?\`)}})
 		}
 		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
 			_, err := w.Record(t.Context(), tx, entries...)
 			return err
 		}))
 		for _, entry := range entries {
-			stored, err := w.Get(t.Context(), entry.IdempotentID)
+			stored, err := w.Get(t.Context(), entry.IdempotencyKey)
 			require.NoError(t, err)
 			assert.Equal(t, string(entry.Content), string(stored.Content))
 		}
@@ -134,7 +134,7 @@ func TestDuplicateIsToldThroughTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
 			require.NoError(t, w.record(tx, "a"))
-			receipt, err := w.notes.Record(t.Context(), tx, "a", compensator.Options{IdempotentID: "a"})
+			receipt, err := w.notes.Record(t.Context(), tx, "a", compensator.Options{IdempotencyKey: "a"})
 			require.NoError(t, err)
 			assert.True(t, receipt.Duplicate())
 			return w.record(tx, "b") // the transaction is still good

@@ -47,9 +47,9 @@ func snapshot(t *testing.T, tx compensator.Tx) (entries int) {
 // Failure: F16
 func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {
-		id := compensator.IdempotentID("shipped")
+		id := compensator.IdempotencyKey("shipped")
 		require.NoError(t, o.inTx(t.Context(), "ordered", func(tx compensator.Tx) error {
-			_, err := w.notes.Record(t.Context(), tx, "shipped", compensator.Options{IdempotentID: "shipped", Delay: time.Hour})
+			_, err := w.notes.Record(t.Context(), tx, "shipped", compensator.Options{IdempotencyKey: "shipped", Delay: time.Hour})
 			return err
 		}))
 		complete := func(note string, left, swallowed bool) error {
@@ -104,7 +104,7 @@ func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 				if err := w.record(tx, note); err != nil {
 					return err
 				}
-				receipt, err := w.notes.Record(t.Context(), tx, "first", compensator.Options{IdempotentID: "first"})
+				receipt, err := w.notes.Record(t.Context(), tx, "first", compensator.Options{IdempotencyKey: "first"})
 				if err == nil {
 					assert.True(t, receipt.Duplicate())
 				}

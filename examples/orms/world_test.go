@@ -137,9 +137,9 @@ func (w *world) ran() []string {
 	return slices.Clone(w.calls)
 }
 
-// record records a note under itself as idempotent id.
+// record records a note under itself as idempotency key.
 func (w *world) record(tx compensator.Tx, note string) error {
-	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotentID: compensator.IdempotentID(note)})
+	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(note)})
 	return err
 }
 

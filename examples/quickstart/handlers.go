@@ -55,7 +55,7 @@ func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	if o.difficult() && e.Attempt() <= refusals {
 		return errors.New("the warehouse answers 503")
 	}
-	_, err := s.db.ExecContext(ctx, "INSERT INTO shop_parcels (order_id, idempotency_key) VALUES (?, ?)", o.ID, e.Key())
+	_, err := s.db.ExecContext(ctx, "INSERT INTO shop_parcels (order_id, idempotency_key) VALUES (?, ?)", o.ID, e.CallKey())
 	if err != nil {
 		return compensator.Unavailable(err) // it was not reached: no refusal, which would count
 	}

@@ -25,9 +25,9 @@ func newOrder(id int) Order {
 
 func (o Order) number() string { return strconv.Itoa(o.ID) }
 
-// closing is the idempotent id of the entry that closes the order: who pays knows it without having asked.
-func (o Order) closing() compensator.IdempotentID {
-	return compensator.IdempotentID("close-" + o.number())
+// closing is the idempotency key of the entry that closes the order: who pays knows it without having asked.
+func (o Order) closing() compensator.IdempotencyKey {
+	return compensator.IdempotencyKey("close-" + o.number())
 }
 
 var errBlocked = errors.New("the customer is blocked")
@@ -44,9 +44,9 @@ func (s *shop) place(ctx context.Context, o Order, blocked bool) error {
 		return err
 	}
 	_, err = s.closeUnpaid.Record(ctx, tx, o, compensator.Options{
-		IdempotentID: o.closing(),
-		BusinessID:   o.number(),
-		Delay:        o.PayIn,
+		IdempotencyKey: o.closing(),
+		BusinessID:     o.number(),
+		Delay:          o.PayIn,
 	})
 	if err != nil {
 		return err

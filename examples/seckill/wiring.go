@@ -47,10 +47,10 @@ var look = shop.Look{
 	Types:   []string{createType, shop.CloseType, shop.ReturnType, redeliveredType},
 }
 
-// createKey is the idempotent id of a ticket's create_order entry. Whoever records it first decides whether the ticket was
+// createKey is the idempotency key of a ticket's create_order entry. Whoever records it first decides whether the ticket was
 // ever sold.
-func createKey(t shop.Ticket) compensator.IdempotentID {
-	return compensator.IdempotentID("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
+func createKey(t shop.Ticket) compensator.IdempotencyKey {
+	return compensator.IdempotencyKey("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
 }
 
 // newSale puts the parts together.

@@ -114,10 +114,10 @@ func (s *shop) closeUnpaid(ctx context.Context, tx *compensator.ScopedTx, _ *com
 // place may come twice: the second time changes nothing.
 func (s *shop) place(w http.ResponseWriter, r *http.Request) {
 	o := order{ID: r.PathValue("id")}
-	closing := compensator.IdempotentID("close-" + o.ID)
+	closing := compensator.IdempotencyKey("close-" + o.ID)
 	err := s.log.RetryTx(r.Context(), closing, func(ctx context.Context) error {
 		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			receipt, err := s.close.Record(ctx, tx, o, compensator.Options{IdempotentID: closing, BusinessID: o.ID, Delay: 10 * time.Second})
+			receipt, err := s.close.Record(ctx, tx, o, compensator.Options{IdempotencyKey: closing, BusinessID: o.ID, Delay: 10 * time.Second})
 			if err != nil || receipt.Duplicate() {
 				return err
 			}

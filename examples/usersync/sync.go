@@ -33,9 +33,9 @@ type message struct {
 	User  string `json:"user"`
 }
 
-// key is the idempotent id of a user's entry, and the id of each message about it.
-func (m message) key() compensator.IdempotentID {
-	return compensator.IdempotentID("sync/" + m.Batch + "/" + m.User)
+// key is the idempotency key of a user's entry, and the id of each message about it.
+func (m message) key() compensator.IdempotencyKey {
+	return compensator.IdempotencyKey("sync/" + m.Batch + "/" + m.User)
 }
 
 // upload stores users and, in the same transaction, an entry for each that comes due unless somebody completes it
@@ -66,7 +66,7 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 	for i, one := range u.Users {
 		m := message{Batch: u.Batch, User: one.ID}
 		entries[i] = s.entries.Entry(m, compensator.Options{
-			IdempotentID: m.key(), Delay: s.delay, BatchID: u.Batch, BusinessID: one.ID, UserName: u.Operator})
+			IdempotencyKey: m.key(), Delay: s.delay, BatchID: u.Batch, BusinessID: one.ID, UserName: u.Operator})
 	}
 	if _, err := s.log.Record(ctx, tx, entries...); err != nil {
 		return err

@@ -83,7 +83,7 @@ func (s *syncer) firstMessage(m message, trace string) *compensator.Entry {
 	if err != nil {
 		panic(err) // two strings
 	}
-	return &compensator.Entry{IdempotentID: m.key(), BusinessType: syncType, Content: content, CreatedAt: time.Now(), Headers: traces{}.Inject(withTrace(context.Background(), trace))}
+	return &compensator.Entry{IdempotencyKey: m.key(), BusinessType: syncType, Content: content, CreatedAt: time.Now(), Headers: traces{}.Inject(withTrace(context.Background(), trace))}
 }
 
 // meet is the user's fate: work that takes its time, and fails.

@@ -42,7 +42,7 @@ func New(c *compensator.Compensator, db *gorm.DB) (*Wallet, error) {
 
 // Pay has a payment booked, if and when tx commits.
 func (w *Wallet) Pay(ctx context.Context, tx *gorm.DB, p Payment) error {
-	_, err := w.pay.Record(ctx, gormtx.Tx(tx), p, compensator.Options{IdempotentID: compensator.IdempotentID("pay-" + p.ID)})
+	_, err := w.pay.Record(ctx, gormtx.Tx(tx), p, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("pay-" + p.ID)})
 	return err
 }
 

@@ -79,7 +79,7 @@ func (a *attempt) loseLocked() {
 
 func (a *attempt) event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
-		Context: a.ctx, ID: a.row.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.row.BusinessType, BusinessID: a.row.BusinessID,
+		Context: a.ctx, ID: a.row.ID, IdempotencyKey: a.row.IdempotencyKey, BusinessType: a.row.BusinessType, BusinessID: a.row.BusinessID,
 		Attempt: a.row.Attempt(), Compensation: a.compensating(), Late: -a.row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),
 	}
 }

@@ -26,11 +26,11 @@ const (
 
 // unseenCommit is a transaction on a plain pool, whose end this process does not see. It has recorded an entry, or changed one.
 type unseenCommit struct {
-	key       processlog.IdempotentID // of the recorded entry; empty for a change
-	id        processlog.ID           // of the entry; zero where a bulk insert has not told it
-	token     processlog.Token        // that a change leaves in the row
-	committed func()                  // is called once, when a poll finds the transaction committed
-	told      *atomic.Bool            // Receipt.Committed was called; nil for a change
+	key       processlog.IdempotencyKey // of the recorded entry; empty for a change
+	id        processlog.ID             // of the entry; zero where a bulk insert has not told it
+	token     processlog.Token          // that a change leaves in the row
+	committed func()                    // is called once, when a poll finds the transaction committed
+	told      *atomic.Bool              // Receipt.Committed was called; nil for a change
 
 	at    time.Time // of the statement
 	polls int       // how many it has had
@@ -151,7 +151,7 @@ func (p *commitPoller) nextLocked() time.Duration {
 
 // ask finds out which transactions have committed, and sends their entries on their way.
 func (p *commitPoller) ask(due []unseenCommit) {
-	var keys []processlog.IdempotentID
+	var keys []processlog.IdempotencyKey
 	var changed []processlog.ID
 	for i := range due {
 		switch c := &due[i]; {
@@ -184,7 +184,7 @@ func (p *commitPoller) ask(due []unseenCommit) {
 }
 
 // recorded reads the ids of the entries that are there.
-func (p *commitPoller) recorded(keys []processlog.IdempotentID) map[processlog.IdempotentID]processlog.ID {
+func (p *commitPoller) recorded(keys []processlog.IdempotencyKey) map[processlog.IdempotencyKey]processlog.ID {
 	if len(keys) == 0 {
 		return nil
 	}

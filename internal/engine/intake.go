@@ -13,7 +13,7 @@ import (
 // freshEntry is an entry whose transaction has just ended.
 type freshEntry struct {
 	id           processlog.ID // zero: still to be asked for by key
-	key          processlog.IdempotentID
+	key          processlog.IdempotencyKey
 	businessType string
 	token        processlog.Token // the born claim's
 	credit       *credit          // nil unless born claimed
@@ -141,7 +141,7 @@ func (in *intake) giveBack(f freshEntry) {
 
 // resolveFresh asks for the ids of a bulk insert, now that its rows are committed.
 func (in *intake) resolveFresh(batch []freshEntry) {
-	keys := make([]processlog.IdempotentID, len(batch))
+	keys := make([]processlog.IdempotencyKey, len(batch))
 	for i, f := range batch {
 		keys[i] = f.key
 	}

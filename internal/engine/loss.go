@@ -130,8 +130,8 @@ func (w *witness) list(ctx context.Context, known []testimony, found map[process
 		}
 		listed[s.ID] = true
 		v := found[s.ID]
-		list = append(list, processlog.LostEntry{ID: s.ID, IdempotentID: s.IdempotentID, BusinessType: s.businessType, Seen: s.at, Was: s.State,
-			Gone: v.IdempotentID != s.IdempotentID, Is: v.State})
+		list = append(list, processlog.LostEntry{ID: s.ID, IdempotencyKey: s.IdempotencyKey, BusinessType: s.businessType, Seen: s.at, Was: s.State,
+			Gone: v.IdempotencyKey != s.IdempotencyKey, Is: v.State})
 	}
 	slices.SortFunc(list, func(a, b processlog.LostEntry) int { return a.ID.Compare(b.ID) })
 	return list

@@ -45,12 +45,12 @@ func clockOf(row *processlog.Row) int64 {
 }
 
 func versionOf(row *processlog.Row) processlog.Version {
-	return processlog.Version{ID: row.ID, IdempotentID: row.IdempotentID, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
+	return processlog.Version{ID: row.ID, IdempotencyKey: row.IdempotencyKey, State: row.State, Number: row.Version, Epoch: row.Epoch, Token: row.Token}
 }
 
 // storedAs is the version that an outcome leaves.
 func storedAs(o *processlog.Outcome, token processlog.Token) processlog.Version {
-	return processlog.Version{ID: o.ID, IdempotentID: o.IdempotentID, State: o.To, Number: o.Version + 1, Epoch: o.Epoch, Token: token}
+	return processlog.Version{ID: o.ID, IdempotencyKey: o.IdempotencyKey, State: o.To, Number: o.Version + 1, Epoch: o.Epoch, Token: token}
 }
 
 // refutes reports whether a history that has had s cannot hold found, or nothing: versions only grow, each is written
@@ -61,7 +61,7 @@ func (s *testimony) refutes(found processlog.Version, exists bool) bool {
 	case !exists:
 		// Later it may have been purged, and only a younger purge leaves a note.
 		return time.Since(s.at) < TestimonyLife
-	case found.IdempotentID != s.IdempotentID, found.Number < s.Number, found.Epoch < s.Epoch:
+	case found.IdempotencyKey != s.IdempotencyKey, found.Number < s.Number, found.Epoch < s.Epoch:
 		return true
 	case found.Token == s.Token:
 		return false
@@ -221,7 +221,7 @@ func (m *memory) prove(doubts []freshEntry, found map[processlog.ID]processlog.V
 	}
 	for _, f := range doubts {
 		switch v := found[f.id]; {
-		case v.IdempotentID != f.key:
+		case v.IdempotencyKey != f.key:
 			missing = append(missing, f)
 		case !v.State.Terminal():
 			m.rememberLocked(testimony{v, f.businessType, asked, 0})

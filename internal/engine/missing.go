@@ -24,7 +24,7 @@ func (m *missing) report(unfound []freshEntry) {
 	if len(unfound) == 0 {
 		return
 	}
-	keys := make([]processlog.IdempotentID, len(unfound))
+	keys := make([]processlog.IdempotencyKey, len(unfound))
 	for i, f := range unfound {
 		keys[i] = f.key
 	}
@@ -43,7 +43,7 @@ func (m *missing) report(unfound []freshEntry) {
 }
 
 // idsNow asks in a transaction of its own, which sees all that is committed.
-func (m *missing) idsNow(ctx context.Context, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
+func (m *missing) idsNow(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	tx, err := m.Store.Begin(ctx)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (m *missing) idsNow(ctx context.Context, keys []processlog.IdempotentID) (m
 
 // tell reports one. Where the connection has seen the commit, no error was swallowed: a savepoint is the rule.
 func (m *missing) tell(f freshEntry) {
-	event := observe.MissingEvent{ID: f.id, BusinessType: f.businessType, IdempotentID: f.key, LikelyCause: missingUnwatched}
+	event := observe.MissingEvent{ID: f.id, BusinessType: f.businessType, IdempotencyKey: f.key, LikelyCause: missingUnwatched}
 	report := m.Log.Warn
 	if f.watched {
 		event.LikelyCause, report = missingWatched, m.Log.Debug

@@ -234,7 +234,7 @@ func TimedOut(lastError string) bool {
 // did. Nothing here is computed from anything but the row as claimed.
 func (t *Type) outcomeOf(row *processlog.Row, err, cause error) processlog.Outcome {
 	o := processlog.Outcome{
-		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: row.State,
+		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: row.State,
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 	}
 	if err == nil {
@@ -393,7 +393,7 @@ func (t *Type) crashed(row *processlog.Row, since time.Time) processlog.Outcome 
 		why = "the handler has not returned since " + since.UTC().Format(time.RFC3339)
 	}
 	o := processlog.Outcome{
-		ID: row.ID, IdempotentID: row.IdempotentID, Epoch: row.Epoch, Version: row.Version, To: processlog.Dead, EndedBy: processlog.EndedByCrash,
+		ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: processlog.Dead, EndedBy: processlog.EndedByCrash,
 		ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount,
 		LastError: fmt.Sprintf("%d leases in a row ended with no outcome: %s", crashBudget, why),
 	}

@@ -14,7 +14,7 @@ import (
 // Recording is the entries of one Record call: the slots they are born with, and where they go once their transaction has
 // ended. Only the first word about that end counts. The zero value with Drafts is ready for Of.
 type Recording struct {
-	Drafts   []processlog.Draft // unique by idempotent id
+	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
 	intake  *intake
@@ -72,7 +72,7 @@ func (r *Recording) Told(ctx context.Context) {
 	for i := range r.Drafts {
 		if d := &r.Drafts[i]; !r.Inserted[i].Duplicate {
 			tell(b, b.Observer.Recorded, observe.RecordedEvent{
-				Context: ctx, ID: r.Inserted[i].ID, IdempotentID: d.IdempotentID, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
+				Context: ctx, ID: r.Inserted[i].ID, IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (r *Recording) Unseen() {
 			continue
 		}
 		// All entries of one Record share its fate: one of them tells.
-		r.poller.add(unseenCommit{key: d.IdempotentID, id: in.ID, committed: r.found, told: &r.told})
+		r.poller.add(unseenCommit{key: d.IdempotencyKey, id: in.ID, committed: r.found, told: &r.told})
 		return
 	}
 }
@@ -144,7 +144,7 @@ func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 		if due.Before(earliest) && atLeast > 0 {
 			due = earliest
 		}
-		list = append(list, freshEntry{id: in.ID, key: d.IdempotentID, businessType: d.BusinessType, token: d.Token, watched: r.watched, credit: r.credits[i], due: due})
+		list = append(list, freshEntry{id: in.ID, key: d.IdempotencyKey, businessType: d.BusinessType, token: d.Token, watched: r.watched, credit: r.credits[i], due: due})
 	}
 	return list
 }

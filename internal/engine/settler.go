@@ -223,7 +223,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		ctx = s.work
 	}
 	event := observe.SettledEvent{
-		Context: ctx, ID: o.ID, IdempotentID: a.row.IdempotentID, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
+		Context: ctx, ID: o.ID, IdempotencyKey: a.row.IdempotencyKey, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
 		State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt(),
 	}
 	if completed(o, r) {
@@ -240,7 +240,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
 	if o.To == processlog.Dead {
-		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "idempotent_id", a.row.IdempotentID,
+		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "idempotent_id", a.row.IdempotencyKey,
 			"business_id", a.row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
 	tell(s.base, s.Observer.Settled, event)

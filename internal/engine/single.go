@@ -155,5 +155,5 @@ func (e *Engine) behind(ctx context.Context, row *processlog.Row) error {
 		return err
 	}
 	return fmt.Errorf("the turn of entry %v has not come: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order in which they were recorded",
-		row.ID, first, front[0].IdempotentID, front[0].State, turn.Key)
+		row.ID, first, front[0].IdempotencyKey, front[0].State, turn.Key)
 }

@@ -104,7 +104,7 @@ func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, err erro
 	}()
 	// The same as when it was recorded, so that it cannot come to another answer later.
 	key := s.Key(&processlog.Row{
-		IdempotentID: row.IdempotentID, BusinessType: row.BusinessType, BatchID: row.BatchID, BusinessID: row.BusinessID,
+		IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID, BusinessID: row.BusinessID,
 		BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName, Content: row.Content,
 	})
 	if len(key) >= processlog.MaxTurnKey {
@@ -127,7 +127,7 @@ func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err 
 			continue
 		}
 		turn, err := n.turn(s, &processlog.Row{
-			IdempotentID: d.IdempotentID, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
+			IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
 			BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
 		})
 		if err != nil {
@@ -174,7 +174,7 @@ func (r *Recording) Join(ctx context.Context, tx processlog.Tx) error {
 }
 
 // placeAsGiven has turns of one key stand in the order of the list. The server gave out their ids in the order of their
-// idempotent ids, by which Insert sorts rows so that two transactions with the same keys do not deadlock. So each turn takes
+// idempotency keys, by which Insert sorts rows so that two transactions with the same keys do not deadlock. So each turn takes
 // the place of one of these ids: the first turn the lowest id, and so on.
 func placeAsGiven(turns []processlog.Turn) {
 	lists := make(map[lineKey][]int, len(turns))
@@ -195,10 +195,10 @@ func placeAsGiven(turns []processlog.Turn) {
 }
 
 func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx processlog.Tx) error {
-	var keys []processlog.IdempotentID
+	var keys []processlog.IdempotencyKey
 	for i, turn := range r.turns {
 		if turn.Key != "" && r.Inserted[i].ID.IsZero() {
-			keys = append(keys, r.Drafts[i].IdempotentID)
+			keys = append(keys, r.Drafts[i].IdempotencyKey)
 		}
 	}
 	if len(keys) == 0 {
@@ -206,7 +206,7 @@ func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx pro
 	}
 	ids, err := store.IDs(ctx, tx, keys)
 	for i := range r.turns {
-		if id := ids[r.Drafts[i].IdempotentID]; r.Inserted[i].ID.IsZero() {
+		if id := ids[r.Drafts[i].IdempotencyKey]; r.Inserted[i].ID.IsZero() {
 			r.Inserted[i].ID = id
 		}
 	}

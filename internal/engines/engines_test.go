@@ -154,10 +154,10 @@ func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 			for i := range 300 {
 				key := fmt.Sprint("key ", i)
 				require.NoError(t, here.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					_, err := here.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Options: compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: time.Hour}})
+					_, err := here.Record(ctx, tx, compensator.NewEntry{BusinessType: "plain", Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: time.Hour}})
 					return err
 				}))
-				_, err := there.Resolve(t.Context(), compensator.IdempotentID(key))
+				_, err := there.Resolve(t.Context(), compensator.IdempotencyKey(key))
 				require.NoError(t, err, key)
 			}
 		})
@@ -286,7 +286,7 @@ func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
 			conn, err := db.Conn(t.Context())
 			require.NoError(t, err)
 			defer conn.Close()
-			draft := processlog.Draft{BusinessType: "plain", IdempotentID: "1"}
+			draft := processlog.Draft{BusinessType: "plain", IdempotencyKey: "1"}
 			require.ErrorIs(t, store.Probe(t.Context(), conn), processlog.ErrNoTransaction)
 			_, err = store.Insert(t.Context(), conn, []processlog.Draft{draft}, false)
 			require.ErrorIs(t, err, processlog.ErrNoTransaction)

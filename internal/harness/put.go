@@ -93,7 +93,7 @@ func Untyped(n int) []compensator.NewEntry {
 func Keyed(prefix string, n int) []compensator.NewEntry {
 	entries := Untyped(n)
 	for i := range entries {
-		entries[i].IdempotentID = compensator.IdempotentID(fmt.Sprintf("%s-%03d", prefix, n-i))
+		entries[i].IdempotencyKey = compensator.IdempotencyKey(fmt.Sprintf("%s-%03d", prefix, n-i))
 	}
 	return entries
 }

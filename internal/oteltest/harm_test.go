@@ -255,9 +255,9 @@ func TestNothingOfAnEntryIsToldThatMustNotBe(t *testing.T) {
 		return []error{compensator.Permanent(errors.New(canary))}
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)
-	secret := compensator.Options{IdempotentID: canary, BusinessID: canary, BusinessExtID: canary, UserID: canary, UserName: canary, Headers: map[string]string{canary: canary}}
+	secret := compensator.Options{IdempotencyKey: canary, BusinessID: canary, BusinessExtID: canary, UserID: canary, UserName: canary, Headers: map[string]string{canary: canary}}
 	refund, _ := w.inRequest(refunds, secret)
-	secret.IdempotentID += "2"
+	secret.IdempotencyKey += "2"
 	mail, _ := w.inRequest(mails, secret)
 	w.run()
 	w.reaches(refund, compensator.Dead)

@@ -52,8 +52,8 @@ func (w *world) live() {
 		w.record(ctx, mails, compensator.Options{})
 	}
 	closed, refused, undone := w.record(ctx, orders, compensator.Options{}), w.record(ctx, refunds, compensator.Options{}), w.record(ctx, ships, compensator.Options{})
-	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"})
-	w.record(ctx, orders, compensator.Options{IdempotentID: "close-42"}) // a repetition is nothing recorded
+	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"})
+	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"}) // a repetition is nothing recorded
 	d, err := admin.New(w.c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	require.NoError(t, err)
 	require.NoError(t, d.Pause(ctx, admin.Actor{ID: "mei"}, "later", admin.Why{Reason: "stocktaking"}))
@@ -140,7 +140,7 @@ func TestLogsOfOneProcessAreToldApart(t *testing.T) {
 		require.NoError(t, err)
 		c, refunds := deadRefunds(t, telemetry, telemetry.Observer(), worth)
 		for i := range n {
-			compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(i))})
+			compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(i))})
 		}
 		telemetry.Observer().Reconciled(compensator.ReconciledEvent{Announced: n})
 	}
@@ -173,11 +173,11 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)
 	worth := func(e *compensator.Entry) (compensator.Amount, error) {
-		return compensator.Amount{Minor: 100, Currency: string(e.IdempotentID)}, nil
+		return compensator.Amount{Minor: 100, Currency: string(e.IdempotencyKey)}, nil
 	}
 	c, refunds := deadRefunds(t, telemetry, compensator.Observer{}, worth)
 	for i := range 34 {
-		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})
+		compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("X%c%c", 'A'+i/26, 'A'+i%26))})
 	}
 	var atRisk []string
 	for series, worth := range collect(t, reader) {
@@ -221,11 +221,11 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	o, ctx := telemetry.Observer(), t.Context()
 	for i := range 100_000 {
 		odd := fmt.Sprintf("odd-%d", i)
-		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotentID: compensator.IdempotentID(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
-		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotentID: compensator.IdempotentID(odd), BusinessID: odd, Attempt: i}
+		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
+		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i}
 		switch i % 5 { // so that those of each kind are more than there is room for
 		case 0:
-			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotentID: compensator.IdempotentID(odd), BusinessID: odd})
+			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd})
 		case 1:
 			o.AttemptStarted(attempted)
 			o.AttemptEnded(attempted)
@@ -235,7 +235,7 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 			o.OutcomeDropped(settled)
 		case 4:
 			handler := telemetry.Middleware(func(context.Context, *compensator.Entry) error { return attempted.Err })
-			_ = handler(ctx, &compensator.Entry{BusinessType: fmt.Sprint("type-", i%2), IdempotentID: compensator.IdempotentID(odd), Content: []byte(odd)})
+			_ = handler(ctx, &compensator.Entry{BusinessType: fmt.Sprint("type-", i%2), IdempotencyKey: compensator.IdempotencyKey(odd), Content: []byte(odd)})
 		}
 	}
 	byMetric := make(map[string]int)

@@ -123,7 +123,7 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 	}
 }
 
-// rebuilt replaces the table by one with this column for the idempotent id.
+// rebuilt replaces the table by one with this column for the idempotency key.
 func rebuilt(column string) string {
 	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, " + column + ")"
 }

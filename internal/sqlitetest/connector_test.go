@@ -180,7 +180,7 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 		require.NoError(t, err)
 		_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES ('new', NULL)")
 		require.NoError(t, err)
-		_, err = c.Record(ctx, tx, compensator.NewEntry{BusinessType: "t", Content: []byte("{}"), Options: compensator.Options{IdempotentID: "close-1"}})
+		_, err = c.Record(ctx, tx, compensator.NewEntry{BusinessType: "t", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: "close-1"}})
 		require.NoError(t, err)
 		err = tx.Commit()
 		if tries++; tries == 1 {

@@ -49,7 +49,7 @@ func openStore(t testing.TB, db *sql.DB) processlog.Store {
 }
 
 func draft(key string) processlog.Draft {
-	return processlog.Draft{BusinessType: "t", Content: []byte("{}"), IdempotentID: compensator.IdempotentID(key)}
+	return processlog.Draft{BusinessType: "t", Content: []byte("{}"), IdempotencyKey: compensator.IdempotencyKey(key)}
 }
 
 // insert records drafts in a transaction of their own.

@@ -44,8 +44,8 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		}
 		assert.Equal(t, processlog.Unrenewed{Lost: []compensator.EntryID{second.ID}}, left)
 		settled, err := s.Settle(t.Context(), token, []processlog.Outcome{
-			{ID: first.ID, IdempotentID: first.IdempotentID, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
-			{ID: second.ID, IdempotentID: second.IdempotentID, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},
+			{ID: first.ID, IdempotencyKey: first.IdempotencyKey, Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler},
+			{ID: second.ID, IdempotencyKey: second.IdempotencyKey, Version: second.Version, To: compensator.Retrying, ProcessCount: 1, After: time.Second, LastError: "it's \x00 \xff 退款"},
 		})
 		if err != nil {
 			return err
@@ -58,14 +58,14 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return err
 	},
 	"change, resolve, history": func(t *testing.T, s processlog.Store) error {
-		change := processlog.Change{Ref: compensator.IdempotentID("key 03"), Action: compensator.ActionCancel}
+		change := processlog.Change{Ref: compensator.IdempotencyKey("key 03"), Action: compensator.ActionCancel}
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
 		change = processlog.Change{Ref: processlog.RowID(4), Action: compensator.ActionRequeue, Actor: "ann", Reason: "退款"}
 		_, err := s.Change(t.Context(), nil, false, change)
 		assert.ErrorAs(t, err, new(*compensator.StateError))
-		change.Ref = compensator.IdempotentID("key 03")
+		change.Ref = compensator.IdempotencyKey("key 03")
 		if _, err := s.Change(t.Context(), nil, false, change); err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ var work = map[string]func(t *testing.T, s processlog.Store) error{
 		return err
 	},
 	"ids": func(t *testing.T, s processlog.Store) error {
-		ids, err := s.IDs(t.Context(), nil, []compensator.IdempotentID{"key 05", "key 06", "none"})
+		ids, err := s.IDs(t.Context(), nil, []compensator.IdempotencyKey{"key 05", "key 06", "none"})
 		assert.Len(t, ids, 2)
 		return err
 	},

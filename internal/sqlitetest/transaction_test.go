@@ -85,7 +85,7 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	_, err = s.Begin(ctx)
 	require.ErrorContains(t, err, "locked")
 	require.True(t, compensator.Retryable(err), "whoever has the lock will let go")
-	_, err = s.Resolve(ctx, compensator.IdempotentID("a"))
+	_, err = s.Resolve(ctx, compensator.IdempotencyKey("a"))
 	require.ErrorIs(t, err, compensator.ErrBusy)
 	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: compensator.ActionCancel})
 	require.ErrorIs(t, err, compensator.ErrBusy)
@@ -111,7 +111,7 @@ func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 			err := c.InTx(from(ctx), nothing)
 			require.ErrorContains(t, err, "locked", name)
 			require.True(t, compensator.Retryable(err), name)
-			_, err = c.Cancel(from(ctx), compensator.IdempotentID("a"))
+			_, err = c.Cancel(from(ctx), compensator.IdempotencyKey("a"))
 			require.ErrorIs(t, err, compensator.ErrBusy, name)
 			return nil
 		})

@@ -67,7 +67,7 @@ func (p *proof) note(found, instead string) {
 }
 
 func (p *proof) draft(suffix string) processlog.Draft {
-	return processlog.Draft{BusinessType: "compensator.check", IdempotentID: processlog.IdempotentID(p.key + suffix)}
+	return processlog.Draft{BusinessType: "compensator.check", IdempotencyKey: processlog.IdempotencyKey(p.key + suffix)}
 }
 
 // inOneSession tries, on a connection as the user's are, what has to tell whether a transaction is open, and what
@@ -174,11 +174,11 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 	if err != nil {
 		return processlog.ID{}, err
 	}
-	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotentID{d.IdempotentID})
-	if err == nil && ids[d.IdempotentID] != inserted[0].ID {
-		p.refuse(fmt.Sprintf("gave an INSERT the id %s and stored the row as %s", inserted[0].ID, ids[d.IdempotentID]), "connect to the database itself")
+	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotencyKey{d.IdempotencyKey})
+	if err == nil && ids[d.IdempotencyKey] != inserted[0].ID {
+		p.refuse(fmt.Sprintf("gave an INSERT the id %s and stored the row as %s", inserted[0].ID, ids[d.IdempotencyKey]), "connect to the database itself")
 	}
-	return ids[d.IdempotentID], err
+	return ids[d.IdempotencyKey], err
 }
 
 // update is how many rows a write under this fence has changed, -1 if it failed.
@@ -199,8 +199,8 @@ func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {
 	if err != nil {
 		return err
 	}
-	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotentID{two[0].IdempotentID, two[1].IdempotentID})
-	if err == nil && (inserted[0].ID != ids[two[0].IdempotentID] || inserted[1].ID != ids[two[1].IdempotentID]) {
+	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotencyKey{two[0].IdempotencyKey, two[1].IdempotencyKey})
+	if err == nil && (inserted[0].ID != ids[two[0].IdempotencyKey] || inserted[1].ID != ids[two[1].IdempotencyKey]) {
 		p.s.d.returning = false
 		p.note("INSERT … RETURNING does not return the rows", "ids of entries recorded together are read afterwards")
 	}
@@ -297,13 +297,13 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	if !held {
 		return err
 	}
-	held, err = p.held(ctx, processlog.IdempotentID(p.key+"-held"), d.shareNow)
+	held, err = p.held(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
 	if held || err != nil {
 		return err
 	}
 	p.note("shared locks do not lock", "exclusive ones are taken in their place")
 	d.share, d.shareNow = d.lock, d.lockNow
-	held, err = p.held(ctx, processlog.IdempotentID(p.key+"-held"), d.shareNow)
+	held, err = p.held(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
 	if !held && err == nil {
 		p.refuse("does not tell at once, asked by idempotent id with"+d.shareNow+", that another transaction holds the row it has inserted",
 			"one in flight could not be told from one rolled back")

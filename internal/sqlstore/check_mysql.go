@@ -342,7 +342,7 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},
-	"idempotent_id": {length: processlog.MaxIdempotentID, collation: "bin"}, "business_type": {length: processlog.MaxName, collation: "bin"},
+	"idempotent_id": {length: processlog.MaxIdempotencyKey, collation: "bin"}, "business_type": {length: processlog.MaxName, collation: "bin"},
 	"batch_id": {length: processlog.MaxName}, "business_id": {length: processlog.MaxName}, "business_ext_id": {length: processlog.MaxName}, "user_id": {length: processlog.MaxName}, "user_name": {length: processlog.MaxName},
 	"content": {length: 1<<24 - 1}, "headers": {length: processlog.MaxHeaders}, "token": {length: 16}, "last_error": {length: processlog.MaxText, collation: "utf8mb4"}, "ended_by": {length: 16},
 	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},

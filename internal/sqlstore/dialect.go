@@ -57,7 +57,7 @@ type dialect struct {
 	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
 
 	again  func(key string, columns ...string) string                   // an INSERT of a row whose key is there takes these columns over
-	keyed  func(keys []processlog.IdempotentID) string                  // condition: the row's idempotent id is one of keys
+	keyed  func(keys []processlog.IdempotencyKey) string                // condition: the row's idempotency key is one of keys
 	groups func(from string, states []processlog.State) string          // the states and types that occur, without reading every row; nil: GROUP BY does not
 	ended  func(seconds int, query string) string                       // a SELECT that the server ends after so long; nil: a context does
 	own    func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does

@@ -26,7 +26,7 @@ const rowBytes = 256
 const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by)"
 
-// Insert implements Store. Rows go in by ascending idempotent id: two transactions that share keys then wait
+// Insert implements Store. Rows go in by ascending idempotency key: two transactions that share keys then wait
 // for each other instead of deadlocking.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
 	// After a rollback that nobody noticed the INSERT would commit by itself: an entry for a business that never was
@@ -40,7 +40,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotentID, drafts[b].IdempotentID) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(drafts[a].IdempotencyKey, drafts[b].IdempotencyKey) })
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
@@ -78,7 +78,7 @@ func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield 
 }
 
 func draftBytes(d *processlog.Draft) int {
-	return rowBytes + len(d.IdempotentID) + len(d.BusinessType) + len(d.BatchID) + len(d.BusinessID) + len(d.BusinessExtID) + len(d.UserID) +
+	return rowBytes + len(d.IdempotencyKey) + len(d.BusinessType) + len(d.BatchID) + len(d.BusinessID) + len(d.BusinessExtID) + len(d.UserID) +
 		len(d.UserName) + len(d.Content) + len(d.Headers)
 }
 
@@ -152,7 +152,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		_, err := in.tx.ExecContext(ctx, query, args...)
 		return err // ids of a bulk insert are never computed: servers step and interleave them
 	}
-	ids := make(map[processlog.IdempotentID]processlog.ID, len(places))
+	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(places))
 	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, "+in.s.d.texts("idempotent_id"), args...)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		return err
 	}
 	for _, i := range places {
-		in.result[i] = processlog.Inserted{ID: ids[in.drafts[i].IdempotentID]}
+		in.result[i] = processlog.Inserted{ID: ids[in.drafts[i].IdempotencyKey]}
 	}
 	return nil
 }
@@ -217,16 +217,16 @@ func (d *dialect) formOf(drafts []processlog.Draft, places []int) draftForm {
 
 // plainTexts reports whether all short texts of a draft are ASCII.
 func plainTexts(d *processlog.Draft) bool {
-	return isASCII(string(d.IdempotentID)) && isASCII(d.BusinessType) && isASCII(d.BatchID) && isASCII(d.BusinessID) && isASCII(d.BusinessExtID) &&
+	return isASCII(string(d.IdempotencyKey)) && isASCII(d.BusinessType) && isASCII(d.BatchID) && isASCII(d.BusinessID) && isASCII(d.BusinessExtID) &&
 		isASCII(d.UserID) && isASCII(d.UserName) && isASCII(d.Headers)
 }
 
 // append adds the values of a draft.
 func (f draftForm) append(args []any, d *processlog.Draft) []any {
 	if f.text == "?" {
-		args = append(args, string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName)
+		args = append(args, string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName)
 	} else {
-		for _, text := range [...]string{string(d.IdempotentID), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName} {
+		for _, text := range [...]string{string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName} {
 			args = append(args, hex.EncodeToString([]byte(text)))
 		}
 	}
@@ -315,10 +315,10 @@ func nonNil(b []byte) []byte {
 // caller's transaction may not show them. A plain read finds them first, because locking keys that do not
 // exist would lock the gaps other producers insert into. The index is named, because a small table would be
 // read as a whole, and rows of no concern to us waited for.
-func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotentID]processlog.Row, error) {
-	keys := make([]processlog.IdempotentID, len(places))
+func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
+	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {
-		keys[n] = in.drafts[i].IdempotentID
+		keys[n] = in.drafts[i].IdempotencyKey
 	}
 	if in.s.d.snapshots {
 		return in.existingUnlocked(ctx, keys)
@@ -329,9 +329,9 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	}
 	// None visible: an older snapshot hides them all, and only a locking read finds them.
 	if len(visible) > 0 {
-		keys = slices.DeleteFunc(keys, func(key processlog.IdempotentID) bool { return visible[key].IsZero() })
+		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
 	}
-	byKey := make(map[processlog.IdempotentID]processlog.Row, len(keys))
+	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
@@ -339,15 +339,15 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 // transaction (innodb_snapshot_isolation). What the snapshot shows is answered from it. What it does not show is read
 // on a connection of ours; without one only the lock can tell, and ErrTxAborted says that the transaction is to be run
 // again.
-func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.Row, error) {
-	byKey := make(map[processlog.IdempotentID]processlog.Row, len(keys))
+func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
+	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
 	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
 		return byKey, err
 	}
 	if in.s.own == nil && len(byKey) > 0 {
 		return byKey, nil // the others go in again, and are told from keys that are free
 	}
-	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotentID) bool { _, found := byKey[key]; return found })
+	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
 	if in.s.own == nil {
 		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
 	}
@@ -355,21 +355,21 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 }
 
 // readKeys adds the rows that hold one of the keys.
-func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID, lock string, byKey map[processlog.IdempotentID]processlog.Row) error {
+func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
 	literals, args := in.s.d.params(keys)
 	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.by("uk_idempotent_id"), "idempotent_id IN ("+literals+")") + atMost(len(keys)) + lock
 	rows, err := in.s.queryRows(ctx, tx, len(keys), query, args...)
 	for _, row := range rows {
-		byKey[row.IdempotentID] = row
+		byKey[row.IdempotencyKey] = row
 	}
 	return err
 }
 
 // answerDuplicates fills in the drafts that exist and returns the places of the others.
-func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotentID]processlog.Row) []int {
+func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {
-		row, found := existing[in.drafts[i].IdempotentID]
+		row, found := existing[in.drafts[i].IdempotencyKey]
 		if !found {
 			rest = append(rest, i)
 			continue

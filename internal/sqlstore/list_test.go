@@ -417,7 +417,7 @@ func TestListFindsTypesAndIdsOfAnySpelling(t *testing.T) {
 	tx, err := s.Begin(t.Context())
 	require.NoError(t, err)
 	for i, name := range names {
-		_, err := s.Insert(t.Context(), tx, []processlog.Draft{{BusinessType: name, IdempotentID: processlog.IdempotentID(fmt.Sprint(i)), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
+		_, err := s.Insert(t.Context(), tx, []processlog.Draft{{BusinessType: name, IdempotencyKey: processlog.IdempotencyKey(fmt.Sprint(i)), BatchID: name, BusinessID: name, BusinessExtID: name}}, false)
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())
@@ -602,7 +602,7 @@ func TestHistoryTellsWhatPeopleDid(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.RowID(1), Action: processlog.ActionRequeue, Actor: "ann", Reason: "the bank is back"})
 	require.NoError(t, err)
-	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotentID("key 1"), Action: processlog.ActionCancel})
+	_, err = s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotencyKey("key 1"), Action: processlog.ActionCancel})
 	require.NoError(t, err)
 	rolledBack, err := s.Begin(ctx)
 	require.NoError(t, err)

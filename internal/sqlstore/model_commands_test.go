@@ -13,11 +13,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeKeys is how many idempotent ids commands use: few, so that they meet.
+// storeKeys is how many idempotency keys commands use: few, so that they meet.
 const storeKeys = 7
 
-func keyName(key int) compensator.IdempotentID {
-	return compensator.IdempotentID(fmt.Sprintf("key %d", key))
+func keyName(key int) compensator.IdempotencyKey {
+	return compensator.IdempotencyKey(fmt.Sprintf("key %d", key))
 }
 
 func storeCommands() *rapid.Generator[storeCommand] {
@@ -72,7 +72,7 @@ type draftOf struct {
 
 func (d draftOf) draft() processlog.Draft {
 	draft := processlog.Draft{BusinessType: d.Type, Content: []byte(d.Content), Headers: []byte(d.Headers), Delay: d.Delay, Lease: d.Lease, Token: d.Token, Done: d.Done}
-	draft.IdempotentID, draft.BatchID, draft.MaxProcessCount = compensator.IdempotentID(d.Key), d.Batch, d.MaxProcessCount
+	draft.IdempotencyKey, draft.BatchID, draft.MaxProcessCount = compensator.IdempotencyKey(d.Key), d.Batch, d.MaxProcessCount
 	draft.BusinessID, draft.BusinessExtID, draft.UserID, draft.UserName = d.Business, "ext "+d.Business, "7", "Mia"
 	return draft
 }
@@ -165,11 +165,11 @@ func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]process
 		}
 		e := twinEntry{key: d.Key, by: tx, ids: [2]compensator.EntryID{inserted[0][i].ID, inserted[1][i].ID}}
 		if e.ids[0].IsZero() {
-			found, err := m.database.IDs(m.ctx, tx.sides[0], []compensator.IdempotentID{compensator.IdempotentID(d.Key)})
+			found, err := m.database.IDs(m.ctx, tx.sides[0], []compensator.IdempotencyKey{compensator.IdempotencyKey(d.Key)})
 			if err != nil {
 				m.Errorf("ask for the id of %q: %v", d.Key, err)
 			}
-			e.ids[0] = found[compensator.IdempotentID(d.Key)]
+			e.ids[0] = found[compensator.IdempotencyKey(d.Key)]
 		}
 		fresh = append(fresh, e)
 	}
@@ -259,7 +259,7 @@ func (c finishedCommand) run(m *storeTwins) {
 		tx := m.finished.sides[s.n]
 		id := s.id(m.entry(c.Entry))
 		_, insert := s.store.Insert(m.ctx, tx, []processlog.Draft{draftOf{Key: string(keyName(0)), Type: "order"}.draft()}, false)
-		_, ids := s.store.IDs(m.ctx, tx, []compensator.IdempotentID{keyName(0)})
+		_, ids := s.store.IDs(m.ctx, tx, []compensator.IdempotencyKey{keyName(0)})
 		_, change := s.store.Change(m.ctx, tx, false, processlog.Change{Ref: id, Action: compensator.ActionCancel})
 		settle := s.store.SettleTx(m.ctx, tx, processlog.Token{}, processlog.Outcome{ID: id, To: compensator.Succeeded})
 		var errs []string
@@ -352,7 +352,7 @@ type outcomeOf struct {
 	Entry               int
 	Behind, BehindEpoch int
 	Absorb              bool
-	Stranger            string // what its idempotent id has more than the entry's
+	Stranger            string // what its idempotency key has more than the entry's
 	To                  compensator.State
 	EndedBy             compensator.EndedBy // of a terminal state
 	Processed, Undone   int
@@ -380,7 +380,7 @@ func drawOutcome(t *rapid.T) outcomeOf {
 func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	row, _ := m.stored(n)
 	return processlog.Outcome{
-		IdempotentID: compensator.IdempotentID(string(row.IdempotentID) + o.Stranger), Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
+		IdempotencyKey: compensator.IdempotencyKey(string(row.IdempotencyKey) + o.Stranger), Epoch: row.Epoch - min(uint32(o.BehindEpoch), row.Epoch), Version: row.Version - min(uint64(o.Behind), row.Version), Absorb: o.Absorb,
 		To: o.To, EndedBy: o.EndedBy, ProcessCount: o.Processed, CompensateCount: o.Undone, After: o.After, LastError: o.LastError,
 	}
 }
@@ -481,9 +481,9 @@ func drawChange(t *rapid.T) changeCommand {
 func (m *storeTwins) ref(s twinSide, n int, byKey bool) compensator.Ref {
 	switch {
 	case byKey && n == unknownEntry:
-		return compensator.IdempotentID("nothing")
+		return compensator.IdempotencyKey("nothing")
 	case byKey:
-		return compensator.IdempotentID(m.entries[n].key)
+		return compensator.IdempotencyKey(m.entries[n].key)
 	}
 	return s.id(n)
 }
@@ -645,13 +645,13 @@ func drawLookUp(t *rapid.T) lookUpCommand {
 }
 
 func (c lookUpCommand) run(m *storeTwins) {
-	keys := []compensator.IdempotentID{"nothing"}
+	keys := []compensator.IdempotencyKey{"nothing"}
 	for key := range storeKeys {
 		keys = append(keys, keyName(key))
 	}
 	m.same("ids", func(s twinSide) any {
 		ids, err := s.store.IDs(m.ctx, m.in(s, c.Slot), keys)
-		numbers := make(map[compensator.IdempotentID]int)
+		numbers := make(map[compensator.IdempotencyKey]int)
 		for key, id := range ids {
 			numbers[key] = s.ours(id)
 		}

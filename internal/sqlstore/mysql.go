@@ -87,7 +87,7 @@ func mysqlAgain(_ string, columns ...string) string {
 }
 
 // mysqlKeyed compares checksums, a tenth of the text that the keys are.
-func mysqlKeyed(keys []processlog.IdempotentID) string {
+func mysqlKeyed(keys []processlog.IdempotencyKey) string {
 	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
 	b = append(b, "CRC32(idempotent_id) IN ("...)
 	for i, key := range keys {

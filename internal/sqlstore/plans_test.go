@@ -158,9 +158,9 @@ var protocol = []struct {
 	{"settle", []string{"PRIMARY"}, func(ctx context.Context, s *Store) error {
 		var outcomes []processlog.Outcome
 		for i, id := range idRange(101, 500) {
-			o := processlog.Outcome{ID: id, IdempotentID: processlog.IdempotentID("key " + id.String()), Version: 1, To: processlog.Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
+			o := processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), Version: 1, To: processlog.Retrying, ProcessCount: 1, After: time.Duration(i) * time.Second, LastError: fmt.Sprint(i)}
 			if i >= 100 {
-				o = processlog.Outcome{ID: id, IdempotentID: processlog.IdempotentID("key " + id.String()), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
+				o = processlog.Outcome{ID: id, IdempotencyKey: processlog.IdempotencyKey("key " + id.String()), Absorb: true, To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}
 			}
 			if i >= 300 {
 				o.To = processlog.Compensated
@@ -171,7 +171,7 @@ var protocol = []struct {
 		return err
 	}},
 	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
-		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotentID("key 501"), Action: processlog.ActionReschedule})
+		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotencyKey("key 501"), Action: processlog.ActionReschedule})
 		if errors.Is(err, processlog.ErrNotFound) {
 			return nil // the log is empty
 		}
@@ -186,7 +186,7 @@ var protocol = []struct {
 		return err
 	}},
 	{"erasure", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
-		key := processlog.IdempotentID("key 502")
+		key := processlog.IdempotencyKey("key 502")
 		for _, action := range []processlog.Action{processlog.ActionCancel, processlog.ActionErase} {
 			_, err := s.Change(ctx, nil, false, processlog.Change{Ref: key, Action: action, Token: processlog.Token{3}, Actor: "ann", Reason: "because"})
 			if err != nil && !errors.Is(err, processlog.ErrNotFound) && !errors.As(err, new(*processlog.StateError)) {
@@ -200,7 +200,7 @@ var protocol = []struct {
 		return err
 	}},
 	{"ids by keys", []string{"uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
-		_, err := s.IDs(ctx, nil, []processlog.IdempotentID{"key 1", "key 2", "key none"})
+		_, err := s.IDs(ctx, nil, []processlog.IdempotencyKey{"key 1", "key 2", "key none"})
 		return err
 	}},
 	{"purge", []string{"PRIMARY", "uk_idempotent_id", "k_due"}, func(ctx context.Context, s *Store) error {

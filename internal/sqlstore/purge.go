@@ -72,7 +72,7 @@ const purgeWaits = 4
 type ended struct {
 	id     processlog.ID
 	nextAt int64
-	key    string // the bytes of its idempotent id
+	key    string // the bytes of its idempotency key
 }
 
 // maxPassed is how many entries that stay a Purge goes on behind.

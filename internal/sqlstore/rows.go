@@ -92,7 +92,7 @@ type rowScanner struct {
 
 func newRowScanner() *rowScanner {
 	v := new(rowScanner)
-	v.into = []any{&v.id, (*string)(&v.IdempotentID), &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
+	v.into = []any{&v.id, (*string)(&v.IdempotencyKey), &v.BusinessType, &v.BatchID, &v.BusinessID, &v.BusinessExtID, &v.UserID, &v.UserName,
 		&v.Content, &v.headers, &v.state, &v.failed, &v.most, &v.undone, &v.deliveries, &v.Version, &v.epoch,
 		&v.next, &v.EndedBy, &v.LastError, &v.created, &v.updated, &v.token, &v.leased, &v.now}
 	return v
@@ -127,11 +127,11 @@ func unixMilli(ms int64) time.Time {
 }
 
 // IDs implements Store.
-func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
+func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	if tx == nil {
 		tx = s.pool()
 	}
-	found := make(map[processlog.IdempotentID]processlog.ID, len(keys))
+	found := make(map[processlog.IdempotencyKey]processlog.ID, len(keys))
 	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
 		in, args := s.d.params(chunk)
 		rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.texts("idempotent_id")+" FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+in+")"+atMost(len(chunk)), args...)
@@ -145,8 +145,8 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 	return found, nil
 }
 
-// scanIDs reads (id, idempotent id) pairs and closes rows.
-func scanIDs(rows *sql.Rows, into map[processlog.IdempotentID]processlog.ID) error {
+// scanIDs reads (id, idempotency key) pairs and closes rows.
+func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) error {
 	defer rows.Close()
 	for rows.Next() {
 		var id uint64
@@ -154,7 +154,7 @@ func scanIDs(rows *sql.Rows, into map[processlog.IdempotentID]processlog.ID) err
 		if err := rows.Scan(&id, &key); err != nil {
 			return err
 		}
-		into[processlog.IdempotentID(key)] = processlog.RowID(id)
+		into[processlog.IdempotencyKey(key)] = processlog.RowID(id)
 	}
 	return rows.Err()
 }
@@ -219,7 +219,7 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 		var v processlog.Version
 		var id uint64
 		var token sql.RawBytes
-		if err := rows.Scan(&id, (*string)(&v.IdempotentID), &v.State, &v.Number, &v.Epoch, &token); err != nil {
+		if err := rows.Scan(&id, (*string)(&v.IdempotencyKey), &v.State, &v.Number, &v.Epoch, &token); err != nil {
 			return nil, err
 		}
 		v.ID = processlog.RowID(id)
@@ -291,12 +291,12 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	}
 	var rows []processlog.Row
 	var err error
-	key, byKey := ref.(processlog.IdempotentID)
+	key, byKey := ref.(processlog.IdempotencyKey)
 	switch ref := ref.(type) {
 	case processlog.ID:
 		rows, err = read("id = ?", lock, ref.Row())
-	case processlog.IdempotentID:
-		in, args := s.d.params([]processlog.IdempotentID{ref})
+	case processlog.IdempotencyKey:
+		in, args := s.d.params([]processlog.IdempotencyKey{ref})
 		if lock != "" {
 			// Lock the row by its id. In the unique index it may be held by whoever has recorded the key again.
 			rows, err = read("id = (SELECT id FROM "+s.table.quoted("")+s.d.by("uk_idempotent_id")+" WHERE idempotent_id = "+in+")", lock, args[0])
@@ -305,12 +305,12 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 			rows, err = read("idempotent_id = "+in, lock, args[0])
 		}
 	default:
-		return processlog.Row{}, &processlog.FieldError{Field: "ref", Reason: "want an EntryID or an IdempotentID"}
+		return processlog.Row{}, &processlog.FieldError{Field: "ref", Reason: "want an EntryID or an IdempotencyKey"}
 	}
 	switch {
 	case err != nil:
 		return processlog.Row{}, err
-	case len(rows) == 0 || byKey && rows[0].IdempotentID != key: // a server takes a text with spaces behind it for the same
+	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // a server takes a text with spaces behind it for the same
 		return processlog.Row{}, fmt.Errorf("%v: %w", ref, processlog.ErrNotFound)
 	}
 	return rows[0], nil

@@ -103,7 +103,7 @@ func (s *Store) calm(query string) string {
 
 // mysqlFit is true in a session whose INSERT writes what it is sent, and whose answers can be read:
 //
-//   - unique_checks=0 lets InnoDB store a second row of the same idempotent id.
+//   - unique_checks=0 lets InnoDB store a second row of the same idempotency key.
 //   - SET timestamp moves UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the clock. In the hour
 //     that a time zone has twice it may be off by that hour.
 //   - A charset of two bytes or more a character garbles every literal. Charset swe7 has other letters in the place of brackets
@@ -156,7 +156,7 @@ func atMost(n int) string { return " LIMIT " + strconv.Itoa(n) }
 const everyRow = " LIMIT 9223372036854775807"
 
 // params returns placeholders for keys, and the arguments.
-func (d *dialect) params(keys []processlog.IdempotentID) (string, []any) {
+func (d *dialect) params(keys []processlog.IdempotencyKey) (string, []any) {
 	placeholder, args := "?", make([]any, len(keys))
 	for i, key := range keys {
 		args[i] = string(key)

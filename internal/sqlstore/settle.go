@@ -136,9 +136,9 @@ func (g settleGroup) where(v rowValues) string {
 // sameEntries is the condition that the rows are the entries they were claimed as: a database that has gone back gives
 // the ids of what it has lost to others.
 func (s *Store) sameEntries(v rowValues) string {
-	keys := make([]processlog.IdempotentID, len(v.ids))
+	keys := make([]processlog.IdempotencyKey, len(v.ids))
 	for i, id := range v.ids {
-		keys[i] = v.of(id).IdempotentID
+		keys[i] = v.of(id).IdempotencyKey
 	}
 	return " AND " + s.d.keyed(keys)
 }
@@ -223,7 +223,7 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {
-		if i := place[row.ID]; row.IdempotentID == outcomes[i].IdempotentID {
+		if i := place[row.ID]; row.IdempotencyKey == outcomes[i].IdempotencyKey {
 			// Every write to a row that an outcome fits leaves its token: ours is there if the try whose answer was lost has
 			// come through, and nobody has written since (G8).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}

@@ -23,7 +23,7 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	require.NoError(t, s.Check(t.Context()))
 	tx, err := db.Begin()
 	require.NoError(t, err)
-	inserted, err := s.Insert(t.Context(), tx, []processlog.Draft{{IdempotentID: "a", BusinessType: "close_order"}}, true)
+	inserted, err := s.Insert(t.Context(), tx, []processlog.Draft{{IdempotencyKey: "a", BusinessType: "close_order"}}, true)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 
@@ -32,7 +32,7 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	_, err = left.ExecContext(t.Context(), "START TRANSACTION WITH CONSISTENT SNAPSHOT")
 	require.NoError(t, err)
 	id, token := inserted[0].ID, processlog.Token{1}
-	outcomes := []processlog.Outcome{{ID: id, IdempotentID: "a", To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}}
+	outcomes := []processlog.Outcome{{ID: id, IdempotencyKey: "a", To: processlog.Succeeded, EndedBy: processlog.EndedByHandler}}
 	settled, err := s.Settle(t.Context(), token, outcomes)
 	require.NoError(t, err)
 	require.True(t, settled[0].Applied)

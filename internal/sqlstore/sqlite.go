@@ -74,7 +74,7 @@ func sqliteAgain(key string, columns ...string) string {
 	return " ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-func sqliteKeyed(keys []processlog.IdempotentID) string {
+func sqliteKeyed(keys []processlog.IdempotencyKey) string {
 	literals := make([]string, len(keys))
 	for i, key := range keys {
 		literals[i] = sqliteText(string(key))

@@ -21,7 +21,7 @@ func (w *world) breaks(businessType, text string) {
 	}, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 1, Pause: time.Hour}})
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.c.InTx(w.t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := typ.Record(ctx, tx, "", compensator.Options{IdempotentID: compensator.IdempotentID(businessType)})
+		_, err := typ.Record(ctx, tx, "", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType)})
 		return err
 	}))
 }

@@ -163,7 +163,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	link := "javascript:window.hacked=1//\u202E"
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for i := range 2 {
-			_, err := bad.Record(ctx, tx, hostile, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(hostile, i)), BatchID: link, BusinessID: short, BusinessExtID: link,
+			_, err := bad.Record(ctx, tx, hostile, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(hostile, i)), BatchID: link, BusinessID: short, BusinessExtID: link,
 				UserID: short, UserName: short, Headers: map[string]string{"traceparent": hostile}})
 			if err != nil {
 				return err

@@ -38,7 +38,7 @@ func (w *world) secret(t *testing.T) compensator.Entry {
 	require.NoError(t, err)
 	w.problem()
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := fails.Record(ctx, tx, map[string]string{"name": canary}, compensator.Options{IdempotentID: canary + "-key", BatchID: canary, BusinessID: canary,
+		_, err := fails.Record(ctx, tx, map[string]string{"name": canary}, compensator.Options{IdempotencyKey: canary + "-key", BatchID: canary, BusinessID: canary,
 			BusinessExtID: canary, UserID: canary, UserName: canary, Headers: map[string]string{"x-" + strings.ToLower(canary): canary}})
 		return err
 	}))
@@ -705,14 +705,14 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 	alice := w.client("alice")
 	refund := w.entriesOf("refund", compensator.Dead)[0]
 	id, page := refund.ID.String(), "/ops/entries/"+refund.ID.String()
-	assert.Equal(t, page, alice.get("find?q="+refund.Key()).at)
+	assert.Equal(t, page, alice.get("find?q="+refund.CallKey()).at)
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-1", alice.get("find?q="+id+"-1").at, "it has not had this one yet")
 	require.Equal(t, 200, alice.post("do", values("do", "requeue", "seen", seen(refund), "reason", "again")).status)
 	for _, key := range []string{id + "-0", id + "-1"} {
 		assert.Equal(t, page, alice.get("find?q="+key).at)
 	}
 	require.NoError(t, w.c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := w.c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: "like a key", BusinessID: id + "-0"}})
+		_, err := w.c.Record(ctx, tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: "like a key", BusinessID: id + "-0"}})
 		return err
 	}))
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")

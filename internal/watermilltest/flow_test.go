@@ -22,7 +22,7 @@ func record(w *harness.World, n int, of ...string) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
 		entries[i] = compensator.NewEntry{BusinessType: of[i%len(of)], Content: []byte(fmt.Sprintf(`{"n":%d}`, i)),
-			Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("m", i))}}
+			Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))}}
 	}
 	c := w.New(w.Quick())
 	require.NoError(w.T, c.InTx(w.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {

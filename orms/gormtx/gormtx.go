@@ -10,7 +10,7 @@
 // is the handle that Record, CancelTx and CompleteTx take:
 //
 //	err := gormtx.RetryTx(ctx, c, db, "close-42", func(tx *gorm.DB) error {
-//		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotentID: "close-42"})
+//		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotencyKey: "close-42"})
 //		if err != nil || receipt.Duplicate() {
 //			return err
 //		}
@@ -63,11 +63,11 @@ func Tx(tx *gorm.DB) compensator.Tx {
 
 // RetryTx is c.RetryTx of an InTx through GORM: do runs with Use of db on a transaction of c's, at READ COMMITTED, that commits when it returns
 // nil, is run again from its beginning where it lost against others, and is not where the answer to its COMMIT was lost and proof, the
-// idempotent id of an entry that do records, tells that it happened. It needs no Connector. For another isolation level call
+// idempotency key of an entry that do records, tells that it happened. It needs no Connector. For another isolation level call
 // c.RetryTx with a Transaction of GORM's. What do calls takes ctx, or tx.Statement.Context: either will do.
 //
 // A *compensator.FieldError names what is missing, and a db that is in a transaction: what is run again is the whole one.
-func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotentID, do func(tx *gorm.DB) error) error {
+func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(tx *gorm.DB) error) error {
 	switch {
 	case c == nil:
 		return &compensator.FieldError{Field: "c", Reason: "is nil"}

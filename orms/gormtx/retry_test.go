@@ -24,7 +24,7 @@ import (
 
 // place is a request that may come twice: what closes the order is its proof.
 func (w *world) place(tx *gorm.DB, note string) error {
-	receipt, err := w.write.Record(w.t.Context(), gormtx.Tx(tx), note, compensator.Options{IdempotentID: compensator.IdempotentID("close-" + note)})
+	receipt, err := w.write.Record(w.t.Context(), gormtx.Tx(tx), note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("close-" + note)})
 	if err != nil || receipt.Duplicate() {
 		return err
 	}
@@ -159,7 +159,7 @@ func TestRetryTxNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		nothing := func(*gorm.DB) error { panic("runs") }
-		refused := func(field string, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotentID, do func(*gorm.DB) error) {
+		refused := func(field string, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(*gorm.DB) error) {
 			t.Helper()
 			var wrong *compensator.FieldError
 			require.ErrorAs(t, gormtx.RetryTx(t.Context(), c, db, proof, do), &wrong)
@@ -188,7 +188,7 @@ func TestTxIsTheHandleOfTheTransaction(t *testing.T) {
 		require.NoError(t, w.db.Transaction(func(tx *gorm.DB) error { return w.place(tx, "a") }))
 		assert.ErrorIs(t, w.db.Transaction(func(tx *gorm.DB) error { return errors.Join(w.place(tx, "b"), errBack) }), errBack)
 		require.NoError(t, w.db.Transaction(func(tx *gorm.DB) error {
-			_, err := w.write.CancelTx(t.Context(), gormtx.Tx(tx), compensator.IdempotentID("close-a"))
+			_, err := w.write.CancelTx(t.Context(), gormtx.Tx(tx), compensator.IdempotencyKey("close-a"))
 			return err
 		}))
 		assert.Equal(t, []string{"a"}, w.notes())

@@ -28,7 +28,7 @@ var (
 
 func record(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, orders *compensator.Type[harness.Order], id string) compensator.EntryID {
 	t.Helper()
-	e := orders.Entry(harness.Order{Number: 1}, compensator.Options{IdempotentID: compensator.IdempotentID(id)})
+	e := orders.Entry(harness.Order{Number: 1}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(id)})
 	return harness.RecordIn(t, c, store, e).ID()
 }
 

@@ -277,7 +277,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 		}
 		c := w.New(cfg)
 		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // none is renewed
-		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotentID: "warms the pools up"})
+		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotencyKey: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
 		proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
@@ -289,7 +289,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			return false
 		}})
 		for i := range 10 {
-			require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, orders, harness.Order{Number: 2}, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("n", i))}).State)
+			require.Equal(t, compensator.Succeeded, compensatortest.Call(t, c, orders, harness.Order{Number: 2}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("n", i))}).State)
 		}
 		mu.Lock()
 		slices.Sort(texts)

@@ -43,7 +43,7 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 			}
 			content, err := json.Marshal(map[string]string{"of": what})
 			require.NoError(t, err)
-			entries = append(entries, compensator.NewEntry{BusinessType: name, Content: content, Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint(what, "-", i)), BatchID: "batch",
+			entries = append(entries, compensator.NewEntry{BusinessType: name, Content: content, Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(what, "-", i)), BatchID: "batch",
 				BusinessID: "order", BusinessExtID: what, UserID: what, UserName: what, Headers: map[string]string{"x-of": what}}})
 		}
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {

@@ -105,7 +105,7 @@ func TestPoisonEntriesAtTheHeadDoNotStarveNewOnes(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
-			if strings.HasPrefix(string(e.IdempotentID), "close_order-late") {
+			if strings.HasPrefix(string(e.IdempotencyKey), "close_order-late") {
 				return errors.New("never")
 			}
 			return nil
@@ -168,7 +168,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	c := w.New(cfg)
 	late := harness.NewGate()
 	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
-		if strings.HasPrefix(string(e.IdempotentID), "close_order-late") {
+		if strings.HasPrefix(string(e.IdempotencyKey), "close_order-late") {
 			return late.Pass(ctx, e)
 		}
 		return nil

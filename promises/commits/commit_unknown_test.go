@@ -74,7 +74,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					c := w.New(producer)
 					orders, ran := harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
 					stop := w.Run(worker)
-					entry := orders.Entry(harness.Order{}, compensator.Options{IdempotentID: "key"})
+					entry := orders.Entry(harness.Order{}, compensator.Options{IdempotencyKey: "key"})
 					rule := test.rule
 					rule.Nth = 1
 					rule.Match = harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())
@@ -90,7 +90,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					requireUnknown(t, committer.commit(c, db, work), way)
 					require.Equal(t, 1, trap.Fired())
 
-					e, err := c.Resolve(t.Context(), compensator.IdempotentID("key"))
+					e, err := c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
 					again := committer.commit(c, db, work) // what a wrapper that retries everything does
 					if test.happened {
 						require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 				require.NoError(t, err)
 				var id compensator.EntryID
 				require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-					receipt, err := inbox.Record(ctx, tx, "", compensator.Options{IdempotentID: "m1", Delay: 365 * 24 * time.Hour})
+					receipt, err := inbox.Record(ctx, tx, "", compensator.Options{IdempotencyKey: "m1", Delay: 365 * 24 * time.Hour})
 					id = receipt.ID()
 					return err
 				}))
@@ -195,7 +195,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 						go func() {
 							recorded <- other.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 								_, err := other.Record(ctx, tx, compensator.NewEntry{
-									BusinessType: "inbox", Options: compensator.Options{IdempotentID: "m1", Delay: 365 * 24 * time.Hour},
+									BusinessType: "inbox", Options: compensator.Options{IdempotencyKey: "m1", Delay: 365 * 24 * time.Hour},
 								})
 								return err
 							})
@@ -342,7 +342,7 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 func unresolved(w *harness.World, c *compensator.Compensator, key string) (e *compensator.Entry, err error) {
 	w.T.Helper()
 	w.Eventually(func() bool {
-		e, err = c.Resolve(w.T.Context(), compensator.IdempotentID(key))
+		e, err = c.Resolve(w.T.Context(), compensator.IdempotencyKey(key))
 		return !errors.Is(err, compensator.ErrBusy)
 	}, "%s is resolved", key)
 	return e, err
@@ -360,7 +360,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // the server waits for it
 		err := recordUnder(c, db, "key")
 		require.ErrorIs(t, err, compensator.ErrCommitUnknown)
-		_, err = c.Resolve(t.Context(), compensator.IdempotentID("key"))
+		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
 		require.ErrorIs(t, err, compensator.ErrBusy, "nobody can know yet")
 		proxy.Cut()
 		_, err = unresolved(w, c, "key")
@@ -380,18 +380,18 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		defer stopper.Close()
 		harness.ExecAll(t, stopper, []string{"FLUSH TABLES WITH READ LOCK"})
 		require.ErrorIs(t, tx.Commit(), compensator.ErrCommitUnknown)
-		_, err = c.Resolve(t.Context(), compensator.IdempotentID("key-001"))
+		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key-001"))
 		require.ErrorIs(t, err, compensator.ErrBusy, "the client is gone, its COMMIT is not")
 		harness.ExecAll(t, stopper, []string{"UNLOCK TABLES"})
 		e, err := unresolved(w, c, "key-001")
 		require.NoError(t, err)
-		assert.EqualValues(t, "key-001", e.IdempotentID)
+		assert.EqualValues(t, "key-001", e.IdempotencyKey)
 	})
 }
 
 func recordUnder(c *compensator.Compensator, db *sql.DB, key string) error {
 	return harness.CommitTx(c, db, func(tx compensator.Tx) error {
-		_, err := c.Record(context.Background(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}})
+		_, err := c.Record(context.Background(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}})
 		return err
 	})
 }

@@ -37,16 +37,16 @@ func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 			told := make(map[string]compensator.MissingEvent)
 			for range n {
 				event := harness.Next(t, missing)
-				told[string(event.IdempotentID)] = event
+				told[string(event.IdempotencyKey)] = event
 			}
 			for _, e := range receipt.Entries {
-				event := told[string(e.IdempotentID)]
+				event := told[string(e.IdempotencyKey)]
 				assert.Equal(t, "close_order", event.BusinessType)
 				assert.Equal(t, e.ID, event.ID)
 				assert.Contains(t, event.LikelyCause, "deadlock")
 				assert.Contains(t, event.LikelyCause, "savepoint")
 			}
-			lines.Contains(w, "level=WARN", "not there", string(receipt.Entries[0].IdempotentID[:8]), "close_order", "deadlock")
+			lines.Contains(w, "level=WARN", "not there", string(receipt.Entries[0].IdempotencyKey[:8]), "close_order", "deadlock")
 			require.NoError(t, stop())
 			assert.Zero(t, ran.Total())
 		})

@@ -265,7 +265,7 @@ func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 		c := w.New(cfg)
 		for prefix, swallowed := range map[string]bool{"told": false, "swallowed": true} {
 			tries, entry := 0, harness.Keyed(prefix, 1)[0]
-			err := c.RetryTx(t.Context(), entry.IdempotentID, func(ctx context.Context) error {
+			err := c.RetryTx(t.Context(), entry.IdempotencyKey, func(ctx context.Context) error {
 				tries++
 				return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 					var told error
@@ -340,12 +340,12 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
 		for range 2 { // the message comes twice
 			runs := 0
-			require.NoError(t, c.RetryTx(t.Context(), compensator.IdempotentID(id), func(ctx context.Context) error {
+			require.NoError(t, c.RetryTx(t.Context(), compensator.IdempotencyKey(id), func(ctx context.Context) error {
 				if runs++; runs == 1 && !happened {
 					return compensator.ErrCommitUnknown
 				}
 				err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-					first, err := inbox.Once(ctx, tx, compensator.IdempotentID(id), "")
+					first, err := inbox.Once(ctx, tx, compensator.IdempotencyKey(id), "")
 					if first {
 						w.Effect(tx, id)
 					}
@@ -387,7 +387,7 @@ var unwritten = map[string]func(t *testing.T, w *harness.World, record func() er
 // Failure: F3
 func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 	t.Parallel()
-	entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "k", BusinessID: "long"}}
+	entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: "k", BusinessID: "long"}}
 	for name, fail := range unwritten {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

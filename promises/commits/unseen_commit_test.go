@@ -114,7 +114,7 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w.WaitState(second.ID(), compensator.Succeeded)
 }
 
-// TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn: a transaction is rolled back, and another one records its idempotent id.
+// TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn: a transaction is rolled back, and another one records its idempotency key.
 func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -124,7 +124,7 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(c)
 	ready()
-	entry := orders.Entry(harness.Order{}, compensator.Options{IdempotentID: "close-42"})
+	entry := orders.Entry(harness.Order{}, compensator.Options{IdempotencyKey: "close-42"})
 	tx := w.Begin(cfg.DB)
 	_, err := c.Record(t.Context(), tx, entry)
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ type asked struct {
 	keys  int
 }
 
-// askedStore notes each question by idempotent id.
+// askedStore notes each question by idempotency key.
 type askedStore struct {
 	processlog.Store
 	mu    sync.Mutex
@@ -152,7 +152,7 @@ type askedStore struct {
 	asked []asked // guarded by mu
 }
 
-func (s *askedStore) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
+func (s *askedStore) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, asked{time.Since(s.began), len(keys)})
 	s.mu.Unlock()

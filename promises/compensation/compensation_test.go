@@ -228,13 +228,13 @@ func TestPersonMayHaveACompensationRunAgain(t *testing.T) {
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Dead)
-	key := w.Entry(c, id).Key()
+	key := w.Entry(c, id).CallKey()
 	by := compensator.AuditInfo{Actor: "mei", Reason: "the bank is open again"}
 	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by, Compensate: true, Delay: time.Millisecond}))
 	w.WaitState(id, compensator.Compensated)
 	require.Equal(t, 1, ran.Of(id), "the handler itself did not run again")
 	require.Equal(t, 4, undone.Of(id))
-	require.NotEqual(t, key, w.Entry(c, id).Key(), "a new generation, for whatever it calls")
+	require.NotEqual(t, key, w.Entry(c, id).CallKey(), "a new generation, for whatever it calls")
 }
 
 func TestStaleFailureOfACompensationIsDropped(t *testing.T) {

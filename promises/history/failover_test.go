@@ -74,7 +74,7 @@ type service struct {
 	noticed chan struct{}
 	loss    *compensator.LossError // once noticed
 	mu      sync.Mutex             // guards ran
-	ran     map[string]int         // by idempotent id
+	ran     map[string]int         // by idempotency key
 	holding *harness.Gate          // of the slow type
 }
 
@@ -103,7 +103,7 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	_, err := compensator.Handle(s.Compensator, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.ran[string(e.IdempotentID)]++
+		s.ran[string(e.IdempotencyKey)]++
 		if o.Note == "fails" {
 			return assert.AnError
 		}
@@ -124,7 +124,7 @@ func (s *service) record(businessType, key string, content string, opts compensa
 	if err != nil {
 		return compensator.EntryID{}, err
 	}
-	opts.IdempotentID = compensator.IdempotentID(key)
+	opts.IdempotencyKey = compensator.IdempotencyKey(key)
 	receipt, err := s.Record(s.world.T.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: []byte(content), Options: opts})
 	if err != nil {
 		_ = tx.Rollback()
@@ -160,7 +160,7 @@ func (s *service) someRounds() {
 
 func keysOf(loss *compensator.LossError) (keys []string) {
 	for _, l := range loss.Lost {
-		keys = append(keys, string(l.IdempotentID))
+		keys = append(keys, string(l.IdempotencyKey))
 	}
 	return keys
 }
@@ -218,7 +218,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	assert.Equal(t, lost, slices.Compact(known), "what is lost is listed")
 	for _, l := range slices.Concat(a.loss.Lost, b.loss.Lost) {
 		if l.ID == undone {
-			assert.Equal(t, compensator.LostEntry{ID: undone, IdempotentID: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
+			assert.Equal(t, compensator.LostEntry{ID: undone, IdempotencyKey: "undone", BusinessType: "close_order", Seen: l.Seen, Was: compensator.Succeeded, Is: compensator.Pending}, l)
 		}
 		if l.ID == orphan {
 			assert.True(t, l.Gone)

@@ -125,17 +125,17 @@ func record(t *testing.T, c *compensator.Compensator, store interface {
 	tx, err := store.BeginTx(t.Context())
 	require.NoError(t, err)
 	receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: businessType, Content: fmt.Appendf(nil, "%q", ends),
-		Options: compensator.Options{IdempotentID: compensator.IdempotentID(businessType + " " + ends), Delay: delay}})
+		Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType + " " + ends), Delay: delay}})
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 	receipt.Committed()
 }
 
-// left are the idempotent ids that are there.
+// left are the idempotency keys that are there.
 func left(store *purgeStore) (ids []string) {
 	synctest.Wait()
 	for _, row := range store.Rows() {
-		ids = append(ids, string(row.IdempotentID))
+		ids = append(ids, string(row.IdempotencyKey))
 	}
 	slices.Sort(ids)
 	return ids
@@ -155,11 +155,11 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 		record(t, c, store, "usual", "cancelled", time.Hour)
 		record(t, c, store, "usual", "by hand", 0)
 		time.Sleep(30 * time.Minute)
-		_, err := c.Cancel(t.Context(), compensator.IdempotentID("usual cancelled"))
+		_, err := c.Cancel(t.Context(), compensator.IdempotencyKey("usual cancelled"))
 		require.NoError(t, err)
-		_, err = c.Cancel(t.Context(), compensator.IdempotentID("stray succeeded"))
+		_, err = c.Cancel(t.Context(), compensator.IdempotencyKey("stray succeeded"))
 		require.NoError(t, err)
-		require.NoError(t, c.SettleManually(t.Context(), compensator.IdempotentID("usual by hand"), compensator.AuditInfo{Actor: "ann", Reason: "done"}))
+		require.NoError(t, c.SettleManually(t.Context(), compensator.IdempotencyKey("usual by hand"), compensator.AuditInfo{Actor: "ann", Reason: "done"}))
 
 		stay := []string{"ever succeeded", "stray succeeded", "usual by hand", "usual dead", "usual waiting"}
 		time.Sleep(89 * time.Minute)
@@ -208,7 +208,7 @@ func once(t *testing.T, c *compensator.Compensator, name string, keep time.Durat
 	declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
 	require.NoError(t, err)
 	require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := declared.Once(ctx, tx, compensator.IdempotentID(name), "")
+		_, err := declared.Once(ctx, tx, compensator.IdempotencyKey(name), "")
 		return err
 	}))
 }

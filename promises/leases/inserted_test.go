@@ -82,7 +82,7 @@ func (s *idless) Insert(ctx context.Context, tx processlog.Tx, drafts []processl
 	return inserted, err
 }
 
-func (s *idless) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotentID) (map[processlog.IdempotentID]processlog.ID, error) {
+func (s *idless) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	s.asked.Add(1)
 	if s.fails.Add(-1) >= 0 {
 		return nil, errGone

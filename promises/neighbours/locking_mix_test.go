@@ -173,9 +173,9 @@ func mixedEntries(producer, i int) []compensator.NewEntry {
 			businessType = "transactional"
 		}
 		entries = append(entries, compensator.NewEntry{BusinessType: businessType, Content: []byte("{}"), Options: compensator.Options{
-			IdempotentID: compensator.IdempotentID(fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n)), // as unordered as business keys are
-			Delay:        time.Duration(n) * 20 * time.Millisecond,
-			BatchID:      fmt.Sprint(i % 10),
+			IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n)), // as unordered as business keys are
+			Delay:          time.Duration(n) * 20 * time.Millisecond,
+			BatchID:        fmt.Sprint(i % 10),
 		}})
 	}
 	return entries

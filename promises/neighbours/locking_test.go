@@ -38,7 +38,7 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 	"settle": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var done []processlog.Outcome
 		for _, id := range ids {
-			done = append(done, processlog.Outcome{ID: id, IdempotentID: compensator.IdempotentID("close_order" + id.String()), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+			done = append(done, processlog.Outcome{ID: id, IdempotencyKey: compensator.IdempotencyKey("close_order" + id.String()), Absorb: true, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 		}
 		_, err := s.Settle(ctx, processlog.Token{1}, done)
 		return err
@@ -109,9 +109,9 @@ func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order 1"}}
+		entry := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: "order 1"}}
 		w.InTx(db, func(tx *sql.Tx) {
-			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order 0"}})
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: "order 0"}})
 			require.NoError(t, err)
 		})
 		first, second := w.Begin(db), w.Begin(db)

@@ -40,7 +40,7 @@ func upTo(n int) []int {
 
 // oldEntry is a message that comes again.
 func oldEntry(n int) compensator.NewEntry {
-	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprintf("old %03d", n))}}
+	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("old %03d", n))}}
 }
 
 // holders are transactions that hold something of the entry "old 007".
@@ -242,7 +242,7 @@ func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 		})
 		again := w.Begin(db)
 		holders["inserted by hand"](t, c, again)
-		key := compensator.IdempotentID("old 007")
+		key := compensator.IdempotencyKey("old 007")
 		require.NoError(t, c.Reschedule(t.Context(), key, time.Hour))
 		w.InTx(db, func(tx *sql.Tx) {
 			_, err := c.CancelTx(t.Context(), tx, key)

@@ -56,7 +56,7 @@ func TestDuplicatesInASmallLogDoNotWaitForEntriesThatOthersHold(t *testing.T) {
 		var again []compensator.NewEntry
 		for id := 1; id <= 5; id++ {
 			entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}")}
-			entry.IdempotentID = compensator.IdempotentID(fmt.Sprint("close_order", id))
+			entry.IdempotencyKey = compensator.IdempotencyKey(fmt.Sprint("close_order", id))
 			again = append(again, entry)
 		}
 		tx := w.Begin(db)

@@ -18,14 +18,16 @@ import (
 )
 
 // steps are entries of one key, by how their ids are given.
-var steps = map[string]func(i int) compensator.IdempotentID{
-	"counted": func(i int) compensator.IdempotentID {
-		return compensator.IdempotentID(fmt.Sprintf("order-7-step-%d", i+1))
+var steps = map[string]func(i int) compensator.IdempotencyKey{
+	"counted": func(i int) compensator.IdempotencyKey {
+		return compensator.IdempotencyKey(fmt.Sprintf("order-7-step-%d", i+1))
 	},
-	"backwards": func(i int) compensator.IdempotentID { return compensator.IdempotentID(fmt.Sprintf("%05d", 99_999-i)) },
-	"drawn":     func(int) compensator.IdempotentID { return "" },
-	"some drawn": func(i int) compensator.IdempotentID {
-		return compensator.IdempotentID([]string{"", fmt.Sprint("z", i)}[i%2])
+	"backwards": func(i int) compensator.IdempotencyKey {
+		return compensator.IdempotencyKey(fmt.Sprintf("%05d", 99_999-i))
+	},
+	"drawn": func(int) compensator.IdempotencyKey { return "" },
+	"some drawn": func(i int) compensator.IdempotencyKey {
+		return compensator.IdempotencyKey([]string{"", fmt.Sprint("z", i)}[i%2])
 	},
 }
 
@@ -57,9 +59,9 @@ func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compen
 }
 
 // batch is n entries, of the keys in turn.
-func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compensator.IdempotentID, keys ...string) (entries []compensator.NewEntry) {
+func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compensator.IdempotencyKey, keys ...string) (entries []compensator.NewEntry) {
 	for i := range n {
-		entries = append(entries, orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: keys[i%len(keys)], IdempotentID: id(i)}))
+		entries = append(entries, orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: keys[i%len(keys)], IdempotencyKey: id(i)}))
 	}
 	return entries
 }
@@ -106,8 +108,8 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 		var ran numbers
 		orders := numbered(t, c, &ran, compensator.TypeConfig{})
 		const n = 1300
-		id := func(i int) compensator.IdempotentID {
-			return compensator.IdempotentID(fmt.Sprintf("%x", uint32(i)*2654435761))
+		id := func(i int) compensator.IdempotencyKey {
+			return compensator.IdempotencyKey(fmt.Sprintf("%x", uint32(i)*2654435761))
 		}
 		all := batch(orders, n, id, "ann")
 		record := func(entries ...compensator.NewEntry) {
@@ -139,7 +141,7 @@ func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 		w.Run(c)
 		work := func(key string) func(ctx context.Context, tx *compensator.ScopedTx) error {
 			return func(ctx context.Context, tx *compensator.ScopedTx) error {
-				all := batch(orders, 12, func(i int) compensator.IdempotentID { return compensator.IdempotentID(fmt.Sprint(key, " ", i)) }, key)
+				all := batch(orders, 12, func(i int) compensator.IdempotencyKey { return compensator.IdempotencyKey(fmt.Sprint(key, " ", i)) }, key)
 				for _, entries := range [][]compensator.NewEntry{all[:1], all[1:5], all[5:]} {
 					if _, err := c.Record(ctx, tx, entries...); err != nil {
 						return err
@@ -188,7 +190,7 @@ func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 		const rounds, n = 25, 120
 		for round := range rounds {
 			key := fmt.Sprint("round ", round)
-			id := func(i int) compensator.IdempotentID { return compensator.IdempotentID(fmt.Sprint(key, " ", i)) }
+			id := func(i int) compensator.IdempotencyKey { return compensator.IdempotencyKey(fmt.Sprint(key, " ", i)) }
 			given := batch(orders, n, id, key)
 			var recorders sync.WaitGroup
 			for _, order := range orderings(n) {

@@ -119,7 +119,7 @@ func TestManyOfOneRecordTakeTurns(t *testing.T) {
 		w.Run(c)
 		var entries []compensator.NewEntry
 		for i := range 60 {
-			entry := orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: "ann", IdempotentID: compensator.IdempotentID(fmt.Sprintf("%03d", i))})
+			entry := orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: "ann", IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%03d", i))})
 			entries = append(entries, entry)
 		}
 		var receipt *compensator.Receipt

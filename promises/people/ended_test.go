@@ -225,7 +225,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 				require.ErrorIs(t, err, compensator.ErrAlreadySucceeded)
 				var refused *compensator.StateError
 				require.ErrorAs(t, err, &refused)
-				require.Equal(t, compensator.StateError{ID: id, IdempotentID: w.Entry(c, id).IdempotentID, State: compensator.Succeeded, Action: compensator.ActionComplete}, *refused)
+				require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: w.Entry(c, id).IdempotencyKey, State: compensator.Succeeded, Action: compensator.ActionComplete}, *refused)
 			}
 			require.Equal(t, stored, w.Row(id))
 			_, err := c.Cancel(t.Context(), id)
@@ -259,7 +259,7 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 				require.ErrorAs(t, c.SettleManuallyTx(t.Context(), tx, id, by), &refused)
 				require.Equal(t, field, refused.Field)
 			}
-			require.ErrorIs(t, c.SettleManuallyTx(t.Context(), tx, compensator.IdempotentID("nobody's"), harness.ByMei), compensator.ErrNotFound)
+			require.ErrorIs(t, c.SettleManuallyTx(t.Context(), tx, compensator.IdempotencyKey("nobody's"), harness.ByMei), compensator.ErrNotFound)
 			require.NoError(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei))
 			require.ErrorAs(t, c.SettleManuallyTx(t.Context(), tx, id, harness.ByMei), new(*compensator.StateError), "it is settled")
 		})

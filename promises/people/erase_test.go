@@ -33,7 +33,7 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 		return compensator.Permanent(&compensator.FieldError{Field: "address", Reason: address + " is unknown"})
 	}, compensator.TypeConfig{RefuseOtherContent: true})
 	require.NoError(t, err)
-	opts := compensator.Options{IdempotentID: "letter-1", BusinessID: "order-1", UserID: "u7", UserName: "Mei Chen", Headers: map[string]string{"to": "Mei Chen"}}
+	opts := compensator.Options{IdempotencyKey: "letter-1", BusinessID: "order-1", UserID: "u7", UserName: "Mei Chen", Headers: map[string]string{"to": "Mei Chen"}}
 	write := func() *compensator.Receipt {
 		var receipt *compensator.Receipt
 		w.InTx(w.DB, func(tx *sql.Tx) {
@@ -53,14 +53,14 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.Contains(t, everything(w), "Mrs Chen")
 
 	by := compensator.AuditInfo{Actor: "bob", Reason: "request 815"}
-	result, err := c.Erase(t.Context(), compensator.IdempotentID("letter-1"), by)
+	result, err := c.Erase(t.Context(), compensator.IdempotencyKey("letter-1"), by)
 	require.NoError(t, err)
 	require.False(t, result.WasAlready)
 	require.NotContains(t, everything(w), "Chen")
 	after := w.Entry(c, id)
 	require.True(t, after.Erased)
-	require.Equal(t, []any{before.State, before.EndedBy, before.NextAt, before.CreatedAt, before.ProcessCount, compensator.IdempotentID("letter-1"), "order-1", "u7"},
-		[]any{after.State, after.EndedBy, after.NextAt, after.CreatedAt, after.ProcessCount, after.IdempotentID, after.BusinessID, after.UserID})
+	require.Equal(t, []any{before.State, before.EndedBy, before.NextAt, before.CreatedAt, before.ProcessCount, compensator.IdempotencyKey("letter-1"), "order-1", "u7"},
+		[]any{after.State, after.EndedBy, after.NextAt, after.CreatedAt, after.ProcessCount, after.IdempotencyKey, after.BusinessID, after.UserID})
 	history, err := c.History(t.Context(), id)
 	require.NoError(t, err)
 	require.Len(t, history, 2)
@@ -192,10 +192,10 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 		}
 		var refused *compensator.StateError
 		require.ErrorAs(t, err, &refused)
-		require.Equal(t, compensator.StateError{ID: id, IdempotentID: w.Entry(c, id).IdempotentID, State: state, Action: compensator.ActionErase}, *refused)
+		require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: w.Entry(c, id).IdempotencyKey, State: state, Action: compensator.ActionErase}, *refused)
 		require.Equal(t, stored, w.Row(id))
 	}
-	_, err = c.Erase(t.Context(), compensator.IdempotentID("nobody's"), harness.ByMei)
+	_, err = c.Erase(t.Context(), compensator.IdempotencyKey("nobody's"), harness.ByMei)
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 

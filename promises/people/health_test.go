@@ -164,14 +164,14 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		state        compensator.State
 	}
 	steps := make(chan step, 100)
-	whose := func(ctx context.Context, idempotentID, businessID string) {
+	whose := func(ctx context.Context, idempotencyKey, businessID string) {
 		assert.Equal(t, "42", ctx.Value(tenantKey{}), "the context has what travelled with the entry")
-		assert.Equal(t, "close-42", idempotentID)
+		assert.Equal(t, "close-42", idempotencyKey)
 		assert.Equal(t, "42", businessID)
 	}
 	attempt := func(what string) func(compensator.AttemptEvent) {
 		return func(e compensator.AttemptEvent) {
-			whose(e.Context, string(e.IdempotentID), e.BusinessID)
+			whose(e.Context, string(e.IdempotencyKey), e.BusinessID)
 			steps <- step{what, e.Attempt, e.Compensation, 0}
 		}
 	}
@@ -180,12 +180,12 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		Recorded: func(e compensator.RecordedEvent) {
 			assert.Equal(t, "42", e.BusinessID)
 			assert.False(t, e.ID.IsZero())
-			steps <- step{string("recorded "+e.IdempotentID+" ") + e.BusinessType, 0, false, 0}
+			steps <- step{string("recorded "+e.IdempotencyKey+" ") + e.BusinessType, 0, false, 0}
 		},
 		AttemptStarted: attempt("started"),
 		AttemptEnded:   attempt("ended"),
 		Settled: func(e compensator.SettledEvent) {
-			whose(e.Context, string(e.IdempotentID), e.BusinessID)
+			whose(e.Context, string(e.IdempotencyKey), e.BusinessID)
 			steps <- step{"settled", e.Attempt, false, e.State}
 		},
 	}
@@ -193,8 +193,8 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 	orders, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0),
 		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, harness.Failing)
 	w.Run(c)
-	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotentID: "close-42", BusinessID: "42"}), compensator.Compensated)
-	w.Put(orders, 1, compensator.Options{IdempotentID: "close-42", BusinessID: "42"}) // is not recorded twice
+	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}), compensator.Compensated)
+	w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}) // is not recorded twice
 	for _, want := range []step{
 		{"recorded close-42 close_order", 0, false, 0},
 		{"started", 1, false, 0}, {"ended", 1, false, 0}, {"settled", 1, false, compensator.Retrying},

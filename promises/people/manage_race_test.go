@@ -116,7 +116,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
-			w, before := u.World, u.Entry(u.c, u.id).Key()
+			w, before := u.World, u.Entry(u.c, u.id).CallKey()
 			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // pending ones are not for people
 			require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
@@ -124,7 +124,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 			u.gate.Open()
 			require.Equal(t, compensator.Pending, harness.Next(t, u.dropped).State)
 			require.Equal(t, stored, w.Row(u.id))
-			require.NotEqual(t, before, u.Entry(u.c, u.id).Key())
+			require.NotEqual(t, before, u.Entry(u.c, u.id).CallKey())
 			require.NoError(t, u.c.Reschedule(t.Context(), u.id, 0))
 			w.WaitState(u.id, compensator.Succeeded)
 			require.Zero(t, u.Entry(u.c, u.id).ProcessCount)

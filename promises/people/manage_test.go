@@ -129,7 +129,7 @@ func (d deed) requireDone(t *testing.T, before, after *compensator.Entry) {
 	require.Equal(t, d.to(before.State), after.State)
 	require.Equal(t, before.Version+1, after.Version)
 	require.Equal(t, before.Epoch+d.epochs, after.Epoch)
-	require.Equal(t, d.epochs == 0, before.Key() == after.Key(), "a new generation has a new key")
+	require.Equal(t, d.epochs == 0, before.CallKey() == after.CallKey(), "a new generation has a new key")
 	require.Zero(t, after.DeliveryCount)
 	require.Equal(t, after.State.Terminal(), after.EndedBy != "")
 	if d.counts {
@@ -160,7 +160,7 @@ func TestActionsFollowTheContract(t *testing.T) {
 					var refused *compensator.StateError
 					require.ErrorAs(t, err, &refused)
 					begun := state == compensator.Dead && d.action != compensator.ActionReschedule // see inState
-					require.Equal(t, compensator.StateError{ID: id, IdempotentID: before.IdempotentID, State: state, Action: d.action, CompensationBegun: begun}, *refused)
+					require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: before.IdempotencyKey, State: state, Action: d.action, CompensationBegun: begun}, *refused)
 					require.Equal(t, stored, w.Row(id))
 					return
 				}
@@ -225,7 +225,7 @@ func TestRefusedActionLeavesTheTransactionUsable(t *testing.T) {
 	})
 }
 
-func TestActionsTakeAnIdempotentID(t *testing.T) {
+func TestActionsTakeAnIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -233,10 +233,10 @@ func TestActionsTakeAnIdempotentID(t *testing.T) {
 	require.NoError(t, err)
 	for name, d := range deeds {
 		id := inState(w, orders, d.from[0])
-		key := w.Entry(c, id).IdempotentID
+		key := w.Entry(c, id).IdempotencyKey
 		require.NoError(t, d.alone(t.Context(), c, key), name)
 		require.Equal(t, d.to(d.from[0]), w.State(id), name)
-		require.ErrorIs(t, d.alone(t.Context(), c, compensator.IdempotentID("nobody's")), compensator.ErrNotFound)
+		require.ErrorIs(t, d.alone(t.Context(), c, compensator.IdempotencyKey("nobody's")), compensator.ErrNotFound)
 		require.ErrorIs(t, d.alone(t.Context(), c, processlog.RowID(1<<40)), compensator.ErrNotFound)
 	}
 }

@@ -65,7 +65,7 @@ func start(t *testing.T, cfg compensator.Config, s compensator.Schedule, catchUp
 // recorded are the slots that have an entry, as hours and minutes of their day.
 func recorded(store *compensatortest.MemoryStore) (slots []string) {
 	for _, row := range store.Rows() {
-		_, at, _ := strings.Cut(string(row.IdempotentID), "T")
+		_, at, _ := strings.Cut(string(row.IdempotencyKey), "T")
 		slots = append(slots, at[:5])
 	}
 	return slots

@@ -90,8 +90,8 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 		manual := time.Now().UTC().Truncate(every).Add(2 * every)
 		taken := manual.Add(every)
 		require.NoError(t, c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			_, err := c.Record(ctx, tx, tick.Entry(manual.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotentID: compensator.SlotID("tick", manual)}),
-				other.Entry("", compensator.Options{IdempotentID: compensator.SlotID("tick", taken)}))
+			_, err := c.Record(ctx, tx, tick.Entry(manual.In(time.FixedZone("CST", 8*60*60)), compensator.Options{IdempotencyKey: compensator.SlotID("tick", manual)}),
+				other.Entry("", compensator.Options{IdempotencyKey: compensator.SlotID("tick", taken)}))
 			return err
 		}))
 		w.Run(c)

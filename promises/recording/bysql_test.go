@@ -124,7 +124,7 @@ func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run f
 func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.Map {
 	closed := new(sync.Map)
 	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {
-		closed.Store(string(e.IdempotentID), o.ID)
+		closed.Store(string(e.IdempotencyKey), o.ID)
 		assert.Equal(t, map[string]string{"tenant": "acme"}, e.Headers)
 		assert.Zero(t, w.Count("common_process_log WHERE id=? AND next_at > "+harness.NowMillis, e.ID.Row()), "early")
 		return nil
@@ -165,7 +165,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 		assert.Contains(t, said, "close_order\t1\n")
 		w.InTx(w.DB, func(tx *sql.Tx) { // the same event, told by a service in Go
 			receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"ID":"42"}`),
-				Options: compensator.Options{IdempotentID: "close-42 1"}})
+				Options: compensator.Options{IdempotencyKey: "close-42 1"}})
 			require.NoError(t, err)
 			assert.True(t, receipt.Duplicate() && receipt.Entries[0].ContentMatches)
 		})
@@ -199,13 +199,13 @@ func TestEntryTakenBackByPlainSQLDoesNotRun(t *testing.T) {
 		w.Run(c)
 		_, err = run("BEGIN;\n" + record + "COMMIT;\nBEGIN;\n" + cancel + "COMMIT;\n")
 		require.NoError(t, err)
-		result, err := c.Cancel(t.Context(), compensator.IdempotentID("close-42"))
+		result, err := c.Cancel(t.Context(), compensator.IdempotencyKey("close-42"))
 		require.NoError(t, err)
 		assert.True(t, result.WasAlready)
 
 		_, err = run(change(t, record, "close-42", "close-43") + change(t, cancel, "close-42", "close-43", "state = 3, ended_by = 'cancel'", "state = 1, ended_by = 'complete'"))
 		require.NoError(t, err)
-		_, err = c.Complete(t.Context(), compensator.IdempotentID("close-43"))
+		_, err = c.Complete(t.Context(), compensator.IdempotencyKey("close-43"))
 		assert.ErrorIs(t, err, compensator.ErrAlreadySucceeded)
 
 		_, err = run(change(t, record, "'close-42'", "'close-44'", "1800000 + 1", "0"))

@@ -33,7 +33,7 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 		c := w.New(cfg)
 		entries := harness.Untyped(len(lookalikes))
 		for i, key := range lookalikes {
-			entries[i].IdempotentID = compensator.IdempotentID(key)
+			entries[i].IdempotencyKey = compensator.IdempotencyKey(key)
 		}
 		first := make(map[string]compensator.EntryID)
 		w.InTx(db, func(tx *sql.Tx) {
@@ -47,8 +47,8 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 				recorded = append(recorded, receipt.Entries...)
 			}
 			for _, r := range recorded {
-				assert.False(t, r.Duplicate, "%q", r.IdempotentID)
-				first[string(r.IdempotentID)] = r.ID
+				assert.False(t, r.Duplicate, "%q", r.IdempotencyKey)
+				first[string(r.IdempotencyKey)] = r.ID
 			}
 		})
 		assert.Equal(t, len(lookalikes), w.Count("common_process_log"))
@@ -56,14 +56,14 @@ func TestKeysThatOnlyLookAlikeAreDifferentEntries(t *testing.T) {
 			receipt, err := c.Record(t.Context(), tx, entries...)
 			require.NoError(t, err)
 			for _, r := range receipt.Entries {
-				assert.True(t, r.Duplicate, "%q", r.IdempotentID)
-				assert.Equal(t, first[string(r.IdempotentID)], r.ID, "%q", r.IdempotentID)
+				assert.True(t, r.Duplicate, "%q", r.IdempotencyKey)
+				assert.Equal(t, first[string(r.IdempotencyKey)], r.ID, "%q", r.IdempotencyKey)
 			}
 		})
 		var field *compensator.FieldError
 		for _, padded := range []string{"abc ", " "} {
 			tx := w.Begin(db)
-			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: compensator.IdempotentID(padded)}})
+			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(padded)}})
 			require.ErrorAs(t, err, &field, "%q: databases ignore the space", padded)
 			require.NoError(t, tx.Rollback())
 		}
@@ -86,7 +86,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 			require.NoError(t, err)
 		})
 		w.WaitState(existing.ID(), compensator.Succeeded)
-		batch[70].IdempotentID = batch[20].IdempotentID // repeated within the call
+		batch[70].IdempotencyKey = batch[20].IdempotencyKey // repeated within the call
 		batch[70].Content = []byte(`{"number":2}`)
 		var receipt *compensator.Receipt
 		w.InTx(cfg.DB, func(tx *sql.Tx) {
@@ -98,7 +98,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 		receipt.Committed()
 		for i, e := range receipt.Entries {
 			assert.Equal(t, i == 40 || i == 70, e.Duplicate, "entry %d", i)
-			assert.Equal(t, idOf(w, string(batch[i].IdempotentID)), e.ID.Row(), "entry %d", i)
+			assert.Equal(t, idOf(w, string(batch[i].IdempotencyKey)), e.ID.Row(), "entry %d", i)
 		}
 		assert.Equal(t, compensator.Succeeded, receipt.Entries[40].State)
 		assert.True(t, receipt.Entries[40].ContentMatches)
@@ -312,7 +312,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		c := w.New(cfg)
 		up := harness.Untyped(3)
 		for i, key := range []string{"a", "m", "z"} {
-			up[i].IdempotentID = compensator.IdempotentID(key)
+			up[i].IdempotencyKey = compensator.IdempotencyKey(key)
 		}
 		down := []compensator.NewEntry{up[2], up[1], up[0]}
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
@@ -330,7 +330,7 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		got = <-second
 		require.NoError(t, got.err)
 		for _, e := range got.receipt.Entries {
-			assert.True(t, e.Duplicate, "%s", e.IdempotentID)
+			assert.True(t, e.Duplicate, "%s", e.IdempotencyKey)
 		}
 		require.NoError(t, two.Commit())
 		assert.Equal(t, 3, w.Count("common_process_log"))
@@ -344,7 +344,7 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotentID: "key"}}
+		entry := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotencyKey: "key"}}
 		w.InTx(db, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, entry)
 			require.NoError(t, err)
@@ -380,7 +380,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)
-		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotentID: "order-42"}}
+		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotencyKey: "order-42"}}
 		notice := closing
 		notice.BusinessType = "notify"
 		notice.FailOnDuplicate = true // what is refused is more than a duplicate
@@ -388,7 +388,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 			t.Helper()
 			var other *compensator.OtherTypeError
 			require.ErrorAs(t, err, &other)
-			require.Equal(t, compensator.OtherTypeError{IdempotentID: "order-42", Recorded: "close_order", Asked: "notify"}, *other)
+			require.Equal(t, compensator.OtherTypeError{IdempotencyKey: "order-42", Recorded: "close_order", Asked: "notify"}, *other)
 			for _, part := range []string{`"order-42"`, `"close_order"`, `"notify"`} {
 				require.ErrorContains(t, err, part)
 			}
@@ -424,7 +424,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	closing := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotentID: "order-42"}}
+	closing := compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{IdempotencyKey: "order-42"}}
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		_, err := c.Record(t.Context(), tx, closing)
 		require.NoError(t, err)
@@ -464,15 +464,15 @@ func TestOtherContentIsWarnedAboutOnceForEachType(t *testing.T) {
 		})
 	}
 	for _, of := range []string{"close_order", "notify"} {
-		e := compensator.NewEntry{BusinessType: of, Content: []byte("1"), Options: compensator.Options{IdempotentID: compensator.IdempotentID(of + "-42")}}
+		e := compensator.NewEntry{BusinessType: of, Content: []byte("1"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(of + "-42")}}
 		record(e)
 		record(e)
-		require.NotContains(t, log.String(), e.IdempotentID)
+		require.NotContains(t, log.String(), e.IdempotencyKey)
 		e.Content = []byte("2")
 		record(e)
 		record(e)
 		record(e, e)
-		require.Equal(t, 1, strings.Count(log.String(), string(e.IdempotentID)), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), string(e.IdempotencyKey)), log.String())
 	}
 	require.NotContains(t, log.String(), "panic")
 }
@@ -487,7 +487,7 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 	declared, err := compensator.Declare[harness.Order](c, "notify", strict)
 	require.NoError(t, err)
 	for _, of := range []*compensator.Type[harness.Order]{handled, declared} {
-		opts := compensator.Options{IdempotentID: compensator.IdempotentID(of.Name())}
+		opts := compensator.Options{IdempotencyKey: compensator.IdempotencyKey(of.Name())}
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			_, err := of.Record(t.Context(), tx, harness.Order{Number: 1}, opts)
 			require.NoError(t, err)
@@ -495,17 +495,17 @@ func TestOtherContentIsRefusedWhereItsTypeSaysSo(t *testing.T) {
 			require.NoError(t, err, "the same event again")
 			require.True(t, receipt.Entries[0].ContentMatches)
 		})
-		fresh := compensator.Options{IdempotentID: compensator.IdempotentID(of.Name() + "-fresh")}
+		fresh := compensator.Options{IdempotencyKey: compensator.IdempotencyKey(of.Name() + "-fresh")}
 		one := of.Entry(harness.Order{Number: 1}, fresh)
 		two := of.Entry(harness.Order{Number: 2}, fresh)
 		stored := two
-		stored.IdempotentID = opts.IdempotentID
+		stored.IdempotencyKey = opts.IdempotencyKey
 		for _, entries := range [][]compensator.NewEntry{{stored}, {one, two}} {
 			tx := w.Begin(w.DB)
 			w.Effect(tx, "business")
 			_, err = c.Record(t.Context(), tx, entries...)
 			require.ErrorIs(t, err, compensator.ErrOtherContent)
-			require.ErrorContains(t, err, string(entries[0].IdempotentID))
+			require.ErrorContains(t, err, string(entries[0].IdempotencyKey))
 			require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded, "half of it")
 		}
 	}
@@ -534,20 +534,20 @@ func TestChangeThroughATypeRefusesEntriesOfAnother(t *testing.T) {
 			var receipt *compensator.Receipt
 			w.InTx(db, func(tx *sql.Tx) {
 				var err error
-				receipt, err = closings.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: time.Hour})
+				receipt, err = closings.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: time.Hour})
 				require.NoError(t, err)
 			})
 			w.InTx(db, func(tx *sql.Tx) {
-				for _, ref := range []compensator.Ref{receipt.ID(), compensator.IdempotentID(key)} {
+				for _, ref := range []compensator.Ref{receipt.ID(), compensator.IdempotencyKey(key)} {
 					var other *compensator.OtherTypeError
 					require.ErrorAs(t, change(notices, tx, ref), &other)
-					require.Equal(t, compensator.OtherTypeError{IdempotentID: compensator.IdempotentID(key), Recorded: "close_order", Asked: "notify"}, *other)
+					require.Equal(t, compensator.OtherTypeError{IdempotencyKey: compensator.IdempotencyKey(key), Recorded: "close_order", Asked: "notify"}, *other)
 				}
 				w.Effect(tx, key)
 			})
 			require.Equal(t, compensator.Pending, w.State(receipt.ID()))
 			require.Equal(t, 1, w.Count("effects WHERE what=?", key), "the transaction stays usable")
-			w.InTx(db, func(tx *sql.Tx) { require.NoError(t, change(closings, tx, compensator.IdempotentID(key))) })
+			w.InTx(db, func(tx *sql.Tx) { require.NoError(t, change(closings, tx, compensator.IdempotencyKey(key))) })
 			require.True(t, w.State(receipt.ID()).Terminal())
 		}
 	})
@@ -563,7 +563,7 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	record := func() (r *compensator.Receipt) {
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			var err error
-			r, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: "key"})
+			r, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotencyKey: "key"})
 			require.NoError(t, err)
 		})
 		w.WaitState(r.ID(), compensator.Succeeded)
@@ -596,7 +596,7 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 		record := func(of *compensator.Type[harness.Order], key string, delay time.Duration) (r *compensator.Receipt) {
 			w.InTx(cfg.DB, func(tx *sql.Tx) {
 				var err error
-				r, err = of.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: delay})
+				r, err = of.Record(t.Context(), tx, harness.Order{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 				require.NoError(t, err)
 			})
 			r.Committed()

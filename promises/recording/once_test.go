@@ -32,7 +32,7 @@ func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Or
 		return false, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if first, err = messages.Once(ctx, tx, compensator.IdempotentID(id), harness.Order{}); err != nil || !first {
+	if first, err = messages.Once(ctx, tx, compensator.IdempotencyKey(id), harness.Order{}); err != nil || !first {
 		return first, err
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", id); err != nil {
@@ -129,7 +129,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 			"settled by hand":                  {"state=4, ended_by='person'", false, true},
 			"succeeded":                        {"state=1, ended_by='handler'", false, false},
 		} {
-			id := w.PutThrough(db, messages, 1, compensator.Options{IdempotentID: compensator.IdempotentID(name)})
+			id := w.PutThrough(db, messages, 1, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(name)})
 			w.Exec("UPDATE common_process_log SET "+was.set+" WHERE id=?", id.Row())
 			stored := w.Row(id)
 			first, err := take(t.Context(), db, messages, name, nil)
@@ -145,9 +145,9 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 			require.False(t, first, "%s, again", name)
 			require.Equal(t, was.refused, err != nil, name)
 		}
-		_, err := c.Cancel(t.Context(), compensator.IdempotentID("pending"))
+		_, err := c.Cancel(t.Context(), compensator.IdempotencyKey("pending"))
 		require.ErrorAs(t, err, new(*compensator.StateError), "it is done")
-		w.PutThrough(db, got(t)(compensator.Declare[harness.Order](c, "other", compensator.TypeConfig{})), 1, compensator.Options{IdempotentID: "other's"})
+		w.PutThrough(db, got(t)(compensator.Declare[harness.Order](c, "other", compensator.TypeConfig{})), 1, compensator.Options{IdempotencyKey: "other's"})
 		_, err = take(t.Context(), db, messages, "other's", nil)
 		require.ErrorAs(t, err, new(*compensator.OtherTypeError))
 	})

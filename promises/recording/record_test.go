@@ -54,7 +54,7 @@ func TestRecordRefusesHandlesWithoutOpenTransaction(t *testing.T) {
 		}
 		for _, none := range []compensator.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil), (*compensator.ScopedTx)(nil), (*harness.Known)(nil)} {
 			_, recorded := c.Record(t.Context(), none, harness.Untyped(1)...)
-			_, cancelled := c.CancelTx(t.Context(), none, compensator.IdempotentID("close-1"))
+			_, cancelled := c.CancelTx(t.Context(), none, compensator.IdempotencyKey("close-1"))
 			for _, err := range []error{recorded, cancelled} {
 				var field *compensator.FieldError
 				require.ErrorAs(t, err, &field)
@@ -98,7 +98,7 @@ func TestEveryFaultOfAnEntryIsReportedAtOnce(t *testing.T) {
 		c := w.New(cfg)
 		long := strings.Repeat("ü", 65)
 		bad := compensator.NewEntry{BusinessType: " ", Content: make([]byte, 1001), Options: compensator.Options{
-			IdempotentID: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
+			IdempotencyKey: "key ", BatchID: long, BusinessID: "\xff", BusinessExtID: "a\x00b", UserID: long, UserName: long,
 			Headers: map[string]string{"": "x"}, Delay: time.Second, At: time.Now(), MaxProcessCount: -1,
 		}}
 		tx := w.Begin(db)
@@ -130,14 +130,14 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	}
 	var field *compensator.FieldError
 	for _, key := range []string{strings.Repeat("k", 192), strings.Repeat("😀", 192), "half a rune \xf0\x9f", "nul \x00"} {
-		require.ErrorAs(t, record(compensator.Options{IdempotentID: compensator.IdempotentID(key)}), &field, "%q", key)
+		require.ErrorAs(t, record(compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}), &field, "%q", key)
 		assert.Equal(t, "idempotent id", field.Field)
 	}
 	long := strings.Repeat("😀", 191)
-	require.NoError(t, record(compensator.Options{IdempotentID: compensator.IdempotentID(long), BusinessID: long[:4*64]}))
-	e, err := c.Get(t.Context(), compensator.IdempotentID(long))
+	require.NoError(t, record(compensator.Options{IdempotencyKey: compensator.IdempotencyKey(long), BusinessID: long[:4*64]}))
+	e, err := c.Get(t.Context(), compensator.IdempotencyKey(long))
 	require.NoError(t, err)
-	assert.EqualValues(t, long, e.IdempotentID)
+	assert.EqualValues(t, long, e.IdempotencyKey)
 	assert.Equal(t, long[:4*64], e.BusinessID)
 }
 
@@ -361,7 +361,7 @@ func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 		})
 		for _, receipt := range receipts {
 			for _, e := range receipt.Entries {
-				assert.Equal(t, idOf(w, string(e.IdempotentID)), e.ID.Row(), "%s", e.IdempotentID)
+				assert.Equal(t, idOf(w, string(e.IdempotencyKey)), e.ID.Row(), "%s", e.IdempotencyKey)
 			}
 		}
 	})
@@ -391,8 +391,8 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 		require.NotNil(t, receipt)
 		w.Eventually(func() bool { return receipt.ResolveIDs(t.Context(), nil) == nil && !receipt.ID().IsZero() }, "ids are known")
 		for _, e := range receipt.Entries {
-			w.Eventually(func() bool { return w.Count("common_process_log WHERE idempotent_id=?", e.IdempotentID) == 1 }, "%s commits", e.IdempotentID)
-			assert.Equal(t, idOf(w, string(e.IdempotentID)), e.ID.Row())
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE idempotent_id=?", e.IdempotencyKey) == 1 }, "%s commits", e.IdempotencyKey)
+			assert.Equal(t, idOf(w, string(e.IdempotencyKey)), e.ID.Row())
 		}
 	}
 }

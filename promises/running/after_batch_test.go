@@ -78,7 +78,7 @@ func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 				entry := types[i%2].Entry(harness.Order{Number: i}, compensator.Options{BatchID: name})
 				entries = append(entries, entry)
 			}
-			last := types[2].Entry(harness.Order{}, compensator.Options{BusinessID: name, IdempotentID: compensator.IdempotentID("report-" + name)})
+			last := types[2].Entry(harness.Order{}, compensator.Options{BusinessID: name, IdempotencyKey: compensator.IdempotencyKey("report-" + name)})
 			w.InTx(w.DB, func(tx *sql.Tx) {
 				_, err := c.Record(t.Context(), tx, append(entries, last)...)
 				require.NoError(t, err)

@@ -298,7 +298,7 @@ func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 		told := make(chan error, 30)
 		orders := harness.Transactional(t, c, compensator.TypeConfig{}, func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			for _, handle := range []compensator.Tx{tx, harness.Traced{Tx: tx}, harness.Known{Traced: harness.Traced{Tx: tx}, On: tx}} {
-				for _, ref := range []compensator.Ref{e.ID, e.IdempotentID} {
+				for _, ref := range []compensator.Ref{e.ID, e.IdempotencyKey} {
 					_, completed := c.CompleteTx(ctx, handle, ref)
 					_, cancelled := c.CancelTx(ctx, handle, ref)
 					told <- completed

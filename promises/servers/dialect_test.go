@@ -188,11 +188,11 @@ func (l *life) everyKindRuns() {
 }
 
 func (l *life) duplicatesAreAnswered() {
-	first := l.entry("plain", "at once", compensator.Options{IdempotentID: "it's \\ 1"})
+	first := l.entry("plain", "at once", compensator.Options{IdempotencyKey: "it's \\ 1"})
 	other := first
 	other.Content = []byte("{}")
 	known := l.record(first)
-	fresh := l.entry("plain", "at once", compensator.Options{IdempotentID: "fresh"})
+	fresh := l.entry("plain", "at once", compensator.Options{IdempotencyKey: "fresh"})
 	again := l.record(fresh, first, other)
 	assert.False(l.t, again.Duplicate())
 	for i, matches := range map[int]bool{1: true, 2: false} {
@@ -200,9 +200,9 @@ func (l *life) duplicatesAreAnswered() {
 		assert.Equal(l.t, known.ID(), again.Entries[i].ID)
 		assert.Equal(l.t, matches, again.Entries[i].ContentMatches)
 	}
-	strict := l.record(l.entry("plain", "at once", compensator.Options{IdempotentID: "stricT"}))
+	strict := l.record(l.entry("plain", "at once", compensator.Options{IdempotencyKey: "stricT"}))
 	tx := l.Begin(l.db)
-	_, err := l.c.Record(l.t.Context(), tx, l.entry("plain", "at once", compensator.Options{IdempotentID: "stricT", FailOnDuplicate: true}))
+	_, err := l.c.Record(l.t.Context(), tx, l.entry("plain", "at once", compensator.Options{IdempotencyKey: "stricT", FailOnDuplicate: true}))
 	require.ErrorIs(l.t, err, compensator.ErrDuplicate)
 	require.NoError(l.t, tx.Rollback())
 	l.WaitState(strict.ID(), compensator.Succeeded)
@@ -212,12 +212,12 @@ func (l *life) peopleAndServicesAct() {
 	ctx, later := l.t.Context(), compensator.Options{Delay: time.Hour}
 	_, err := l.c.Cancel(ctx, l.record(l.entry("plain", "later", later)).ID())
 	require.NoError(l.t, err)
-	later.IdempotentID = "paid"
+	later.IdempotencyKey = "paid"
 	l.record(l.entry("plain", "later", later))
 	l.InTx(l.db, func(tx *sql.Tx) {
-		require.NoError(l.t, harness.ErrOf(l.c.CompleteTx(ctx, tx, compensator.IdempotentID("paid"))))
+		require.NoError(l.t, harness.ErrOf(l.c.CompleteTx(ctx, tx, compensator.IdempotencyKey("paid"))))
 	})
-	later.IdempotentID = "moved"
+	later.IdempotencyKey = "moved"
 	moved := l.record(l.entry("plain", "later", later))
 	l.InTx(l.db, func(tx *sql.Tx) { require.NoError(l.t, l.c.RescheduleTx(ctx, tx, moved.ID(), 0)) })
 	l.WaitState(moved.ID(), compensator.Succeeded)
@@ -239,12 +239,12 @@ func (l *life) peopleAndServicesAct() {
 
 func (l *life) everythingCanBeLookedUp() {
 	ctx := l.t.Context()
-	entry, err := l.c.Resolve(ctx, compensator.IdempotentID("paid"))
+	entry, err := l.c.Resolve(ctx, compensator.IdempotencyKey("paid"))
 	require.NoError(l.t, err)
 	assert.Equal(l.t, compensator.Succeeded, entry.State)
 	assert.Equal(l.t, compensator.EndedByComplete, entry.EndedBy)
 	assert.JSONEq(l.t, `{"note":"it's \\ \"退款\" 😀"}`, string(entry.Content))
-	_, err = l.c.Resolve(ctx, compensator.IdempotentID("none"))
+	_, err = l.c.Resolve(ctx, compensator.IdempotencyKey("none"))
 	assert.ErrorIs(l.t, err, compensator.ErrNotFound)
 
 	var all []compensator.Entry

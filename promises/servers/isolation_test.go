@@ -143,7 +143,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&entries))
 	w.Effect(tx, "handler")
 	require.NoError(t, c.Reschedule(t.Context(), receipt.ID(), time.Hour))
-	err = store.SettleTx(t.Context(), tx, processlog.Token{9}, processlog.Outcome{ID: receipt.ID(), IdempotentID: receipt.Entries[0].IdempotentID, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
+	err = store.SettleTx(t.Context(), tx, processlog.Token{9}, processlog.Outcome{ID: receipt.ID(), IdempotencyKey: receipt.Entries[0].IdempotencyKey, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	require.ErrorIs(t, err, compensator.ErrLeaseLost)
 	if aborts {
 		w.RequireNumber(err, 1020) // what this test is about, not just no row to change

@@ -115,7 +115,7 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 			return err == nil && e.State == want
 		}, "entry %s becomes %s", id, want)
 	}
-	key := compensator.Options{IdempotentID: "k", BatchID: "b"}
+	key := compensator.Options{IdempotencyKey: "k", BatchID: "b"}
 	first := record(effects, key)
 	ends(first, compensator.Succeeded)
 	assert.Equal(w.T, first, record(effects, key), "a repeated key finds the first entry")
@@ -141,7 +141,7 @@ func tryOut(w *harness.World, cfg compensator.Config) {
 		return err
 	}))
 	ends(delayed, compensator.Cancelled)
-	resolved, err := c.Resolve(ctx, compensator.IdempotentID("k"))
+	resolved, err := c.Resolve(ctx, compensator.IdempotencyKey("k"))
 	require.NoError(w.T, err)
 	assert.Equal(w.T, first, resolved.ID)
 

@@ -308,7 +308,7 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 const text = "größe-中文-😀-\\'[{|}~]"
 
 func (s *spoiled) lives(v sessionVariable, spoil func()) {
-	clean := s.Put(s.orders, 0, compensator.Options{IdempotentID: text + "-0"}) // through the world's own pool
+	clean := s.Put(s.orders, 0, compensator.Options{IdempotencyKey: text + "-0"}) // through the world's own pool
 	spoil()
 	if v.refused != "" {
 		s.refuses(v)
@@ -351,7 +351,7 @@ func (s *spoiled) entries(key string, n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
 		entries[i] = s.orders.Entry(harness.Order{Number: i, Note: text}, compensator.Options{
-			IdempotentID: compensator.IdempotentID(fmt.Sprintf("%s-%s-%d", text, key, i)), BusinessID: text, BatchID: text, UserName: text, Headers: map[string]string{"who": text},
+			IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%s-%s-%d", text, key, i)), BusinessID: text, BatchID: text, UserName: text, Headers: map[string]string{"who": text},
 		})
 	}
 	return entries
@@ -385,7 +385,7 @@ func (s *spoiled) records(v sessionVariable) {
 	for i := range 3 {
 		s.PutThrough(s.db, s.steps, i, compensator.Options{BusinessID: text})
 	}
-	s.PutThrough(s.db, s.paid, 7, compensator.Options{IdempotentID: text + "-paid", UserName: text})
+	s.PutThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
 }
 
 // ended: each entry ran as often as it must, and its row has what was recorded.
@@ -418,10 +418,10 @@ func (s *spoiled) read() {
 	page, err := s.c.List(s.t.Context(), compensator.Filter{BusinessType: "bestellung-ü"})
 	require.NoError(s.t, err)
 	require.Len(s.t, page.Entries, 5)
-	e, err := s.c.Get(s.t.Context(), compensator.IdempotentID(text+"-1-0"))
+	e, err := s.c.Get(s.t.Context(), compensator.IdempotencyKey(text+"-1-0"))
 	require.NoError(s.t, err)
 	assert.Equal(s.t, []string{text, text, text, "bestellung-ü", text}, []string{e.BusinessID, e.BatchID, e.UserName, e.BusinessType, e.Headers["who"]})
-	_, err = s.c.Resolve(s.t.Context(), compensator.IdempotentID(text+"-3-2"))
+	_, err = s.c.Resolve(s.t.Context(), compensator.IdempotencyKey(text+"-3-2"))
 	require.NoError(s.t, err)
 	counts, err := s.c.Count(s.t.Context(), compensator.CountFilter{BatchID: text})
 	require.NoError(s.t, err)
@@ -434,9 +434,9 @@ func (s *spoiled) read() {
 // changed: a person erases one, and the history has his words.
 func (s *spoiled) changed() {
 	by := compensator.AuditInfo{Actor: "Jürgen-中", Reason: text}
-	_, err := s.c.Erase(s.t.Context(), compensator.IdempotentID(text+"-3-1"), by)
+	_, err := s.c.Erase(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"), by)
 	require.NoError(s.t, err)
-	e, err := s.c.Get(s.t.Context(), compensator.IdempotentID(text+"-3-1"))
+	e, err := s.c.Get(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"))
 	require.NoError(s.t, err)
 	history, err := s.c.History(s.t.Context(), e.ID)
 	require.NoError(s.t, err)

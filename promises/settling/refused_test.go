@@ -65,7 +65,7 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 			at := slices.IndexFunc(receipt.Entries, func(e compensator.Recorded) bool { return e.ID == id })
 			want = append(want, processlog.Wanted{ID: id})
 			held = append(held, processlog.Held{ID: id, Version: 1})
-			outcomes = append(outcomes, processlog.Outcome{ID: id, IdempotentID: receipt.Entries[at].IdempotentID, Version: 3, To: compensator.Retrying, ProcessCount: 1, LastError: fmt.Sprint(i)})
+			outcomes = append(outcomes, processlog.Outcome{ID: id, IdempotencyKey: receipt.Entries[at].IdempotencyKey, Version: 3, To: compensator.Retrying, ProcessCount: 1, LastError: fmt.Sprint(i)})
 		}
 		free := len(ids) - len(refused)
 
@@ -135,7 +135,7 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 					") THEN INSERT INTO " + history + " VALUES (NEW.id); END IF")
 				var outcomes []processlog.Outcome
 				for _, e := range receipt.Entries {
-					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
 				}
 				results, err := store.Settle(t.Context(), processlog.Token{1}, outcomes)
 				require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	refused := threeOf(ids)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
 	}
 	allow := refuse(w, refused, "NEW.state<>OLD.state")
 	release := w.LockRow(ids[7])

@@ -42,7 +42,7 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	holder := w.Begin(w.DB)
 	var outcomes []processlog.Outcome
 	for i, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
 		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
 		require.NoError(t, err)
 	}
@@ -65,7 +65,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	store, receipt := storeBeside(t, w, db, 6)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
 	}
 	slices.SortFunc(outcomes, func(a, b processlog.Outcome) int { return a.ID.Compare(b.ID) })
 	defer w.LockRow(outcomes[0].ID)()
@@ -101,7 +101,7 @@ func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 				store, receipt := storeBeside(t, w, w.Open(open(harness.WithParams(t, w.DSN, params))), 20)
 				var outcomes []processlog.Outcome
 				for _, e := range receipt.Entries {
-					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
+					outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler, Absorb: true})
 				}
 				defer w.LockRow(outcomes[7].ID)()
 				if params == nil {
@@ -145,7 +145,7 @@ func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 			var outcomes []processlog.Outcome
 			for i, e := range receipt.Entries {
 				text := fmt.Sprint(i) + strings.Repeat("💰", processlog.MaxText)
-				outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, To: compensator.Retrying, ProcessCount: 1, LastError: text})
+				outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Retrying, ProcessCount: 1, LastError: text})
 			}
 			results, err := store.Settle(t.Context(), processlog.Token{1}, outcomes)
 			require.NoError(t, err)
@@ -178,10 +178,10 @@ func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	follow, err := compensator.Declare[harness.Order](c, "follow_up", compensator.TypeConfig{})
 	require.NoError(t, err)
 	holder := w.Begin(w.DB)
-	_, err = follow.Record(t.Context(), holder, harness.Order{}, compensator.Options{IdempotentID: "held"})
+	_, err = follow.Record(t.Context(), holder, harness.Order{}, compensator.Options{IdempotencyKey: "held"})
 	require.NoError(t, err)
 	orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
-		_, err := follow.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotentID: "held"})
+		_, err := follow.Record(ctx, tx, harness.Order{}, compensator.Options{IdempotencyKey: "held"})
 		assert.Error(t, err)
 		return nil
 	}, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)})

@@ -125,7 +125,7 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 		release = countedBy(w, waiting, "UPDATE", "NEW.state<>OLD.state")
 		var outcomes []processlog.Outcome
 		for i, e := range receipt.Entries {
-			outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotentID: e.IdempotentID, Version: 2, To: compensator.Retrying, ProcessCount: 1, LastError: fmt.Sprint(i)})
+			outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, Version: 2, To: compensator.Retrying, ProcessCount: 1, LastError: fmt.Sprint(i)})
 		}
 		likeTheEngine(w, func(ctx context.Context) bool {
 			results, err := store.Settle(ctx, processlog.Token{3}, outcomes)

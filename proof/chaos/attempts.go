@@ -25,7 +25,7 @@ func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, work fun
 func (p *appProcess) begin(e *compensator.Entry, batch int) (run uint64) {
 	run = p.runs.Add(1)
 	p.write(&history.Attempt{
-		At: history.Now(), Run: run, ID: e.ID.Row(), Key: string(e.IdempotentID), Version: e.Version, Epoch: e.Epoch, Attempt: e.Attempt(),
+		At: history.Now(), Run: run, ID: e.ID.Row(), Key: string(e.IdempotencyKey), Version: e.Version, Epoch: e.Epoch, Attempt: e.Attempt(),
 		State: int8(e.State), Compensation: e.State == compensator.Compensating, Batch: batch, Hash: history.Hash(e.Content), NextAt: e.NextAt.UnixMilli(),
 	})
 	return run

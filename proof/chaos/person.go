@@ -41,7 +41,7 @@ func (p *person) act(entry recorded) {
 	a := &history.Action{Call: p.calls.Add(1), Action: actions[p.rand.IntN(len(actions))], ID: entry.id.Row(), Key: entry.key}
 	var ref compensator.Ref = entry.id
 	if entry.id.IsZero() || p.rand.IntN(2) == 0 {
-		ref = compensator.IdempotentID(entry.key)
+		ref = compensator.IdempotencyKey(entry.key)
 	}
 	switch a.Action {
 	case history.ActionReschedule, history.ActionRequeue:

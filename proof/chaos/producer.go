@@ -215,7 +215,7 @@ func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensat
 func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []compensator.NewEntry) (*compensator.Receipt, error) {
 	before := make([]history.Record, len(entries))
 	for i, e := range entries {
-		before[i] = &history.Insert{At: history.Now(), Tx: t.number, Key: string(e.IdempotentID), Type: e.BusinessType, Hash: history.Hash(e.Content),
+		before[i] = &history.Insert{At: history.Now(), Tx: t.number, Key: string(e.IdempotencyKey), Type: e.BusinessType, Hash: history.Hash(e.Content),
 			DelayMS: e.Delay.Milliseconds(), Max: e.MaxProcessCount, Mode: t.mode}
 	}
 	t.write(before...)
@@ -223,10 +223,10 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	after := make([]history.Record, len(entries))
 	class, detail := classOf(err)
 	for i, e := range entries {
-		answer := &history.Inserted{At: history.Now(), Tx: t.number, Key: string(e.IdempotentID), Err: class, Detail: detail}
+		answer := &history.Inserted{At: history.Now(), Tx: t.number, Key: string(e.IdempotencyKey), Err: class, Detail: detail}
 		if err == nil {
 			answer.ID, answer.Duplicate = receipt.Entries[i].ID.Row(), receipt.Entries[i].Duplicate
-			t.inserted = append(t.inserted, recorded{id: receipt.Entries[i].ID, key: string(e.IdempotentID), content: e, before: answer.Duplicate})
+			t.inserted = append(t.inserted, recorded{id: receipt.Entries[i].ID, key: string(e.IdempotencyKey), content: e, before: answer.Duplicate})
 		}
 		after[i] = answer
 	}
@@ -260,7 +260,7 @@ func (t *transaction) resolve() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	answer := &history.Resolved{Tx: t.number, Key: t.inserted[i].key}
-	entry, err := t.c.Resolve(ctx, compensator.IdempotentID(answer.Key))
+	entry, err := t.c.Resolve(ctx, compensator.IdempotencyKey(answer.Key))
 	if err == nil {
 		answer.ID = entry.ID.Row()
 	}
@@ -326,7 +326,7 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 	}
 	content, err := json.Marshal(j)
 	must(err)
-	entry := compensator.NewEntry{BusinessType: businessType, Content: content, Options: compensator.Options{IdempotentID: compensator.IdempotentID(j.Key)}}
+	entry := compensator.NewEntry{BusinessType: businessType, Content: content, Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(j.Key)}}
 	if p.rand.IntN(4) == 0 {
 		entry.Delay = time.Duration(p.rand.Float64() * p.rand.Float64() * float64(longestDelay)).Round(time.Millisecond)
 	}

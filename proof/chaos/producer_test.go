@@ -25,7 +25,7 @@ func TestPlannedKillersAreRecordedUntilTheyHaveCommitted(t *testing.T) {
 			if j.Kills == 99 {
 				killers++
 			}
-			tx.inserted = append(tx.inserted, recorded{key: string(draft.IdempotentID), content: compensator.NewEntry{}})
+			tx.inserted = append(tx.inserted, recorded{key: string(draft.IdempotencyKey), content: compensator.NewEntry{}})
 		}
 		if commits {
 			tx.committedKiller()

@@ -103,7 +103,7 @@ func (p *appProcess) typeConfig(t history.Type) compensator.TypeConfig {
 func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(uint64) verdict {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (entry_key, entry_id, epoch, compensation, version) VALUES (?,?,?,?,?)",
-			e.IdempotentID, e.ID.Row(), e.Epoch, e.State == compensator.Compensating, e.Version)
+			e.IdempotencyKey, e.ID.Row(), e.Epoch, e.State == compensator.Compensating, e.Version)
 		if err != nil {
 			return verdict{outcome: history.OutcomeUnavailable, err: compensator.Unavailable(err)}
 		}

@@ -137,7 +137,7 @@ func (l *life) key() string {
 
 // put records an entry with the service's own row. One that exists is left alone.
 func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
-	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: delay})
+	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 	if err != nil || receipt.Duplicate() {
 		return receipt, err
 	}
@@ -226,7 +226,7 @@ func (l *life) recordBatch(ctx context.Context) error {
 		add := func(kind string, c content, opts compensator.Options) error {
 			entry := l.p.of[kind].Entry(c, opts)
 			entries = append(entries, entry)
-			_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID)
+			_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotencyKey)
 			return err
 		}
 		batch := "batch-" + l.key()
@@ -235,11 +235,11 @@ func (l *life) recordBatch(ctx context.Context) error {
 			if i > 1 {
 				delay = 50 * time.Millisecond
 			}
-			if err := add(mail, content{Breaks: i == 3}, compensator.Options{IdempotentID: compensator.IdempotentID(l.key()), BatchID: batch, Delay: delay}); err != nil {
+			if err := add(mail, content{Breaks: i == 3}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(l.key()), BatchID: batch, Delay: delay}); err != nil {
 				return err
 			}
 		}
-		if err := add(sum, content{}, compensator.Options{IdempotentID: compensator.IdempotentID(l.key()), BusinessID: batch}); err != nil {
+		if err := add(sum, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(l.key()), BusinessID: batch}); err != nil {
 			return err
 		}
 		_, err := l.p.Record(ctx, tx, entries...)
@@ -253,14 +253,14 @@ func (l *life) recordTurns(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
 		for _, line := range lines {
-			entry := l.p.of[book].Entry(content{}, compensator.Options{IdempotentID: compensator.IdempotentID(l.key()), BusinessID: line})
+			entry := l.p.of[book].Entry(content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(l.key()), BusinessID: line})
 			entries = append(entries, entry)
-			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotentID); err != nil {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (?)", entry.IdempotencyKey); err != nil {
 				return "", err
 			}
 		}
 		_, err = l.p.Record(ctx, tx, entries...)
-		return string(entries[0].IdempotentID), err
+		return string(entries[0].IdempotencyKey), err
 	}
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := record(tx, "a", "b", "a", "b", "a")
@@ -292,7 +292,7 @@ func (l *life) recordTurns(ctx context.Context) error {
 	if err := errors.Join(err, silently, plain, watched); err != nil {
 		return err
 	}
-	_, err = l.p.Cancel(ctx, compensator.IdempotentID(key))
+	_, err = l.p.Cancel(ctx, compensator.IdempotencyKey(key))
 	return unlessLate(err)
 }
 
@@ -347,10 +347,10 @@ func (l *life) actOnLater(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, cancelled := l.p.Cancel(ctx, compensator.IdempotentID(keys[0]))
-	moved := l.p.Reschedule(ctx, compensator.IdempotentID(keys[1]), 200*time.Millisecond)
+	_, cancelled := l.p.Cancel(ctx, compensator.IdempotencyKey(keys[0]))
+	moved := l.p.Reschedule(ctx, compensator.IdempotencyKey(keys[1]), 200*time.Millisecond)
 	completed := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := l.p.CompleteTx(ctx, tx, compensator.IdempotentID(keys[2]))
+		_, err := l.p.CompleteTx(ctx, tx, compensator.IdempotencyKey(keys[2]))
 		return err
 	})
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))

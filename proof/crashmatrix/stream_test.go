@@ -137,7 +137,7 @@ func (w *world) checkMessages() {
 	})
 	worked, apart := 0, 0
 	for id, says := range w.sent {
-		e, found := entries[string(w.healthy.intake.IdempotentID(&intake.Message{ID: id}))]
+		e, found := entries[string(w.healthy.intake.IdempotencyKey(&intake.Message{ID: id}))]
 		assert.True(w.t, found, "%s message %s has no entry", says, id)
 		if e.kind == aside { // a good one as well, where the machine stood still
 			apart++

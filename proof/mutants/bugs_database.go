@@ -93,7 +93,7 @@ func surviving() []mutant {
 			edits: []edit{
 				{"memory.doubt",
 					`$doubts[$next] = $f`,
-					`m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotentID: f.key, Token: f.token}, f.businessType, time.Now(), 0})`},
+					`m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotencyKey: f.key, Token: f.token}, f.businessType, time.Now(), 0})`},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},

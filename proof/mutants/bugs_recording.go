@@ -75,14 +75,14 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 					`$credit       *$credit
 draft        processlog.Draft`},
 				{"Recording.fresh",
-					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotentID, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due})`,
-					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotentID, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due, draft: *d})`},
+					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due})`,
+					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due, draft: *d})`},
 				{"intake.verifyFresh",
 					`$startFresh($f, $byID[$id], $asked)`,
 					`row := $byID[$id]
 if row == nil {
 	row = &processlog.Row{Token: f.token, LeaseLeft: f.draft.Lease}
-	row.ID, row.IdempotentID, row.BusinessType, row.Content, row.DeliveryCount = $id, f.key, f.businessType, f.draft.Content, 1
+	row.ID, row.IdempotencyKey, row.BusinessType, row.Content, row.DeliveryCount = $id, f.key, f.businessType, f.draft.Content, 1
 }
 $startFresh($f, row, $asked)`},
 			},
@@ -142,9 +142,9 @@ return processlog.Inserted{
 			edits: []edit{
 				{"recording.otherEvent",
 					`if $refusesOtherContent($businessType) {
-	return fmt.Errorf($text, $idempotentID, $errOtherContent)`,
+	return fmt.Errorf($text, $idempotencyKey, $errOtherContent)`,
 					`if false {
-	return fmt.Errorf($text, $idempotentID, $errOtherContent)`},
+	return fmt.Errorf($text, $idempotencyKey, $errOtherContent)`},
 			},
 			sees: tests("TestOtherContentIsRefusedWhereItsTypeSaysSo"),
 		},

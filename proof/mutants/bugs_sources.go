@@ -152,7 +152,7 @@ now = $read`},
 			name: "adopt-id-drawn", breaks: "G28",
 			what: "A row's entry gets a random id, so a row that is read twice has two entries.",
 			edits: []edit{
-				{"turn.take", `$idempotentID = $tIdempotentID($text)`, `_ = $tIdempotentID($text)`},
+				{"turn.take", `$idempotencyKey = $tIdempotentID($text)`, `_ = $tIdempotentID($text)`},
 			},
 			sees: tests("TestTableThatIsLeftAsItIsGivesEachRowOneEntry", "TestNoRowIsLostOrDoubledWhileImportersAreKilled"),
 		},

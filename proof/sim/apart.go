@@ -16,13 +16,13 @@ type apart struct {
 	requeues bool // in a calm seed: a person requeues what runs again after a failure
 
 	// In the others:
-	jammed    compensator.IdempotentID // idempotent id of an entry whose handlers hear nothing and return only when all is healed
-	former    int                      // from 1: which of three instances in a row is of a version that lacks some types; 0: none
-	leases    []time.Duration          // of one instance after the other, in place of the configured one
-	sleepy    bool                     // some handlers ask for months
-	connected bool                     // instances can tell that their connections to the database are new; see drawConnections
-	midway    bool                     // some instances are told to stop while they run a batch, which breaks; see drawMidway
-	faulty    bool                     // the database is in a condition that transactional handlers meet; see drawServerFaults
+	jammed    compensator.IdempotencyKey // idempotency key of an entry whose handlers hear nothing and return only when all is healed
+	former    int                        // from 1: which of three instances in a row is of a version that lacks some types; 0: none
+	leases    []time.Duration            // of one instance after the other, in place of the configured one
+	sleepy    bool                       // some handlers ask for months
+	connected bool                       // instances can tell that their connections to the database are new; see drawConnections
+	midway    bool                       // some instances are told to stop while they run a batch, which breaks; see drawMidway
+	faulty    bool                       // the database is in a condition that transactional handlers meet; see drawServerFaults
 
 	wholeServer bool          // that condition is the whole server's
 	slots       slots         // of plain entries that are made by themselves; see drawPeriodic
@@ -52,7 +52,7 @@ func (w *world) drawApart() {
 		return
 	}
 	if rng.IntN(6) == 0 {
-		a.jammed = compensator.IdempotentID("e" + strconv.Itoa(1+rng.IntN(4)))
+		a.jammed = compensator.IdempotencyKey("e" + strconv.Itoa(1+rng.IntN(4)))
 	}
 	if rng.IntN(6) == 0 {
 		a.former = 1 + rng.IntN(3)
@@ -74,7 +74,7 @@ func (w *world) drawApart() {
 func (w *world) crossOrders(rng *rand.Rand) {
 	for i := 1; i < len(w.plan.orders); i++ {
 		first, again := &w.plan.orders[i-1], &w.plan.orders[i]
-		if first.entries[0].IdempotentID != again.entries[0].IdempotentID {
+		if first.entries[0].IdempotencyKey != again.entries[0].IdempotencyKey {
 			continue
 		}
 		again.entries = slices.Clone(again.entries)

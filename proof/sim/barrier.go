@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// barrierPrefix starts the idempotent ids of entries whose handlers wait for each other.
+// barrierPrefix starts the idempotency keys of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
 // barrier holds the handlers of a type until as many calls are under way as it has slots.

@@ -38,7 +38,7 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 		o := order{at: time.Duration(rng.Int64N(int64(p.chaos * 7 / 10))), whom: rng.IntN(8), way: way(rng.IntN(int(ways)))}
 		batch := fmt.Sprintf("f%d", i)
 		add := func(key, businessType string, opts compensator.Options) {
-			opts.IdempotentID = compensator.IdempotentID(key)
+			opts.IdempotencyKey = compensator.IdempotencyKey(key)
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: businessType, Content: strconv.AppendQuote(nil, key), Options: opts})
 		}
 		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // before the others: it waits in any order

@@ -41,7 +41,7 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	for i := range 4 + rng.IntN(8) {
 		key, kind := fmt.Sprint("o", i), handledTypes[rng.IntN(len(handledTypes))]
 		orders = append(orders, order{at: from + time.Duration(rng.Int64N(int64(chaos/2))), whom: rng.IntN(8), way: way(rng.IntN(int(ways))),
-			entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key), Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}}}})
+			entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 	}
 	return orders
 }
@@ -164,7 +164,7 @@ func (w *world) resume(last *instance) {
 		key := fmt.Sprint("resume-", t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		err := last.plainTransaction(ctx, order{way: announced, entries: []compensator.NewEntry{{BusinessType: t, Content: []byte(`0`),
-			Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}}}})
+			Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 		cancel()
 		if err != nil {
 			w.oracle.fail("record after healing: %v", err)

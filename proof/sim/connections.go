@@ -44,7 +44,7 @@ func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 		key := fmt.Sprintf("c%d.%d", len(w.plan.orders), i)
 		due := e.at.Add(e.span + time.Duration(rng.Int64N(int64(4*time.Second)))).Sub(w.began)
 		o.entries = append(o.entries, compensator.NewEntry{BusinessType: handledTypes[rng.IntN(len(handledTypes))], Content: strconv.AppendQuote(nil, key),
-			Options: compensator.Options{IdempotentID: compensator.IdempotentID(key), Delay: due - o.at}})
+			Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: due - o.at}})
 	}
 	return o
 }

@@ -96,14 +96,14 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	if w.healed.Load() {
 		return behaviour{manner: fine}
 	}
-	if e.IdempotentID == w.plan.killer {
+	if e.IdempotencyKey == w.plan.killer {
 		return behaviour{kills: true}
 	}
-	if e.IdempotentID == w.apart.jammed {
+	if e.IdempotencyKey == w.apart.jammed {
 		return behaviour{manner: fine, jams: true}
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(e.IdempotentID))
+	_, _ = h.Write([]byte(e.IdempotencyKey))
 	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), uint64(e.Epoch)<<32|uint64(start)))
 	if b, down := w.cut(e, rng); down {
 		return b
@@ -179,8 +179,8 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 	if ended == nil {
 		_, ended = tx.ExecContext(ctx, effectSQL, effect{e.ID, e.Epoch, e.State == compensator.Compensating})
 	}
-	if ended == nil && b.chain && !strings.Contains(string(e.IdempotentID), "/") {
-		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotentID: e.IdempotentID + "/f"}}
+	if ended == nil && b.chain && !strings.Contains(string(e.IdempotencyKey), "/") {
+		follow := compensator.NewEntry{BusinessType: plainType, Content: []byte(`"follow"`), Options: compensator.Options{IdempotencyKey: e.IdempotencyKey + "/f"}}
 		_, ended = n.record(ctx, tx, follow)
 	}
 	return n.conclude(a, n.decide(a, b, ended))
@@ -239,7 +239,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 
 // work takes its time. It returns why the context ended, if the handler listens.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
-	if strings.HasPrefix(string(e.IdempotentID), barrierPrefix) {
+	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
 		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
 	}
 	if b.kills {

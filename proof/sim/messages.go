@@ -28,12 +28,12 @@ func (w *world) drawMessages() {
 	retried := rand.New(rand.NewPCG(w.seed, retriedStream))
 	recorded := w.plan.orders
 	for i := range 1 + rng.IntN(4) {
-		message := compensator.NewEntry{BusinessType: plainType, Options: compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("n", i))}}
+		message := compensator.NewEntry{BusinessType: plainType, Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("n", i))}}
 		from := time.Duration(rng.Int64N(int64(w.plan.chaos * 7 / 10)))
 		if o := recorded[rng.IntN(len(recorded))]; rng.IntN(2) == 0 && o.entries[0].BusinessType == plainType {
-			message.IdempotentID, from = o.entries[0].IdempotentID, o.at
+			message.IdempotencyKey, from = o.entries[0].IdempotencyKey, o.at
 		}
-		message.Content = strconv.AppendQuote(nil, string(message.IdempotentID))
+		message.Content = strconv.AppendQuote(nil, string(message.IdempotencyKey))
 		for range 2 + rng.IntN(3) {
 			o := order{at: from + time.Duration(rng.Int64N(int64(3*time.Second))), whom: rng.IntN(8), way: once, entries: []compensator.NewEntry{message}}
 			o.fails = rng.IntN(6) == 0
@@ -61,7 +61,7 @@ func (n *instance) take(ctx context.Context, o order) error {
 	if !o.retried {
 		return do(ctx)
 	}
-	key := o.entries[0].IdempotentID
+	key := o.entries[0].IdempotencyKey
 	err := n.c.RetryTx(ctx, key, do)
 	if err == nil && !n.dead.Load() {
 		n.w.oracle.retried(key, runs)
@@ -70,7 +70,7 @@ func (n *instance) take(ctx context.Context, o order) error {
 }
 
 // retried judges a nil of RetryTx, G36: an entry of the message has succeeded.
-func (o *oracle) retried(key compensator.IdempotentID, runs int) {
+func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if runs > 1 {
@@ -82,7 +82,7 @@ func (o *oracle) retried(key compensator.IdempotentID, runs int) {
 }
 
 // hasSucceededLocked reports whether an entry of the message has ever succeeded. A purged entry had.
-func (o *oracle) hasSucceededLocked(key compensator.IdempotentID) bool {
+func (o *oracle) hasSucceededLocked(key compensator.IdempotencyKey) bool {
 	l := o.keys[string(key)]
 	if l == nil {
 		return o.fateLocked(string(key)).rows > 0
@@ -93,7 +93,7 @@ func (o *oracle) hasSucceededLocked(key compensator.IdempotentID) bool {
 // consume is a consumer's transaction: what the message asks for is done in it, if it is the first.
 func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) error {
 	message := o.entries[0]
-	key := message.IdempotentID
+	key := message.IdempotencyKey
 	n.w.oracle.wishes(n, wish{NewEntry: message, done: true, carried: carriedBy(ctx)})
 	n.w.oracle.asksFor(compensator.ActionComplete, false, key)
 	first, err := n.messages.Once(ctx, tx, key, message.Content)
@@ -117,7 +117,7 @@ type done struct {
 }
 
 // consumed takes the messages that a transaction has done, which has committed. G35: it was the only one in the entry's epoch.
-func (o *oracle) consumed(keys []compensator.IdempotentID) {
+func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, key := range keys {
@@ -138,7 +138,7 @@ func (o *oracle) consumed(keys []compensator.IdempotentID) {
 }
 
 // doneBefore judges that a consumer is told that a message was done: then its entry has succeeded. It may have been purged.
-func (o *oracle) doneBefore(key compensator.IdempotentID) {
+func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sights[sawDoneBefore]++

@@ -29,7 +29,7 @@ func (w *world) drawMidway() {
 		for j := range 2 + rng.IntN(4) {
 			key := fmt.Sprintf("m%d.%d", i, j)
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: batchType, Content: strconv.AppendQuote(nil, key),
-				Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}})
+				Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}})
 		}
 		p.orders = append(p.orders, o)
 	}
@@ -41,7 +41,7 @@ func (w *world) drawMidway() {
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(e.IdempotentID))
+	_, _ = h.Write([]byte(e.IdempotencyKey))
 	rng := rand.New(rand.NewPCG(w.seed^h.Sum64(), midwayStream<<32|uint64(start)))
 	if !w.apart.midway || w.healed.Load() || b.kills || b.jams || rng.IntN(2) == 0 {
 		return b

@@ -27,9 +27,9 @@ type oracle struct {
 	ops     map[processlog.Token]*operation
 	claimed int // how many claims were done
 	lives   map[compensator.EntryID]*life
-	keys    map[string]*life // retained rows by idempotent id
+	keys    map[string]*life // retained rows by idempotency key
 	orders  map[string]*keyFate
-	wished  map[string][]wish // by idempotent id
+	wished  map[string][]wish // by idempotency key
 	asked   map[deedOn]bool
 	open    int // rows of handled types that are not at rest
 	effect  map[effect]int
@@ -127,9 +127,9 @@ type attempt struct {
 	repeated bool // its batch came to nothing, and the entry runs again alone: what it held is that attempt's
 }
 
-func (op *operation) draft(key processlog.IdempotentID) (found processlog.Draft) {
+func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draft) {
 	for _, d := range op.drafts {
-		if d.IdempotentID == key {
+		if d.IdempotencyKey == key {
 			found = d
 		}
 	}
@@ -240,20 +240,20 @@ func (o *oracle) insertedLocked(row processlog.Row) {
 		o.failLocked("G2: entry %s exists, and nobody recorded it", row.ID)
 		return
 	}
-	if o.keys[string(row.IdempotentID)] != nil {
-		o.failLocked("G11: a second row for idempotent id %q", row.IdempotentID)
+	if o.keys[string(row.IdempotencyKey)] != nil {
+		o.failLocked("G11: a second row for idempotent id %q", row.IdempotencyKey)
 	}
 	if row.Version != 0 || row.State != compensator.Pending && row.State != compensator.Succeeded || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
 		o.failLocked("G4: entry %s is born as %+v", row.ID, row)
 	}
-	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotentID).Delay > 0) {
+	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotencyKey).Delay > 0) {
 		o.failLocked("G9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
 	}
-	l := &life{id: row.ID, key: string(row.IdempotentID), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
+	l := &life{id: row.ID, key: string(row.IdempotencyKey), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
-	o.lives[row.ID], o.keys[string(row.IdempotentID)] = l, l
+	o.lives[row.ID], o.keys[string(row.IdempotencyKey)] = l, l
 	o.asWishedLocked(row, op)
-	fate := o.fateLocked(string(row.IdempotentID))
+	fate := o.fateLocked(string(row.IdempotencyKey))
 	fate.rows++
 	fate.kinds[row.BusinessType] = true
 	o.slotLocked(row, fate)
@@ -295,7 +295,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 		l.content = nil
 		o.erasedLocked(before, after)
 	}
-	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || string(after.IdempotentID) != l.key {
+	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || string(after.IdempotencyKey) != l.key {
 		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
 	}
 	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {

@@ -44,9 +44,9 @@ func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...com
 // askedLocked: G3, what is done to an entry somebody has asked for, under its id or its key, and it becomes what that action
 // makes of it, whatever the library made of the call on the way.
 func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
-	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotentID, change.Action, change.Compensate}
+	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
-		o.failLocked("G3: %s of entry %s, %q, which nobody asked for (compensate: %v)", change.Action, after.ID, after.IdempotentID, change.Compensate)
+		o.failLocked("G3: %s of entry %s, %q, which nobody asked for (compensate: %v)", change.Action, after.ID, after.IdempotencyKey, change.Compensate)
 	}
 	to, by := actions[change.Action].to, actions[change.Action].by
 	switch {

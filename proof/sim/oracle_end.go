@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keyFate is what producers were told about an idempotent id, and what is true.
+// keyFate is what producers were told about an idempotency key, and what is true.
 type keyFate struct {
 	rows    int             // ever committed
 	kinds   map[string]bool // their business types
@@ -30,7 +30,7 @@ func (o *oracle) orderEnded(order order, err error) {
 	defer o.mu.Unlock()
 	o.refusedLocked(order, err)
 	for _, e := range order.entries {
-		fate := o.fateLocked(string(e.IdempotentID))
+		fate := o.fateLocked(string(e.IdempotencyKey))
 		switch {
 		case order.undone || order.fails:
 			fate.no++
@@ -38,9 +38,9 @@ func (o *oracle) orderEnded(order order, err error) {
 			fate.yes++
 			o.sights[sawCommitted]++
 			if fate.rows == 0 {
-				o.failLocked("G1: the transaction of %q has committed, and the entry is not there", e.IdempotentID)
+				o.failLocked("G1: the transaction of %q has committed, and the entry is not there", e.IdempotencyKey)
 			} else if !fate.kinds[e.BusinessType] {
-				o.failLocked("G11: the transaction of %q has committed as one of %s, and the entry is %v", e.IdempotentID, e.BusinessType, slices.Collect(maps.Keys(fate.kinds)))
+				o.failLocked("G11: the transaction of %q has committed as one of %s, and the entry is %v", e.IdempotencyKey, e.BusinessType, slices.Collect(maps.Keys(fate.kinds)))
 			}
 		case errors.Is(err, compensator.ErrCommitUnknown), err == errBroken, err == errDead:
 			fate.unknown++
@@ -58,22 +58,22 @@ func (o *oracle) refusedLocked(order order, err error) {
 	}
 	o.sights[sawRefused]++
 	asked := slices.ContainsFunc(order.entries, func(e compensator.NewEntry) bool {
-		return e.IdempotentID == other.IdempotentID && e.BusinessType == other.Asked
+		return e.IdempotencyKey == other.IdempotencyKey && e.BusinessType == other.Asked
 	})
-	if !asked || other.Asked == other.Recorded || !o.fateLocked(string(other.IdempotentID)).kinds[other.Recorded] {
+	if !asked || other.Asked == other.Recorded || !o.fateLocked(string(other.IdempotencyKey)).kinds[other.Recorded] {
 		o.failLocked("G11: refused with no reason: %v", err)
 	}
 }
 
-// under is the retained row under an idempotent id; nil: there is none.
-func (o *oracle) under(key compensator.IdempotentID) *life {
+// under is the retained row under an idempotency key; nil: there is none.
+func (o *oracle) under(key compensator.IdempotencyKey) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.keys[string(key)]
 }
 
-// resolved judges the answer about an idempotent id, of which before was the row when it was asked for.
-func (o *oracle) resolved(key compensator.IdempotentID, before *life, happened bool) {
+// resolved judges the answer about an idempotency key, of which before was the row when it was asked for.
+func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fate := o.fateLocked(string(key)); happened && fate.rows == 0 {

@@ -63,7 +63,7 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 	return func(was processlog.Row) bool {
 		now, exists := rows[was.ID]
-		same := exists && now.IdempotentID == was.IdempotentID && (now.Version > was.Version || now.Version == was.Version && now.Token == was.Token)
+		same := exists && now.IdempotencyKey == was.IdempotencyKey && (now.Version > was.Version || now.Version == was.Version && now.Token == was.Token)
 		return !was.ID.IsZero() && !same
 	}
 }
@@ -123,7 +123,7 @@ func (o *oracle) goesOn(n *instance, does string) {
 // terminal state is left only by a person.
 func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
-		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotentID), kind: after.BusinessType, content: after.Content,
+		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
 			readBy: make(map[*instance]uint64), steps: []transition{{op: &operation{kind: opInsert}, row: after, at: time.Now()}}}
 		return
 	}
@@ -135,8 +135,8 @@ func (o *oracle) afterLossLocked(before, after processlog.Row) {
 		o.failLocked("G19: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
 	}
 	for _, out := range op.outcomes {
-		if out.ID == after.ID && out.IdempotentID != after.IdempotentID {
-			o.failLocked("G19: the outcome of %q is written to %q, which has got its id %s", out.IdempotentID, after.IdempotentID, after.ID)
+		if out.ID == after.ID && out.IdempotencyKey != after.IdempotencyKey {
+			o.failLocked("G19: the outcome of %q is written to %q, which has got its id %s", out.IdempotencyKey, after.IdempotencyKey, after.ID)
 		}
 	}
 }

@@ -24,17 +24,17 @@ func (o *oracle) wishes(n *instance, wishes ...wish) {
 	defer o.mu.Unlock()
 	for _, w := range wishes {
 		w.on = n
-		o.wished[string(w.IdempotentID)] = append(o.wished[string(w.IdempotentID)], w)
+		o.wished[string(w.IdempotencyKey)] = append(o.wished[string(w.IdempotencyKey)], w)
 	}
 }
 
 // asWishedLocked: G9, G11, what is committed is what a producer has asked that instance for, whatever the library made of it
 // on the way. Slots are made by the library itself.
 func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
-	if strings.HasPrefix(string(row.IdempotentID), plainType+"@") {
+	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
 	}
-	asked := o.wished[string(row.IdempotentID)]
+	asked := o.wished[string(row.IdempotencyKey)]
 	if !slices.ContainsFunc(asked, func(w wish) bool { return w.on == op.from && w.is(row) }) {
 		o.failLocked("G11: entry %s is recorded as nobody asked: %+v, due after %v; wished for: %+v", row.ID, row, row.NextAt.Sub(row.CreatedAt), asked)
 	}

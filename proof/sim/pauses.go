@@ -57,7 +57,7 @@ func (w *world) pause(p pausing) {
 func (w *world) recordPaused(kind string, whom int) {
 	key := fmt.Sprint("p", whom)
 	w.produce(order{whom: whom, way: inTx, entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key),
-		Options: compensator.Options{IdempotentID: compensator.IdempotentID(key)}}}})
+		Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 }
 
 // pausedType is the one that is paused; nil: none is, or nobody can say.

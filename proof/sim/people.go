@@ -56,7 +56,7 @@ func (w *world) do(d deed) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	n.act(ctx, d, compensator.IdempotentID("e"+strconv.Itoa(d.entry)))
+	n.act(ctx, d, compensator.IdempotencyKey("e"+strconv.Itoa(d.entry)))
 	if id := w.firstDead(); !id.IsZero() && (d.what == 0 || d.what == 1) {
 		n.act(ctx, d, id) // a payment whose closing is dead
 	}

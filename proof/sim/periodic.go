@@ -52,7 +52,7 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 
 // slotLocked: G23, no slot is recorded before its time, or again after its entry was purged.
 func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
-	name, at, found := strings.Cut(string(row.IdempotentID), "@")
+	name, at, found := strings.Cut(string(row.IdempotencyKey), "@")
 	if !found || name != plainType {
 		return
 	}
@@ -60,7 +60,7 @@ func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	slot, err := time.Parse(time.RFC3339, at)
 	switch {
 	case err != nil:
-		o.failLocked("G23: a slot's entry %q: %v", row.IdempotentID, err)
+		o.failLocked("G23: a slot's entry %q: %v", row.IdempotencyKey, err)
 	case row.CreatedAt.Before(slot) && !o.w.plan.active[storeJump]:
 		o.failLocked("G23: slot %v was recorded at %v", slot, row.CreatedAt)
 	case fate.rows > 1:

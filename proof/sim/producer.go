@@ -88,8 +88,8 @@ func (w *world) drawEntry(number int) compensator.NewEntry {
 	if w.rng.IntN(20) == 0 {
 		e.BusinessType = strayType
 	}
-	e.IdempotentID = compensator.IdempotentID("e" + strconv.Itoa(number))
-	e.Content = strconv.AppendQuote(nil, string(e.IdempotentID))
+	e.IdempotencyKey = compensator.IdempotencyKey("e" + strconv.Itoa(number))
+	e.Content = strconv.AppendQuote(nil, string(e.IdempotencyKey))
 	switch w.rng.IntN(20) {
 	case 0, 1, 2, 3, 4:
 		e.Delay = time.Duration(w.rng.Int64N(int64(5 * time.Second)))
@@ -113,7 +113,7 @@ func (w *world) produce(o order) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	ctx = context.WithValue(ctx, orderName{}, string(o.entries[0].IdempotentID+" at ")+o.at.String())
+	ctx = context.WithValue(ctx, orderName{}, string(o.entries[0].IdempotencyKey+" at ")+o.at.String())
 	var err error
 	switch o.way {
 	case inTx:
@@ -214,13 +214,13 @@ func (n *instance) plainTransaction(ctx context.Context, o order) error {
 // resolve asks what became of an unknown commit.
 func (n *instance) resolve(ctx context.Context, o order) {
 	if !o.undone {
-		_, _ = n.ask(ctx, o.entries[0].IdempotentID)
+		_, _ = n.ask(ctx, o.entries[0].IdempotencyKey)
 	}
 }
 
-// ask looks an entry up, and judges the answer about an idempotent id.
+// ask looks an entry up, and judges the answer about an idempotency key.
 func (n *instance) ask(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
-	key, named := ref.(compensator.IdempotentID)
+	key, named := ref.(compensator.IdempotencyKey)
 	before := n.w.oracle.under(key)
 	e, err := n.c.Resolve(ctx, ref)
 	if named && (err == nil || errors.Is(err, compensator.ErrNotFound)) {

@@ -87,7 +87,7 @@ func (s *gatedStore) Probe(ctx context.Context, tx compensator.Tx) error {
 func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) (answers []processlog.Inserted, err error) {
 	key := make(args, 0, 64)
 	for _, d := range drafts {
-		key = key.text(string(d.IdempotentID))
+		key = key.text(string(d.IdempotencyKey))
 	}
 	s.from.w.oracle.goesOn(s.from, "records")
 	op := &operation{kind: opInsert, from: s.from, drafts: drafts}
@@ -112,7 +112,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 	return answers, nil
 }
 
-func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []compensator.IdempotentID) (ids map[compensator.IdempotentID]compensator.EntryID, err error) {
+func (s *gatedStore) IDs(ctx context.Context, tx compensator.Tx, keys []compensator.IdempotencyKey) (ids map[compensator.IdempotencyKey]compensator.EntryID, err error) {
 	key := make(args, 0, 64)
 	for _, k := range slices.Sorted(slices.Values(keys)) {
 		key = key.text(string(k))
@@ -163,7 +163,7 @@ func (s *gatedStore) Resolve(ctx context.Context, ref compensator.Ref) (row proc
 	switch ref := ref.(type) {
 	case compensator.EntryID:
 		name = ref.String()
-	case compensator.IdempotentID:
+	case compensator.IdempotencyKey:
 		name = string(ref)
 	}
 	err = s.from.step(ctx, classRead, "resolve", name, func() (err error) {
@@ -261,7 +261,7 @@ func (s *gatedStore) Change(ctx context.Context, tx compensator.Tx, proven bool,
 	switch ref := change.Ref.(type) {
 	case compensator.EntryID:
 		name = ref.String()
-	case compensator.IdempotentID:
+	case compensator.IdempotencyKey:
 		name = string(ref)
 	}
 	if tx == nil {

@@ -53,8 +53,8 @@ func (w *world) crowd(rng *rand.Rand) {
 		}
 		for range 1 + rng.IntN(4) {
 			e := compensator.NewEntry{BusinessType: kind}
-			e.IdempotentID = compensator.IdempotentID("t" + strconv.FormatUint(rng.Uint64N(1<<30), 10))
-			e.Content = strconv.AppendQuote(nil, string(e.IdempotentID))
+			e.IdempotencyKey = compensator.IdempotencyKey("t" + strconv.FormatUint(rng.Uint64N(1<<30), 10))
+			e.Content = strconv.AppendQuote(nil, string(e.IdempotencyKey))
 			if rng.IntN(4) == 0 {
 				e.Delay = time.Duration(rng.Int64N(int64(3 * time.Second)))
 			}
@@ -65,13 +65,13 @@ func (w *world) crowd(rng *rand.Rand) {
 }
 
 // key is the line in which an entry stands; "": none.
-func (l *lines) key(kind, idempotentID string) string {
+func (l *lines) key(kind, idempotencyKey string) string {
 	// An entry that comes after a batch may be given before the batch: of one key, each would wait for the other.
-	if !l.kinds[kind] || strings.HasPrefix(idempotentID, barrierPrefix) || strings.HasSuffix(idempotentID, ".after") {
+	if !l.kinds[kind] || strings.HasPrefix(idempotencyKey, barrierPrefix) || strings.HasSuffix(idempotencyKey, ".after") {
 		return ""
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(idempotentID))
+	_, _ = h.Write([]byte(idempotencyKey))
 	switch sum := h.Sum64(); {
 	case sum%4 == 0:
 		return ""
@@ -94,7 +94,7 @@ func (n *instance) knows(kind string) bool {
 func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.TypeConfig {
 	l := &n.w.apart.lines
 	if l.kinds[kind] && n.knows(kind) {
-		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotentID)) }
+		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotencyKey)) }
 		cfg.PassDead = l.passDead
 	}
 	return cfg
@@ -165,11 +165,11 @@ func (o *oracle) placeLocked(l *life) compensator.EntryID {
 		}
 	}
 	for _, d := range born.drafts {
-		if string(d.IdempotentID) == l.key {
+		if string(d.IdempotencyKey) == l.key {
 			break
 		}
-		inserted := func(other *life) bool { return other.steps[0].op == born && other.key == string(d.IdempotentID) }
-		if d.BusinessType == l.kind && !d.Done && lines.key(l.kind, string(d.IdempotentID)) == key && o.anyLocked(inserted) {
+		inserted := func(other *life) bool { return other.steps[0].op == born && other.key == string(d.IdempotencyKey) }
+		if d.BusinessType == l.kind && !d.Done && lines.key(l.kind, string(d.IdempotencyKey)) == key && o.anyLocked(inserted) {
 			rank++
 		}
 	}
@@ -263,7 +263,7 @@ func (w *world) letPass() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	for _, row := range w.store.Rows() {
-		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotentID)) != "" {
+		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotencyKey)) != "" {
 			w.oracle.asksFor(compensator.ActionSettleManually, false, row.ID)
 			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // or at the next look
 		}

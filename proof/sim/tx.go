@@ -24,8 +24,8 @@ type gatedTx struct {
 	effects []effect    // of one goroutine, as what follows
 	inserts []*operation
 
-	consumed []compensator.IdempotentID // messages that it does
-	lost     fault                      // of its COMMIT
+	consumed []compensator.IdempotencyKey // messages that it does
+	lost     fault                        // of its COMMIT
 }
 
 var _ processlog.Transaction = (*gatedTx)(nil)

@@ -77,12 +77,12 @@ type plan struct {
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	calm              bool                     // nothing goes wrong, so that nothing may be late
-	hog               string                   // in a calm seed: the type whose handlers hang
-	ordered, untold   map[string]int           // orders of each idempotent id; of them, those whose commit is not reported
-	thinking          map[string]time.Duration // the longest of those, from its recording to its end
-	holds             time.Duration            // how long people's transactions last, at most
-	killer            compensator.IdempotentID // idempotent id of an entry whose attempts kill their instance
+	calm              bool                       // nothing goes wrong, so that nothing may be late
+	hog               string                     // in a calm seed: the type whose handlers hang
+	ordered, untold   map[string]int             // orders of each idempotency key; of them, those whose commit is not reported
+	thinking          map[string]time.Duration   // the longest of those, from its recording to its end
+	holds             time.Duration              // how long people's transactions last, at most
+	killer            compensator.IdempotencyKey // idempotency key of an entry whose attempts kill their instance
 	runners           int
 	recorders         int
 	orders            []order
@@ -154,7 +154,7 @@ func (w *world) drawPlan() {
 		p.active[f] = w.rng.IntN(5) < 2
 	}
 	if w.rng.IntN(5) == 0 {
-		p.killer = compensator.IdempotentID("e" + strconv.Itoa(1+w.rng.IntN(4)))
+		p.killer = compensator.IdempotencyKey("e" + strconv.Itoa(1+w.rng.IntN(4)))
 	}
 	p.holds = time.Second
 	if w.rng.IntN(5) == 0 {
@@ -182,7 +182,7 @@ func (p *plan) countOrders() {
 	p.ordered, p.untold, p.thinking = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
 	for _, o := range p.orders {
 		for _, e := range o.entries {
-			key := string(e.IdempotentID)
+			key := string(e.IdempotencyKey)
 			p.ordered[key]++
 			if o.way == unwatched {
 				p.untold[key]++
@@ -493,7 +493,7 @@ func (w *world) fillEverySlot() {
 		o := order{way: announced}
 		for i := range w.atOnce(t) {
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
-				IdempotentID: compensator.IdempotentID(fmt.Sprint(barrierPrefix, t, i))}, Content: []byte(`0`)})
+				IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(barrierPrefix, t, i))}, Content: []byte(`0`)})
 		}
 		if err := last.plainTransaction(ctx, o); err != nil {
 			w.oracle.fail("record after healing: %v", err)

@@ -150,10 +150,10 @@ func (k *Consumer) set(err error) {
 	k.err = err
 }
 
-// IdempotentID is the key under which a message is recorded: of its queue, its message id and the business type. Empty
+// IdempotencyKey is the key under which a message is recorded: of its queue, its message id and the business type. Empty
 // for a message without an id.
-func (k *Consumer) IdempotentID(d *Delivery) compensator.IdempotentID {
-	return idempotentID(k.businessType, d)
+func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
+	return idempotencyKey(k.businessType, d)
 }
 
 // again is the handler of the entries.
@@ -212,7 +212,7 @@ func parkedFor(reason error) string {
 func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
 	defer cancel()
-	options := compensator.Options{IdempotentID: k.IdempotentID(d), Delay: delay}
+	options := compensator.Options{IdempotencyKey: k.IdempotencyKey(d), Delay: delay}
 	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := k.entries.Record(ctx, tx, *d, options)
 		return err

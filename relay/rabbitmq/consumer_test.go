@@ -120,7 +120,7 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
 
-	e, err := c.Get(t.Context(), k.IdempotentID(&Delivery{Queue: queue, MessageID: "fails"}))
+	e, err := c.Get(t.Context(), k.IdempotencyKey(&Delivery{Queue: queue, MessageID: "fails"}))
 	require.NoError(t, err)
 	assert.Equal(t, compensator.Succeeded, e.State)
 	d, err := DeliveryOf(e)
@@ -264,7 +264,7 @@ func TestParkedManuallyWaitsForAPerson(t *testing.T) {
 	require.NoError(t, k.Park(t.Context(), d, errors.New("again")), "what is recorded is left as it is")
 	assert.Empty(t, d.Parked, "the caller's message is the caller's")
 	w.Run(c)
-	e, err := c.Get(t.Context(), k.IdempotentID(d))
+	e, err := c.Get(t.Context(), k.IdempotencyKey(d))
 	require.NoError(t, err)
 	w.WaitState(e.ID, compensator.Dead)
 	e, err = c.Get(t.Context(), e.ID)

@@ -177,16 +177,16 @@ func float(f float64) any {
 	return f
 }
 
-// idempotentID is what a message is recorded under: type, queue and message id, hashed when the log has no room for
+// idempotencyKey is what a message is recorded under: type, queue and message id, hashed when the log has no room for
 // them or could not tell them apart. A message without an id has none.
-func idempotentID(businessType string, d *Delivery) compensator.IdempotentID {
+func idempotencyKey(businessType string, d *Delivery) compensator.IdempotencyKey {
 	if d.MessageID == "" {
 		return ""
 	}
 	id := businessType + ":" + d.Queue + ":" + d.MessageID
-	if processlog.FitsIdempotentID(id) && !strings.Contains(businessType, ":") && !strings.Contains(d.Queue, ":") {
-		return compensator.IdempotentID(id)
+	if processlog.FitsIdempotencyKey(id) && !strings.Contains(businessType, ":") && !strings.Contains(d.Queue, ":") {
+		return compensator.IdempotencyKey(id)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, d.Queue, d.MessageID))
-	return compensator.IdempotentID("rabbitmq:sha256:" + hex.EncodeToString(sum[:]))
+	return compensator.IdempotencyKey("rabbitmq:sha256:" + hex.EncodeToString(sum[:]))
 }

@@ -114,12 +114,12 @@ func TestMessageParkedFromTheLogHasNotSucceeded(t *testing.T) {
 }
 
 // Failure: F89
-func TestEachMessageHasAnIdempotentIDOfItsOwn(t *testing.T) {
+func TestEachMessageHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	t.Parallel()
 	ids := make(map[string]bool)
 	of := func(businessType, queue, id string) {
 		t.Helper()
-		got := idempotentID(businessType, &Delivery{Queue: queue, MessageID: id})
+		got := idempotencyKey(businessType, &Delivery{Queue: queue, MessageID: id})
 		assert.False(t, ids[string(got)], "%q has another message, too", got)
 		ids[string(got)] = true
 	}

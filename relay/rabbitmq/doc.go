@@ -7,7 +7,7 @@
 // has said that it holds the message in a queue, and not before. [Handle] and [HandleBatch] register such types;
 // [Publisher.Handler] and [Publisher.BatchHandler] are the handlers themselves. A [Route] says where an entry goes.
 //
-// A message has the entry's content as its body, untouched; the entry's idempotent id as its message id, which a
+// A message has the entry's content as its body, untouched; the entry's idempotency key as its message id, which a
 // requeue does not change; its business type as type, its CreatedAt as timestamp; the headers that travelled with the
 // entry, those of the route, and in [KeyHeader] Entry.Key. A crash between the broker's confirm and the stored outcome
 // sends the message again: with the same message id, by which a consumer knows it.

@@ -42,7 +42,7 @@ func ExampleHandleBatch() {
 		defer tx.Rollback()
 		user := User{ID: "42", Version: "7"}
 		// … change the user in tx, and then:
-		if _, err := users.Record(ctx, tx, user, compensator.Options{IdempotentID: compensator.IdempotentID("user-" + user.ID + "-" + user.Version)}); err != nil {
+		if _, err := users.Record(ctx, tx, user, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("user-" + user.ID + "-" + user.Version)}); err != nil {
 			return
 		}
 		_ = tx.Commit()

@@ -37,8 +37,8 @@ func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 			entries := make([]compensator.NewEntry, 0, 1000)
 			for i := first; i < min(first+1000, *messages); i++ {
 				of := []*compensator.Type[harness.Order]{single, batch}[i%2]
-				entry := of.Entry(harness.Order{Number: i}, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("m", i))})
-				entries, want[string(entry.IdempotentID)] = append(entries, entry), true
+				entry := of.Entry(harness.Order{Number: i}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))})
+				entries, want[string(entry.IdempotencyKey)] = append(entries, entry), true
 			}
 			_, err := c.Record(t.Context(), tx, entries...)
 			require.NoError(t, err)

@@ -34,7 +34,7 @@ func newMessage(e *compensator.Entry, to Destination) (*message, error) {
 	for name, value := range to.Headers {
 		headers[name] = value
 	}
-	headers[KeyHeader] = e.Key()
+	headers[KeyHeader] = e.CallKey()
 	m := &message{exchange: to.Exchange, key: to.Key, mandatory: !to.NotMandatory, publishing: amqp091.Publishing{
 		MessageId: messageID(e), Type: e.BusinessType, Timestamp: e.CreatedAt, DeliveryMode: amqp091.Persistent,
 		Headers: headers, ContentType: to.ContentType, Body: e.Content,
@@ -45,12 +45,12 @@ func newMessage(e *compensator.Entry, to Destination) (*message, error) {
 	return m, nil
 }
 
-// messageID is the idempotent id, or its SHA-256 when AMQP has no room for it: more than 255 bytes.
+// messageID is the idempotency key, or its SHA-256 when AMQP has no room for it: more than 255 bytes.
 func messageID(e *compensator.Entry) string {
-	if len(e.IdempotentID) <= maxShort {
-		return string(e.IdempotentID)
+	if len(e.IdempotencyKey) <= maxShort {
+		return string(e.IdempotencyKey)
 	}
-	sum := sha256.Sum256([]byte(e.IdempotentID))
+	sum := sha256.Sum256([]byte(e.IdempotencyKey))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 

@@ -151,7 +151,7 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1, Timeout: testPatience})
 	const n = 100
 	for i := range n {
-		w.Put(orders, i, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("m", i))})
+		w.Put(orders, i, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))})
 	}
 	w.Run(c)
 	w.WaitAllEnded()
@@ -170,13 +170,13 @@ func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	p := open(t, Config{URL: url, Channels: 1, Timeout: 3 * time.Second})
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 	line, err := p.await(t.Context())
 	require.NoError(t, err)
 	sent := b.depth(queue)
 	proxy.SwallowReplies()
 	before := proxy.Swallowed()
-	id := w.Put(orders, 1, compensator.Options{IdempotentID: "m"})
+	id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "m"})
 	eventually(t, func() bool { return b.depth(queue) > sent && proxy.Swallowed() > before+8 }, "its confirm is lost")
 	proxy.Heal()
 	eventually(t, func() bool { return w.State(id) == compensator.Succeeded }, "it is sent again")

@@ -52,7 +52,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	var id compensator.EntryID
 	require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		receipt, err := orders.Record(ctx, tx, harness.Order{Number: 3, Note: "<ä>"}, compensator.Options{
-			IdempotentID: "order-3", Headers: map[string]string{"tenant": "the entry's", "color": "red"}})
+			IdempotencyKey: "order-3", Headers: map[string]string{"tenant": "the entry's", "color": "red"}})
 		if err == nil {
 			id = receipt.ID()
 		}
@@ -70,7 +70,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	assert.Equal(t, e.Content, got.Body)
 	assert.Equal(t, amqp091.Persistent, got.DeliveryMode)
 	assert.Equal(t, e.CreatedAt.Truncate(time.Second), got.Timestamp.UTC())
-	assert.Equal(t, amqp091.Table{"shop": int64(7), "tenant": "the route's", "color": "red", "traceparent": "00-trace-01", KeyHeader: e.Key()}, got.Headers)
+	assert.Equal(t, amqp091.Table{"shop": int64(7), "tenant": "the route's", "color": "red", "traceparent": "00-trace-01", KeyHeader: e.CallKey()}, got.Headers)
 
 	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "once more"}}))
 	eventually(t, func() bool { return b.depth(queue) == 1 }, "the message comes again")
@@ -80,7 +80,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 }
 
 // Failure: F89
-func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
+func TestLongIdempotencyKeyBecomesAHashedMessageID(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	queue := b.queue(nil)
@@ -88,13 +88,13 @@ func TestLongIdempotentIDBecomesAHashedMessageID(t *testing.T) {
 	c := w.New(w.Quick())
 	orders := relay(t, c, open(t, Config{URL: b.URL()}), To("", queue), true, compensator.TypeConfig{})
 	w.Run(c)
-	w.Put(orders, 1, compensator.Options{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 127) + "e")})
-	w.Put(orders, 2, compensator.Options{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 128))})
-	w.Put(orders, 3, compensator.Options{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 127) + "è")})
+	w.Put(orders, 1, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 127) + "e")})
+	w.Put(orders, 2, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 128))})
+	w.Put(orders, 3, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 127) + "è")})
 	w.WaitAllEnded()
 	ids := b.ids(queue)
 	assert.Equal(t, 1, ids[strings.Repeat("é", 127)+"e"], "255 bytes fit")
-	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotentID: compensator.IdempotentID(strings.Repeat("é", 128))})], "256 are hashed")
+	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 128))})], "256 are hashed")
 	assert.Len(t, ids, 3, "also those that differ in the last byte alone")
 	for id := range ids {
 		assert.NotEmpty(t, id)
@@ -176,7 +176,7 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	filledBy := func(id string, filled int) *message {
 		headers := amqp091.Table{"text": strings.Repeat("x", filled), "nothing": nil, "bytes": []byte("1234"), "number": int64(1),
 			"list": []any{"a", int64(2), amqp091.Table{"b": "c"}}}
-		m, err := newMessage(&compensator.Entry{IdempotentID: compensator.IdempotentID(id), BusinessType: "x", Content: []byte("{}"), CreatedAt: time.Now()}, Destination{Key: queue, Headers: headers})
+		m, err := newMessage(&compensator.Entry{IdempotencyKey: compensator.IdempotencyKey(id), BusinessType: "x", Content: []byte("{}"), CreatedAt: time.Now()}, Destination{Key: queue, Headers: headers})
 		require.NoError(t, err)
 		return m
 	}
@@ -214,7 +214,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{}), compensator.Succeeded)
 	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
-	id := w.Put(orders, 2, compensator.Options{IdempotentID: "second"})
+	id := w.Put(orders, 2, compensator.Options{IdempotencyKey: "second"})
 	w.WaitState(id, compensator.Dead)
 	e, err := c.Get(t.Context(), id)
 	require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 		require.NoError(t, err)
 		b.publish(queue, numbered(1)...)
 		w.Run(c)
-		id := w.Put(orders, 1, compensator.Options{IdempotentID: "waits"})
+		id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "waits"})
 		w.Eventually(func() bool {
 			e, err := c.Get(t.Context(), id)
 			return err == nil && strings.Contains(e.LastError, "nack")
@@ -272,7 +272,7 @@ func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for i := range 40 {
 			to := []string{roomy, full}[i%2]
-			_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{BusinessID: to, IdempotentID: compensator.IdempotentID(fmt.Sprint(to, "-", i))})
+			_, err := orders.Record(t.Context(), tx, harness.Order{Number: i}, compensator.Options{BusinessID: to, IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(to, "-", i))})
 			require.NoError(t, err)
 		}
 	})
@@ -341,9 +341,9 @@ func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 		c := w.New(w.Quick())
 		orders := relay(t, c, open(t, Config{URL: url}), To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
 		w.Run(c)
-		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 		proxy.SwallowReplies()
-		id := w.Put(orders, 1, compensator.Options{IdempotentID: "twice"})
+		id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "twice"})
 		eventually(t, func() bool { return b.depth(queue) == 2 }, "the broker has it")
 		proxy.Cut()
 		proxy.Heal()
@@ -368,9 +368,9 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 		p := open(t, Config{URL: url, Timeout: 200 * time.Millisecond})
 		orders := relay(t, c, p, To("", queue), batch, compensator.TypeConfig{MaxProcessCount: 1})
 		w.Run(c)
-		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+		w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 		proxy.Refuse()
-		id := w.Put(orders, 1, compensator.Options{IdempotentID: "after"})
+		id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "after"})
 		w.Eventually(func() bool {
 			e, err := c.Get(t.Context(), id)
 			return err == nil && e.LastError != ""
@@ -399,7 +399,7 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	w.Run(c)
 	eventually(t, func() bool { return p.Err() == nil }, "it is connected")
 	proxy.SwallowReplies()
-	id := w.Put(orders, 1, compensator.Options{IdempotentID: "m"})
+	id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "m"})
 	w.Eventually(func() bool {
 		e, err := c.Get(t.Context(), id)
 		return err == nil && e.LastError != ""
@@ -424,13 +424,13 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	p := open(t, Config{URL: b.URL(), Channels: 3, Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotentID: "before"}), compensator.Succeeded)
+	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
 	b.Control(t, "set_vm_memory_high_watermark", "0.00001")
-	w.Put(orders, -1, compensator.Options{IdempotentID: "first to be blocked"})
+	w.Put(orders, -1, compensator.Options{IdempotencyKey: "first to be blocked"})
 	lines.Contains(w, "the broker blocks the connection")
 	const n = 12
 	for i := range n {
-		w.Put(orders, i, compensator.Options{IdempotentID: compensator.IdempotentID(fmt.Sprint("m", i))})
+		w.Put(orders, i, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))})
 	}
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE last_error<>''") == n+1 }, "each entry was tried")
 	assert.Equal(t, n+1, w.Count("common_process_log WHERE state=0 AND process_count=0"), "and none has spent its attempt")
@@ -463,10 +463,10 @@ func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T
 		c := w.New(w.Quick())
 		p := open(t, Config{URL: b.URL()})
 		orders := relay(t, c, p, func(e *compensator.Entry) (Destination, error) {
-			return Destination{Exchange: exchange, Key: "k", NotMandatory: e.IdempotentID == "later"}, nil
+			return Destination{Exchange: exchange, Key: "k", NotMandatory: e.IdempotencyKey == "later"}, nil
 		}, batch, compensator.TypeConfig{})
-		later := w.Put(orders, 1, compensator.Options{IdempotentID: "later"})
-		now := w.Put(orders, 2, compensator.Options{IdempotentID: "now"})
+		later := w.Put(orders, 1, compensator.Options{IdempotencyKey: "later"})
+		now := w.Put(orders, 2, compensator.Options{IdempotencyKey: "now"})
 		w.Run(c)
 		w.WaitState(later, compensator.Succeeded)
 		w.WaitState(now, compensator.Dead)

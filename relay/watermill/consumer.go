@@ -160,10 +160,10 @@ func Consume(c *compensator.Compensator, businessType string, work message.NoPub
 	return k, err
 }
 
-// IdempotentID is the key under which a message is recorded: of its topic, what MessageID says of it, and the business
+// IdempotencyKey is the key under which a message is recorded: of its topic, what MessageID says of it, and the business
 // type. Empty for a message without an id.
-func (k *Consumer) IdempotentID(topic, messageID string) compensator.IdempotentID {
-	return idempotentID(k.businessType, topic, messageID)
+func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.IdempotencyKey {
+	return idempotencyKey(k.businessType, topic, messageID)
 }
 
 // Handle works on a message: give it to Router.AddConsumerHandler (AddNoPublisherHandler before watermill 1.5), or call
@@ -223,7 +223,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 // arrival is a message as it came.
 type arrival struct {
 	*Delivery
-	id    compensator.IdempotentID
+	id    compensator.IdempotencyKey
 	again bool // it goes straight into the log
 }
 
@@ -243,7 +243,7 @@ func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, 
 	if err := recovered(func() { a.again = k.cfg.Redelivered(msg) }); err != nil {
 		k.cfg.Logger.Error("watermill: Redelivered panicked", "topic", topic, "uuid", msg.UUID, "err", err)
 	}
-	if err := recovered(func() { a.id = k.IdempotentID(topic, k.cfg.MessageID(msg)) }); err != nil {
+	if err := recovered(func() { a.id = k.IdempotencyKey(topic, k.cfg.MessageID(msg)) }); err != nil {
 		a.again, a.Parked = true, parkedFor(fmt.Errorf("MessageID: %w", err))
 	}
 	return a, nil
@@ -366,7 +366,7 @@ func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.RecordTimeout)
 	defer cancel()
 	return k.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-		_, err := k.entries.Record(ctx, tx, *a.Delivery, compensator.Options{IdempotentID: a.id, Delay: delay})
+		_, err := k.entries.Record(ctx, tx, *a.Delivery, compensator.Options{IdempotencyKey: a.id, Delay: delay})
 		return err
 	})
 }

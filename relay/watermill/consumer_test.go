@@ -129,7 +129,7 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
 	assert.EqualValues(t, 4, around.Load(), "the middlewares stand around every call")
 
-	e, err := c.Get(t.Context(), k.IdempotentID("orders", "fails"))
+	e, err := c.Get(t.Context(), k.IdempotencyKey("orders", "fails"))
 	require.NoError(t, err)
 	assert.Equal(t, compensator.Succeeded, e.State)
 	got := <-last
@@ -180,7 +180,7 @@ func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 		require.NoError(t, k.Handle(message.NewMessage("m", nil)))
 		require.NoError(t, k.Handle(message.NewMessage("", nil)))
 	}
-	assert.Equal(t, 1, w.Count("common_process_log WHERE idempotent_id=?", k.IdempotentID("orders", "m")))
+	assert.Equal(t, 1, w.Count("common_process_log WHERE idempotent_id=?", k.IdempotencyKey("orders", "m")))
 	assert.Equal(t, 4, w.Count("common_process_log"), "without an id the log cannot tell: none is dropped")
 	byKey := failing(t, c, ConsumerConfig{Topic: "orders", MessageID: func(msg *message.Message) string { return msg.Metadata.Get("order") }})
 	for range 2 {
@@ -217,7 +217,7 @@ func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
 	w.Run(c)
 	require.NoError(t, ch.Publish("orders", append([]*message.Message{message.NewMessage("poison", []byte("{half"))}, numbered(5)...)...))
 	eventually(t, func() bool { return len(calls.all()) == 6 }, "the others are worked on")
-	poison := k.IdempotentID("orders", "poison")
+	poison := k.IdempotencyKey("orders", "poison")
 	eventually(t, func() bool { _, err := c.Get(t.Context(), poison); return err == nil }, "it is in the log")
 	e, err := c.Get(t.Context(), poison)
 	require.NoError(t, err)
@@ -404,7 +404,7 @@ func TestParkedMessageSaysWhyInSoManyCharacters(t *testing.T) {
 	} {
 		require.NoError(t, k.Handle(message.NewMessage(uuid, []byte(test.reason))))
 		entry := func() *compensator.Entry {
-			e, err := c.Get(t.Context(), k.IdempotentID("orders", uuid))
+			e, err := c.Get(t.Context(), k.IdempotencyKey("orders", uuid))
 			require.NoError(t, err)
 			return e
 		}
@@ -587,12 +587,12 @@ type panicking struct{ traced }
 func (panicking) Extract(context.Context, map[string]string) context.Context { panic("a bug") }
 
 // Failure: F89
-func TestEachMessageOfATopicHasAnIdempotentIDOfItsOwn(t *testing.T) {
+func TestEachMessageOfATopicHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	t.Parallel()
 	ids := make(map[string]bool)
 	of := func(businessType, topic, id string) {
 		t.Helper()
-		got := idempotentID(businessType, topic, id)
+		got := idempotencyKey(businessType, topic, id)
 		assert.False(t, ids[string(got)], "%q has another message, too", got)
 		assert.LessOrEqual(t, len(got), 191)
 		ids[string(got)] = true
@@ -608,5 +608,5 @@ func TestEachMessageOfATopicHasAnIdempotentIDOfItsOwn(t *testing.T) {
 	of("t", "q", long)
 	of("t", "q", long+"y")
 	assert.Contains(t, ids, "t:q:a")
-	assert.Empty(t, idempotentID("t", "q", ""))
+	assert.Empty(t, idempotencyKey("t", "q", ""))
 }

@@ -58,16 +58,16 @@ func EntryFromCtx(ctx context.Context) *compensator.Entry {
 	return e
 }
 
-// idempotentID is what a message is recorded under: type, topic and message id, hashed when the log has no room for
+// idempotencyKey is what a message is recorded under: type, topic and message id, hashed when the log has no room for
 // them or could not tell them apart. A message without an id has none.
-func idempotentID(businessType, topic, messageID string) compensator.IdempotentID {
+func idempotencyKey(businessType, topic, messageID string) compensator.IdempotencyKey {
 	if messageID == "" {
 		return ""
 	}
 	id := businessType + ":" + topic + ":" + messageID
-	if processlog.FitsIdempotentID(id) && !strings.Contains(businessType, ":") && !strings.Contains(topic, ":") {
-		return compensator.IdempotentID(id)
+	if processlog.FitsIdempotencyKey(id) && !strings.Contains(businessType, ":") && !strings.Contains(topic, ":") {
+		return compensator.IdempotencyKey(id)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", businessType, topic, messageID))
-	return compensator.IdempotentID("watermill:sha256:" + hex.EncodeToString(sum[:]))
+	return compensator.IdempotencyKey("watermill:sha256:" + hex.EncodeToString(sum[:]))
 }

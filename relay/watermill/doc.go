@@ -9,7 +9,7 @@
 // such types; [Publisher.Handler] and [Publisher.BatchHandler] are the handlers themselves. A [Route] says where an
 // entry goes.
 //
-// A message has the entry's content as its payload, untouched; the entry's idempotent id as its UUID, which a requeue
+// A message has the entry's content as its payload, untouched; the entry's idempotency key as its UUID, which a requeue
 // does not change; as metadata the headers that travelled with the entry, those of the route, and in [KeyMetadata],
 // [TypeMetadata] and [CreatedMetadata] Entry.Key, business type and CreatedAt. A crash between the broker's word and the
 // stored outcome sends the message again: with the same UUID, by which a consumer knows it.

@@ -16,10 +16,10 @@ func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*mes
 	if err := to.problem(); err != nil {
 		return nil, err
 	}
-	m := message.NewMessage(string(e.IdempotentID), e.Content)
+	m := message.NewMessage(string(e.IdempotencyKey), e.Content)
 	maps.Copy(m.Metadata, e.Headers)
 	maps.Copy(m.Metadata, to.Metadata)
-	m.Metadata.Set(KeyMetadata, e.Key())
+	m.Metadata.Set(KeyMetadata, e.CallKey())
 	m.Metadata.Set(TypeMetadata, e.BusinessType)
 	m.Metadata.Set(CreatedMetadata, e.CreatedAt.Format(time.RFC3339Nano))
 	m.SetContext(ctx)

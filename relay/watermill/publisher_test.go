@@ -57,7 +57,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 		var id compensator.EntryID
 		require.NoError(t, c.InTx(context.WithValue(t.Context(), traceKey{}, "00-trace-01"), func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := orders.Record(ctx, tx, harness.Order{Number: 3, Note: "<ä>"}, compensator.Options{
-				IdempotentID: "order-3", Headers: map[string]string{"tenant": "the entry's", "color": "red"}})
+				IdempotencyKey: "order-3", Headers: map[string]string{"tenant": "the entry's", "color": "red"}})
 			if err == nil {
 				id = receipt.ID()
 			}
@@ -72,7 +72,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 		assert.Equal(t, "00-trace-01", trace.Load(), "its context carries what travelled")
 		assert.Equal(t, message.Metadata{
 			"tenant": "the route's", "color": "red", "traceparent": "00-trace-01",
-			KeyMetadata: e.Key(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
+			KeyMetadata: e.CallKey(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
 
 		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "once more"}}))
 		eventually(t, func() bool { return len(b.of("orders")) == 2 }, "the message comes again")
@@ -196,7 +196,7 @@ func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	ids := make(map[string]compensator.EntryID)
 	w.InTx(w.DB, func(tx *sql.Tx) {
 		for _, name := range []string{"first", "refused", "second", "panics", "third", "elsewhere", "nowhere"} {
-			receipt, err := orders.Record(t.Context(), tx, harness.Order{Note: name}, compensator.Options{BusinessID: name, IdempotentID: compensator.IdempotentID(name)})
+			receipt, err := orders.Record(t.Context(), tx, harness.Order{Note: name}, compensator.Options{BusinessID: name, IdempotencyKey: compensator.IdempotencyKey(name)})
 			require.NoError(t, err)
 			ids[name] = receipt.ID()
 		}

@@ -57,16 +57,16 @@ type Ticket struct {
 // NewTicket is for a purchase that begins.
 func NewTicket(p Purchase) Ticket { return Ticket{ID: rand.Text(), Goods: p.Goods, Buyer: p.Buyer} }
 
-// CloseKey and ReturnKey are the idempotent ids of entries that both sales have.
-func (t Ticket) CloseKey() compensator.IdempotentID {
-	return compensator.IdempotentID("close/" + t.ID)
+// CloseKey and ReturnKey are the idempotency keys of entries that both sales have.
+func (t Ticket) CloseKey() compensator.IdempotencyKey {
+	return compensator.IdempotencyKey("close/" + t.ID)
 }
 
-func (t Ticket) ReturnKey() compensator.IdempotentID {
-	return compensator.IdempotentID("return/" + t.ID)
+func (t Ticket) ReturnKey() compensator.IdempotencyKey {
+	return compensator.IdempotencyKey("return/" + t.ID)
 }
 
 // Options make an entry of the ticket findable.
-func (t Ticket) Options(key compensator.IdempotentID) compensator.Options {
-	return compensator.Options{IdempotentID: key, BatchID: t.Goods, BusinessID: t.Buyer, BusinessExtID: t.ID}
+func (t Ticket) Options(key compensator.IdempotencyKey) compensator.Options {
+	return compensator.Options{IdempotencyKey: key, BatchID: t.Goods, BusinessID: t.Buyer, BusinessExtID: t.ID}
 }

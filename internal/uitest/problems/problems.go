@@ -140,7 +140,7 @@ func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.En
 				m.Currency = "USD"
 			}
 			change(&m)
-			entries = append(entries, t.Entry(m, compensator.Options{IdempotentID: compensator.IdempotentID(t.Name() + "-" + id), BusinessID: id, UserID: "u-" + id[2:6]}))
+			entries = append(entries, t.Entry(m, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(t.Name() + "-" + id), BusinessID: id, UserID: "u-" + id[2:6]}))
 		}
 	}
 	same := func(*Money) {}

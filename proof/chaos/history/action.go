@@ -6,7 +6,7 @@ type Action struct {
 	Call       uint64 `json:"call"`          // counted in this process from 1
 	Action     string `json:"action"`        // an Action…
 	ID         uint64 `json:"id,omitempty"`  // the entry, when it is named by id
-	Key        string `json:"key,omitempty"` // or by idempotent id; both may be given
+	Key        string `json:"key,omitempty"` // or by idempotency key; both may be given
 	Tx         uint64 `json:"tx,omitempty"`  // it is part of this transaction of the process; 0: one of its own
 	DelayMS    int64  `json:"delay_ms,omitempty"`
 	Compensate bool   `json:"compensate,omitempty"` // requeue: the compensation again

@@ -6,7 +6,7 @@ type Attempt struct {
 	At           int64  `json:"at"`  // wall µs
 	Run          uint64 `json:"run"` // this run of a handler on this entry, counted in this process from 1
 	ID           uint64 `json:"id"`  // the entry's
-	Key          string `json:"key"` // idempotent id
+	Key          string `json:"key"` // idempotency key
 	Version      uint64 `json:"version"`
 	Epoch        uint32 `json:"epoch,omitempty"`
 	Attempt      int    `json:"attempt"` // Entry.Attempt

@@ -6,7 +6,7 @@ type Audit struct {
 	Seq   uint64 `json:"seq"`
 	Op    string `json:"op"` // OpInsert, OpUpdate or OpDelete
 	ID    uint64 `json:"id"`
-	Key   string `json:"key"`           // idempotent id
+	Key   string `json:"key"`           // idempotency key
 	Type  string `json:"type"`          // business type
 	DBNow int64  `json:"db_now"`        // the database's clock as the statement began, µs
 	Conn  uint64 `json:"conn"`          // CONNECTION_ID()

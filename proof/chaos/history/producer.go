@@ -5,7 +5,7 @@ package history
 type Insert struct {
 	At      int64  `json:"at"`                 // wall µs
 	Tx      uint64 `json:"tx"`                 // the caller's transaction, counted in this process from 1
-	Key     string `json:"key"`                // idempotent id
+	Key     string `json:"key"`                // idempotency key
 	Type    string `json:"type"`               // business type
 	Hash    uint64 `json:"hash"`               // of the content, as the library is given it
 	DelayMS int64  `json:"delay_ms,omitempty"` // until due

@@ -24,7 +24,7 @@ type Ledger struct {
 	processes []process
 	txs       []*transaction
 	inserts   []insert
-	keys      map[string][]int32 // inserts by idempotent id
+	keys      map[string][]int32 // inserts by idempotency key
 	resolved  []resolved
 	actions   []action
 	events    []history.Event
