@@ -64,7 +64,7 @@ func ExampleNew() {
 	}
 }
 
-// Plain transactions on a database opened this way announce their entries by themselves.
+// Plain transactions on a database opened this way enqueue their entries by themselves.
 func ExampleConnector() {
 	cfg, err := mysql.ParseDSN("app:secret@tcp(db:3306)/shop?readTimeout=30s&writeTimeout=30s")
 	if err != nil {
@@ -165,7 +165,7 @@ func ExampleHandleBatch() {
 	}
 }
 
-// InTx begins, commits and rolls back; what is recorded in it announces itself.
+// InTx begins, commits and rolls back; what is recorded in it enqueues itself.
 func ExampleCompensator_InTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle

@@ -164,7 +164,7 @@ func Example_gracefulStop() {
 			Consumers: []func(context.Context) error{consume},
 			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
 		})
-		return errors.Join(err, c.Close()) // what is announced still goes out; then telemetry's providers, the database's pool, Redis's client
+		return errors.Join(err, c.Close()) // what is enqueued still goes out; then telemetry's providers, the database's pool, Redis's client
 	}
 	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	stop()

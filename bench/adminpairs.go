@@ -35,7 +35,7 @@ func (a *arena) failing(seconds int) contest {
 			a.insert(n)
 			begins = time.Now().Add(2 * time.Second)
 			a.exec("UPDATE common_process_log SET next_at=?+(id-1)*1000 DIV ?", begins.UnixMilli(), aSecond)
-			a.announce(0)
+			a.enqueue(0)
 			a.writeBack()
 		},
 		ours: func() float64 {

@@ -16,7 +16,7 @@ func (a *arena) calm(seconds int) contest {
 				begins = time.Now().Add(3*time.Second + time.Duration(seconds)*time.Second/2)
 				a.insert(1000 * seconds)
 				a.exec("UPDATE common_process_log SET next_at=?+MOD(id,?)", begins.UnixMilli(), 1000*seconds) // evenly over the time
-				a.announce(0)
+				a.enqueue(0)
 				a.awaitPurge()
 				a.writeBack()
 			}

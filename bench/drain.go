@@ -45,7 +45,7 @@ func (a *arena) backlog(n int) {
 	var last uint64
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log").Scan(&last))
 	a.insert(n)
-	a.announce(last)
+	a.enqueue(last)
 }
 
 // insert fills the table with n due rows of which Redis knows nothing.
@@ -57,8 +57,8 @@ func (a *arena) insert(n int) {
 	}
 }
 
-// announce tells Redis of the rows after an id.
-func (a *arena) announce(after uint64) {
+// enqueue tells Redis of the rows after an id.
+func (a *arena) enqueue(after uint64) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SELECT id, next_at FROM common_process_log WHERE id>?", after)
 	a.must(err)

@@ -7,7 +7,7 @@ import (
 )
 
 // records is the rate of business transactions with perTx entries each, that nobody runs meanwhile. The
-// library's entries are announced to Redis; the floor has no such call.
+// library's entries are enqueued to Redis; the floor has no such call.
 func (a *arena) records(transactions, perTx int) contest {
 	work, goal := "record: business transaction + 1 entry", 0.85
 	if perTx > 1 {

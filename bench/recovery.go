@@ -16,7 +16,7 @@ import (
 // recovery is how the library comes back, and what it costs meanwhile.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
-	Announced   int           `json:"announced"`          // entries within the horizon when Redis forgot everything
+	Enqueued    int           `json:"announced"`          // entries within the horizon when Redis forgot everything
 	Seconds     float64       `json:"announced_seconds"`  // from the first of them that Redis knew again to the last
 	Bytes       float64       `json:"redis_bytes"`        // that Redis needs for each
 	Backlog     int           `json:"backlog"`            // due entries after an outage
@@ -34,14 +34,14 @@ func (r recovery) String() string {
 	}
 	fmt.Fprintf(&b, "\n| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| announced again after a FLUSHALL, of %d | %.0f /s |\n"+
 		"| backlog of %d worked off, while %d new ones a second come | %.0f /s |\n| commit → handler of the new ones, p50 / p99 | %s / %s ms |",
-		r.Bytes, r.Announced, float64(r.Announced)/r.Seconds, r.Backlog, r.NewRate, r.BacklogRate,
+		r.Bytes, r.Enqueued, float64(r.Enqueued)/r.Seconds, r.Backlog, r.NewRate, r.BacklogRate,
 		ms(r.NewP50), ms(r.NewP99))
 	return b.String()
 }
 
-func (a *arena) recovery(announced, backlog int) recovery {
+func (a *arena) recovery(enqueued, backlog int) recovery {
 	a.Helper()
-	r := recovery{Announced: announced, Backlog: backlog, NewRate: 500}
+	r := recovery{Enqueued: enqueued, Backlog: backlog, NewRate: 500}
 	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default, and a short one
 		r.Killed = append(r.Killed, a.killed(lease, 100))
 	}
@@ -54,7 +54,7 @@ func (a *arena) recovery(announced, backlog int) recovery {
 func (a *arena) forgotten(r *recovery) {
 	a.Helper()
 	a.empty()
-	for left := r.Announced; left > 0; left -= floorBatch {
+	for left := r.Enqueued; left > 0; left -= floorBatch {
 		_, err := floorRecord(a.Context(), a.admin, min(left, floorBatch), floorTuple, 8*time.Minute)
 		a.must(err)
 	}
@@ -65,13 +65,13 @@ func (a *arena) forgotten(r *recovery) {
 	defer l.close()
 	l.run()
 	known := func() int { return int(client.ZCard(a.Context(), dueKey).Val()) }
-	a.until(func() bool { return known() >= r.Announced })
-	r.Bytes = (a.redisBytes(client) - before) / float64(r.Announced)
+	a.until(func() bool { return known() >= r.Enqueued })
+	r.Bytes = (a.redisBytes(client) - before) / float64(r.Enqueued)
 	a.must(client.FlushAll(a.Context()).Err())
 	a.until(func() bool { return known() > 0 })
 	first, had := time.Now(), known()
-	a.until(func() bool { return known() >= r.Announced })
-	r.Seconds = time.Since(first).Seconds() * float64(r.Announced) / float64(r.Announced-had)
+	a.until(func() bool { return known() >= r.Enqueued })
+	r.Seconds = time.Since(first).Seconds() * float64(r.Enqueued) / float64(r.Enqueued-had)
 }
 
 func (a *arena) redisBytes(client *redis.Client) float64 {
@@ -83,7 +83,7 @@ func (a *arena) redisBytes(client *redis.Client) float64 {
 	return used
 }
 
-// outage works off a backlog that nobody announced, while new entries come.
+// outage works off a backlog that nobody enqueued, while new entries come.
 func (a *arena) outage(r *recovery) {
 	a.Helper()
 	a.empty()

@@ -109,7 +109,7 @@ type MissingEvent struct {
 
 // ReconciledEvent describes a round of the reconciler.
 type ReconciledEvent struct {
-	Announced    int      // number of entries that were enqueued. The queue may have known some
+	Enqueued     int      // number of entries that were enqueued. The queue may have known some
 	Polled       int      // number of entries that were claimed straight from the database
 	Rebuilt      bool     // the queue had lost everything, so all entries within the horizon were enqueued again
 	RebuiltTypes []string // the queue had lost entries of these types only, and they were enqueued again. The first time of each type counts, too

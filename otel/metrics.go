@@ -14,7 +14,7 @@ import (
 type instruments struct {
 	duration, lateness               metric.Float64Histogram
 	sent, consumed, settled, dropped metric.Int64Counter
-	announced, polled                metric.Int64Counter
+	enqueued, polled                 metric.Int64Counter
 	active                           metric.Int64UpDownCounter
 }
 
@@ -36,7 +36,7 @@ func (m *instruments) open(meter metric.Meter) error {
 	m.consumed = counter(consumedMessages, "{message}", "Attempts begun.")
 	m.settled = counter(entrySettled, "{entry}", "Outcomes stored, by the state the entry is in then.")
 	m.dropped = counter(attemptDropped, "{attempt}", "Outcomes that came after somebody else had moved the entry on.")
-	m.announced = counter(reconcileAnnounced, "{entry}", "Entries the reconciler told the queue of, which may have known them.")
+	m.enqueued = counter(reconcileEnqueued, "{entry}", "Entries the reconciler told the queue of, which may have known them.")
 	m.polled = counter(reconcilePolled, "{entry}", "Entries the reconciler claimed straight from the database.")
 	var err error
 	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Attempts under way."), metric.WithUnit("{attempt}"))
@@ -118,6 +118,6 @@ func (t *Telemetry) countDropped(e compensator.SettledEvent) {
 
 func (t *Telemetry) countReconciled(e compensator.ReconciledEvent) {
 	ofLog := t.options(labels{}).add
-	t.metrics.announced.Add(context.Background(), int64(e.Announced), ofLog...)
+	t.metrics.enqueued.Add(context.Background(), int64(e.Enqueued), ofLog...)
 	t.metrics.polled.Add(context.Background(), int64(e.Polled), ofLog...)
 }

@@ -23,7 +23,7 @@ const (
 	typePaused         = "compensator.type.paused"
 	queueUp            = "compensator.queue.up"
 	ready              = "compensator.ready"
-	reconcileAnnounced = "compensator.reconcile.announced"
+	reconcileEnqueued  = "compensator.reconcile.announced"
 	reconcilePolled    = "compensator.reconcile.polled"
 	caseOpen           = "compensator.case.open"
 	caseAtRisk         = "compensator.case.value_at_risk"

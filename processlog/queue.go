@@ -15,14 +15,14 @@ type Queue interface {
 	// remove each other's entries, so the second one is refused.
 	Check(ctx context.Context, fingerprint string) error
 
-	// Announce adds entries that are due after their In. An entry that the queue already has keeps its due time, unless
+	// Enqueue adds entries that are due after their In. An entry that the queue already has keeps its due time, unless
 	// that is later than In plus MaxLease. Then it becomes due after In. If a type already has Limit members, an entry
 	// of it with In > Near is left out.
 	//
 	// newHeads are the types whose earliest due time moved forward. lost are the types that are lost: see Rebuild. A
 	// *LeftOutError says that entries of some types had no room, and that everything else was done. Those types are lost
 	// until they can be rebuilt.
-	Announce(ctx context.Context, items []Announcement, rules AnnounceRules) (newHeads, lost []string, err error)
+	Enqueue(ctx context.Context, items []QueueEntry, rules EnqueueRules) (newHeads, lost []string, err error)
 
 	// Claim leases up to limit due entries of a type, earliest first. For the next lease no other caller gets them.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
@@ -37,7 +37,7 @@ type Queue interface {
 	// types that are lost.
 	Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error)
 
-	// Rebuild returns the lost types that the caller must rebuild. The caller announces all their entries, and then
+	// Rebuild returns the lost types that the caller must rebuild. The caller enqueues all their entries, and then
 	// calls Rebuilt with the same token. For the time period no other caller gets these types.
 	//
 	// A type is lost until it was rebuilt once. It is lost again when the queue may have dropped entries of it, for
@@ -55,7 +55,7 @@ type Queue interface {
 	// Notifications are lost while it is not connected. wake must not block.
 	Listen(ctx context.Context, wake func(businessType string))
 
-	// Kept reports whether everything announced since the last true result is still there, as far as the queue can tell.
+	// Kept reports whether everything enqueued since the last true result is still there, as far as the queue can tell.
 	// It returns false right after a restart without persistence, after a FLUSHALL, and after a failover that lost data.
 	Kept(ctx context.Context) (bool, error)
 
@@ -71,21 +71,21 @@ type Queue interface {
 // Never is the result of Peek for a type without entries.
 const Never = time.Duration(1<<63 - 1)
 
-// Announcement tells the queue when an entry is due.
-type Announcement struct {
+// QueueEntry tells the queue when an entry is due.
+type QueueEntry struct {
 	BusinessType string
 	ID           ID
 	In           time.Duration // ≤ 0: now
 }
 
-// AnnounceRules say what the queue does with an entry that it already has, or has no room for.
-type AnnounceRules struct {
+// EnqueueRules say what the queue does with an entry that it already has, or has no room for.
+type EnqueueRules struct {
 	MaxLease time.Duration // longest lease for which the queue may keep an entry in place of its due time
 	Limit    int           // maximum number of members of a type, see Config.QueueLimit; 0: no limit
 	Near     time.Duration // entries due within this time are added in spite of Limit
 }
 
-// LeftOutError says that the queue works, but has left out announced entries.
+// LeftOutError says that the queue works, but has left out enqueued entries.
 type LeftOutError struct {
 	BusinessTypes []string
 	Reason        string

@@ -78,7 +78,7 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 	return got, string(body)
 }
 
-// TestSlowBodyHoldsNoConnection: whoever announces a thousand bytes and sends eight is answered, and let go. Who is not known, or
+// TestSlowBodyHoldsNoConnection: whoever enqueues a thousand bytes and sends eight is answered, and let go. Who is not known, or
 // comes from another site, hears so before any of it is read.
 // Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {

@@ -257,7 +257,7 @@ func noTable(err error) bool {
 	return errors.As(err, &answer) && answer.Number == 1146 || strings.Contains(err.Error(), "no such table")
 }
 
-// Close waits for what is to be announced.
+// Close waits for what is to be enqueued.
 func (s *session) Close() error {
 	var errs []error
 	switch {

@@ -236,9 +236,9 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 	assert.Equal(t, codeDone, finish(t, call(t, "", "__complete", "pause", "")).code, "no database is no error for a shell")
 }
 
-// TestRequeuedEntriesAreAnnouncedThroughRedis, and otherwise it is said that they wait.
+// TestRequeuedEntriesAreEnqueuedThroughRedis, and otherwise it is said that they wait.
 // Failure: F135
-func TestRequeuedEntriesAreAnnouncedThroughRedis(t *testing.T) {
+func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	b := newBed(t, w.DSN, w.DB).dead(2)
@@ -263,8 +263,8 @@ func TestRequeuedEntriesAreAnnouncedThroughRedis(t *testing.T) {
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
 }
 
-// TestRequeuedEntriesAreAnnouncedThroughACluster: each type's keys are on a node of their own.
-func TestRequeuedEntriesAreAnnouncedThroughACluster(t *testing.T) {
+// TestRequeuedEntriesAreEnqueuedThroughACluster: each type's keys are on a node of their own.
+func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
 	w := harness.NewWorld(t)

@@ -187,8 +187,8 @@ const maxScriptMembers = 1000
 // fullPause is how many ms what had no room is left to itself.
 const fullPause = 5000
 
-// announceLocked reports as well whether entries were left out.
-func (q *Queue) announceLocked(businessType string, items []processlog.Announcement, rules processlog.AnnounceRules) (newHead, lost, leftOut bool) {
+// enqueueLocked reports as well whether entries were left out.
+func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead, lost, leftOut bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
 	if set.foreign {

@@ -47,14 +47,14 @@ func (c *QueueClient) Check(ctx context.Context, fingerprint string) error {
 	return c.queue.checkLocked(fingerprint)
 }
 
-// Announce implements processlog.Queue.
-func (c *QueueClient) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+// Enqueue implements processlog.Queue.
+func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
 	if err := c.open(ctx, "announce"); err != nil {
 		return nil, nil, err
 	}
 	defer c.queue.mu.Unlock()
 	var types []string
-	byType := make(map[string][]processlog.Announcement)
+	byType := make(map[string][]processlog.QueueEntry)
 	for _, item := range items {
 		if byType[item.BusinessType] == nil {
 			types = append(types, item.BusinessType)
@@ -63,7 +63,7 @@ func (c *QueueClient) Announce(ctx context.Context, items []processlog.Announcem
 	}
 	left := &processlog.LeftOutError{Reason: "there is no room"}
 	for _, businessType := range types {
-		newHead, isLost, isLeft := c.queue.announceLocked(businessType, byType[businessType], rules)
+		newHead, isLost, isLeft := c.queue.enqueueLocked(businessType, byType[businessType], rules)
 		left.BusinessTypes = addIf(isLeft, left.BusinessTypes, businessType)
 		newHeads = addIf(newHead, newHeads, businessType)
 		lost = addIf(isLost, lost, businessType)

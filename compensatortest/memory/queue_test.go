@@ -46,9 +46,9 @@ func (t *queueTest) leads(period time.Duration) bool {
 	return leads
 }
 
-func (t *queueTest) announce(items ...processlog.Announcement) {
+func (t *queueTest) enqueue(items ...processlog.QueueEntry) {
 	t.Helper()
-	_, _, err := t.queue.Announce(t.ctx, items, processlog.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := t.queue.Enqueue(t.ctx, items, processlog.EnqueueRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 }
 
@@ -75,8 +75,8 @@ func (t *queueTest) peek(businessType string) time.Duration {
 // pass lets d of the bubble's time pass.
 func (t *queueTest) pass(d time.Duration) { <-time.After(d) }
 
-func dueIn(businessType string, row uint64, d time.Duration) processlog.Announcement {
-	return processlog.Announcement{BusinessType: businessType, ID: processlog.RowID(row), In: d}
+func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEntry {
+	return processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
 func entryIDs(numbers ...uint64) (ids []processlog.ID) {
@@ -89,7 +89,7 @@ func entryIDs(numbers ...uint64) (ids []processlog.ID) {
 func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
 	inQueueBubble(t, func(t *queueTest, shared *Queue) {
 		other := t.of(shared.Client())
-		t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+		t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0))
 		mine := t.claim("order", 1, time.Minute)
 		theirs := other.claim("order", 9, time.Hour)
 		assert.Equal(t, entryIDs(1), mine.IDs)
@@ -110,7 +110,7 @@ func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
 		assert.Equal(t, []bool{false, true, false, true}, []bool{t.kept(), t.kept(), other.kept(), other.kept()})
 		require.NoError(t, t.queue.Check(t.ctx, "one"))
 		require.ErrorAs(t, other.queue.Check(t.ctx, "two"), new(*processlog.FieldError))
-		t.announce(dueIn("order", 1, 0))
+		t.enqueue(dueIn("order", 1, 0))
 		shared.Lose()
 		assert.Empty(t, shared.Members())
 		assert.Equal(t, []bool{false, true, false, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept()})
@@ -121,11 +121,11 @@ func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
 func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
 	inQueueBubble(t, func(t *queueTest, shared *Queue) {
 		t.kept()
-		t.announce(dueIn("order", 1, 0), dueIn("stock", 2, time.Hour))
+		t.enqueue(dueIn("order", 1, 0), dueIn("stock", 2, time.Hour))
 		snapshot := shared.Snapshot()
 		leased := t.claim("order", 1, time.Minute)
 		t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
-		t.announce(dueIn("stock", 3, 0))
+		t.enqueue(dueIn("stock", 3, 0))
 		for range 2 {
 			shared.Restore(snapshot)
 			assert.Equal(t, entryIDs(1), t.claim("order", 9, time.Minute).IDs)
@@ -141,7 +141,7 @@ func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
 
 func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
 	inQueueBubble(t, func(t *queueTest, shared *Queue) {
-		t.announce(dueIn("order", 1, time.Hour))
+		t.enqueue(dueIn("order", 1, time.Hour))
 		began := shared.Members()[0]
 		shared.ShiftClock(50 * time.Minute)
 		assert.Equal(t, 10*time.Minute, began.In-50*time.Minute-time.Millisecond, "rounded up by one")

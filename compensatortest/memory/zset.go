@@ -14,7 +14,7 @@ import (
 type zset struct {
 	members []zsetMember
 	places  map[processlog.ID]int64
-	whole   string              // the type of which nothing that was announced since is lost: another's, once it was moved
+	whole   string              // the type of which nothing that was enqueued since is lost: another's, once it was moved
 	marks   map[queueMark]int64 // of those that rebuild it -> end of the period
 	foreign bool                // it is no set at all, but somebody else's
 }

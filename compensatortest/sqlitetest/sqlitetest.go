@@ -20,7 +20,7 @@ import (
 )
 
 // New returns a Compensator and its database, which is empty but for the log's tables. Both are the test's own, and are
-// closed when it ends; tests may run in parallel. db is opened on a Connector: a commit announces what was recorded.
+// closed when it ends; tests may run in parallel. db is opened on a Connector: a commit enqueues what was recorded.
 //
 // Each of change may set what New is given, but for DB. By default the database is polled every 100 ms, and warnings go
 // to the test's output.

@@ -188,7 +188,7 @@ func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	assert.Equal(t, 21, read[int](t, db, "SELECT told FROM reports"))
 }
 
-// What is recorded in the test's own transaction is announced by its commit, as on a Connector.
+// What is recorded in the test's own transaction is enqueued by its commit, as on a Connector.
 func TestCommitIsSeen(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })

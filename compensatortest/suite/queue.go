@@ -57,10 +57,10 @@ var queuePromises = []queuePromise{
 	{"SettledEntryMayWaitForTheLongestTime", (*queueTest).settledEntryMayWaitForTheLongestTime},
 	{"SettledEntryMayBeDueAgainAtOnce", (*queueTest).settledEntryMayBeDueAgainAtOnce},
 	{"KnownEntryKeepsItsPlace", (*queueTest).knownEntryKeepsItsPlace},
-	{"LeasedEntryKeepsItsLeaseWhenAnnounced", (*queueTest).leasedEntryKeepsItsLeaseWhenAnnounced},
+	{"LeasedEntryKeepsItsLeaseWhenEnqueued", (*queueTest).leasedEntryKeepsItsLeaseWhenEnqueued},
 	{"EntryTooFarInTheFutureIsPulledIn", (*queueTest).entryTooFarInTheFutureIsPulledIn},
-	{"RemovedEntryMayBeAnnouncedAgain", (*queueTest).removedEntryMayBeAnnouncedAgain},
-	{"AnnounceReportsTypesWhoseHeadMovedForward", (*queueTest).announceReportsTypesWhoseHeadMovedForward},
+	{"RemovedEntryMayBeEnqueuedAgain", (*queueTest).removedEntryMayBeEnqueuedAgain},
+	{"EnqueueReportsTypesWhoseHeadMovedForward", (*queueTest).enqueueReportsTypesWhoseHeadMovedForward},
 	{"PeekAnswersInTheOrderAsked", (*queueTest).peekAnswersInTheOrderAsked},
 	{"IDsBeyondTwoToThe53Survive", (*queueTest).idsBeyondTwoToThe53Survive},
 	{"ThousandsOfEntriesFitInOneCall", (*queueTest).thousandsOfEntriesFitInOneCall},
@@ -133,19 +133,19 @@ func (t *queueTest) lose() {
 	t.harness.Lose(t.T)
 }
 
-func dueIn(businessType string, row uint64, d time.Duration) processlog.Announcement {
-	return processlog.Announcement{BusinessType: businessType, ID: processlog.RowID(row), In: d}
+func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEntry {
+	return processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
-// announce uses a longest lease of an hour, and no limit.
-func (t *queueTest) announce(items ...processlog.Announcement) (newHeads []string) {
+// enqueue uses a longest lease of an hour, and no limit.
+func (t *queueTest) enqueue(items ...processlog.QueueEntry) (newHeads []string) {
 	t.Helper()
-	return t.announceBy(processlog.AnnounceRules{MaxLease: time.Hour}, items...)
+	return t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Hour}, items...)
 }
 
-func (t *queueTest) announceBy(rules processlog.AnnounceRules, items ...processlog.Announcement) (newHeads []string) {
+func (t *queueTest) enqueueBy(rules processlog.EnqueueRules, items ...processlog.QueueEntry) (newHeads []string) {
 	t.Helper()
-	newHeads, _, err := t.queue.Announce(t.ctx, items, rules)
+	newHeads, _, err := t.queue.Enqueue(t.ctx, items, rules)
 	require.NoError(t, err)
 	return newHeads
 }

@@ -17,32 +17,32 @@ import (
 func (t *queueTest) noEntryComesDueEarly() {
 	const wait = 60 * time.Millisecond
 	begun := time.Now()
-	t.announce(dueIn("order", 1, wait))
+	t.enqueue(dueIn("order", 1, wait))
 	t.awaitClaim("order", 10, time.Minute)
 	assert.GreaterOrEqual(t, time.Since(begun), wait)
 }
 
 func (t *queueTest) entriesAreClaimedEarliestFirst() {
-	t.announce(dueIn("order", 1, 60*time.Millisecond), dueIn("order", 2, 20*time.Millisecond), dueIn("order", 3, 40*time.Millisecond))
+	t.enqueue(dueIn("order", 1, 60*time.Millisecond), dueIn("order", 2, 20*time.Millisecond), dueIn("order", 3, 40*time.Millisecond))
 	t.pass(70 * time.Millisecond)
 	assert.Equal(t, entryIDs(2, 3, 1), t.claim("order", 10, time.Minute).IDs)
 }
 
 func (t *queueTest) claimTakesNoMoreThanItsLimit() {
-	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, 0))
+	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, 0))
 	assert.Len(t, t.claim("order", 2, time.Minute).IDs, 2)
 	assert.Len(t, t.claim("order", 2, time.Minute).IDs, 1)
 }
 
 func (t *queueTest) leasedEntryIsGivenToNobodyElse() {
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	require.Equal(t, entryIDs(1), t.claim("order", 10, time.Minute).IDs)
 	assert.Empty(t, t.claim("order", 10, time.Minute).IDs)
 }
 
 func (t *queueTest) entryIsGivenAgainOnceItsLeaseEnds() {
 	const lease = 50 * time.Millisecond
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	begun := time.Now()
 	first := t.claim("order", 10, lease)
 	require.Equal(t, entryIDs(1), first.IDs)
@@ -54,11 +54,11 @@ func (t *queueTest) entryIsGivenAgainOnceItsLeaseEnds() {
 
 func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
 	const entries, claimers = 1000, 8
-	var items []processlog.Announcement
+	var items []processlog.QueueEntry
 	for row := range uint64(entries) {
 		items = append(items, dueIn("order", row+1, 0))
 	}
-	t.announce(items...)
+	t.enqueue(items...)
 	var claimed [claimers][]processlog.ID
 	var errs [claimers]error
 	var group sync.WaitGroup
@@ -87,7 +87,7 @@ func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
 
 func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
 	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next, "no entry at all")
-	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
+	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
 	t.within(10*time.Minute, second.Next) // when the other lease ends
@@ -130,7 +130,7 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "an entry that is not there stays away")
 }
 
-// settleBringsBackWhatIsLost: whoever rebuilds the type may have read the entry before it was settled, and announce the
+// settleBringsBackWhatIsLost: whoever rebuilds the type may have read the entry before it was settled, and enqueue the
 // end of its lease.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
@@ -140,14 +140,14 @@ func (t *queueTest) settleBringsBackWhatIsLost() {
 	}
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, In: 10 * time.Minute})
 	t.within(10*time.Minute, t.peek("order"))
-	t.announce(dueIn("order", 2, 20*time.Minute))
+	t.enqueue(dueIn("order", 2, 20*time.Minute))
 	t.within(10*time.Minute, t.peek("order"))
 }
 
 // twoLeases leaves entry 1 leased for an hour, after an earlier lease ended.
 func (t *queueTest) twoLeases() (old, current int64) {
 	t.Helper()
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	first := t.claim("order", 1, time.Millisecond)
 	require.Equal(t, entryIDs(1), first.IDs)
 	return first.Token, t.awaitClaim("order", 1, time.Hour).Token
@@ -155,18 +155,18 @@ func (t *queueTest) twoLeases() (old, current int64) {
 
 // Failure: F54
 func (t *queueTest) settledEntryMayWaitForTheLongestTime() {
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	leased := t.claim("order", 1, time.Minute)
 	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, In: farthest})
 	t.within(farthest, t.peek("order"))
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
-	t.announce(dueIn("order", 1, time.Hour))
+	t.enqueue(dueIn("order", 1, time.Hour))
 	t.within(time.Hour, t.peek("order"))
 }
 
 func (t *queueTest) settledEntryComesDueAgainNotEarly() {
 	const wait = 60 * time.Millisecond
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	token := t.claim("order", 1, time.Hour).Token
 	begun := time.Now()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: token, In: wait})
@@ -175,7 +175,7 @@ func (t *queueTest) settledEntryComesDueAgainNotEarly() {
 }
 
 func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
-	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0))
 	token := t.claim("order", 2, time.Hour).Token
 	t.settle("order",
 		processlog.QueueOutcome{ID: processlog.RowID(1), Token: token},
@@ -184,53 +184,53 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 }
 
 func (t *queueTest) knownEntryKeepsItsPlace() {
-	t.announce(dueIn("order", 1, time.Hour))
-	t.announce(dueIn("order", 1, 30*time.Minute)) // could be a lease that begins then
+	t.enqueue(dueIn("order", 1, time.Hour))
+	t.enqueue(dueIn("order", 1, 30*time.Minute)) // could be a lease that begins then
 	t.within(time.Hour, t.peek("order"))
-	t.announce(dueIn("order", 1, 3*time.Hour))
+	t.enqueue(dueIn("order", 1, 3*time.Hour))
 	t.within(time.Hour, t.peek("order"))
 }
 
-func (t *queueTest) leasedEntryKeepsItsLeaseWhenAnnounced() {
-	t.announce(dueIn("order", 1, 0))
+func (t *queueTest) leasedEntryKeepsItsLeaseWhenEnqueued() {
+	t.enqueue(dueIn("order", 1, 0))
 	require.Len(t, t.claim("order", 1, time.Hour).IDs, 1)
-	for range 50 { // the longest lease, announced in the same millisecond
-		t.announce(dueIn("order", 1, 0))
+	for range 50 { // the longest lease, enqueued in the same millisecond
+		t.enqueue(dueIn("order", 1, 0))
 	}
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
 	t.within(time.Hour, t.peek("order"))
 }
 
 func (t *queueTest) entryTooFarInTheFutureIsPulledIn() {
-	t.announce(dueIn("order", 1, 3*time.Hour), dueIn("order", 2, 3*time.Hour))
-	t.announce(dueIn("order", 1, 30*time.Minute))
+	t.enqueue(dueIn("order", 1, 3*time.Hour), dueIn("order", 2, 3*time.Hour))
+	t.enqueue(dueIn("order", 1, 30*time.Minute))
 	t.within(30*time.Minute, t.peek("order"))
-	t.announce(dueIn("order", 2, 0))
+	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
 }
 
-func (t *queueTest) removedEntryMayBeAnnouncedAgain() {
+func (t *queueTest) removedEntryMayBeEnqueuedAgain() {
 	for range 2 {
-		t.announce(dueIn("order", 1, 0))
+		t.enqueue(dueIn("order", 1, 0))
 		leased := t.claim("order", 1, time.Hour)
 		require.Equal(t, entryIDs(1), leased.IDs)
 		t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: leased.Token, Remove: true})
 	}
 }
 
-func (t *queueTest) announceReportsTypesWhoseHeadMovedForward() {
-	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 1, time.Hour)), "first entry")
-	assert.Empty(t, t.announce(dueIn("order", 2, 2*time.Hour)), "later than the first")
-	assert.Empty(t, t.announce(dueIn("order", 1, time.Hour)), "known")
-	assert.ElementsMatch(t, []string{"order", "stock"}, t.announce(
+func (t *queueTest) enqueueReportsTypesWhoseHeadMovedForward() {
+	assert.Equal(t, []string{"order"}, t.enqueue(dueIn("order", 1, time.Hour)), "first entry")
+	assert.Empty(t, t.enqueue(dueIn("order", 2, 2*time.Hour)), "later than the first")
+	assert.Empty(t, t.enqueue(dueIn("order", 1, time.Hour)), "known")
+	assert.ElementsMatch(t, []string{"order", "stock"}, t.enqueue(
 		dueIn("order", 3, time.Minute), dueIn("order", 4, 3*time.Hour), dueIn("stock", 5, 0), dueIn("stock", 6, 0), dueIn("order", 7, 0)))
 	t.claim("order", 10, 2*time.Minute)
-	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 8, 0)), "before the earliest lease end")
+	assert.Equal(t, []string{"order"}, t.enqueue(dueIn("order", 8, 0)), "before the earliest lease end")
 }
 
 func (t *queueTest) peekAnswersInTheOrderAsked() {
 	const types = 300
-	var items []processlog.Announcement
+	var items []processlog.QueueEntry
 	var asked []string
 	for i := range types {
 		name := fmt.Sprintf("type %d", i)
@@ -239,7 +239,7 @@ func (t *queueTest) peekAnswersInTheOrderAsked() {
 			items = append(items, dueIn(name, 1, time.Duration(i)*time.Hour), dueIn(name, 2, 1000*time.Hour))
 		}
 	}
-	t.announce(items...)
+	t.enqueue(items...)
 	asked = append(asked, asked[2])
 	waits, _, err := t.queue.Peek(t.ctx, asked)
 	require.NoError(t, err)
@@ -257,7 +257,7 @@ func (t *queueTest) peekAnswersInTheOrderAsked() {
 func (t *queueTest) idsBeyondTwoToThe53Survive() {
 	ids := entryIDs(1<<53, 1<<53+1, math.MaxInt64-1, math.MaxInt64, math.MaxUint64-1, math.MaxUint64)
 	for _, id := range ids {
-		t.announce(dueIn("order", id.Row(), 0))
+		t.enqueue(dueIn("order", id.Row(), 0))
 	}
 	leased := t.claim("order", 10, time.Hour)
 	assert.ElementsMatch(t, ids, leased.IDs)
@@ -269,11 +269,11 @@ func (t *queueTest) idsBeyondTwoToThe53Survive() {
 
 func (t *queueTest) thousandsOfEntriesFitInOneCall() {
 	const entries = 2500
-	var items []processlog.Announcement
+	var items []processlog.QueueEntry
 	for row := range uint64(entries) {
 		items = append(items, dueIn("order", row+1, 0))
 	}
-	t.announce(slices.Concat(items, items[:100])...)
+	t.enqueue(slices.Concat(items, items[:100])...)
 	var outcomes []processlog.QueueOutcome
 	for len(outcomes) < entries {
 		leased := t.awaitClaim("order", entries, time.Hour)
@@ -289,7 +289,7 @@ func (t *queueTest) thousandsOfEntriesFitInOneCall() {
 func (t *queueTest) typesDoNotMix() {
 	names := []string{"order", "order:0", "order:0:due", "Order", "}", "{", "} {x}", "订单", "a b\t\"'", "order:1:due"}
 	for i, name := range names {
-		t.announce(dueIn(name, uint64(i+1), 0), dueIn(name, 1000, 0))
+		t.enqueue(dueIn(name, uint64(i+1), 0), dueIn(name, 1000, 0))
 	}
 	for i, name := range names {
 		leased := t.claim(name, 10, time.Hour)
@@ -302,7 +302,7 @@ func (t *queueTest) typesDoNotMix() {
 }
 
 func (t *queueTest) emptyInputIsFine() {
-	assert.Empty(t, t.announce())
+	assert.Empty(t, t.enqueue())
 	t.settle("order")
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
@@ -312,7 +312,7 @@ func (t *queueTest) emptyInputIsFine() {
 	require.NoError(t, t.queue.Notify(t.ctx, nil))
 	assert.Empty(t, t.rebuild(processlog.Token{1}))
 	assert.Empty(t, t.rebuilt(processlog.Token{1}))
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	for _, limit := range []int{0, -1} {
 		leased := t.claim("order", limit, time.Minute)
 		assert.Empty(t, leased.IDs)
@@ -321,10 +321,10 @@ func (t *queueTest) emptyInputIsFine() {
 }
 
 func (t *queueTest) endedContextIsObeyed() {
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	_, _, err := t.queue.Announce(ctx, []processlog.Announcement{dueIn("order", 2, 0)}, processlog.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := t.queue.Enqueue(ctx, []processlog.QueueEntry{dueIn("order", 2, 0)}, processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = t.queue.Claim(ctx, "order", 1, time.Hour)
 	assert.ErrorIs(t, err, context.Canceled)
@@ -388,45 +388,45 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 }
 
 // threeAnHour are the rules of a type that is full with three members.
-var threeAnHour = processlog.AnnounceRules{MaxLease: time.Hour, Limit: 3}
+var threeAnHour = processlog.EnqueueRules{MaxLease: time.Hour, Limit: 3}
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
-	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour), dueIn("order", 4, time.Minute))
 	t.within(time.Hour, t.peek("order"))
-	assert.Empty(t, t.announceBy(threeAnHour, dueIn("order", 5, time.Minute)))
+	assert.Empty(t, t.enqueueBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.within(time.Hour, t.peek("order"))
-	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour)) // one that is already there is no new member
-	t.announceBy(processlog.AnnounceRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // one that is already there is no new member
+	t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.within(time.Minute, t.peek("order"))
 }
 
 func (t *queueTest) fullTypeTakesDueEntries() {
-	t.announceBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
-	assert.Equal(t, []string{"order"}, t.announceBy(threeAnHour, dueIn("order", 4, 0), dueIn("order", 5, 0)))
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Equal(t, []string{"order"}, t.enqueueBy(threeAnHour, dueIn("order", 4, 0), dueIn("order", 5, 0)))
 	assert.ElementsMatch(t, entryIDs(4, 5), t.claim("order", 10, time.Hour).IDs)
 }
 
 func (t *queueTest) fullTypeTakesEntriesThatAreNear() {
 	rules := threeAnHour
 	rules.Near = time.Minute
-	t.announceBy(rules, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
-	assert.Empty(t, t.announceBy(rules, dueIn("order", 4, 2*time.Minute)))
-	assert.Equal(t, []string{"order"}, t.announceBy(rules, dueIn("order", 5, time.Minute)))
+	t.enqueueBy(rules, dueIn("order", 1, time.Hour), dueIn("order", 2, time.Hour), dueIn("order", 3, time.Hour))
+	assert.Empty(t, t.enqueueBy(rules, dueIn("order", 4, 2*time.Minute)))
+	assert.Equal(t, []string{"order"}, t.enqueueBy(rules, dueIn("order", 5, time.Minute)))
 	t.within(time.Minute, t.peek("order"))
 }
 
 func (t *queueTest) limitIsEachTypesOwn() {
 	for _, name := range []string{"order", "stock"} {
-		t.announceBy(threeAnHour, dueIn(name, 1, time.Hour), dueIn(name, 2, time.Hour))
+		t.enqueueBy(threeAnHour, dueIn(name, 1, time.Hour), dueIn(name, 2, time.Hour))
 	}
-	assert.Equal(t, []string{"stock"}, t.announceBy(threeAnHour, dueIn("stock", 3, time.Minute)))
+	assert.Equal(t, []string{"stock"}, t.enqueueBy(threeAnHour, dueIn("stock", 3, time.Minute)))
 }
 
 func (t *queueTest) limitZeroIsNone() {
 	for row := range uint64(100) {
-		t.announce(dueIn("order", row+1, time.Hour))
+		t.enqueue(dueIn("order", row+1, time.Hour))
 	}
-	assert.Equal(t, []string{"order"}, t.announce(dueIn("order", 101, time.Minute)))
+	assert.Equal(t, []string{"order"}, t.enqueue(dueIn("order", 101, time.Minute)))
 }
 
 func (t *queueTest) rebuild(token processlog.Token, businessTypes ...string) (mine []string) {
@@ -448,23 +448,23 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// lost asks in every way whether a type is lost. It announces entry 1, due in an hour.
+// lost asks in every way whether a type is lost. It enqueues entry 1, due in an hour.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
 	require.NoError(t, err)
-	_, announced, err := t.queue.Announce(t.ctx, []processlog.Announcement{dueIn(businessType, 1, time.Hour)}, processlog.AnnounceRules{MaxLease: 2 * time.Hour})
+	_, enqueued, err := t.queue.Enqueue(t.ctx, []processlog.QueueEntry{dueIn(businessType, 1, time.Hour)}, processlog.EnqueueRules{MaxLease: 2 * time.Hour})
 	require.NoError(t, err)
 	lost := t.claim(businessType, 0, time.Minute).Lost
 	assert.Equal(t, lost, slices.Contains(peeked, businessType), "what Peek says of %s", businessType)
-	assert.Equal(t, lost, slices.Contains(announced, businessType), "what Announce says of %s", businessType)
+	assert.Equal(t, lost, slices.Contains(enqueued, businessType), "what Announce says of %s", businessType)
 	return lost
 }
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
 	t.lost("order") // a queue may say so of a type that was never rebuilt
 	t.rebuild(processlog.Token{1}, "order", "stock")
-	t.announce(dueIn("order", 2, 0))
+	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
 	assert.False(t, t.lost("order"))
 	assert.False(t, t.lost("stock"))
@@ -477,7 +477,7 @@ func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
 	t.rebuild(processlog.Token{1}, "order")
 	t.rebuilt(processlog.Token{1}, "order")
 	assert.Equal(t, processlog.Never, t.peek("order"))
-	t.announce(dueIn("order", 2, 0))
+	t.enqueue(dueIn("order", 2, 0))
 	leased := t.claim("order", 1, time.Minute)
 	t.settle("order", processlog.QueueOutcome{ID: leased.IDs[0], Token: leased.Token, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
@@ -527,9 +527,9 @@ func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
 func (t *queueTest) wholeTypeHasNoLessRoom() {
 	t.rebuild(processlog.Token{1}, "order")
 	for _, businessType := range []string{"order", "stock"} {
-		t.announceBy(threeAnHour, dueIn(businessType, 1, time.Hour), dueIn(businessType, 2, time.Hour))
+		t.enqueueBy(threeAnHour, dueIn(businessType, 1, time.Hour), dueIn(businessType, 2, time.Hour))
 		t.rebuilt(processlog.Token{1}, "order")
-		assert.Equal(t, []string{businessType}, t.announceBy(threeAnHour, dueIn(businessType, 3, time.Minute)))
-		assert.Empty(t, t.announceBy(threeAnHour, dueIn(businessType, 4, time.Second)))
+		assert.Equal(t, []string{businessType}, t.enqueueBy(threeAnHour, dueIn(businessType, 3, time.Minute)))
+		assert.Empty(t, t.enqueueBy(threeAnHour, dueIn(businessType, 4, time.Second)))
 	}
 }

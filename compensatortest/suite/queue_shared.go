@@ -14,7 +14,7 @@ import (
 
 func (t *queueTest) lossIsToldOnce() {
 	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	t.lose()
 	assert.Equal(t, processlog.Never, t.peek("order"))
 	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
@@ -35,7 +35,7 @@ func (t *queueTest) lossIsToldToEachProcess() {
 func (t *queueTest) anotherIsNotGivenWhatIsLeased() {
 	other := t.another()
 	defer other.close()
-	t.announce(dueIn("order", 1, 0), dueIn("order", 2, 0))
+	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0))
 	theirs, mine := other.claim("order", 1, time.Hour), t.claim("order", 10, 2*time.Hour)
 	assert.Len(t, theirs.IDs, 1, "it knows what was announced elsewhere")
 	assert.ElementsMatch(t, entryIDs(1, 2), slices.Concat(theirs.IDs, mine.IDs))
@@ -100,7 +100,7 @@ func (t *queueTest) anotherLeadsOnceALeadHasEnded() {
 
 func (t *queueTest) closedQueueRefuses() {
 	closed := t.another()
-	t.announce(dueIn("order", 1, 0))
+	t.enqueue(dueIn("order", 1, 0))
 	require.NoError(t, t.queue.Check(t.ctx, "database"))
 	require.NoError(t, closed.queue.Check(t.ctx, "database"))
 	closed.close()
@@ -108,7 +108,7 @@ func (t *queueTest) closedQueueRefuses() {
 	for name, call := range map[string]func() error{
 		"Check": func() error { return q.Check(t.ctx, "database") },
 		"Announce": func() error {
-			_, _, err := q.Announce(t.ctx, []processlog.Announcement{dueIn("order", 2, 0)}, processlog.AnnounceRules{MaxLease: time.Hour})
+			_, _, err := q.Enqueue(t.ctx, []processlog.QueueEntry{dueIn("order", 2, 0)}, processlog.EnqueueRules{MaxLease: time.Hour})
 			return err
 		},
 		"Claim":  func() error { _, err := q.Claim(t.ctx, "order", 10, time.Hour); return err },

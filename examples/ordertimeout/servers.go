@@ -40,7 +40,7 @@ func (s *servers) environment() []string {
 	return []string{"MYSQL_DSN=" + s.dsn, "REDIS_ADDR=" + s.redis}
 }
 
-// openDB opens the database on the Connector: whatever a transaction records is announced by its Commit.
+// openDB opens the database on the Connector: whatever a transaction records is enqueued by its Commit.
 func (s *servers) openDB() (*sql.DB, error) {
 	config, err := mysql.ParseDSN(s.dsn)
 	if err != nil {

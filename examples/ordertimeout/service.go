@@ -56,7 +56,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if err := createTables(ctx, db); err != nil {
 		return err
 	}
-	// An order whose service dies between its commit and its announcement is found by the reconciler: at most
+	// An order whose service dies between its commit and its queue entry is found by the reconciler: at most
 	// grace and one interval late, so both are shorter here than the defaults.
 	config := compensator.Config{DB: db, Prefix: s.prefix, Lease: s.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second}
 	if rdb := s.openRedis(); rdb != nil {

@@ -33,7 +33,7 @@ var (
 // newSyncer puts the parts together. Without rdb a timing wheel in this process takes Redis's place.
 func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *redis.Client) (s *syncer, err error) {
 	s = &syncer{servers: on, settings: cfg, db: db}
-	// A user whose upload's process dies between commit and announcement is found by the reconciler: at most grace and one
+	// A user whose upload's process dies between commit and queue entry is found by the reconciler: at most grace and one
 	// interval late, so both are shorter here than the defaults.
 	config := compensator.Config{DB: db, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
 	if rdb != nil {

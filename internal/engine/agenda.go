@@ -159,7 +159,7 @@ func (a *agenda) heard() []int {
 }
 
 // postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked: an
-// older answer would hide an entry that was announced meanwhile, until the next look.
+// older answer would hide an entry that was enqueued meanwhile, until the next look.
 //
 // Nor does it where the queue's word is not the last one: a claim under way says at its end when the next is worth it, a
 // backlog is what the queue does not know, and after a refusal due is the end of a pause. And never past the next look at

@@ -73,9 +73,9 @@ func (b *base) saw(what string, err error) {
 	b.problems.passed(what, "")
 }
 
-// near is how far ahead of their due moments all entries are announced, each round: a process that died before it
-// could announce has left some that the queue never heard of, and a full queue has left out others. It outlasts the
-// lead of a process that is gone and the round of the next one. A wheel's process announces for itself, with each round.
+// near is how far ahead of their due moments all entries are enqueued, each round: a process that died before it
+// could enqueue has left some that the queue never heard of, and a full queue has left out others. It outlasts the
+// lead of a process that is gone and the round of the next one. A wheel's process enqueues for itself, with each round.
 func (b *base) near() time.Duration {
 	if b.Local {
 		return 2 * b.PollInterval

@@ -11,11 +11,11 @@ import (
 // claims takes leases in the database, and gives back those that ran nothing.
 type claims struct {
 	*base
-	holdings  *holdings
-	announcer *announcer
-	witness   *witness
-	debts     *debts
-	refusals  *refusals
+	holdings *holdings
+	enqueuer *enqueuer
+	witness  *witness
+	debts    *debts
+	refusals *refusals
 }
 
 // refusedRetry is when an entry this process must not run now is offered again: one that was refused at its claim, a suspect
@@ -101,13 +101,13 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 
 // release undoes a claim that ran nothing, and offers the entries to whoever is free: one that is owed once it is paid, for
 // until then, or until its lease has ended, nobody can claim it.
-func (c *claims) release(token processlog.Token, entries ...processlog.Announcement) {
+func (c *claims) release(token processlog.Token, entries ...processlog.QueueEntry) {
 	c.debts.release(entries, true, token)
 }
 
 // releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.
 func (c *claims) releaseUnknown(want []processlog.Wanted, token processlog.Token) {
-	entries := make([]processlog.Announcement, len(want))
+	entries := make([]processlog.QueueEntry, len(want))
 	for i, w := range want {
 		entries[i].ID = w.ID
 	}

@@ -17,10 +17,10 @@ import (
 // process each time.
 type debts struct {
 	*base
-	announcer *announcer
-	refusals  *refusals
-	lane      groupcommit.Batcher[debt]
-	some      atomic.Bool // there is any: a claim asks for no more than this
+	enqueuer *enqueuer
+	refusals *refusals
+	lane     groupcommit.Batcher[debt]
+	some     atomic.Bool // there is any: a claim asks for no more than this
 
 	mu   sync.Mutex // guards the field below
 	owed map[processlog.ID]int
@@ -28,7 +28,7 @@ type debts struct {
 
 // debt is what one write of ours may have leased.
 type debt struct {
-	entries []processlog.Announcement
+	entries []processlog.QueueEntry
 	offered bool // to whoever is free, once it is paid
 	token   processlog.Token
 	failed  int       // tries
@@ -54,9 +54,9 @@ func (d *debt) after(err error) []debt {
 	rest := *d
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		refusing := func(e processlog.Announcement) bool { return refuses(refused.Refusals, e.ID) }
+		refusing := func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }
 		parts = append(parts, debt{
-			entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.Announcement) bool { return !refusing(e) }),
+			entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return !refusing(e) }),
 			offered: d.offered, token: d.token, failed: d.failed + 1, rests: time.Now().Add(refusalPause(d.failed + 1)),
 		})
 		if !errors.Is(err, processlog.ErrBusy) {
@@ -81,11 +81,11 @@ func (d *debt) paidBy(err error) debt {
 	if !errors.As(err, &refused) || errors.Is(err, processlog.ErrBusy) {
 		return debt{} // which of the others are locked is not known
 	}
-	return debt{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.Announcement) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
+	return debt{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
 }
 
-func newDebts(b *base, n *announcer, r *refusals) *debts {
-	d := &debts{base: b, announcer: n, refusals: r}
+func newDebts(b *base, n *enqueuer, r *refusals) *debts {
+	d := &debts{base: b, enqueuer: n, refusals: r}
 	d.lane.Max, d.lane.Workers, d.lane.Flush = 100, 1, d.payAll
 	return d
 }
@@ -131,7 +131,7 @@ func (d *debts) without(want []processlog.Wanted) (rest []processlog.Wanted, owe
 
 // release gives leases back, and offers the entries to whoever is free if offered says so. What cannot be given back is owed.
 // The first try is the caller's own, so that what is given back is free before anybody is told of it.
-func (d *debts) release(entries []processlog.Announcement, offered bool, token processlog.Token) {
+func (d *debts) release(entries []processlog.QueueEntry, offered bool, token processlog.Token) {
 	owed := debt{entries: entries, offered: offered, token: token}
 	err := d.pay(&owed)
 	d.sawPaying(err)
@@ -161,7 +161,7 @@ func (d *debts) sawPaying(err error) {
 }
 
 // later gives leases back as release does, but lets its lane try: the caller has just seen that the database does not answer.
-func (d *debts) later(token processlog.Token, entries ...processlog.Announcement) {
+func (d *debts) later(token processlog.Token, entries ...processlog.QueueEntry) {
 	owed := debt{entries: entries, offered: true, token: token}
 	d.owe(owed.ids())
 	d.lane.Add(owed)
@@ -177,7 +177,7 @@ func (d *debts) pay(owed *debt) error {
 func (d *debts) offer(paid *debt) {
 	if paid.offered {
 		failpoint.Reach(failpoint.ClaimReleased)
-		d.announcer.announce(paid.entries)
+		d.enqueuer.enqueue(paid.entries)
 	}
 }
 

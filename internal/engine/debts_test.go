@@ -32,9 +32,9 @@ func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, store := &attentive{}, &lockedRow{locked: processlog.RowID(77)}
 		e, _ := waitingOn(t, 0, Config{Queue: q, Store: store, ReconcileInterval: time.Minute})
-		entries := make([]processlog.Announcement, 500)
+		entries := make([]processlog.QueueEntry, 500)
 		for i := range entries {
-			entries[i] = processlog.Announcement{BusinessType: "close_order", ID: processlog.RowID(uint64(i + 1))}
+			entries[i] = processlog.QueueEntry{BusinessType: "close_order", ID: processlog.RowID(uint64(i + 1))}
 		}
 		e.claims.release(processlog.NewToken(), entries...)
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
 		require.LessOrEqual(t, store.tries, 1+3*debtParts, "500 in parts of 63, of 8, and of 1")
 		store.locked = processlog.ID{}
 		<-e.debts.lane.Done()
-		<-e.announcer.fresh.Done()
+		<-e.enqueuer.fresh.Done()
 		require.Len(t, q.told, 500)
 		require.Empty(t, e.debts.owed)
 	})

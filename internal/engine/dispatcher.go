@@ -91,7 +91,7 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
 		d.giveBack(t, shut, needed-callsOf(t, attempts))
 		for _, a := range shut {
 			// Other processes need not wait for the end of the queue's lease.
-			d.claims.announcer.move(t.Name, a.row.ID, 0)
+			d.claims.enqueuer.move(t.Name, a.row.ID, 0)
 		}
 	}
 	if refused, calls := d.start(t, attempts); len(refused) > 0 {
@@ -114,9 +114,9 @@ func (d *dispatcher) takeOut(a *attempt) {
 // giveBack hands back what may not start, and the calls it would have needed. No handler was called, so nothing is counted
 // (G15, G16).
 func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
-	entries := make([]processlog.Announcement, len(attempts))
+	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
-		entries[i] = processlog.Announcement{BusinessType: t.Name, ID: a.row.ID}
+		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.row.ID}
 	}
 	// The slots first: the statement may wait for the database. The places in quarantine last: as long as the lease
 	// stands, a death counts against its entry.
@@ -276,7 +276,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	}
 	switch {
 	case end.unstarted:
-		d.claims.release(a.row.Token, processlog.Announcement{BusinessType: a.t.Name, ID: a.row.ID})
+		d.claims.release(a.row.Token, processlog.QueueEntry{BusinessType: a.t.Name, ID: a.row.ID})
 		d.holdings.forget(a)
 	case end.settled:
 		d.witness.memory.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)

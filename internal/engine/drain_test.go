@@ -16,13 +16,13 @@ func TestStopWhosePatienceIsOverWaitsForNothingMore(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
 		require.NoError(t, e.Start(t.Context()))
 		e.turns.rested.Flush = func([]processlog.Turn) { time.Sleep(time.Hour) }
-		e.announcer.acks.Flush = func([]ack) { time.Sleep(time.Hour) }
+		e.enqueuer.acks.Flush = func([]ack) { time.Sleep(time.Hour) }
 		e.turns.rested.Add(processlog.Turn{BusinessType: "close_order", Key: "ann"})
-		e.announcer.acks.Add(ack{businessType: "close_order"})
+		e.enqueuer.acks.Add(ack{businessType: "close_order"})
 		asked := time.Now()
 		require.NoError(t, e.Drain())
 		require.Equal(t, e.StopTimeout/3, time.Since(asked))
 		<-e.turns.rested.Done()
-		<-e.announcer.acks.Done()
+		<-e.enqueuer.acks.Done()
 	})
 }

@@ -15,12 +15,12 @@ import (
 
 // Engine is the whole machine. All its methods may be called concurrently. Each part knows those that stand before it, and
 // no other; the life of an entry goes through them from recording (its Recording), intake and scanner, which claim and
-// start, by dispatcher and settler to the announcer and the agenda.
+// start, by dispatcher and settler to the enqueuer and the agenda.
 type Engine struct {
 	*base
 	types      *types
 	agenda     *agenda
-	announcer  *announcer
+	enqueuer   *enqueuer
 	missing    *missing
 	witness    *witness
 	holdings   *holdings
@@ -50,27 +50,27 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.base
 	e.types = newTypes(cfg.Lease)
 	e.agenda = newAgenda(e.types)
-	e.announcer = newAnnouncer(b, e.types, e.agenda)
+	e.enqueuer = newEnqueuer(b, e.types, e.agenda)
 	e.missing = &missing{b}
 	e.witness = newWitness(b, e.types, e.agenda, e.missing)
 	e.holdings = newHoldings(e.agenda)
 	e.refusals = &refusals{base: b}
-	e.debts = newDebts(b, e.announcer, e.refusals)
-	e.turns = newTurns(b, e.agenda, e.announcer, e.refusals)
-	e.claims = &claims{base: b, holdings: e.holdings, announcer: e.announcer, witness: e.witness, debts: e.debts, refusals: e.refusals}
-	e.settler = (&settler{base: b, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings, witness: e.witness, turns: e.turns, refusals: e.refusals}).withLanes()
+	e.debts = newDebts(b, e.enqueuer, e.refusals)
+	e.turns = newTurns(b, e.agenda, e.enqueuer, e.refusals)
+	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, witness: e.witness, debts: e.debts, refusals: e.refusals}
+	e.settler = (&settler{base: b, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, turns: e.turns, refusals: e.refusals}).withLanes()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
 	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, missing: e.missing, witness: e.witness, turns: e.turns,
+	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
 	e.poller = &commitPoller{base: b}
-	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, witness: e.witness, holdings: e.holdings, turns: e.turns,
+	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, turns: e.turns,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.turns.follow = e.intake.follow
 	e.turns.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
 	e.turns.startAhead = func(h *handover) { e.intake.handed.Add(h) }
-	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, announcer: e.announcer, holdings: e.holdings,
+	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings,
 		witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
 	return e
@@ -111,7 +111,7 @@ func (e *Engine) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 	return e.witness.acceptLoss(ctx, by)
 }
 
-// Changed acts on a change that has committed: an attempt here is told, and a new due moment announced.
+// Changed acts on a change that has committed: an attempt here is told, and a new due moment enqueued.
 func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
@@ -124,7 +124,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	if after.State.Terminal() {
 		e.turns.ended(&before, after.State)
 	} else {
-		e.announcer.move(before.BusinessType, before.ID, ch.Delay)
+		e.enqueuer.move(before.BusinessType, before.ID, ch.Delay)
 	}
 }
 
@@ -176,7 +176,7 @@ func (e *Engine) KeepTime(ctx context.Context)  { e.calendar.run(ctx) }
 func (e *Engine) KeepHouse(ctx context.Context) { e.upkeep.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
-// Listen wakes the scanner for entries other processes announced.
+// Listen wakes the scanner for entries other processes enqueued.
 func (e *Engine) Listen(ctx context.Context) { e.Queue.Listen(ctx, e.agenda.told) }
 
 // Drain waits for running handlers and stores their outcomes, once all loops but Renew have ended. Handlers that do not
@@ -198,7 +198,7 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its patience is waited for no more.
-	_ = await(patience, &e.intake.next, &e.turns.rested) && await(patience, &e.intake.next, &e.turns.gone) && await(patience, &e.announcer.acks, &e.announcer.fresh, &e.announcer.moved)
+	_ = await(patience, &e.intake.next, &e.turns.rested) && await(patience, &e.intake.next, &e.turns.gone) && await(patience, &e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved)
 	return stuck
 }
 
@@ -208,7 +208,7 @@ const stopPatience = time.Second
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
 	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.turns.rested, &e.turns.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
-		&e.announcer.acks, &e.announcer.fresh, &e.announcer.moved, &e.announcer.health.questions, &e.debts.lane, &e.witness.lane}
+		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.close() // before the lanes that it hands entries to

@@ -20,9 +20,9 @@ func (e *Engine) Health(ctx context.Context) observe.Health {
 	if loss := e.witness.stopped(); loss != nil {
 		h.History = &loss.LossError
 	}
-	queue := e.announcer.health.problem // a queue in this process is not asked
+	queue := e.enqueuer.health.problem // a queue in this process is not asked
 	if !e.Local {
-		queue = e.announcer.health.question(ctx)
+		queue = e.enqueuer.health.question(ctx)
 	}
 	e.askDatabase(ctx, &h)
 	h.Queue = queue()

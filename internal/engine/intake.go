@@ -30,7 +30,7 @@ type intake struct {
 	*base
 	types      *types
 	agenda     *agenda
-	announcer  *announcer
+	enqueuer   *enqueuer
 	missing    *missing
 	witness    *witness
 	turns      *turns
@@ -62,17 +62,17 @@ func (in *intake) withLanes() *intake {
 // route sends entries whose transaction has committed on their way: born claimed to be read back, due now
 // and with a free slot here to be claimed by id, all others to the queue. It keeps fresh.
 func (in *intake) route(fresh []freshEntry) {
-	announce := fresh[:0]
+	enqueue := fresh[:0]
 	var verify, claim []freshEntry
 	var calls freshCalls
 	for _, f := range fresh {
 		t := in.types.accepting(f.businessType)
 		switch {
 		case f.orphaned:
-			in.claims.debts.later(f.token, processlog.Announcement{BusinessType: f.businessType, ID: f.id})
+			in.claims.debts.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
 			// Nobody to run it here, or not now: the queue tells whoever has it when it is due.
-			announce = append(announce, f)
+			enqueue = append(enqueue, f)
 		case f.id.IsZero():
 			in.resolveOrDrop(f)
 		case f.credit != nil:
@@ -81,14 +81,14 @@ func (in *intake) route(fresh []freshEntry) {
 		case t.BatchWait == 0 && !in.settler.behind() && calls.seat(t, &f):
 			claim = append(claim, f)
 		default:
-			announce = append(announce, f)
+			enqueue = append(enqueue, f)
 		}
 	}
 	in.verify.Add(verify...)
 	in.claim.Add(claim...)
 	// Those are read back by nobody here until they are due: the next check of the log asks whether they are there.
-	in.witness.recorded(announce)
-	in.announceFresh(announce)
+	in.witness.recorded(enqueue)
+	in.enqueueFresh(enqueue)
 }
 
 // freshCalls are calls that several entries of one transaction share.
@@ -109,21 +109,21 @@ func (c *freshCalls) seat(t *Type, f *freshEntry) bool {
 	return f.slot
 }
 
-// announceFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
+// enqueueFresh tells the queue of entries that come due within its horizon; the reconciler tells it of the
 // rest in time.
-func (in *intake) announceFresh(fresh []freshEntry) {
-	items := make([]processlog.Announcement, 0, len(fresh))
+func (in *intake) enqueueFresh(fresh []freshEntry) {
+	items := make([]processlog.QueueEntry, 0, len(fresh))
 	for _, f := range fresh {
 		wait := time.Until(f.due)
 		switch {
-		case !in.announcer.announces(f.businessType, wait):
+		case !in.enqueuer.enqueues(f.businessType, wait):
 		case f.id.IsZero():
 			in.resolveOrDrop(f)
 		default:
-			items = append(items, processlog.Announcement{BusinessType: f.businessType, ID: f.id, In: wait})
+			items = append(items, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id, In: wait})
 		}
 	}
-	in.announcer.announce(items)
+	in.enqueuer.enqueue(items)
 }
 
 func (in *intake) resolveOrDrop(f freshEntry) {
@@ -226,7 +226,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 func (in *intake) disown(batch []freshEntry) {
 	for _, f := range batch {
 		in.giveBack(f)
-		in.claims.debts.later(f.token, processlog.Announcement{BusinessType: f.businessType, ID: f.id})
+		in.claims.debts.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 	}
 }
 
@@ -249,7 +249,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		if slot {
 			in.agenda.free(t, 1)
 		}
-		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
+		in.claims.release(f.token, processlog.QueueEntry{BusinessType: t.Name, ID: row.ID})
 	case slot && intime:
 		_ = in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
 	case slot || t.slots.takeFresh():
@@ -257,7 +257,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		f.slot = true
 		in.claim.Add(f)
 	default:
-		in.claims.release(f.token, processlog.Announcement{BusinessType: t.Name, ID: row.ID})
+		in.claims.release(f.token, processlog.QueueEntry{BusinessType: t.Name, ID: row.ID})
 	}
 }
 
@@ -290,7 +290,7 @@ func (in *intake) claimFresh(batch []freshEntry) {
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
 		in.agenda.free(t, calls-t.calls(found.Mine))
-		in.announceWaiting(t, found.Claimed)
+		in.enqueueWaiting(t, found.Claimed)
 		in.leaveSpare(list, found.spare)
 		_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
 		in.missing.report(slices.DeleteFunc(list, func(f freshEntry) bool { return !slices.Contains(found.Gone, f.id) }))
@@ -336,7 +336,7 @@ func (in *intake) lookBehind(e nextEntry) {
 	if e.behind.Key != "" {
 		in.turns.rested.Add(e.behind)
 	} else {
-		in.turns.announce(e.businessType, []processlog.ID{e.id})
+		in.turns.enqueue(e.businessType, []processlog.ID{e.id})
 	}
 }
 
@@ -397,8 +397,8 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 	}
 	failpoint.Reach(failpoint.TurnsFollowed)
 	in.agenda.free(t, calls-t.calls(found.Mine))
-	in.announceWaiting(t, found.Claimed)
-	in.turns.announce(name, found.spare)
+	in.enqueueWaiting(t, found.Claimed)
+	in.turns.enqueue(name, found.spare)
 	return found, tried
 }
 
@@ -407,7 +407,7 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 func (in *intake) disownLeased(list []freshEntry) {
 	for _, f := range list {
 		if f.credit != nil {
-			in.claims.debts.later(f.token, processlog.Announcement{BusinessType: f.businessType, ID: f.id})
+			in.claims.debts.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 		}
 	}
 }
@@ -418,26 +418,26 @@ func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
 		if !slices.Contains(spare, f.id) {
 			continue
 		}
-		entry := processlog.Announcement{BusinessType: f.businessType, ID: f.id}
+		entry := processlog.QueueEntry{BusinessType: f.businessType, ID: f.id}
 		if f.credit != nil {
 			in.claims.release(f.token, entry)
 		} else {
-			in.announcer.announce([]processlog.Announcement{entry})
+			in.enqueuer.enqueue([]processlog.QueueEntry{entry})
 		}
 	}
 }
 
-// announceWaiting tells the queue of entries that could not be claimed yet.
-func (in *intake) announceWaiting(t *Type, found processlog.Claimed) {
-	var items []processlog.Announcement
+// enqueueWaiting tells the queue of entries that could not be claimed yet.
+func (in *intake) enqueueWaiting(t *Type, found processlog.Claimed) {
+	var items []processlog.QueueEntry
 	for _, w := range found.Waiting {
-		items = append(items, processlog.Announcement{BusinessType: t.Name, ID: w.ID, In: w.In})
+		items = append(items, processlog.QueueEntry{BusinessType: t.Name, ID: w.ID, In: w.In})
 	}
 	for _, r := range found.Rejected {
-		items = append(items, processlog.Announcement{BusinessType: t.Name, ID: r.ID, In: in.claims.refusals.in(t.Name, r.ID)})
+		items = append(items, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: in.claims.refusals.in(t.Name, r.ID)})
 	}
 	for _, r := range found.Refused {
-		items = append(items, processlog.Announcement{BusinessType: r.BusinessType, ID: r.ID, In: refusedRetry})
+		items = append(items, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: refusedRetry})
 	}
-	in.announcer.announce(items)
+	in.enqueuer.enqueue(items)
 }

@@ -81,7 +81,7 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	})
 }
 
-// While entries wait for others whatever is announced joins them: the queue has nothing to add.
+// While entries wait for others whatever is enqueued joins them: the queue has nothing to add.
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, scan := lingering(20 * time.Second)

@@ -61,7 +61,7 @@ const (
 	problemAttempt  = "attempts end with nothing counted: something they need is not available"
 	problemFaults   = "attempts fail, and count, for they have met the database's condition too often in a row"
 	problemNotify   = "other processes could not be notified"
-	problemAnnounce = "the queue has no room for entries, which are found in the database"
+	problemEnqueue  = "the queue has no room for entries, which are found in the database"
 
 	// What the database refuses for some entries, which it names; see refusals.
 	problemRefusedOutcome = "the database refuses to store outcomes of entries"
@@ -173,10 +173,10 @@ func (t *problems) undecodable(businessType string, err error) {
 	setIn(&t.unread, businessType, time.Now())
 }
 
-// announced takes the end of an announcement, and the types of which the queue left entries out.
-func (t *problems) announced(batch []processlog.Announcement, leftOut []string, err error) {
+// enqueued takes the end of an queue entry, and the types of which the queue left entries out.
+func (t *problems) enqueued(batch []processlog.QueueEntry, leftOut []string, err error) {
 	for _, businessType := range leftOut {
-		t.failed(problemAnnounce, businessType, err)
+		t.failed(problemEnqueue, businessType, err)
 	}
 	for _, a := range batch {
 		t.roomAgain([]string{a.BusinessType}, leftOut)
@@ -190,7 +190,7 @@ func (t *problems) roomAgain(businessTypes, lacking []string) {
 	}
 	for _, businessType := range businessTypes {
 		if !slices.Contains(lacking, businessType) {
-			t.passed(problemAnnounce, businessType)
+			t.passed(problemEnqueue, businessType)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type queueHealth struct {
 	tried  time.Time // the last call while it was down
 	since  time.Time // when it was found down; zero: never
 	err    error
-	gaps   bool // something was not announced: the queue must be rebuilt
+	gaps   bool // something was not enqueued: the queue must be rebuilt
 	warned bool // that it is down: then that it is back is said, too
 }
 
@@ -157,14 +157,14 @@ func (h *queueHealth) ask(waiting []chan<- error) {
 	}
 }
 
-// forgot notes that an announcement was lost.
+// forgot notes that an queue entry was lost.
 func (h *queueHealth) forgot() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.gaps = true
 }
 
-// takeGaps reports whether announcements were lost since it was last asked.
+// takeGaps reports whether queue entries were lost since it was last asked.
 func (h *queueHealth) takeGaps() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -67,7 +67,7 @@ func (l *losses) take() []string {
 	return types
 }
 
-// rebuilding is what one process announces again. Only when everything has been announced the queue is told that it is
+// rebuilding is what one process enqueues again. Only when everything has been enqueued the queue is told that it is
 // whole: others go on asking the database until then, and take over if the process dies.
 type rebuilding struct {
 	token processlog.Token
@@ -81,29 +81,29 @@ func (r *reconciler) begin(ctx context.Context, lost []string) rebuilding {
 	defer cancel()
 	var err error
 	b.types, err = r.Queue.Rebuild(ctx, lost, b.token, rebuildPeriod)
-	r.announcer.health.saw(err)
+	r.enqueuer.health.saw(err)
 	failpoint.Reach(failpoint.RebuildBegun)
 	return b
 }
 
-// end tells the queue that everything of the types was announced but of those missed: called whole too soon, nobody would
-// announce the rest. It returns those that are whole: of the others something was lost meanwhile.
+// end tells the queue that everything of the types was enqueued but of those missed: called whole too soon, nobody would
+// enqueue the rest. It returns those that are whole: of the others something was lost meanwhile.
 func (r *reconciler) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
 	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
 	if len(b.types) == 0 {
 		return nil
 	}
-	failpoint.Reach(failpoint.RebuildAnnounced)
+	failpoint.Reach(failpoint.RebuildEnqueued)
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	whole, err := r.Queue.Rebuilt(ctx, b.types, b.token)
-	r.announcer.health.saw(err)
+	r.enqueuer.health.saw(err)
 	return whole
 }
 
 // restore rebuilds the types that the queue has lost: those alone, and at once. It reports whether any is whole.
 func (r *reconciler) restore(ctx context.Context) bool {
-	b := r.takeOn(ctx, r.announcer.losses.take())
+	b := r.takeOn(ctx, r.enqueuer.losses.take())
 	if len(b.types) == 0 {
 		return false
 	}
@@ -113,7 +113,7 @@ func (r *reconciler) restore(ctx context.Context) bool {
 	}
 	heads = slices.DeleteFunc(heads, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
 	var event observe.ReconciledEvent
-	missed := r.announceAll(ctx, heads, true, &event)
+	missed := r.enqueueAll(ctx, heads, true, &event)
 	event.RebuiltTypes = r.end(ctx, b, missed)
 	r.report(event)
 	return len(event.RebuiltTypes) > 0
@@ -122,13 +122,13 @@ func (r *reconciler) restore(ctx context.Context) bool {
 // takeOn begins, and tells the other processes, which from then on ask the database as well. The queue may have lost whose
 // it is, too.
 func (r *reconciler) takeOn(ctx context.Context, lost []string) rebuilding {
-	if !r.announcer.health.up() {
+	if !r.enqueuer.health.up() {
 		return rebuilding{} // the database is polled until it is
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*queueTimeout)
 	defer cancel()
 	if err := r.checkOwner(ctx, false); err != nil {
-		r.announcer.health.saw(err)
+		r.enqueuer.health.saw(err)
 		return rebuilding{}
 	}
 	b := r.begin(ctx, lost)

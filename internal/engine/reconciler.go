@@ -22,7 +22,7 @@ type reconciler struct {
 	*base
 	types      *types
 	agenda     *agenda
-	announcer  *announcer
+	enqueuer   *enqueuer
 	holdings   *holdings
 	witness    *witness
 	turns      *turns
@@ -31,7 +31,7 @@ type reconciler struct {
 	dispatcher *dispatcher
 
 	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
-	rebuild bool      // everything within the horizon is to be announced
+	rebuild bool      // everything within the horizon is to be enqueued
 	asked   time.Time // when the heads of the log were last asked for
 	looked  time.Time // when the log was last looked through for misfits
 	checked time.Time // when the queue was last known to be this database's
@@ -92,7 +92,7 @@ func (r *reconciler) run(ctx context.Context) {
 				rest.Reset(lostPeek) // others are at it, or there is no room
 			}
 		case <-rest.C:
-			losses = r.announcer.losses.news
+			losses = r.enqueuer.losses.news
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (r *reconciler) run(ctx context.Context) {
 // interval spreads the rounds of many instances: up to a fifth longer than configured.
 func (r *reconciler) interval() time.Duration {
 	d := r.ReconcileInterval
-	if r.Local || !r.announcer.health.up() {
+	if r.Local || !r.enqueuer.health.up() {
 		d = r.PollInterval
 	}
 	return d + jitter.N(d/5+1)
@@ -115,7 +115,7 @@ func (r *reconciler) round(ctx context.Context) {
 	r.witness.round()
 	rebuild := leads && r.rebuild && !r.Local
 	var b rebuilding
-	// Before the first head is read: should entries be lost again while they are announced, the mark goes with them,
+	// Before the first head is read: should entries be lost again while they are enqueued, the mark goes with them,
 	// and no type is called whole (G10).
 	if rebuild {
 		b = r.begin(ctx, r.types.names())
@@ -128,12 +128,12 @@ func (r *reconciler) round(ctx context.Context) {
 	event := observe.ReconciledEvent{Rebuilt: leads && r.rebuild}
 	r.pollAll(ctx, heads, &event)
 	r.countHanging()
-	// Who does not lead announces, too, while the queue lacks what he alone was to tell it: that need not wait for
+	// Who does not lead enqueues, too, while the queue lacks what he alone was to tell it: that need not wait for
 	// the leader's next round.
-	if leads || r.owes && r.announcer.health.up() {
-		missed := r.announceAll(ctx, heads, rebuild, &event)
-		if r.announcer.losses.hold(missed) { // or nothing is missed
-			// Only the leader announces the whole horizon: another one, who may lead next, still owes it.
+	if leads || r.owes && r.enqueuer.health.up() {
+		missed := r.enqueueAll(ctx, heads, rebuild, &event)
+		if r.enqueuer.losses.hold(missed) { // or nothing is missed
+			// Only the leader enqueues the whole horizon: another one, who may lead next, still owes it.
 			r.owes, r.rebuild = false, r.rebuild && !leads
 		}
 		r.end(ctx, b, missed)
@@ -142,12 +142,12 @@ func (r *reconciler) round(ctx context.Context) {
 	r.lookForMisfits(ctx)
 }
 
-// pollAll comes before anything is announced: what is overdue has waited long enough.
+// pollAll comes before anything is enqueued: what is overdue has waited long enough.
 func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event *observe.ReconciledEvent) {
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
-		if _, serial := r.turns.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.announcer.health.up()) {
+		if _, serial := r.turns.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.enqueuer.health.up()) {
 			// Most of what is due may be blocked. The scanner looks for what is not, a part of it with each round.
 			r.turns.sweep(t.Name).begin()
 			r.agenda.overflow(t.Name)
@@ -156,7 +156,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 		switch {
 		case t == nil && overdue:
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
-		case t != nil && !r.announcer.health.up():
+		case t != nil && !r.enqueuer.health.up():
 			// With no queue to say when, this is the clock: the scanner asks the database then.
 			r.agenda.expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
@@ -165,14 +165,14 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 	}
 }
 
-// announceAll returns the types of which not everything could be announced.
-func (r *reconciler) announceAll(ctx context.Context, heads []processlog.Head, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
+// enqueueAll returns the types of which not everything could be enqueued.
+func (r *reconciler) enqueueAll(ctx context.Context, heads []processlog.Head, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
 	for _, head := range heads {
 		if r.Local && r.types.named(head.BusinessType) == nil {
 			continue
 		}
-		n, ok := r.announce(ctx, head, rebuild)
-		event.Announced += n
+		n, ok := r.enqueue(ctx, head, rebuild)
+		event.Enqueued += n
 		if !ok {
 			missed = append(missed, head.BusinessType)
 		}
@@ -181,13 +181,13 @@ func (r *reconciler) announceAll(ctx context.Context, heads []processlog.Head, r
 }
 
 // probe asks the queue whether it is there, still ours, and has kept what it was told, and whether this
-// process is the one to announce. Leading takes a write, so a queue that only answers reads stays down.
+// process is the one to enqueue. Leading takes a write, so a queue that only answers reads stays down.
 func (r *reconciler) probe(ctx context.Context) (leads bool) {
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	kept, err := r.Queue.Kept(ctx)
 	failpoint.Reach(failpoint.EpochRead)
-	// Before the lead is taken: behind another database's prefix nothing is to be announced.
+	// Before the lead is taken: behind another database's prefix nothing is to be enqueued.
 	if err == nil {
 		err = r.checkOwner(ctx, kept)
 	}
@@ -195,9 +195,9 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 		leads, err = r.Queue.Lead(ctx, 2*r.ReconcileInterval) // less than near, by more than a round
 	}
 	failpoint.Reach(failpoint.LeadershipAsked)
-	r.announcer.health.probed(err)
-	// Told once, and kept here until a round has announced everything.
-	if r.announcer.health.takeGaps() {
+	r.enqueuer.health.probed(err)
+	// Told once, and kept here until a round has enqueued everything.
+	if r.enqueuer.health.takeGaps() {
 		r.owes = true
 	}
 	if err != nil || !kept {
@@ -208,7 +208,7 @@ func (r *reconciler) probe(ctx context.Context) (leads bool) {
 
 // checkOwner makes sure, once a minute and after every outage and loss, that the queue is still this database's.
 func (r *reconciler) checkOwner(ctx context.Context, kept bool) error {
-	if kept && r.announcer.health.up() && time.Since(r.checked) < time.Minute {
+	if kept && r.enqueuer.health.up() && time.Since(r.checked) < time.Minute {
 		return nil
 	}
 	err := r.Queue.Check(ctx, r.Fingerprint)
@@ -299,9 +299,9 @@ func (r *reconciler) countHanging() {
 	}
 }
 
-// announce tells the queue of one state and type: what is near, and what is overdue, which it may have lost; when it
+// enqueue tells the queue of one state and type: what is near, and what is overdue, which it may have lost; when it
 // is rebuilt, everything within the horizon.
-func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild bool) (announced int, complete bool) {
+func (r *reconciler) enqueue(ctx context.Context, head processlog.Head, rebuild bool) (enqueued int, complete bool) {
 	edge := r.near()
 	if rebuild {
 		edge = max(edge, r.Horizon)
@@ -311,31 +311,31 @@ func (r *reconciler) announce(ctx context.Context, head processlog.Head, rebuild
 	}
 	window := processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: edge, Limit: scanPage}
 	if rebuild {
-		return r.announceWindow(ctx, window, r.QueueLimit)
+		return r.enqueueWindow(ctx, window, r.QueueLimit)
 	}
 	near := window
 	near.From = 0
-	announced, complete = r.announceWindow(ctx, near, math.MaxInt)
-	// Of a serial type most of what is overdue may be blocked, and would be announced with each round. What is not the
+	enqueued, complete = r.enqueueWindow(ctx, near, math.MaxInt)
+	// Of a serial type most of what is overdue may be blocked, and would be enqueued with each round. What is not the
 	// processes find that run it: see pollAll.
 	if _, serial := r.turns.of(head.BusinessType); serial {
-		return announced, complete
+		return enqueued, complete
 	}
 	// Overdue after near, and also what has come due since the heads were read: between the two nothing is missed.
 	if !complete || head.DueIn > time.Since(r.asked)+time.Millisecond-r.grace() {
-		return announced, complete
+		return enqueued, complete
 	}
 	// What is leased runs, or comes due again when its lease ends: the queue has forgotten nothing.
 	window.To, window.Free = -r.grace(), true
-	n, complete := r.announceWindow(ctx, window, scanPage)
-	return announced + n, complete
+	n, complete := r.enqueueWindow(ctx, window, scanPage)
+	return enqueued + n, complete
 }
 
-// announcePage tells the queue of a page.
-func (r *reconciler) announcePage(ctx context.Context, businessType string, page []processlog.Scheduled) error {
-	items := make([]processlog.Announcement, len(page))
+// enqueuePage tells the queue of a page.
+func (r *reconciler) enqueuePage(ctx context.Context, businessType string, page []processlog.Scheduled) error {
+	items := make([]processlog.QueueEntry, len(page))
 	for i, e := range page {
-		items[i] = processlog.Announcement{BusinessType: businessType, ID: e.ID, In: e.In}
+		items[i] = processlog.QueueEntry{BusinessType: businessType, ID: e.ID, In: e.In}
 	}
 	if len(items) == 0 {
 		return nil
@@ -343,25 +343,25 @@ func (r *reconciler) announcePage(ctx context.Context, businessType string, page
 	failpoint.Reach(failpoint.PageScanned)
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout) // for the reason of scanTimeout
 	defer cancel()
-	return r.announcer.announceNow(ctx, items, r.types.leaseRange().longest)
+	return r.enqueuer.enqueueNow(ctx, items, r.types.leaseRange().longest)
 }
 
-// announceWindow announces the window page by page, at most limit entries. Its upper edge stays where it was when the
+// enqueueWindow enqueues the window page by page, at most limit entries. Its upper edge stays where it was when the
 // first page was read: it must not run ahead of a slow reader.
-func (r *reconciler) announceWindow(ctx context.Context, w processlog.Window, limit int) (announced int, complete bool) {
+func (r *reconciler) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
 	edge := time.Now().Add(w.To)
-	for announced < limit {
+	for enqueued < limit {
 		page, err := r.scan(ctx, w)
-		if err != nil || r.announcePage(ctx, w.BusinessType, page) != nil {
-			return announced, false
+		if err != nil || r.enqueuePage(ctx, w.BusinessType, page) != nil {
+			return enqueued, false
 		}
-		announced += len(page)
+		enqueued += len(page)
 		if len(page) < w.Limit {
-			return announced, true
+			return enqueued, true
 		}
 		w.After, w.To = page[len(page)-1], time.Until(edge)
 	}
-	return announced, true
+	return enqueued, true
 }
 
 func (r *reconciler) report(event observe.ReconciledEvent) {

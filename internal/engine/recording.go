@@ -77,12 +77,12 @@ func (r *Recording) Told(ctx context.Context) {
 	}
 }
 
-// Unseen has the database polled for the commit, where nobody here sees it. Entries that the reconciler announces in time are
+// Unseen has the database polled for the commit, where nobody here sees it. Entries that the reconciler enqueues in time are
 // not polled for.
 func (r *Recording) Unseen() {
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
-		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.announcer.announces(d.BusinessType, d.Delay) {
+		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.enqueuer.enqueues(d.BusinessType, d.Delay) {
 			continue
 		}
 		// All entries of one Record share its fate: one of them tells.
@@ -110,7 +110,7 @@ func (r *Recording) Unknown() {
 	r.once.Do(func() {
 		r.giveBack()
 		clear(r.credits)
-		r.intake.announceFresh(r.fresh(time.Second))
+		r.intake.enqueueFresh(r.fresh(time.Second))
 	})
 }
 

@@ -23,7 +23,7 @@ const (
 	// database had for it; twice as long each time that happens again.
 	beatenPause = 50 * time.Millisecond
 
-	// laterKept is how many moments are remembered for a queue that may have lost them. An entry that is announced again has
+	// laterKept is how many moments are remembered for a queue that may have lost them. An entry that is enqueued again has
 	// several.
 	laterKept = 16
 

@@ -19,7 +19,7 @@ type scanner struct {
 	*base
 	types      *types
 	agenda     *agenda
-	announcer  *announcer
+	enqueuer   *enqueuer
 	witness    *witness
 	holdings   *holdings
 	turns      *turns
@@ -104,14 +104,14 @@ func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.W
 
 // look asks the queue when each type's next entry is due, all in one: types at rest cost no call of their own.
 func (s *scanner) look(ctx context.Context) {
-	if !s.announcer.health.up() {
+	if !s.enqueuer.health.up() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
 	heard, names := s.agenda.heard(), s.agenda.names // before the question: what comes meanwhile is newer than its answer
 	waits, lost, err := s.Queue.Peek(ctx, names)
-	s.announcer.health.saw(err)
+	s.enqueuer.health.saw(err)
 	if err != nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (s *scanner) look(ctx context.Context) {
 		s.agenda.postpone(names[i], heard[i], wait)
 		s.agenda.expect(names[i], wait)
 	}
-	s.announcer.lost(lost)
+	s.enqueuer.lost(lost)
 }
 
 // claimDue claims, and starts, entries of a type for so many calls, whose slots are taken: what the queue says is due and,
@@ -129,7 +129,7 @@ func (s *scanner) look(ctx context.Context) {
 // given back at once: others can use them before the claim is over.
 func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	backlog := s.agenda.hasBacklog(t)
-	if !s.announcer.health.up() {
+	if !s.enqueuer.health.up() {
 		return s.claimFromStore(t, calls)
 	}
 	got, ok := s.claimFromQueue(t, calls)
@@ -163,12 +163,12 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	ctx, cancel := s.queueCall()
 	leased, err := s.Queue.Claim(ctx, t.Name, n, t.Lease)
 	cancel()
-	s.announcer.health.saw(err)
+	s.enqueuer.health.saw(err)
 	if err != nil {
 		return claimResult{next: processlog.Never}, false
 	}
 	if leased.Lost {
-		s.announcer.losses.add(t.Name)
+		s.enqueuer.losses.add(t.Name)
 	}
 	needed := min(calls, t.callsFor(len(leased.IDs)))
 	s.agenda.free(t, calls-needed)
@@ -213,7 +213,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 }
 
 // leaveBlocked takes entries that wait for another of their key out of the queue, and returns the others. When the other
-// one has ended, the next is announced anew, or claimed where it ended.
+// one has ended, the next is enqueued anew, or claimed where it ended.
 func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
 	ctx, cancel := s.statement()
 	defer cancel()
@@ -225,7 +225,7 @@ func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog
 	for i, id := range blocked {
 		acks[i] = ack{t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true}}
 	}
-	s.announcer.acks.Add(acks...)
+	s.enqueuer.acks.Add(acks...)
 	return without(leased.IDs, blocked), nil
 }
 
@@ -261,7 +261,7 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed
 		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, refusedRetry)
 	}
 	if len(acks) > 0 {
-		s.announcer.acks.Add(acks...)
+		s.enqueuer.acks.Add(acks...)
 	}
 }
 

@@ -28,12 +28,12 @@ type settlement struct {
 // entry that has ended, which a claim finds out; the other way round the queue would know nothing of one that has not.
 type settler struct {
 	*base
-	agenda    *agenda
-	announcer *announcer
-	holdings  *holdings
-	witness   *witness
-	turns     *turns
-	refusals  *refusals
+	agenda   *agenda
+	enqueuer *enqueuer
+	holdings *holdings
+	witness  *witness
+	turns    *turns
+	refusals *refusals
 
 	lane    groupcommit.Batcher[settlement] // outcomes are written
 	prompt  groupcommit.Batcher[settlement] // so are those that the next entry of a key waits for
@@ -307,16 +307,16 @@ func (s *settler) tellQueue(a *attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		s.offerAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
-		s.announcer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}}) // a lost one heals when its lease ends
+		s.enqueuer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}}) // a lost one heals when its lease ends
 	}
 }
 
 // offerAgain makes an entry due again.
 func (s *settler) offerAgain(a *attempt, in time.Duration) {
 	if a.token != 0 {
-		s.announcer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: a.row.ID, Token: a.token, In: in}})
+		s.enqueuer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: a.row.ID, Token: a.token, In: in}})
 	} else {
-		s.announcer.move(a.t.Name, a.row.ID, in) // it may be there, leased to a process that died
+		s.enqueuer.move(a.t.Name, a.row.ID, in) // it may be there, leased to a process that died
 	}
 	s.agenda.expect(a.t.Name, in)
 }

@@ -52,7 +52,7 @@ func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, er
 	for businessType, turns := range lines {
 		s, _ := e.turns.of(businessType)
 		next, err := e.Store.Advance(ctx, businessType, turns, !s.PassDead)
-		e.turns.announce(businessType, next)
+		e.turns.enqueue(businessType, next)
 		if moved = moved || len(next) > 0; err != nil {
 			return moved, err
 		}

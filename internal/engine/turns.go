@@ -29,7 +29,7 @@ type Serial struct {
 // An entry that another of its key blocks is not claimed: Blocked and Fronts tell before a claim, and such an entry costs no
 // write. The answer may be out of date, so each claim is looked at again before its handler starts. The entry must be the
 // first that counts of its key, and no other entry of the key may have a lease. Otherwise it is parked: given back, uncounted,
-// and due after a while. When the first entry has ended, the next is claimed here, or announced to others.
+// and due after a while. When the first entry has ended, the next is claimed here, or enqueued to others.
 //
 // Two of a key never start: both claims are committed before either looks, so at least one of them sees the other's lease and
 // gives way (G30). If both give way, each looks again once it is parked: the later one finds the first and wakes it.
@@ -37,10 +37,10 @@ type Serial struct {
 // To read the leases of a key is to read all its entries, so it is done once for many of them: see seen.
 type turns struct {
 	*base
-	agenda    *agenda
-	announcer *announcer
-	refusals  *refusals
-	follow    func(next ...nextEntry) // runs entries that nothing blocks any more
+	agenda   *agenda
+	enqueuer *enqueuer
+	refusals *refusals
+	follow   func(next ...nextEntry) // runs entries that nothing blocks any more
 
 	claimAhead func(h *handover) // claims the entries of a handover
 	startAhead func(h *handover) // starts them where nothing blocks them any more
@@ -55,8 +55,8 @@ type turns struct {
 	gone   groupcommit.Batcher[processlog.Turn] // their notes are forgotten
 }
 
-func newTurns(b *base, agenda *agenda, announcer *announcer, r *refusals) *turns {
-	n := &turns{base: b, agenda: agenda, announcer: announcer, refusals: r, serial: make(map[string]Serial)}
+func newTurns(b *base, agenda *agenda, enqueuer *enqueuer, r *refusals) *turns {
+	n := &turns{base: b, agenda: agenda, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
 	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
 	n.gone.Pace.Least = forgetPace
@@ -285,7 +285,7 @@ func (n *turns) lines(ctx context.Context, s Serial, standing []waiter) (map[str
 
 // patience is how long a parked entry waits should nobody tell it that nothing blocks it any more.
 func (n *turns) patience() time.Duration {
-	if n.Local || !n.announcer.health.up() {
+	if n.Local || !n.enqueuer.health.up() {
 		return n.PollInterval
 	}
 	return n.ReconcileInterval
@@ -418,9 +418,9 @@ func (d *dispatcher) withoutRefused(t *Type, wait []waiter, err error) ([]waiter
 
 // putBack gives claims back of which nobody knows whose turn it is.
 func (d *dispatcher) putBack(t *Type, standing []waiter) {
-	again := make([]processlog.Announcement, len(standing))
+	again := make([]processlog.QueueEntry, len(standing))
 	for i, w := range standing {
-		again[i] = processlog.Announcement{BusinessType: t.Name, ID: w.row.ID, In: refusedRetry}
+		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.row.ID, In: refusedRetry}
 	}
 	d.claims.release(standing[0].row.Token, again...)
 	for _, w := range standing { // the queue's own leases would outlast that
@@ -525,13 +525,13 @@ func (n *turns) forget(batch []processlog.Turn) {
 	}
 }
 
-// announce tells of entries that nothing blocks any more.
-func (n *turns) announce(businessType string, ids []processlog.ID) {
+// enqueue tells of entries that nothing blocks any more.
+func (n *turns) enqueue(businessType string, ids []processlog.ID) {
 	for _, id := range ids {
-		n.announcer.move(businessType, id, 0)
+		n.enqueuer.move(businessType, id, 0)
 	}
-	if len(ids) > 0 && !n.announcer.health.up() {
+	if len(ids) > 0 && !n.enqueuer.health.up() {
 		n.sweep(businessType).begin()
-		n.agenda.expect(businessType, 0) // who announces tells the scanner once the queue knows
+		n.agenda.expect(businessType, 0) // who enqueues tells the scanner once the queue knows
 	}
 }

@@ -93,7 +93,7 @@ func (r *types) leaseRange() leaseRange {
 	return r.leases
 }
 
-// peekEvery lets no lease of the queue end of which a scanner has not heard. What is announced behind such a one wakes
+// peekEvery lets no lease of the queue end of which a scanner has not heard. What is enqueued behind such a one wakes
 // nobody: an earlier one is due already.
 func (r *types) peekEvery() time.Duration { return min(peekInterval, r.leaseRange().shortest) }
 

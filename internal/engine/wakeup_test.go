@@ -89,7 +89,7 @@ func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 	require.True(t, woken(e.agenda))
 }
 
-// Who cannot claim what he announces has to tell the others.
+// Who cannot claim what he enqueues has to tell the others.
 func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	for name, hinder := range map[string]func(scan *scan, typ *Type){
 		"two claims under way": func(scan *scan, _ *Type) { scan.claiming = claimsInFlight },
@@ -235,7 +235,7 @@ func (forgetful) Peek(_ context.Context, types []string) ([]time.Duration, []str
 
 func TestQueueThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e, typ := waitingOn(t, 0, Config{Queue: forgetful{}})
-	e.announcer.health.probed(nil)
+	e.enqueuer.health.probed(nil)
 	scan := e.agenda.scans[typ.Name]
 	scan.begin(time.Now())
 	scan.claiming = 0

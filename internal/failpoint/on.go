@@ -19,12 +19,12 @@ func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
 	EntryInserted, CommitNext, CommitDone, CommitTold,
-	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, AnnounceNext, Announced, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
+	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, EnqueueNext, Enqueued, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
 	TurnsJoined, TurnsRead, TurnsNoted, TurnsParked, TurnsLeft, TurnsMoved, TurnsFollowed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
-	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildAnnounced,
+	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildEnqueued,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,
 	RowsTaken, RowsAdopted,
 	CaseOpened, CaseClosed, OperationWritten, AuditWritten, ChangeCommitted, PurgePart, MarksRead, MarkMoved, MigrationPart,

@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(Env) != "" {
 		for i := range rounds {
 			fmt.Println(i)
-			Reach(AnnounceNext)
-			Reach(Announced)
+			Reach(EnqueueNext)
+			Reach(Enqueued)
 		}
 		return
 	}
@@ -49,7 +49,7 @@ func reach(t *testing.T, armed string) (farewell string, begun int, err error) {
 }
 
 func TestProcessDiesAtTheNthTimeItReachesThePoint(t *testing.T) {
-	for armed, want := range map[string]int{"announced": 1, "announced:1": 1, "announced:3": 3} {
+	for armed, want := range map[string]int{"enqueued": 1, "announced:1": 1, "announced:3": 3} {
 		farewell, begun, err := reach(t, armed)
 		require.ErrorContains(t, err, "killed", armed)
 		require.Equal(t, Farewell+"announced\n", farewell)

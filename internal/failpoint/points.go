@@ -25,9 +25,9 @@ const (
 	CommitFound    Point = "commit-found"    // a poll has found a commit that nobody reported; its entries are not on their way
 	IDsResolved    Point = "ids-resolved"    // of a bulk insert
 	EntryReadBack  Point = "entry-read-back" // a born-claimed one, not started
-	FreshClaimed   Point = "fresh-claimed"   // by id, after its commit; those that have to wait are not announced
-	AnnounceNext   Point = "announce-next"   // the queue is not told
-	Announced      Point = "announced"       // the queue knows, no scanner does
+	FreshClaimed   Point = "fresh-claimed"   // by id, after its commit; those that have to wait are not enqueued
+	EnqueueNext    Point = "enqueue-next"    // the queue is not told
+	Enqueued       Point = "enqueued"        // the queue knows, no scanner does
 	QueueClaimed   Point = "queue-claimed"   // leased in the queue, not in the database
 	DueRead        Point = "due-read"        // due entries seen in the database, without the queue; not claimed
 	ClaimLocked    Point = "claim-locked"    // rows locked and chosen, not written
@@ -72,12 +72,12 @@ const (
 
 // Reconciling.
 const (
-	EpochRead        Point = "epoch-read"        // the queue's memory is known to be lost or kept; nothing was done about it
-	LeadershipAsked  Point = "leadership-asked"  // this process may lead now, and has announced nothing
-	HeadsRead        Point = "heads-read"        // nothing of the round is done
-	PageScanned      Point = "page-scanned"      // entries to announce are read; the queue is not told
-	RebuildBegun     Point = "rebuild-begun"     // types the queue has lost are this process's to announce; nothing is
-	RebuildAnnounced Point = "rebuild-announced" // all of them is; the queue is not told that it is whole
+	EpochRead       Point = "epoch-read"       // the queue's memory is known to be lost or kept; nothing was done about it
+	LeadershipAsked Point = "leadership-asked" // this process may lead now, and has enqueued nothing
+	HeadsRead       Point = "heads-read"       // nothing of the round is done
+	PageScanned     Point = "page-scanned"     // entries to enqueue are read; the queue is not told
+	RebuildBegun    Point = "rebuild-begun"    // types the queue has lost are this process's to enqueue; nothing is
+	RebuildEnqueued Point = "rebuild-enqueued" // all of them is; the queue is not told that it is whole
 )
 
 // Taking messages in.

@@ -74,7 +74,7 @@ func (r *reply) head(m message) bool {
 	return r.define()
 }
 
-// define expects the column definitions announced, if any.
+// define expects the column definitions enqueued, if any.
 func (r *reply) define() bool {
 	if r.columns == 0 {
 		return r.defined()

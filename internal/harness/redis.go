@@ -75,7 +75,7 @@ func (w *World) WaitInQueue(id compensator.EntryID) {
 	w.Eventually(func() bool { return w.InQueue(id) }, "the queue knows entry %s", id)
 }
 
-// WaitWhole waits until all of a type's entries have been announced.
+// WaitWhole waits until all of a type's entries have been enqueued.
 func (w *World) WaitWhole(businessType string) {
 	w.T.Helper()
 	key := w.DueKey(businessType)

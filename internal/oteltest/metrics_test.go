@@ -142,7 +142,7 @@ func TestLogsOfOneProcessAreToldApart(t *testing.T) {
 		for i := range n {
 			compensatortest.Call(t, c, refunds, "x", compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(i))})
 		}
-		telemetry.Observer().Reconciled(compensator.ReconciledEvent{Announced: n})
+		telemetry.Observer().Reconciled(compensator.ReconciledEvent{Enqueued: n})
 	}
 	s := collect(t, reader)
 	for name, n := range of {

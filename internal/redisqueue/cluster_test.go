@@ -47,7 +47,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 			for _, node := range cluster.Nodes {
 				require.NoError(t, redisClient(t, node).ScriptFlush(t.Context()).Err())
 			}
-			mustAnnounce(t, q, append(due("order", 1), due("stock", 2)...))
+			mustEnqueue(t, q, append(due("order", 1), due("stock", 2)...))
 			waits, _, err := q.Peek(t.Context(), []string{"order", "stock"})
 			require.NoError(t, err)
 			assert.Equal(t, []time.Duration{0, 0}, waits)
@@ -95,7 +95,7 @@ func TestRedisQueueKeepsItsPromisesOnACluster(t *testing.T) {
 		q := sameQueue(t, client, cluster.Prefix(t))
 		mustClaim(t, q, "order", 1) // knows the map of the slots as it is
 		cluster.Move(t, q.DueKey("order"))
-		mustAnnounce(t, q, due("order", 1))
+		mustEnqueue(t, q, due("order", 1))
 		assert.Len(t, mustClaim(t, q, "order", 1).IDs, 1)
 	})
 }
@@ -107,7 +107,7 @@ func TestRedisQueueServesTheRestOfAClusterAndNoticesTheLoss(t *testing.T) {
 	var types []string
 	for i := range 64 {
 		types = append(types, fmt.Sprintf("type %d", i))
-		mustAnnounce(t, q, due(types[i], 1))
+		mustEnqueue(t, q, due(types[i], 1))
 	}
 	assertKept(t, false, q)
 	assertKept(t, true, q)

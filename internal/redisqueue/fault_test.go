@@ -57,7 +57,7 @@ func TestClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: m.dial, ReadTimeout: 50 * time.Millisecond})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	q := sameQueue(t, client, server.Prefix(t))
-	mustAnnounce(t, q, dueRows("order", 100))
+	mustEnqueue(t, q, dueRows("order", 100))
 	mustClaim(t, q, "order", 0) // the server knows the script now
 	m.on.Store(true)
 	_, err := q.Claim(t.Context(), "order", 10, time.Hour)
@@ -75,7 +75,7 @@ func TestClusterClaimWhoseReplyWasLostLeasesOneBatchOnly(t *testing.T) {
 	})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	q := sameQueue(t, client, cluster.Prefix(t))
-	mustAnnounce(t, q, dueRows("order", 100))
+	mustEnqueue(t, q, dueRows("order", 100))
 	mustClaim(t, q, "order", 0) // the server knows the script now
 	m.on.Store(true)
 	_, err := q.Claim(t.Context(), "order", 10, time.Hour)

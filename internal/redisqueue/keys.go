@@ -21,7 +21,7 @@ type redisKeys struct {
 }
 
 // clusterTags is how many hash tags spread the types of one prefix over a cluster. Changing it moves keys:
-// entries left under the old ones are announced again from the database.
+// entries left under the old ones are enqueued again from the database.
 const clusterTags = 16
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
@@ -55,7 +55,7 @@ func (k redisKeys) due(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
-// wholeMark is the member of a due zset that says that no announced entry of it has been lost.
+// wholeMark is the member of a due zset that says that no enqueued entry of it has been lost.
 func wholeMark(dueKey string) string { return "whole " + dueKey }
 
 // rebuildMark is the member of a due zset that says who rebuilds it.

@@ -89,7 +89,7 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 		assert.Empty(t, scriptFaults(string(source)), file.Name())
 		assert.NotContains(t, string(source), "KEYS[2]", "%s: each has one key", file.Name())
 		if bytes.Contains(source, []byte("unpack(")) {
-			assert.Contains(t, []string{"announce.lua", "claim.lua", "settle.lua"}, file.Name(), "nothing bounds what it is given")
+			assert.Contains(t, []string{"enqueue.lua", "claim.lua", "settle.lua"}, file.Name(), "nothing bounds what it is given")
 		}
 	}
 	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")

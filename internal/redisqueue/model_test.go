@@ -146,7 +146,7 @@ func (m *queueTwins) compareMembers() {
 
 func queueCommands() *rapid.Generator[queueCommand] {
 	return rapid.OneOf(
-		queueCommandsOf(drawAnnounce), queueCommandsOf(drawAnnounce), queueCommandsOf(drawAnnounce),
+		queueCommandsOf(drawEnqueue), queueCommandsOf(drawEnqueue), queueCommandsOf(drawEnqueue),
 		queueCommandsOf(drawQueueClaim), queueCommandsOf(drawQueueClaim), queueCommandsOf(drawQueueSettle), queueCommandsOf(drawQueueSettle),
 		queueCommandsOf(drawAsk), queueCommandsOf(drawUpset), queueCommandsOf(drawRebuild), queueCommandsOf(drawRebuild),
 	)
@@ -170,23 +170,23 @@ func drawQueueID() *rapid.Generator[uint64] {
 	return rapid.SampledFrom([]uint64{1, 2, 3, 9, 10, 11, 100, 1 << 53, 1<<53 + 1, 1<<64 - 1})
 }
 
-// announceCommand announces, some of it twice.
-type announceCommand struct {
+// enqueueCommand enqueues, some of it twice.
+type enqueueCommand struct {
 	Process int
-	Items   []processlog.Announcement
-	Rules   processlog.AnnounceRules
+	Items   []processlog.QueueEntry
+	Rules   processlog.EnqueueRules
 }
 
-func drawAnnounce(t *rapid.T) announceCommand {
-	item := rapid.Custom(func(t *rapid.T) processlog.Announcement {
-		return processlog.Announcement{BusinessType: drawQueueType(t), ID: processlog.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
+func drawEnqueue(t *rapid.T) enqueueCommand {
+	item := rapid.Custom(func(t *rapid.T) processlog.QueueEntry {
+		return processlog.QueueEntry{BusinessType: drawQueueType(t), ID: processlog.RowID(drawQueueID().Draw(t, "id")), In: drawWaitOf(t)}
 	})
-	rules := processlog.AnnounceRules{MaxLease: pickOne(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pickOne(t, "limit", 0, 3), Near: pickOne(t, "near", 0, 11*time.Minute)}
-	return announceCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), rules}
+	rules := processlog.EnqueueRules{MaxLease: pickOne(t, "max lease", 31*time.Minute, 97*time.Minute), Limit: pickOne(t, "limit", 0, 3), Near: pickOne(t, "near", 0, 11*time.Minute)}
+	return enqueueCommand{drawProcess(t), rapid.SliceOfN(item, 0, 8).Draw(t, "items"), rules}
 }
 
-func (c announceCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
-	newHeads, lost, err := m.sides[side][c.Process].Announce(m.ctx, c.Items, c.Rules)
+func (c enqueueCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
+	newHeads, lost, err := m.sides[side][c.Process].Enqueue(m.ctx, c.Items, c.Rules)
 	left := &processlog.LeftOutError{}
 	if err != nil {
 		assert.ErrorAs(m, err, &left)

@@ -85,10 +85,10 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 			require.NoError(t, err)
 			require.NoError(t, redisClient(t, old).SlaveOf(t.Context(), host, port).Err())
 			proxy.Retarget(next.Addr())
-			_, _, err = q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
+			_, _, err = q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 			require.ErrorContains(t, err, "READONLY")
 			for range 10 { // of any connection that was idle meanwhile
-				mustAnnounce(t, q, due("order", 1))
+				mustEnqueue(t, q, due("order", 1))
 			}
 			there := redisClient(t, next)
 			require.Eventually(t, func() bool { // a replica, too, passes on what its primary is told

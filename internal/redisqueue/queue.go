@@ -32,7 +32,7 @@ import (
 // Queue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
 // Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets all,
 // which Kept notices, or drops one zset, or renames it: then the member "whole …" is gone with it, and every answer says so.
-// A Redis at its memory limit still claims and settles; what it cannot take in makes the type lost, and Announce says so.
+// A Redis at its memory limit still claims and settles; what it cannot take in makes the type lost, and Enqueue says so.
 // So it is where something else stands under a type's key, which is left alone.
 //
 // One call may send several scripts. When one of them fails the others still count, and the error says what
@@ -70,8 +70,8 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 const maxScriptMembers = 1000
 
 var (
-	//go:embed lua/announce.lua
-	announceSource string
+	//go:embed lua/enqueue.lua
+	enqueueSource string
 	//go:embed lua/claim.lua
 	claimSource string
 	//go:embed lua/settle.lua
@@ -87,14 +87,14 @@ var (
 	//go:embed lua/lead.lua
 	leadSource string
 
-	announceScript = redis.NewScript(announceSource)
-	claimScript    = redis.NewScript(claimSource)
-	settleScript   = redis.NewScript(settleSource)
-	peekScript     = redis.NewScript(peekSource)
-	rebuildScript  = redis.NewScript(rebuildSource)
-	rebuiltScript  = redis.NewScript(rebuiltSource)
-	stampScript    = redis.NewScript(stampSource)
-	leadScript     = redis.NewScript(leadSource)
+	enqueueScript = redis.NewScript(enqueueSource)
+	claimScript   = redis.NewScript(claimSource)
+	settleScript  = redis.NewScript(settleSource)
+	peekScript    = redis.NewScript(peekSource)
+	rebuildScript = redis.NewScript(rebuildSource)
+	rebuiltScript = redis.NewScript(rebuiltSource)
+	stampScript   = redis.NewScript(stampSource)
+	leadScript    = redis.NewScript(leadSource)
 )
 
 // Check refuses a Redis older than 5, one that denies us a script or a key, and a prefix that another
@@ -141,8 +141,8 @@ func checkRedisVersion(info string) error {
 	return nil
 }
 
-func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
-	calls, types := q.announcements(items, rules)
+func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
+	calls, types := q.queueEntries(items, rules)
 	replies, err := q.run(ctx, calls)
 	left := &processlog.LeftOutError{}
 	for i, reply := range replies {
@@ -164,9 +164,9 @@ func (q *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 	return newHeads, lost, wrapQueueError("announce", err)
 }
 
-// announcements are the calls that announce items, and the type of each call.
-func (q *Queue) announcements(items []processlog.Announcement, rules processlog.AnnounceRules) (calls []scriptCall, types []string) {
-	byType := grouped.By(items, func(a processlog.Announcement) string { return a.BusinessType })
+// queueEntries are the calls that enqueue items, and the type of each call.
+func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.EnqueueRules) (calls []scriptCall, types []string) {
+	byType := grouped.By(items, func(a processlog.QueueEntry) string { return a.BusinessType })
 	for _, businessType := range byType.Order {
 		for chunk := range slices.Chunk(byType.Groups[businessType], maxScriptMembers) {
 			key := q.keys.due(businessType)
@@ -177,7 +177,7 @@ func (q *Queue) announcements(items []processlog.Announcement, rules processlog.
 				// As text: Lua's numbers are floats, in which great ids run together.
 				args = append(args, a.ID.String(), processlog.Remaining(a.In))
 			}
-			calls = append(calls, scriptCall{announceScript, key, args})
+			calls = append(calls, scriptCall{enqueueScript, key, args})
 			types = append(types, businessType)
 		}
 	}
@@ -313,7 +313,7 @@ func (q *Queue) Kept(ctx context.Context) (bool, error) {
 	defer q.mu.Unlock()
 	// Of all tags: a node of a cluster that has lost its keys leaves the others' as they are.
 	kept := slices.Equal(found, q.epochs)
-	// A loss is told once. Who hears of it remembers that everything is to be announced again.
+	// A loss is told once. Who hears of it remembers that everything is to be enqueued again.
 	q.epochs = found
 	return kept, nil
 }

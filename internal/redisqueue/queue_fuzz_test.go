@@ -130,7 +130,7 @@ func FuzzQueueReplies(f *testing.F) {
 			require.GreaterOrEqual(t, wait, time.Duration(0))
 		}
 		again()
-		heads, lost, _ := q.Announce(t.Context(), []processlog.Announcement{{BusinessType: "a", ID: processlog.RowID(1)}, {BusinessType: "b", ID: processlog.RowID(2)}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		heads, lost, _ := q.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: "a", ID: processlog.RowID(1)}, {BusinessType: "b", ID: processlog.RowID(2)}}, processlog.EnqueueRules{MaxLease: time.Minute})
 		require.LessOrEqual(t, max(len(heads), len(lost)), 2)
 		again()
 		mine, err := q.Rebuild(t.Context(), []string{"a", "b", "c"}, processlog.Token{1}, time.Second)

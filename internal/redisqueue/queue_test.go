@@ -71,25 +71,25 @@ func sameQueue(t *testing.T, client redis.UniversalClient, prefix string) *redis
 	return q
 }
 
-func due(businessType string, rows ...uint64) []processlog.Announcement {
-	var items []processlog.Announcement
+func due(businessType string, rows ...uint64) []processlog.QueueEntry {
+	var items []processlog.QueueEntry
 	for _, row := range rows {
-		items = append(items, processlog.Announcement{BusinessType: businessType, ID: processlog.RowID(row)})
+		items = append(items, processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row)})
 	}
 	return items
 }
 
-func dueRows(businessType string, n uint64) []processlog.Announcement {
-	var items []processlog.Announcement
+func dueRows(businessType string, n uint64) []processlog.QueueEntry {
+	var items []processlog.QueueEntry
 	for row := range n {
 		items = append(items, due(businessType, row+1)...)
 	}
 	return items
 }
 
-func mustAnnounce(t *testing.T, q processlog.Queue, items []processlog.Announcement) {
+func mustEnqueue(t *testing.T, q processlog.Queue, items []processlog.QueueEntry) {
 	t.Helper()
-	_, _, err := q.Announce(t.Context(), items, processlog.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := q.Enqueue(t.Context(), items, processlog.EnqueueRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 }
 
@@ -147,7 +147,7 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	assertKept(t, true, q)
 }
 
-// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt: what was announced before it is gone.
+// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt: what was enqueued before it is gone.
 // Failure: F44
 func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	t.Parallel()
@@ -164,9 +164,9 @@ func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 		return len(whole) == 1
 	}
 	require.True(t, rebuild(first, time.Hour))
-	mustAnnounce(t, q, due("order", 1))
+	mustEnqueue(t, q, due("order", 1))
 	require.NoError(t, client.Del(t.Context(), q.DueKey("order")).Err())
-	mustAnnounce(t, q, due("order", 2))
+	mustEnqueue(t, q, due("order", 2))
 	require.False(t, rebuilt(first))
 	require.True(t, rebuild(second, time.Millisecond), "who began before the loss keeps nobody from it")
 	require.Eventually(t, func() bool { return rebuild(third, time.Hour) }, eventually, time.Millisecond, "who has begun may have died")
@@ -183,7 +183,7 @@ func TestRedisQueueSurvivesARestartWithAppendOnlyFile(t *testing.T) {
 	t.Parallel()
 	q, server, _ := ownQueue(t, "--appendonly", "yes", "--appendfsync", "always")
 	assertKept(t, false, q)
-	mustAnnounce(t, q, due("order", 1, 2))
+	mustEnqueue(t, q, due("order", 1, 2))
 	server.Kill()
 	server.Restart(t)
 	assertKept(t, true, q)
@@ -199,12 +199,12 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	mine, err := q.Rebuild(t.Context(), []string{"order"}, processlog.Token{1}, time.Hour)
 	require.NoError(t, err)
 	require.Len(t, mine, 1)
-	mustAnnounce(t, q, dueRows("order", 300))
+	mustEnqueue(t, q, dueRows("order", 300))
 	_, err = q.Lead(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 
-	_, lost, err := q.Announce(t.Context(), append(due("order", 7, 1000), due("stock", 1)...), processlog.AnnounceRules{MaxLease: time.Hour})
+	_, lost, err := q.Enqueue(t.Context(), append(due("order", 7, 1000), due("stock", 1)...), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
 	assert.Equal(t, []string{"order", "stock"}, lost, "what was left out is known to be missing")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
@@ -244,7 +244,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	require.Eventually(t, func() bool { return len(rebuild(processlog.Token{3})) > 0 }, eventually, time.Millisecond, "somebody tries again")
-	mustAnnounce(t, q, due("order", 1000))
+	mustEnqueue(t, q, due("order", 1000))
 	assert.Equal(t, []string{"order", "user"}, rebuilt(processlog.Token{3}))
 }
 
@@ -256,7 +256,7 @@ func TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas(t *testing.T) {
 	for i, name := range both {
 		_, err := q.Rebuild(t.Context(), both[i:i+1], processlog.Token{1}, time.Hour)
 		require.NoError(t, err)
-		mustAnnounce(t, q, due(name, uint64(i+1)))
+		mustEnqueue(t, q, due(name, uint64(i+1)))
 		_, err = q.Rebuilt(t.Context(), both[i:i+1], processlog.Token{1})
 		require.NoError(t, err)
 	}
@@ -268,9 +268,9 @@ func TestRenamedZsetSaysNothingOfTheTypeWhoseKeyItHas(t *testing.T) {
 	require.Empty(t, lost())
 	require.NoError(t, client.Rename(t.Context(), q.DueKey("stock"), q.DueKey("order")).Err())
 	assert.Equal(t, both, lost())
-	_, announced, err := q.Announce(t.Context(), due("order", 3), processlog.AnnounceRules{MaxLease: time.Hour})
+	_, enqueued, err := q.Enqueue(t.Context(), due("order", 3), processlog.EnqueueRules{MaxLease: time.Hour})
 	require.NoError(t, err)
-	assert.Equal(t, both[:1], announced)
+	assert.Equal(t, both[:1], enqueued)
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
 
 	mine, err := q.Rebuild(t.Context(), both, processlog.Token{2}, time.Hour)
@@ -297,14 +297,14 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
 	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
-	var items []processlog.Announcement
+	var items []processlog.QueueEntry
 	var types []string
 	for i := range 250 { // more than a pipeline, more than a peek
 		types = append(types, fmt.Sprintf("type %d", i))
 		items = append(items, due(types[i], 1)...)
 	}
 	flush()
-	newHeads, _, err := q.Announce(t.Context(), items, processlog.AnnounceRules{MaxLease: time.Hour})
+	newHeads, _, err := q.Enqueue(t.Context(), items, processlog.EnqueueRules{MaxLease: time.Hour})
 	require.NoError(t, err)
 	assert.Equal(t, types, newHeads)
 	flush()
@@ -322,9 +322,9 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 func TestRedisQueueSendsAtMostAThousandEntriesAScript(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
-	mustAnnounce(t, q, due("warm", 1)) // the server knows the script now
+	mustEnqueue(t, q, due("warm", 1)) // the server knows the script now
 	require.NoError(t, client.ConfigResetStat(t.Context()).Err())
-	mustAnnounce(t, q, dueRows("order", 2500))
+	mustEnqueue(t, q, dueRows("order", 2500))
 	stats := client.Info(t.Context(), "commandstats").Val()
 	assert.Contains(t, stats, "cmdstat_evalsha:calls=3,")
 
@@ -357,7 +357,7 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	for _, key := range []string{q.DueKey("order"), q.EpochKey(), q.OwnerKey(0)} {
 		require.NoError(t, client.RPush(t.Context(), key, "somebody else's").Err())
 	}
-	_, lost, errs := q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
+	_, lost, errs := q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	assert.Equal(t, []string{"order"}, lost)
 	assert.True(t, mustClaim(t, q, "order", 1).Lost)
@@ -388,7 +388,7 @@ func TestRedisQueueFailsForOneTypeWithoutFailingTheOthers(t *testing.T) {
 	require.NoError(t, client.RPush(t.Context(), q.DueKey("order"), "somebody else's").Err())
 	_, err := q.Rebuild(t.Context(), []string{"stock"}, processlog.Token{1}, time.Hour)
 	require.NoError(t, err)
-	newHeads, _, err := q.Announce(t.Context(), append(due("order", 1), due("stock", 2)...), processlog.AnnounceRules{MaxLease: time.Hour})
+	newHeads, _, err := q.Enqueue(t.Context(), append(due("order", 1), due("stock", 2)...), processlog.EnqueueRules{MaxLease: time.Hour})
 	var left *processlog.LeftOutError
 	require.ErrorAs(t, err, &left)
 	assert.Equal(t, []string{"order"}, left.BusinessTypes)
@@ -430,7 +430,7 @@ func TestRedisQueueDoesWithTheLeastRights(t *testing.T) {
 	q := sameQueue(t, restricted, "shop")
 	assert.NoError(t, q.Check(t.Context(), "database"))
 	assert.Empty(t, q.EvictionPolicy(t.Context()))
-	mustAnnounce(t, q, due("order", 1))
+	mustEnqueue(t, q, due("order", 1))
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 1), true)))
 	woken := make(chan string, 1)
 	ctx, stop := context.WithCancel(t.Context())
@@ -467,7 +467,7 @@ func TestRedisQueueKeysNeverExpire(t *testing.T) {
 	q, _, client := ownQueue(t)
 	require.NoError(t, q.Check(t.Context(), "database"))
 	assertKept(t, false, q)
-	mustAnnounce(t, q, due("order", 1))
+	mustEnqueue(t, q, due("order", 1))
 	mustClaim(t, q, "order", 1)
 	keys := client.Keys(t.Context(), "*").Val()
 	assert.Len(t, keys, 3)
@@ -480,7 +480,7 @@ func TestRedisQueueKeysNeverExpire(t *testing.T) {
 func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
-	mustAnnounce(t, q, due("order", 1))
+	mustEnqueue(t, q, due("order", 1))
 	admin := client.Conn() // a connection stays logged in
 	defer func() { assert.NoError(t, admin.Close()) }()
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "changed").Err())
@@ -535,11 +535,11 @@ func TestClosingTheQueueLeavesTheUsersClientAsItWas(t *testing.T) {
 	client := redisClient(t, server)
 	before := *client.Options()
 	q := openQueue(t, client, server.Prefix(t))
-	mustAnnounce(t, q, due("order", 1))
+	mustEnqueue(t, q, due("order", 1))
 	require.NoError(t, q.Close())
 	assert.NoError(t, client.Ping(t.Context()).Err())
 	assert.Equal(t, before.MaxRetries, client.Options().MaxRetries)
 	assert.Equal(t, before.ContextTimeoutEnabled, client.Options().ContextTimeoutEnabled)
-	_, _, err := q.Announce(t.Context(), due("order", 1), processlog.AnnounceRules{MaxLease: time.Hour})
+	_, _, err := q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorIs(t, err, redis.ErrClosed)
 }

@@ -65,7 +65,7 @@ func sharedRedis() (machine, error) {
 	if err := askRedis(address, 0); err != nil {
 		return nil, fmt.Errorf("REDIS_ADDR: %w", err)
 	}
-	redisServers.announce(byDSN, address)
+	redisServers.enqueue(byDSN, address)
 	return given{address}, nil
 }
 

@@ -64,7 +64,7 @@ func (s *source) start(flags []string) (machine, error) {
 		started, description, err := s.startBy(w, flags)
 		if err == nil {
 			s.chosen = w
-			s.announce(w, description)
+			s.enqueue(w, description)
 			return started, nil
 		}
 		failures[w] = err
@@ -94,8 +94,8 @@ func (s *source) startBy(w way, flags []string) (machine, string, error) {
 	return nil, "", fmt.Errorf("%s names a shared server; this test needs one that it may kill", s.given)
 }
 
-// announce tells once a process and kind what the tests run against.
-func (s *source) announce(w way, description string) {
+// enqueue tells once a process and kind what the tests run against.
+func (s *source) enqueue(w way, description string) {
 	fmt.Fprintf(os.Stderr, "testservers: %s by way of %s: %s\n", s.kind, w, description)
 }
 

@@ -54,7 +54,7 @@ func (m *queueModel) next(skip int) time.Duration {
 	return max(0, time.Duration(m.entries[skip].at)*time.Millisecond-m.now())
 }
 
-func (m *queueModel) announce(items []processlog.Announcement, rules processlog.AnnounceRules) (newHead bool) {
+func (m *queueModel) enqueue(items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead bool) {
 	for _, item := range items {
 		before := int64(noDue)
 		if len(m.entries) > 0 {
@@ -116,7 +116,7 @@ func spans() *rapid.Generator[time.Duration] {
 }
 
 func TestWheelDoesWhatASortedListWould(t *testing.T) {
-	program := rapid.SliceOfN(rapid.OneOf(announceSteps(), claimSteps(), settleSteps(), waitSteps()), 20, 80)
+	program := rapid.SliceOfN(rapid.OneOf(enqueueSteps(), claimSteps(), settleSteps(), waitSteps()), 20, 80)
 	rapid.Check(t, func(r *rapid.T) {
 		steps := program.Draw(r, "steps")
 		var c comparison
@@ -153,17 +153,17 @@ func (c *comparison) run(steps []step) {
 
 type step func(*comparison)
 
-func announceSteps() *rapid.Generator[step] {
+func enqueueSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
-		item := rapid.Custom(func(t *rapid.T) processlog.Announcement {
-			return processlog.Announcement{BusinessType: "order", ID: processlog.RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
+		item := rapid.Custom(func(t *rapid.T) processlog.QueueEntry {
+			return processlog.QueueEntry{BusinessType: "order", ID: processlog.RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
 		})
 		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
-		rules := processlog.AnnounceRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
+		rules := processlog.EnqueueRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
 		return func(c *comparison) {
-			newHeads, _, err := c.Queue.Announce(context.Background(), items, rules)
+			newHeads, _, err := c.Queue.Enqueue(context.Background(), items, rules)
 			assert.NoError(c, err)
-			assert.Equal(c, c.model.announce(items, rules), len(newHeads) == 1, "new head")
+			assert.Equal(c, c.model.enqueue(items, rules), len(newHeads) == 1, "new head")
 		}
 	})
 }
@@ -211,11 +211,11 @@ func TestWheelReleasesTheMemoryOfWhatItSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 10_000
 		w := New()
-		var items []processlog.Announcement
+		var items []processlog.QueueEntry
 		for row := range uint64(entries) {
-			items = append(items, processlog.Announcement{BusinessType: "order", ID: processlog.RowID(row + 1), In: time.Duration(row) * time.Millisecond})
+			items = append(items, processlog.QueueEntry{BusinessType: "order", ID: processlog.RowID(row + 1), In: time.Duration(row) * time.Millisecond})
 		}
-		_, _, err := w.Announce(t.Context(), items, processlog.AnnounceRules{MaxLease: time.Hour})
+		_, _, err := w.Enqueue(t.Context(), items, processlog.EnqueueRules{MaxLease: time.Hour})
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, len(w.types["order"].later.slots), entries/2)
 

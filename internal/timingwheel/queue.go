@@ -1,6 +1,6 @@
 // Package timingwheel is the delay queue of a process that has no Redis: what it holds is known to this process only,
 // and gone with it. So the engine polls the database for what other processes have recorded, and for what the last life
-// of this one had announced (G1).
+// of this one had enqueued (G1).
 //
 // It is a hashed wheel of one millisecond a slot for each business type, which grows with its entries: it keeps the same
 // contract as the queue on Redis, in package processlog, so that no second engine exists for it. Nothing it offers comes
@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue is the queue of a process that has no Redis. It knows only what this process announced, forgets it
+// Queue is the queue of a process that has no Redis. It knows only what this process enqueued, forgets it
 // when the process ends, and shares nothing with others; their entries come by polling the database.
 //
 // It has no goroutine and no timer of its own: it turns when it is asked, and whoever sleeps until its next
@@ -40,7 +40,7 @@ func New() *Queue {
 // Check never objects: nobody else sees a wheel.
 func (w *Queue) Check(context.Context, string) error { return nil }
 
-func (w *Queue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+func (w *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
@@ -56,7 +56,7 @@ func (w *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 		}
 		t.turn(now.floor)
 		head := t.head()
-		t.announce(item, now, rules)
+		t.enqueue(item, now, rules)
 		if t.head() < head && !told[item.BusinessType] {
 			told[item.BusinessType] = true
 			newHeads = append(newHeads, item.BusinessType)
@@ -65,7 +65,7 @@ func (w *Queue) Announce(ctx context.Context, items []processlog.Announcement, r
 	return newHeads, nil, nil
 }
 
-func (t *wheelType) announce(item processlog.Announcement, now wheelNow, rules processlog.AnnounceRules) {
+func (t *wheelType) enqueue(item processlog.QueueEntry, now wheelNow, rules processlog.EnqueueRules) {
 	e := t.members[item.ID]
 	switch {
 	case e == nil:
@@ -165,7 +165,7 @@ func (w *Queue) Notify(context.Context, []string) error { return nil }
 // Listen hears nobody.
 func (w *Queue) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
 
-// Kept is false once: what earlier processes announced is gone.
+// Kept is false once: what earlier processes enqueued is gone.
 func (w *Queue) Kept(context.Context) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -825,7 +825,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	assert.Equal(t, 404, w.client("bob").get("assets/x").status, "each for himself")
 }
 
-// Whoever announces a thousand bytes and sends eight hears at once that nobody knows him, and holds no connection.
+// Whoever enqueues a thousand bytes and sends eight hears at once that nobody knows him, and holds no connection.
 func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

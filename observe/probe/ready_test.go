@@ -126,7 +126,7 @@ func ExampleReady() {
 	// Output: 200 {"ready":true}
 }
 
-// TestProbeWaitsForNoBody sends a request that announces a body and never sends it. The answer comes at once, and the
+// TestProbeWaitsForNoBody sends a request that enqueues a body and never sends it. The answer comes at once, and the
 // connection is closed after it.
 // Failure: F133
 func TestProbeWaitsForNoBody(t *testing.T) {

@@ -165,7 +165,7 @@ func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 }
 
 // What is recorded through GORM's handle is told when the library's transaction commits: nobody polls here in time.
-func TestEntryRecordedThroughTheHandleIsAnnounced(t *testing.T) {
+func TestEntryRecordedThroughTheHandleIsEnqueued(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		ran := make(chan string, 2)

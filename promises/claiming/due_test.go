@@ -50,7 +50,7 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 	})
 }
 
-func TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler(t *testing.T) {
+func TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler(t *testing.T) {
 	t.Parallel()
 	var runs atomic.Int64
 	harness.InBubble(t, func(c *compensator.Compensator) {
@@ -111,18 +111,18 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 }
 
 // A queue that several processes share is not told everything again and again: what a process did not come to
-// announce is announced when it is near.
-func TestDelayedEntryThatIsNeverAnnouncedRunsOnTime(t *testing.T) {
+// enqueue is enqueued when it is near.
+func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
-		time.Sleep(time.Minute)                              // what it announced at its start is over
+		time.Sleep(time.Minute)                              // what it enqueued at its start is over
 		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // and nobody says so
 		time.Sleep(2 * time.Minute)
 		late.RequireOnTime(t, 1)
 	})
 }
 
-// What a full queue left out is announced when it is near, however full the queue is by then.
+// What a full queue left out is enqueued when it is near, however full the queue is by then.
 // Failure: F49
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	t.Parallel()

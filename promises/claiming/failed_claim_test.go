@@ -28,7 +28,7 @@ func (q *notifiedQueue) Notify(ctx context.Context, types []string) error {
 	return q.Queue.Notify(ctx, types)
 }
 
-func TestAnnouncedEntryWakesAnotherProcess(t *testing.T) {
+func TestEnqueuedEntryWakesAnotherProcess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()

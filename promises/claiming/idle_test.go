@@ -59,9 +59,9 @@ func (q countedQueue) Check(ctx context.Context, fingerprint string) error {
 	return q.Queue.Check(ctx, fingerprint)
 }
 
-func (q countedQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+func (q countedQueue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
 	q.calls.Add(1)
-	return q.Queue.Announce(ctx, items, rules)
+	return q.Queue.Enqueue(ctx, items, rules)
 }
 
 func (q countedQueue) Settle(ctx context.Context, businessType string, items []processlog.QueueOutcome) error {

@@ -38,14 +38,14 @@ func TestManyInstancesRunEachEntryOnce(t *testing.T) {
 }
 
 // Failure: F84
-func TestOneInstanceAnnouncesForAll(t *testing.T) {
+func TestOneInstanceEnqueuesForAll(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	var led, followed atomic.Int64
 	instance := func(rebuilt *atomic.Int64, rounds chan struct{}) {
 		cfg := w.Quick()
 		cfg.Observer.Reconciled = func(e compensator.ReconciledEvent) {
-			if e.Rebuilt || e.Announced > 0 {
+			if e.Rebuilt || e.Enqueued > 0 {
 				rebuilt.Add(1)
 			}
 			rounds <- struct{}{}

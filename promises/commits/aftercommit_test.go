@@ -20,17 +20,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// heldQueue is a queue whose announcements do not return until the test lets them.
+// heldQueue is a queue whose queue entries do not return until the test lets them.
 type heldQueue struct {
 	processlog.Queue
 	called  atomic.Int64
 	release chan struct{}
 }
 
-func (q *heldQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+func (q *heldQueue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
 	q.called.Add(1)
 	<-q.release
-	return q.Queue.Announce(context.WithoutCancel(ctx), items, rules)
+	return q.Queue.Enqueue(context.WithoutCancel(ctx), items, rules)
 }
 
 // Failure: F6
@@ -164,7 +164,7 @@ func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
 }
 
 // Failure: F8
-func TestFollowUpsOfATransactionalHandlerAnnounceThemselves(t *testing.T) {
+func TestFollowUpsOfATransactionalHandlerAreEnqueued(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
@@ -315,7 +315,7 @@ func TestStaleQueueEntryNeverRunsTheRowThatGotItsId(t *testing.T) {
 	require.NoError(t, err)
 	defer queue.Close()
 	for _, businessType := range []string{"close_order", "take_stock"} {
-		_, _, err = queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: businessType, ID: gone.ID()}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		_, _, err = queue.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: businessType, ID: gone.ID()}}, processlog.EnqueueRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.Exec(fmt.Sprintf("ALTER TABLE common_process_log AUTO_INCREMENT=%d", gone.ID().Row()))

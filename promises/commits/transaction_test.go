@@ -91,7 +91,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
 				stop := w.Run(c)
 				if w.Redis != nil {
-					w.WaitWhole("close_order") // a type that is being rebuilt is announced once more
+					w.WaitWhole("close_order") // a type that is being rebuilt is enqueued once more
 				}
 				for range 3 { // more than the type has slots
 					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {

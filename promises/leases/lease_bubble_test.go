@@ -62,7 +62,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 }
 
 // The queue's lease of an entry ends while its handler runs on: only the database's is renewed. Another process that
-// announces an entry then wakes nobody, since an earlier one is due already.
+// enqueues an entry then wakes nobody, since an earlier one is due already.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()

@@ -303,7 +303,7 @@ func TestEntryTwiceOnItsWayRunsOnce(t *testing.T) {
 	}
 	w.Run(other)
 	for _, id := range ids {
-		_, _, err := queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: "close_order", ID: id}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		_, _, err := queue.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: "close_order", ID: id}}, processlog.EnqueueRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	w.Eventually(func() bool {
@@ -329,7 +329,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
 	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // read by a reconciler just before its end; never there
-		_, _, err = queue.Announce(t.Context(), []processlog.Announcement{{BusinessType: "close_order", ID: row}}, processlog.AnnounceRules{MaxLease: time.Minute})
+		_, _, err = queue.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: "close_order", ID: row}}, processlog.EnqueueRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
 	require.NoError(t, queue.Notify(t.Context(), []string{"close_order"}))

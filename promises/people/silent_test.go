@@ -70,7 +70,7 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 }
 
 // A process that only records has no reconciler that would find out that the queue is back. Nothing is recorded after the
-// outage here, so no announcement finds out either.
+// outage here, so no queue entry finds out either.
 // Failure: F85
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-func TestEntryTheQueueForgotIsAnnouncedAgain(t *testing.T) {
+func TestEntryTheQueueForgotIsEnqueuedAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
@@ -74,7 +74,7 @@ func TestProcessStartsWithoutRedisAndFindsItLater(t *testing.T) {
 }
 
 // Failure: F45
-func TestRecordOnlyProcessAnnouncesAgainOnceRedisIsBack(t *testing.T) {
+func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
@@ -146,7 +146,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // announced, or found, after the far one could have been
+		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // enqueued, or found, after the far one could have been
 	}
 	assert.False(t, w.InQueue(far))
 	w.WaitState(beyond, compensator.Succeeded)
@@ -158,7 +158,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 }
 
 // TestFailoverThatForgetsLosesNoEntry promotes a replica that had been cut off: it knows entries that have ended
-// since, and none of those announced since.
+// since, and none of those enqueued since.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -324,11 +324,11 @@ func TestRedisTooOldForOurScriptsIsRefusedAtStart(t *testing.T) {
 }
 
 // Failure: F45
-func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
+func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	idle := w.Quick()
-	idle.ReconcileInterval = time.Hour // it leads, and announces nothing more
+	idle.ReconcileInterval = time.Hour // it leads, and enqueues nothing more
 	leader := w.New(idle)
 	harness.Numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(leader)
@@ -336,7 +336,7 @@ func TestWhatAProcessCouldNotAnnounceComesToTheQueueAlthoughAnotherLeads(t *test
 	w.Eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
 
 	cfg, ready := w.Quick(), make(chan struct{}, 1)
-	cfg.ReconcileInterval = 3 * time.Second // announces what is due within four of them
+	cfg.ReconcileInterval = 3 * time.Second // enqueues what is due within four of them
 	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
 		select {
 		case ready <- struct{}{}:
@@ -375,7 +375,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	dead, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })
-	_, _, err = dead.Announce(t.Context(), []processlog.Announcement{{BusinessType: orders.Name(), ID: id}}, processlog.AnnounceRules{MaxLease: cfg.Lease})
+	_, _, err = dead.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: orders.Name(), ID: id}}, processlog.EnqueueRules{MaxLease: cfg.Lease})
 	require.NoError(t, err)
 	leased, err := dead.Claim(t.Context(), orders.Name(), 1, cfg.Lease)
 	require.NoError(t, err)

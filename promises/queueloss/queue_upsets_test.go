@@ -208,7 +208,7 @@ func (u *upset) work(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain: once the problem is over, entries wait in Redis as before. What a process does not announce because it
+// queueIsUsedAgain: once the problem is over, entries wait in Redis as before. What a process does not enqueue because it
 // still takes Redis for gone, another one does when it is near: so the delay is how long this takes at most.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()

@@ -134,7 +134,7 @@ func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	w.WaitWhole("close_order")
 }
 
-// blindStore finds nothing to announce, because the database fails just then.
+// blindStore finds nothing to enqueue, because the database fails just then.
 type blindStore struct{ processlog.Store }
 
 func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Scheduled, error) {
@@ -177,7 +177,7 @@ func (q *farsighted) Peek(ctx context.Context, businessTypes []string) ([]time.D
 	return waits, lost, err
 }
 
-// Whoever begins to rebuild a type tells all, before anything is announced again: processes that are idle ask the database
+// Whoever begins to rebuild a type tells all, before anything is enqueued again: processes that are idle ask the database
 // from then on, also where the rebuilding comes to nothing.
 // Failure: F44
 func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
@@ -211,7 +211,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	calm.calm.Store(true)
 	w.Wait(calm.asked, "it has heard that nothing is due")
 	blind.blind.Store(true)
-	ids := w.InsertDue("close_order", 1000, 10) // nobody announces them
+	ids := w.InsertDue("close_order", 1000, 10) // nobody enqueues them
 	evict(w, "close_order")
 	for _, id := range ids {
 		w.WaitState(id, compensator.Succeeded)
@@ -239,12 +239,12 @@ func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.Memory
 }
 
 // Failure: F44
-func TestTypeIsWholeOnlyOnceAllOfItIsAnnounced(t *testing.T) {
+func TestTypeIsWholeOnlyOnceAllOfItIsEnqueued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
-		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process announces at its start
+		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process enqueues at its start
 		time.Sleep(time.Minute)                                                           // what each process does at its start is done
 		queue.LoseType("close_order")
 		time.Sleep(time.Minute)

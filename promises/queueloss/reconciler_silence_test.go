@@ -17,23 +17,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// silentQueue takes one announcement and never answers it.
+// silentQueue takes one queue entry and never answers it.
 type silentQueue struct {
 	processlog.Queue
 	silent atomic.Bool
 	asked  chan struct{}
 }
 
-func (q *silentQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (newHeads, lost []string, err error) {
+func (q *silentQueue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
 	if q.silent.CompareAndSwap(true, false) {
 		close(q.asked)
 		<-ctx.Done()
 		return nil, nil, ctx.Err()
 	}
-	return q.Queue.Announce(ctx, items, rules)
+	return q.Queue.Enqueue(ctx, items, rules)
 }
 
-// One announcement of the reconciler that is never answered must not be its last.
+// One queue entry of the reconciler that is never answered must not be its last.
 func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 		}, compensator.TypeConfig{})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, c)
-		unannounced := func(delay time.Duration) {
+		unqueued := func(delay time.Duration) {
 			tx, err := store.BeginTx(t.Context())
 			require.NoError(t, err)
 			_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
@@ -57,9 +57,9 @@ func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		queue.silent.Store(true)
-		unannounced(time.Minute)
+		unqueued(time.Minute)
 		<-queue.asked
-		unannounced(0)
+		unqueued(0)
 		time.Sleep(5 * time.Minute) // the bubble's clock
 		synctest.Wait()
 		assert.EqualValues(t, 2, runs.Load())

@@ -81,7 +81,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	})
 }
 
-// A process that could run it has it neither claimed nor announced, and no line waits for it.
+// A process that could run it has it neither claimed nor enqueued, and no line waits for it.
 // Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func TestProcessKilledAnywhereLosesNothing(t *testing.T) {
 }
 
 // Failure: F82
-func TestEntryOfAProcessKilledBetweenCommitAndAnnouncementRuns(t *testing.T) {
+func TestEntryOfAProcessKilledBetweenCommitAndEnqueueRuns(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c, _ := w.LifeInstance(w.DB)

@@ -235,8 +235,8 @@ func (p *appProcess) observer() compensator.Observer {
 		QueueDown: func(error) { p.write(&history.Event{At: history.Now(), Event: history.EventQueueDown}) },
 		QueueUp:   func() { p.write(&history.Event{At: history.Now(), Event: history.EventQueueUp}) },
 		Reconciled: func(e compensator.ReconciledEvent) {
-			if e.Announced+e.Polled > 0 || e.Rebuilt {
-				p.write(&history.Event{At: history.Now(), Event: history.EventReconciled, Announced: e.Announced, Polled: e.Polled, Rebuilt: e.Rebuilt})
+			if e.Enqueued+e.Polled > 0 || e.Rebuilt {
+				p.write(&history.Event{At: history.Now(), Event: history.EventReconciled, Enqueued: e.Enqueued, Polled: e.Polled, Rebuilt: e.Rebuilt})
 			}
 		},
 	}

@@ -22,7 +22,7 @@ type Config struct {
 	Failing, Poison float64
 
 	// Careful producers confirm every receipt and roll back to no savepoint. Others leave entries to be found by
-	// looking, grace and interval later, and announce some that do not exist.
+	// looking, grace and interval later, and enqueue some that do not exist.
 	Careful bool
 
 	Faults Faults

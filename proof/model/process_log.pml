@@ -298,7 +298,7 @@ inline write_outcome(who) {
 
 /* ==== steps on the queue ==== */
 
-/* announce.lua: an entry that is there keeps its place. */
+/* enqueue.lua: an entry that is there keeps its place. */
 inline announce() {
   if
 #ifdef ANNOUNCE_OVERWRITES
@@ -561,7 +561,7 @@ claim:                                                        /* Store.Claim */
 #endif
   fi;
 
-waiting:                                                      /* returnToQueue, announceWaiting */
+waiting:                                                      /* returnToQueue, enqueueWaiting */
   if
   MAY_DIE
   MAY_BE_UNHEARD

@@ -70,7 +70,7 @@ inline settle(wait) {
   fi
 }
 
-/* announce.lua: an entry that is here keeps its place; not when its moment has been moved (announcer.move). */
+/* enqueue.lua: an entry that is here keeps its place; not when its moment has been moved (announcer.move). */
 inline announce(wait, moved) {
   if
   :: place == nowhere || moved && place == later -> put(wait)

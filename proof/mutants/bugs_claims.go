@@ -53,7 +53,7 @@ func claiming() []mutant {
 					`$batch, $results, $asked := $writeOutcomes($token, $batch)`,
 					`for _, o := range $batch {
 	if o.a.token != 0 {
-		s.announcer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})
+		s.enqueuer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})
 	}
 }
 $batch, $results, $asked := $writeOutcomes($token, $batch)`},
@@ -85,9 +85,9 @@ $batch, $results, $asked := $writeOutcomes($token, $batch)`},
 			name: "plain-zadd", breaks: "G10",
 			what: "Enqueueing an entry makes it due although another process has just leased it from the queue.",
 			edits: []edit{
-				{"lua/announce.lua", `if place > later + wait + longest then`, `if true then`},
+				{"lua/enqueue.lua", `if place > later + wait + longest then`, `if true then`},
 			},
-			sees:    tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenAnnounced"),
+			sees:    tests("TestRedisQueueKeepsTheQueuesPromises/LeasedEntryKeepsItsLeaseWhenEnqueued"),
 			inModel: "h:announce-overwrites",
 		},
 		{

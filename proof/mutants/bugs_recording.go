@@ -9,7 +9,7 @@ func recording() []mutant {
 			edits: []edit{
 				{"Compensator.Run", `$loops.Go(func() { $engine.Reconcile($claiming) })`, ``},
 			},
-			sees:    tests("TestEntryThatIsNeverAnnouncedIsFoundByTheReconciler").and(simulation, "300").and(crash, "commit-done,recorders|announce-next,recorders"),
+			sees:    tests("TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler").and(simulation, "300").and(crash, "commit-done,recorders|enqueue-next,recorders"),
 			inModel: "m:no-reconciler",
 		},
 		{

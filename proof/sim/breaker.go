@@ -163,7 +163,7 @@ func (w *world) resume(last *instance) {
 		w.oracle.note(func(o *oracle) { o.sights[sawResumed]++ })
 		key := fmt.Sprint("resume-", t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		err := last.plainTransaction(ctx, order{way: announced, entries: []compensator.NewEntry{{BusinessType: t, Content: []byte(`0`),
+		err := last.plainTransaction(ctx, order{way: enqueued, entries: []compensator.NewEntry{{BusinessType: t, Content: []byte(`0`),
 			Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 		cancel()
 		if err != nil {

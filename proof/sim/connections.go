@@ -39,7 +39,7 @@ func (w *world) drawConnections() {
 // dueAfter is an order of entries that come due when an outage is over.
 func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 	o.at = time.Duration(rng.Int64N(int64(2 * time.Second)))
-	o.way = announced
+	o.way = enqueued
 	for i := range 2 + rng.IntN(3) {
 		key := fmt.Sprintf("c%d.%d", len(w.plan.orders), i)
 		due := e.at.Add(e.span + time.Duration(rng.Int64N(int64(4*time.Second)))).Sub(w.began)

@@ -166,7 +166,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 		EntryMissing:   func(e compensator.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },
 		Reconciled: func(e compensator.ReconciledEvent) {
 			living(func(o *oracle) {
-				o.sights[sawAnnounced] += e.Announced
+				o.sights[sawEnqueued] += e.Enqueued
 				o.sights[sawPolled] += e.Polled
 				if e.Rebuilt {
 					o.sights[sawRebuilt]++

@@ -47,7 +47,7 @@ type way int
 
 const (
 	inTx      way = iota // InTx: born claimed where a slot is free
-	announced            // a plain transaction, and Committed
+	enqueued             // a plain transaction, and Committed
 	unwatched            // a plain transaction, and not a word: the reconciler's
 	ways                 // that an entry is recorded in for a handler
 	once                 // InTx, and the work is done in it; see drawMessages
@@ -205,7 +205,7 @@ func (n *instance) plainTransaction(ctx context.Context, o order) error {
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	if o.way == announced {
+	if o.way == enqueued {
 		receipt.Committed()
 	}
 	return nil

@@ -33,10 +33,10 @@ func (q *gatedQueue) Check(ctx context.Context, fingerprint string) error {
 	return q.step(ctx, "q.check", "", func() error { return q.queue.Check(ctx, fingerprint) })
 }
 
-func (q *gatedQueue) Announce(ctx context.Context, items []processlog.Announcement, rules processlog.AnnounceRules) (heads, lost []string, err error) {
-	key := idsOf(items, func(a processlog.Announcement) compensator.EntryID { return a.ID })
+func (q *gatedQueue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (heads, lost []string, err error) {
+	key := idsOf(items, func(a processlog.QueueEntry) compensator.EntryID { return a.ID })
 	err = q.step(ctx, "q.announce", key, func() (err error) {
-		heads, lost, err = q.queue.Announce(ctx, items, rules)
+		heads, lost, err = q.queue.Enqueue(ctx, items, rules)
 		return err
 	})
 	var left *processlog.LeftOutError

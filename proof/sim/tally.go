@@ -14,7 +14,7 @@ const (
 	sawMissing
 	sawExpired
 	sawDropped
-	sawAnnounced
+	sawEnqueued
 	sawRebuilt
 	sawPolled
 	sawQuarantined
@@ -72,7 +72,7 @@ const (
 var sightNames = [sights]string{
 	sawCommitted: "recorded entries", sawAttempts: "attempts", sawUnknownApplied: "unknown commits that happened",
 	sawUnknownNot: "unknown commits that did not", sawMissing: "entries reported missing", sawExpired: "expired leases", sawDropped: "dropped outcomes",
-	sawAnnounced: "entries announced by the reconciler", sawRebuilt: "rebuilt queues", sawPolled: "entries polled",
+	sawEnqueued: "entries announced by the reconciler", sawRebuilt: "rebuilt queues", sawPolled: "entries polled",
 	sawQuarantined: "entries taken out as killers", sawCompensated: "compensations", sawDead: "dead entries", sawActions: "actions of people",
 	sawPurged: "purged entries", sawInterrupted: "interrupted attempts", sawPrompt: "starts held to a bound", sawLost: "attempts that were told of a lost lease",
 	sawJammed: "handlers that heard nothing", sawFormer: "instances of a former version",

@@ -490,7 +490,7 @@ func (w *world) fillEverySlot() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for _, t := range handledTypes {
-		o := order{way: announced}
+		o := order{way: enqueued}
 		for i := range w.atOnce(t) {
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: t, Options: compensator.Options{
 				IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(barrierPrefix, t, i))}, Content: []byte(`0`)})

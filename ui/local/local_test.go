@@ -79,7 +79,7 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	}
 }
 
-// Whoever announces a thousand bytes and sends eight is answered, and let go, before he has shown who he is.
+// Whoever enqueues a thousand bytes and sends eight is answered, and let go, before he has shown who he is.
 // Failure: F133
 func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()

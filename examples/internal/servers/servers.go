@@ -51,7 +51,7 @@ func missing(value, variable string) error {
 	return nil
 }
 
-// OpenDB opens the database on the Connector: whatever a transaction records is announced by its Commit.
+// OpenDB opens the database on the Connector: whatever a transaction records is enqueued by its Commit.
 func (s Servers) OpenDB(pool int) (*sql.DB, error) {
 	config, err := mysql.ParseDSN(s.DSN)
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 // Open puts the parts together. The caller closes Log.
 func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Counter) (*Shop, error) {
 	s := &Shop{Settings: cfg, Tables: tables, DB: db, Counter: c, Logger: slog.Default()}
-	// What a process that dies has recorded and not announced is found by the reconciler: at most grace and one interval
+	// What a process that dies has recorded and not enqueued is found by the reconciler: at most grace and one interval
 	// late, so both are shorter here than the defaults.
 	var err error
 	s.Log, err = compensator.New(ctx, compensator.Config{

@@ -2,7 +2,7 @@
 -- themselves unless they are settled.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was announced since has been lost
+--         and 'whole ' + the key, while nothing that was enqueued since has been lost
 -- ARGV[1] 'whole ' + the key   ARGV[2] most entries to lease   ARGV[3] lease, ms, > 0
 -- Returns {token, µs until the next entry beyond these is due, 0: now, -1: there is none, ids claimed,
 -- earliest due first, 1 if entries of the type have been lost, else 0}; token = the lease end written, unix ms.

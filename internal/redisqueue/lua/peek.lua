@@ -1,7 +1,7 @@
 -- Tells when a type wants attention next.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was announced since has been lost
+--         and 'whole ' + the key, while nothing that was enqueued since has been lost
 -- ARGV[1] 'whole ' + the key
 -- Returns {µs until the first entry is due, 0: now, -1: no entries, 1 if entries have been lost, else 0}. Under a key that
 -- holds something else there are no entries, and they have been lost.

@@ -3,10 +3,10 @@
 -- renamed says nothing of the type whose key it has now.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was announced since has been lost
+--         and 'whole ' + the key, while nothing that was enqueued since has been lost
 --         and 'rebuild … ' + the key, the mark -> 4e15 + end of the period
 -- ARGV[1] 'whole ' + the key   ARGV[2] the caller's mark   ARGV[3] period, ms, > 0, in which nobody else begins
--- Returns 1 if the caller is to announce everything again, else 0: also where the key holds something else.
+-- Returns 1 if the caller is to enqueue everything again, else 0: also where the key holds something else.
 
 local FAR = 4e15 -- no entry is due that late
 local time = redis.call('TIME')

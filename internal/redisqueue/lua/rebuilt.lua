@@ -1,7 +1,7 @@
 -- Ends the rebuilding of a type: it is whole if it still carries the caller's mark.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was announced since has been lost
+--         and 'whole ' + the key, while nothing that was enqueued since has been lost
 --         and 'rebuild … ' + the key, the mark of who rebuilds -> 4e15 + end of its period
 -- ARGV[1] 'whole ' + the key   ARGV[2] the caller's mark
 -- Returns 1 if the type is whole now, else 0: also where the key holds something else.

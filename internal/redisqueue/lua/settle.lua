@@ -3,7 +3,7 @@
 -- ended, unless the type is lost: then it is put here, for whoever rebuilds may have read it as it was before.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was announced since has been lost
+--         and 'whole ' + the key, while nothing that was enqueued since has been lost
 -- ARGV[1] 'whole ' + the key
 -- ARGV[2] entry id   ARGV[3] token   ARGV[4] time until due again, ms, 0: now, -1: remove   … in triples
 -- Returns how many entries still carried their token: none under a key that holds something else.

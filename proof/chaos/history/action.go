@@ -34,17 +34,17 @@ const (
 
 // Event is one call of the library's observer.
 type Event struct {
-	At        int64  `json:"at"` // wall µs
-	Event     string `json:"event"`
-	ID        uint64 `json:"id,omitempty"`
-	Type      string `json:"type,omitempty"`
-	State     int8   `json:"state,omitempty"`
-	EndedBy   string `json:"ended_by,omitempty"`
-	Announced int    `json:"announced,omitempty"` // reconciled
-	Polled    int    `json:"polled,omitempty"`
-	Rebuilt   bool   `json:"rebuilt,omitempty"`
-	Err       string `json:"err,omitempty"` // attempt broken: an Err… class
-	Detail    string `json:"detail,omitempty"`
+	At       int64  `json:"at"` // wall µs
+	Event    string `json:"event"`
+	ID       uint64 `json:"id,omitempty"`
+	Type     string `json:"type,omitempty"`
+	State    int8   `json:"state,omitempty"`
+	EndedBy  string `json:"ended_by,omitempty"`
+	Enqueued int    `json:"announced,omitempty"` // reconciled
+	Polled   int    `json:"polled,omitempty"`
+	Rebuilt  bool   `json:"rebuilt,omitempty"`
+	Err      string `json:"err,omitempty"` // attempt broken: an Err… class
+	Detail   string `json:"detail,omitempty"`
 }
 
 // The events. Settled need not be written: the audit tells. Of reconciled only rounds that found something.

@@ -35,7 +35,7 @@ func (l *Ledger) Starts() []Start {
 }
 
 // tooLateAfter is how late an attempt may begin while nothing is in its way, µs: twice what a lost lease, the
-// grace of a producer who does not announce, and a round of the reconciler take together.
+// grace of a producer who does not enqueue, and a round of the reconciler take together.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
 }

@@ -95,7 +95,7 @@ func full(t *testing.T) *story {
 	}
 	s.run.FaultKinds = []string{"kill", "pause", "flush"}
 	s.fault("flush", "redis", 10, history.TouchesQueueData)
-	s.write("app1", &history.Event{At: s.now, Event: history.EventReconciled, Announced: 3})
+	s.write("app1", &history.Event{At: s.now, Event: history.EventReconciled, Enqueued: 3})
 	s.write("app1", &history.Event{At: s.now, Event: history.EventReconciled, Polled: 1})
 	s.run.MinEntries = 20
 	s.rest()
@@ -119,7 +119,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 		ShowsEntries:      func(s *story) { s.run.MinEntries = 1000 },
 		ShowsDropped:      event(func(e *history.Event) bool { return e.Event == history.EventOutcomeDropped }),
 		ShowsPolled:       event(func(e *history.Event) bool { return e.Polled > 0 }),
-		ShowsAnnounced:    event(func(e *history.Event) bool { return e.Announced > 0 }),
+		ShowsEnqueued:     event(func(e *history.Event) bool { return e.Enqueued > 0 }),
 		"fault: flush":    func(s *story) { s.failFaults("flush") },
 		"check: attempts": func(s *story) { *s = *nothing(t) },
 		"check: early":    func(s *story) { *s = *nothing(t) },
@@ -159,7 +159,7 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	vacuous := nothing(t).judge().Vacuous
 	for _, name := range []string{
 		ShowsEntries, ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
-		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
+		ShowsDropped, ShowsEnqueued, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
 	} {
 		require.True(t, hasPrefix(vacuous, name+": "), "got %q, want %q among them", vacuous, name)
 	}

@@ -19,7 +19,7 @@ const (
 	ShowsBornClaimed     = "born claimed"
 	ShowsLostLease       = "lost lease"
 	ShowsDropped         = "stale outcome dropped"
-	ShowsAnnounced       = "announced again after a loss"
+	ShowsEnqueued        = "announced again after a loss"
 	ShowsPolled          = "polled claim"
 	ShowsQuarantine      = "quarantine"
 	ShowsCompensated     = "compensated"
@@ -59,7 +59,7 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	demand(ShowsEntries, entries > 0 && entries >= l.Run.MinEntries, fmt.Sprintf("%d entries of %d", entries, l.Run.MinEntries))
 	for _, name := range []string{
 		ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
-		ShowsDropped, ShowsAnnounced, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
+		ShowsDropped, ShowsEnqueued, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
 	} {
 		demand(name, shown[name] > 0, "it never happened")
 	}
@@ -95,7 +95,7 @@ func (l *Ledger) shown() map[string]int {
 		ev := &l.events[i]
 		count(ShowsDropped, ev.Event == history.EventOutcomeDropped)
 		count(ShowsPolled, ev.Event == history.EventReconciled && ev.Polled > 0)
-		count(ShowsAnnounced, ev.Event == history.EventReconciled && (ev.Rebuilt || ev.Announced > 0) && l.lostBefore(ev.At))
+		count(ShowsEnqueued, ev.Event == history.EventReconciled && (ev.Rebuilt || ev.Enqueued > 0) && l.lostBefore(ev.At))
 	}
 	return n
 }
@@ -117,7 +117,7 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// soonAfter is how long after a loss an announcement still counts as its repair, µs.
+// soonAfter is how long after a loss an queue entry still counts as its repair, µs.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {

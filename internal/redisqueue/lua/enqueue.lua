@@ -3,7 +3,7 @@
 -- one that wants a place, it is left out, and the type is not whole, nor can it become so by who is rebuilding it.
 --
 -- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was announced since has been lost
+--         and 'whole ' + the key, while nothing that was enqueued since has been lost
 --         and 'rebuild … ' + the key, the marks of who rebuilds -> 4e15 + end of the period
 -- ARGV[1] 'whole ' + the key   ARGV[2] 'rebuild nobody ' + the key
 -- ARGV[3] longest lease, ms

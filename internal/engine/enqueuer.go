@@ -12,18 +12,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// announcer tells the queue of entries and of what has become of them. Whoever has something to tell hands it over and goes
+// enqueuer tells the queue of entries and of what has become of them. Whoever has something to tell hands it over and goes
 // on: where the queue does not take it, the reconciler comes to it again.
-type announcer struct {
+type enqueuer struct {
 	*base
 	types  *types
 	agenda *agenda
 	health *queueHealth
 	losses *losses
 
-	fresh groupcommit.Batcher[processlog.Announcement] // entries that come due
-	moved groupcommit.Batcher[processlog.Announcement] // those that come sooner than the queue knows
-	acks  groupcommit.Batcher[ack]                     // outcomes
+	fresh groupcommit.Batcher[processlog.QueueEntry] // entries that come due
+	moved groupcommit.Batcher[processlog.QueueEntry] // those that come sooner than the queue knows
+	acks  groupcommit.Batcher[ack]                   // outcomes
 }
 
 // ack is what the queue is to be told of an outcome.
@@ -35,63 +35,63 @@ type ack struct {
 // queueBound is how much may wait to be told: more than anybody can work off is found again.
 const queueBound = 100_000
 
-func newAnnouncer(b *base, t *types, a *agenda) *announcer {
-	n := &announcer{base: b, types: t, agenda: a, health: newQueueHealth(b, t), losses: newLosses()}
-	n.fresh.Max, n.fresh.Workers, n.fresh.Bound, n.fresh.Flush = 1000, 1, queueBound, n.announceBatch
+func newEnqueuer(b *base, t *types, a *agenda) *enqueuer {
+	n := &enqueuer{base: b, types: t, agenda: a, health: newQueueHealth(b, t), losses: newLosses()}
+	n.fresh.Max, n.fresh.Workers, n.fresh.Bound, n.fresh.Flush = 1000, 1, queueBound, n.enqueueBatch
 	n.moved.Max, n.moved.Workers, n.moved.Bound, n.moved.Flush = 1000, 1, queueBound, n.moveBatch
 	n.acks.Max, n.acks.Workers, n.acks.Bound, n.acks.Flush = 1000, 1, queueBound, n.ackBatch
 	return n
 }
 
-// announces reports whether the queue wants to know of an entry: not beyond its horizon, and a wheel only
+// enqueues reports whether the queue wants to know of an entry: not beyond its horizon, and a wheel only
 // of types that run here.
-func (n *announcer) announces(businessType string, in time.Duration) bool {
+func (n *enqueuer) enqueues(businessType string, in time.Duration) bool {
 	if in > n.Horizon+n.ReconcileInterval {
 		return false
 	}
 	return !n.Local || n.types.accepting(businessType) != nil
 }
 
-// announce hands items to the queue.
-func (n *announcer) announce(items []processlog.Announcement) { n.handOver(&n.fresh, items) }
+// enqueue hands items to the queue.
+func (n *enqueuer) enqueue(items []processlog.QueueEntry) { n.handOver(&n.fresh, items) }
 
 // move tells it of an entry whose due moment somebody has moved, if it wants to know.
-func (n *announcer) move(businessType string, id processlog.ID, in time.Duration) {
-	if n.announces(businessType, in) {
-		n.handOver(&n.moved, []processlog.Announcement{{BusinessType: businessType, ID: id, In: in}})
+func (n *enqueuer) move(businessType string, id processlog.ID, in time.Duration) {
+	if n.enqueues(businessType, in) {
+		n.handOver(&n.moved, []processlog.QueueEntry{{BusinessType: businessType, ID: id, In: in}})
 	}
 }
 
-func (n *announcer) handOver(lane *groupcommit.Batcher[processlog.Announcement], items []processlog.Announcement) {
+func (n *enqueuer) handOver(lane *groupcommit.Batcher[processlog.QueueEntry], items []processlog.QueueEntry) {
 	if len(items) > 0 && !lane.Add(items...) {
 		n.health.forgot() // too many to keep in memory
 	}
 }
 
-func (n *announcer) announceBatch(batch []processlog.Announcement) {
+func (n *enqueuer) enqueueBatch(batch []processlog.QueueEntry) {
 	n.flush(batch, n.types.leaseRange().longest)
 }
 
 // moveBatch tells of entries whose due moment somebody has moved: the place the queue knows, which may be a
 // lease's end, is no longer worth keeping. A new entry's is: whoever has leased it since runs it.
-func (n *announcer) moveBatch(batch []processlog.Announcement) { n.flush(batch, 0) }
+func (n *enqueuer) moveBatch(batch []processlog.QueueEntry) { n.flush(batch, 0) }
 
 // flush tells the queue of what has gathered, unless it is not relied on: the database is polled then, and the queue is rebuilt
 // when it is back.
-func (n *announcer) flush(batch []processlog.Announcement, maxLease time.Duration) {
+func (n *enqueuer) flush(batch []processlog.QueueEntry, maxLease time.Duration) {
 	if !n.health.tries() {
 		return
 	}
 	ctx, cancel := n.queueCall()
 	defer cancel()
-	_ = n.announceNow(ctx, batch, maxLease) // the queue's health has been told
+	_ = n.enqueueNow(ctx, batch, maxLease) // the queue's health has been told
 }
 
-// announceNow tells the queue, and whoever sleeps for these entries.
-func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announcement, maxLease time.Duration) error {
-	failpoint.Reach(failpoint.AnnounceNext)
-	heads, lost, err := n.Queue.Announce(ctx, batch, processlog.AnnounceRules{MaxLease: maxLease, Limit: n.QueueLimit, Near: n.near()})
-	failpoint.Reach(failpoint.Announced)
+// enqueueNow tells the queue, and whoever sleeps for these entries.
+func (n *enqueuer) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, maxLease time.Duration) error {
+	failpoint.Reach(failpoint.EnqueueNext)
+	heads, lost, err := n.Queue.Enqueue(ctx, batch, processlog.EnqueueRules{MaxLease: maxLease, Limit: n.QueueLimit, Near: n.near()})
+	failpoint.Reach(failpoint.Enqueued)
 	n.losses.add(lost...)
 	if !n.leftOut(batch, err) {
 		n.health.saw(err)
@@ -116,13 +116,13 @@ func (n *announcer) announceNow(ctx context.Context, batch []processlog.Announce
 
 // leftOut reports whether the queue, which answers, had no room for entries of some types: it is relied on for all it has,
 // and the database is asked for what it has not.
-func (n *announcer) leftOut(batch []processlog.Announcement, err error) bool {
+func (n *enqueuer) leftOut(batch []processlog.QueueEntry, err error) bool {
 	var left *processlog.LeftOutError
 	if !errors.As(err, &left) {
 		left = &processlog.LeftOutError{}
 	}
 	if err == nil || len(left.BusinessTypes) > 0 {
-		n.problems.announced(batch, left.BusinessTypes, err)
+		n.problems.enqueued(batch, left.BusinessTypes, err)
 	}
 	n.lost(left.BusinessTypes)
 	return len(left.BusinessTypes) > 0
@@ -130,7 +130,7 @@ func (n *announcer) leftOut(batch []processlog.Announcement, err error) bool {
 
 // lost tells that the queue may hold a part of some types' entries only: the database is asked as well, now and each
 // time the queue is, and that more often. Nobody knows when those come due that it has forgotten, until it is rebuilt (G10).
-func (n *announcer) lost(businessTypes []string) {
+func (n *enqueuer) lost(businessTypes []string) {
 	if len(businessTypes) == 0 {
 		return
 	}
@@ -142,7 +142,7 @@ func (n *announcer) lost(businessTypes []string) {
 	n.agenda.poke()
 }
 
-func (n *announcer) ackBatch(batch []ack) {
+func (n *enqueuer) ackBatch(batch []ack) {
 	if !n.health.up() {
 		return // the queue's leases end by themselves, and a claim finds out what has become of the entries
 	}

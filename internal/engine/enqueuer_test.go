@@ -17,10 +17,10 @@ import (
 // attentive is a queue that keeps what it is told.
 type attentive struct {
 	processlog.Queue
-	told []processlog.Announcement
+	told []processlog.QueueEntry
 }
 
-func (q *attentive) Announce(_ context.Context, batch []processlog.Announcement, _ processlog.AnnounceRules) (heads, lost []string, err error) {
+func (q *attentive) Enqueue(_ context.Context, batch []processlog.QueueEntry, _ processlog.EnqueueRules) (heads, lost []string, err error) {
 	q.told = append(q.told, batch...)
 	return nil, nil, nil
 }
@@ -31,23 +31,23 @@ func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
 		q := &attentive{}
 		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Queue: q, Lease: time.Hour,
 			PollInterval: time.Second, ReconcileInterval: 10 * time.Second, Horizon: time.Hour})
-		tell := func(ids ...uint64) (all []processlog.Announcement) {
+		tell := func(ids ...uint64) (all []processlog.QueueEntry) {
 			for _, id := range ids {
-				e.announcer.move("refund", processlog.RowID(id), 0)
-				all = append(all, processlog.Announcement{BusinessType: "refund", ID: processlog.RowID(id)})
+				e.enqueuer.move("refund", processlog.RowID(id), 0)
+				all = append(all, processlog.QueueEntry{BusinessType: "refund", ID: processlog.RowID(id)})
 			}
 			synctest.Wait()
 			return all
 		}
-		e.announcer.health.saw(errors.New("no route"))
+		e.enqueuer.health.saw(errors.New("no route"))
 		tell(1, 2)
 		require.Empty(t, q.told, "it has just failed")
 
 		time.Sleep(2 * time.Second)
-		require.False(t, e.announcer.health.up(), "whoever asks, and calls nothing, finds out nothing")
+		require.False(t, e.enqueuer.health.up(), "whoever asks, and calls nothing, finds out nothing")
 		want := tell(3, 4, 5)
 		require.Equal(t, want, q.told)
-		require.True(t, e.announcer.health.up())
+		require.True(t, e.enqueuer.health.up())
 		require.Equal(t, slices.Concat(want, tell(6)), q.told)
 	})
 }
@@ -69,9 +69,9 @@ func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &mute{}
 		e, _ := waitingOn(t, 0, Config{Queue: q})
-		e.announcer.acks.Add(ack{businessType: "refund"}, ack{businessType: "mail"}, ack{businessType: "close_order"})
-		<-e.announcer.acks.Done()
+		e.enqueuer.acks.Add(ack{businessType: "refund"}, ack{businessType: "mail"}, ack{businessType: "close_order"})
+		<-e.enqueuer.acks.Done()
 		require.Equal(t, []string{"refund"}, q.asked)
-		require.False(t, e.announcer.health.up())
+		require.False(t, e.enqueuer.health.up())
 	})
 }
