@@ -139,7 +139,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
-	if err := rec.LineUp(); err != nil {
+	if err := rec.FindPositions(); err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
 	ctx, asked := c.inquire(ctx, tx, nil)

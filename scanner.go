@@ -63,8 +63,8 @@ func init() {
 		}
 		return c.engine.Attempt(ctx, id)
 	}
-	testkit.MoveLinesOn = func(ctx context.Context, of any, ids []processlog.ID) (bool, error) {
-		return of.(*Compensator).engine.MoveLinesOn(ctx, ids)
+	testkit.AdvanceKeys = func(ctx context.Context, of any, ids []processlog.ID) (bool, error) {
+		return of.(*Compensator).engine.AdvanceKeys(ctx, ids)
 	}
 	testkit.Blocked = func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error) {
 		return of.(*Compensator).engine.Blocked(ctx, ids)

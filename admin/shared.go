@@ -20,7 +20,7 @@ const (
 // shared is something read of all types, from which each actor is shown what he may see: fifty people who watch cost the
 // database what one does, also when it is slow.
 type shared[T any] struct {
-	turn  chan struct{} // held by who looks at what follows, and by who reads it anew
+	guard chan struct{} // held by who looks at what follows, and by who reads it anew
 	last  T
 	began time.Time // reading it
 	ended time.Time
@@ -28,7 +28,7 @@ type shared[T any] struct {
 	acts  int64     // what had been done through the Admin when it began
 }
 
-func newShared[T any]() *shared[T] { return &shared[T]{turn: make(chan struct{}, 1)} }
+func newShared[T any]() *shared[T] { return &shared[T]{guard: make(chan struct{}, 1)} }
 
 // get is what was read last, and when, or reads it anew once something was done since, or it is old: what comes while somebody
 // waits is not, however long reading it took.
@@ -36,8 +36,8 @@ func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx c
 	var none T
 	asked := time.Now()
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.guard <- struct{}{}:
+		defer func() { <-s.guard }()
 	case <-ctx.Done():
 		return none, began, ctx.Err()
 	}

@@ -81,7 +81,7 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	if len(left) > 0 {
 		return left
 	}
-	moved, err := testkit.MoveLinesOn(tb.Context(), c, ids)
+	moved, err := testkit.AdvanceKeys(tb.Context(), c, ids)
 	require.NoError(tb, err)
 	if moved {
 		return []string{"the next of a line"}

@@ -35,7 +35,7 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 // transactional, in a transaction that commits with its success. It returns the entry as the attempt has left it: State,
 // LastError, ProcessCount and NextAt are the outcome. Nothing else runs, not even what the handler records. c must have
 // the type's handler, and not be inside Run. opts must leave the entry due at once, and its idempotency key be new. Of an entry
-// whose turn has not come (TypeConfig.Serial) nothing runs: the test fails, and is told which entry is in front.
+// that are blocked (TypeConfig.Serial) nothing runs: the test fails, and is told which entry is in front.
 //
 //	entry := compensatortest.Call(t, c, closeOrder, Order{ID: 42}, compensator.Options{})
 //	require.Equal(t, compensator.Succeeded, entry.State, entry.LastError)

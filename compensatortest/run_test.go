@@ -26,7 +26,7 @@ func lineUp(t *testing.T, cfg compensator.TypeConfig, handler func(name string) 
 
 func byUser(e *compensator.Entry) string { return e.UserID }
 
-func TestAttemptLeavesAnEntryAloneWhoseTurnHasNotCome(t *testing.T) {
+func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 	t.Parallel()
 	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error { return nil })
 	first, second := compensator.IdempotencyKey("first"), compensator.IdempotencyKey("second")
@@ -55,7 +55,7 @@ func TestAttemptLeavesAnEntryAloneWhoseTurnHasNotCome(t *testing.T) {
 	require.Equal(t, []string{"Bob", "Ann", "Ann"}, *ran)
 }
 
-func TestAttemptOfWhatIsNotNotedInItsLineRuns(t *testing.T) {
+func TestAttemptOfWhatIsNotNotedUnderItsKeyRuns(t *testing.T) {
 	t.Parallel()
 	fails := true
 	c, book, ran := lineUp(t, compensator.TypeConfig{Serial: byUser}, func(string) error {

@@ -30,7 +30,7 @@ type Store interface {
 	Worker
 	Keeper
 	Calendar
-	Turns
+	Ordering
 
 	// Check returns every reason at once why this server, session or table is not safe to use.
 	Check(ctx context.Context) error

@@ -152,7 +152,7 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 type rules struct {
 	store *console
 
-	turn   chan struct{} // of capacity 1: whoever has put a token in may use what follows
+	guard  chan struct{} // of capacity 1: whoever has put a token in may use what follows
 	policy *policy       // nil: there is none
 	err    error         // why it could not be read
 	at     time.Time
@@ -165,7 +165,7 @@ const (
 
 func openRules(ctx context.Context, store *console) (*rules, processlog.Setting, error) {
 	p, setting, err := store.readPolicy(ctx)
-	return &rules{store: store, turn: make(chan struct{}, 1), policy: p, at: time.Now()}, setting, err
+	return &rules{store: store, guard: make(chan struct{}, 1), policy: p, at: time.Now()}, setting, err
 }
 
 // May implements admin.Access.
@@ -178,11 +178,11 @@ func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, on ad
 // own ctx.
 func (r *rules) now(ctx context.Context) (*policy, error) {
 	select {
-	case r.turn <- struct{}{}:
+	case r.guard <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-r.turn }()
+	defer func() { <-r.guard }()
 	if time.Since(r.at) >= policyKept {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // for all who ask, also when this one has gone
 		defer cancel()

@@ -161,8 +161,8 @@ func (v *version) released(now int64) *version {
 	return next
 }
 
-// parked is the version of a released entry that is to wait.
-func (v *version) parked(wait time.Duration, now int64) *version {
+// blocked is the version of a released entry that is to wait.
+func (v *version) blocked(wait time.Duration, now int64) *version {
 	next := v.released(now)
 	next.nextAt = dueAt(now, wait)
 	return next

@@ -41,7 +41,7 @@ type Store struct {
 	lastCommitted uint64                                   // the highest id that ever was; all that a replica hears of
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
-	lines         map[lineKey]line
+	ordering      map[orderingKey]notes
 	ops           operations
 	open          []*Tx
 	watch         func(before, after processlog.Row)
@@ -56,14 +56,14 @@ var stores atomic.Int64
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
-		name:  fmt.Sprintf("memory-%d", stores.Add(1)),
-		rows:  make(map[processlog.ID]*storedRow),
-		keys:  make(map[processlog.IdempotencyKey]*storedRow),
-		audit: make(map[processlog.ID][]processlog.AuditRecord),
-		marks: make(map[string]*mark),
-		lines: make(map[lineKey]line),
-		ops:   newOperations(),
-		watch: func(processlog.Row, processlog.Row) {},
+		name:     fmt.Sprintf("memory-%d", stores.Add(1)),
+		rows:     make(map[processlog.ID]*storedRow),
+		keys:     make(map[processlog.IdempotencyKey]*storedRow),
+		audit:    make(map[processlog.ID][]processlog.AuditRecord),
+		marks:    make(map[string]*mark),
+		ordering: make(map[orderingKey]notes),
+		ops:      newOperations(),
+		watch:    func(processlog.Row, processlog.Row) {},
 	}
 }
 
@@ -106,7 +106,7 @@ type StoreState struct {
 	lastID   uint64
 	audit    map[processlog.ID][]processlog.AuditRecord
 	marks    map[string]int64
-	lines    map[lineKey]line
+	ordering map[orderingKey]notes
 	ops      operations
 }
 
@@ -114,7 +114,7 @@ type StoreState struct {
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneLines(s.lines), s.ops.clone()} // records are only appended
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // records are only appended
 }
 
 // Restore makes the store hold what it held at a snapshot, as a replica that is promoted although it lags: open
@@ -129,7 +129,7 @@ func (s *Store) Restore(state StoreState) {
 		s.addLocked(&storedRow{id: v.entry.ID, key: v.entry.IdempotencyKey, committed: v})
 	}
 	s.lastID, s.lastCommitted, s.audit = state.lastID, state.lastID, maps.Clone(state.audit)
-	s.lines = cloneLines(state.lines)
+	s.ordering = cloneOrdering(state.ordering)
 	s.ops = state.ops.clone()
 	s.marks = make(map[string]*mark, len(state.marks))
 	for businessType, at := range state.marks {
@@ -216,7 +216,7 @@ func (s *Store) publishLocked(step rowStep) {
 		}
 	}
 	if after := step.after; after != nil && after.entry.Erased && after.entry.State != processlog.Dead {
-		s.leaveLineLocked(after.entry.BusinessType, step.row.id)
+		s.leaveKeyLocked(after.entry.BusinessType, step.row.id)
 	}
 	if step.audit != nil {
 		s.audit[step.row.id] = append(s.audit[step.row.id], *step.audit)

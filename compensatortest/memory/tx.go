@@ -31,7 +31,7 @@ type Tx struct {
 	held  []*storedRow // held or shared until its end
 	steps []rowStep
 	moves []markMove
-	joins []processlog.Turn
+	joins []processlog.Position
 	marks []savepoint
 }
 

@@ -87,7 +87,7 @@ func TestManyRunBesideEachOther(t *testing.T) {
 }
 
 // Who stands in a line is not due before his turn has come, and WaitIdle waits for him all the same.
-func TestIdleIsWhenLinesHaveBeenWorkedOff(t *testing.T) {
+func TestIdleIsWhenKeysHaveBeenWorkedOff(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
 	var order []int
@@ -110,7 +110,7 @@ func TestIdleIsWhenLinesHaveBeenWorkedOff(t *testing.T) {
 }
 
 // One attempt at a time, an entry still waits for those of its key that are in front of it.
-func TestTurnsAreKeptOneAttemptAtATime(t *testing.T) {
+func TestOrderIsKeptOneAttemptAtATime(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
 	var order []int

@@ -17,7 +17,7 @@ var transactionPromises = []storePromise{
 	{"FinishedTransactionIsRefusedEverywhere", false, (*storeTest).finishedTransactionIsRefusedEverywhere},
 	{"HandleWithoutTransactionIsRefusedEverywhere", false, (*storeTest).handleWithoutTransactionIsRefusedEverywhere},
 	{"SavepointRollbackTakesItsEntriesBack", false, (*storeTest).savepointRollbackTakesItsEntriesBack},
-	{"SavepointRollbackTakesTurnsAndMarksBack", false, (*storeTest).savepointRollbackTakesTurnsAndMarksBack},
+	{"SavepointRollbackTakesPositionsAndMarksBack", false, (*storeTest).savepointRollbackTakesPositionsAndMarksBack},
 	{"DuplicateOfItsOwnTransactionIsTold", false, (*storeTest).duplicateOfItsOwnTransactionIsTold},
 	{"EntryMayBeChangedByTheTransactionThatRecordsIt", false, (*storeTest).entryMayBeChangedByTheTransactionThatRecordsIt},
 	{"RolledBackActionOfAPersonLeavesNoTrace", false, (*storeTest).rolledBackActionOfAPersonLeavesNoTrace},
@@ -79,7 +79,7 @@ func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call 
 	t.Helper()
 	row := t.insertOne("ended")
 	_, marks := t.marks("ended")
-	refusal(t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", row)}), "join")
+	refusal(t.Store.Join(t.ctx, tx, []processlog.Position{positionOf("a", row)}), "join")
 	_, err := t.Store.MoveMark(t.ctx, tx, "ended", marks[0], marks[0].Add(time.Hour))
 	refusal(err, "move a mark")
 	_, err = t.Store.IDs(t.ctx, tx, []processlog.IdempotencyKey{row.IdempotencyKey})
@@ -149,12 +149,12 @@ func (t *storeTest) savepointRollbackTakesItsEntriesBack() {
 	t.claim(row.ID, token(1), time.Minute)
 }
 
-func (t *storeTest) savepointRollbackTakesTurnsAndMarksBack() {
+func (t *storeTest) savepointRollbackTakesPositionsAndMarksBack() {
 	kept, undone := t.insertOne("savepoint"), t.insertOne("savepoint")
 	_, marks := t.marks("kept", "undone")
 	tx, moved := t.move("kept", marks[0], marks[0].Add(time.Second))
 	require.True(t, moved)
-	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", kept)}))
+	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Position{positionOf("a", kept)}))
 	sp := t.savepoints(tx)
 	require.NoError(t, sp.Savepoint("here"))
 	for i, name := range []string{"kept", "undone"} {
@@ -162,10 +162,10 @@ func (t *storeTest) savepointRollbackTakesTurnsAndMarksBack() {
 		require.NoError(t, err)
 		require.True(t, moved, name)
 	}
-	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Turn{turnOf("a", undone)}))
+	require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Position{positionOf("a", undone)}))
 	require.NoError(t, sp.RollbackTo("here"))
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, processlog.Line{First: kept.ID, Known: 1, Members: members(kept)}, t.line("a", kept, true))
+	assert.Equal(t, processlog.KeyState{First: kept.ID, Known: 1, Members: members(kept)}, t.line("a", kept, true))
 	_, there := t.marks("kept", "undone")
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }

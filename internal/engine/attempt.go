@@ -12,10 +12,10 @@ import (
 
 // attempt is one run of a handler on one entry, or the entry's share of a batch.
 type attempt struct {
-	row     processlog.Row
-	token   int64           // of the queue lease it was claimed with; 0: none
-	suspect atomic.Bool     // it holds a place in quarantine
-	turn    processlog.Turn // with no key: it takes none
+	row      processlog.Row
+	token    int64               // of the queue lease it was claimed with; 0: none
+	suspect  atomic.Bool         // it holds a place in quarantine
+	position processlog.Position // with no key: it takes none
 
 	t    *Type
 	slot *sharedSlot // its batch's; nil: its own

@@ -31,11 +31,11 @@ type breaker struct {
 	opened       func(observe.OpenBreaker) // told outside of the mutex, as the next one
 	closed       func(observe.OpenBreaker)
 
-	mu      sync.Mutex // guards the fields below; taken after the mutex of the type's slots, never before it
-	latest  []word     // Of at most, the oldest first
-	turn    int        // how often it has opened and closed: what a call tells that began before is old news
-	open    *observe.OpenBreaker
-	probing bool // an entry was let in to try
+	mu         sync.Mutex // guards the fields below; taken after the mutex of the type's slots, never before it
+	latest     []word     // Of at most, the oldest first
+	generation int        // how often it has opened and closed: what a call tells that began before is old news
+	open       *observe.OpenBreaker
+	probing    bool // an entry was let in to try
 }
 
 // word is what an entry's last call was; of a batch, it is its first entry's.
@@ -46,9 +46,9 @@ type word struct {
 
 // call is one of a handler, for one entry or for a batch, as a breaker counts it; guarded by its mutex.
 type call struct {
-	turn  int
-	probe bool
-	told  bool
+	generation int
+	probe      bool
+	told       bool
 }
 
 // tale is what a call tells of what its handler needs.
@@ -98,11 +98,11 @@ func (b *breaker) reset() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turnLocked(nil)
+	b.positionLocked(nil)
 }
 
-func (b *breaker) turnLocked(open *observe.OpenBreaker) {
-	b.turn++
+func (b *breaker) positionLocked(open *observe.OpenBreaker) {
+	b.generation++
 	b.open, b.probing = open, false
 	b.latest = nil
 }
@@ -159,7 +159,7 @@ func (b *breaker) admit(attempts []*attempt) (admitted, refused []*attempt) {
 	n := min(len(attempts), b.roomLocked())
 	b.probing = b.probing || b.open != nil && n > 0
 	for _, a := range attempts[:n] {
-		a.call.Store(&call{turn: b.turn, probe: b.open != nil})
+		a.call.Store(&call{generation: b.generation, probe: b.open != nil})
 	}
 	return attempts[:n:n], attempts[n:]
 }
@@ -172,7 +172,7 @@ func (b *breaker) readmit() (own *call, admitted bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return &call{turn: b.turn}, b.open == nil
+	return &call{generation: b.generation}, b.open == nil
 }
 
 // join makes a batch's attempts one call.
@@ -214,7 +214,7 @@ func (b *breaker) hung(a *attempt, in *call) {
 // hear takes what a call for an attempt tells: the first word about it counts.
 func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 	b.mu.Lock()
-	if c.told || c.turn != b.turn {
+	if c.told || c.generation != b.generation {
 		b.mu.Unlock()
 		return
 	}
@@ -224,7 +224,7 @@ func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 	case tells == uncalled: // the next is the probe: a pause for each of those that wait would hold up all that could run
 		b.probing = b.probing && !c.probe
 	case c.probe && tells == fine:
-		b.turnLocked(nil)
+		b.positionLocked(nil)
 	case c.probe:
 		b.reopenLocked(tells, why)
 	case tells != nothing && b.countLocked(a.row.ID, tells == down):
@@ -257,7 +257,7 @@ func (b *breaker) reopenLocked(tells tale, why error) {
 // openLocked adds up to a half to a pause, so that processes which were hit together do not probe together.
 func (b *breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 	open.ProbeAt = time.Now().Add(pause + jitter.N(pause/2+1))
-	b.turnLocked(&open)
+	b.positionLocked(&open)
 }
 
 // countLocked takes the latest word of an entry, and reports whether too many of the latest Of entries say down. An entry

@@ -110,7 +110,7 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 			rest = min(rest, c.PollInterval)
 			continue
 		}
-		again, done, err := c.turn(ctx, p, mark, now, read)
+		again, done, err := c.doSlots(ctx, p, mark, now, read)
 		what, businessType := p.problem()
 		if err != nil && ctx.Err() == nil {
 			c.problems.failed(what, businessType, err)
@@ -122,9 +122,9 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 	return max(0, rest-time.Since(read))
 }
 
-// turn does a period's slots up to the database's now, which was read then, and returns when it is to be looked at again, and
+// doSlots does a period's slots up to the database's now, which was read then, and returns when it is to be looked at again, and
 // whether there were any, and were done here.
-func (c *calendar) turn(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
+func (c *calendar) doSlots(ctx context.Context, p Period, mark, now, read time.Time) (again time.Duration, done bool, err error) {
 	due, err := p.since(ctx, mark, now)
 	if err != nil {
 		return c.PollInterval, false, err

@@ -21,7 +21,7 @@ type dispatcher struct {
 	agenda   *agenda
 	holdings *holdings
 	witness  *witness
-	turns    *turns
+	ordering *ordering
 	claims   *claims
 	settler  *settler
 	renewer  *renewer
@@ -57,7 +57,7 @@ func (d *dispatcher) stopping() bool {
 // whose turn it is; they are due still, and a claim that follows at once would bring them again.
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) error {
 	claimed := d.attempts(t, rows, asked, token)
-	first, others := d.inTurn(t, claimed)
+	first, others := d.splitBlocked(t, claimed)
 	spare := callsOf(t, claimed) - callsOf(t, first)
 	d.startAttempts(t, first)
 	if len(others) == 0 {
@@ -105,7 +105,7 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
 // takeOut ends an entry whose leases keep ending with no outcome.
 func (d *dispatcher) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	a.turn = d.turns.place(&a.row) // those behind it may go on
+	a.position = d.ordering.positionOf(&a.row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
 	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), takesOut: true})
 	d.agenda.free(a.t, 1)
@@ -124,7 +124,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
 	d.claims.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
 		d.holdings.leaveQuarantine(a, false)
-		d.turns.rest(a.turn, a.row.State) // an entry that was committed late may have met the lease
+		d.ordering.rest(a.position, a.row.State) // an entry that was committed late may have met the lease
 	}
 }
 

@@ -15,14 +15,14 @@ func TestStopWhosePatienceIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
 		require.NoError(t, e.Start(t.Context()))
-		e.turns.rested.Flush = func([]processlog.Turn) { time.Sleep(time.Hour) }
+		e.ordering.rested.Flush = func([]processlog.Position) { time.Sleep(time.Hour) }
 		e.enqueuer.acks.Flush = func([]ack) { time.Sleep(time.Hour) }
-		e.turns.rested.Add(processlog.Turn{BusinessType: "close_order", Key: "ann"})
+		e.ordering.rested.Add(processlog.Position{BusinessType: "close_order", Key: "ann"})
 		e.enqueuer.acks.Add(ack{businessType: "close_order"})
 		asked := time.Now()
 		require.NoError(t, e.Drain())
 		require.Equal(t, e.StopTimeout/3, time.Since(asked))
-		<-e.turns.rested.Done()
+		<-e.ordering.rested.Done()
 		<-e.enqueuer.acks.Done()
 	})
 }

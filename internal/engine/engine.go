@@ -26,7 +26,7 @@ type Engine struct {
 	holdings   *holdings
 	refusals   *refusals
 	debts      *debts
-	turns      *turns
+	ordering   *ordering
 	claims     *claims
 	settler    *settler
 	renewer    *renewer
@@ -56,22 +56,22 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.holdings = newHoldings(e.agenda)
 	e.refusals = &refusals{base: b}
 	e.debts = newDebts(b, e.enqueuer, e.refusals)
-	e.turns = newTurns(b, e.agenda, e.enqueuer, e.refusals)
+	e.ordering = newOrdering(b, e.agenda, e.enqueuer, e.refusals)
 	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, witness: e.witness, debts: e.debts, refusals: e.refusals}
-	e.settler = (&settler{base: b, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, turns: e.turns, refusals: e.refusals}).withLanes()
+	e.settler = (&settler{base: b, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, ordering: e.ordering, refusals: e.refusals}).withLanes()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, turns: e.turns,
+	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
 	e.poller = &commitPoller{base: b}
-	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, turns: e.turns,
+	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.turns.follow = e.intake.follow
-	e.turns.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
-	e.turns.startAhead = func(h *handover) { e.intake.handed.Add(h) }
+	e.ordering.follow = e.intake.follow
+	e.ordering.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
+	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
 	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings,
-		witness: e.witness, turns: e.turns, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+		witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
 	return e
 }
@@ -122,7 +122,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
 	if after.State.Terminal() {
-		e.turns.ended(&before, after.State)
+		e.ordering.ended(&before, after.State)
 	} else {
 		e.enqueuer.move(before.BusinessType, before.ID, ch.Delay)
 	}
@@ -134,7 +134,7 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	if err != nil || after.Version == before.Version {
 		return
 	}
-	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.TakesTurns(before.BusinessType) {
+	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.IsSerial(before.BusinessType) {
 		return
 	}
 	e.poller.add(unseenCommit{id: before.ID, token: ch.Token, committed: func() { e.Changed(before, ch) }})
@@ -198,7 +198,7 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its patience is waited for no more.
-	_ = await(patience, &e.intake.next, &e.turns.rested) && await(patience, &e.intake.next, &e.turns.gone) && await(patience, &e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved)
+	_ = await(patience, &e.intake.next, &e.ordering.rested) && await(patience, &e.intake.next, &e.ordering.gone) && await(patience, &e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved)
 	return stuck
 }
 
@@ -207,7 +207,7 @@ const stopPatience = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.turns.rested, &e.turns.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
+	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
 		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.lane, &e.witness.lane}
 	await(time.NewTimer(closeTimeout), lanes...)
 	e.endWork(processlog.ErrClosed)

@@ -24,7 +24,7 @@ type handover struct {
 func (s *settler) handOver(batch []settlement) (all []*handover) {
 	for i := range batch {
 		done := &batch[i]
-		next := s.turns.behind(done.a, done.outcome.To)
+		next := s.ordering.behind(done.a, done.outcome.To)
 		if next.id.IsZero() {
 			continue
 		}
@@ -37,29 +37,29 @@ func (s *settler) handOver(batch []settlement) (all []*handover) {
 		done.handover = all[n]
 	}
 	for _, h := range all {
-		s.turns.claimAhead(h)
+		s.ordering.claimAhead(h)
 	}
 	return all
 }
 
 // behind returns the entry that may run once an attempt's outcome is stored. It is zero where this process does not know it,
 // and where the attempt's entry has lost a lease: one that kills its process must not cost the next one a lease each time.
-func (n *turns) behind(a *attempt, to processlog.State) (next nextEntry) {
+func (n *ordering) behind(a *attempt, to processlog.State) (next nextEntry) {
 	s, _ := n.of(a.t.Name)
-	if a.turn.Key == "" || a.t.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || lostLeases(&a.row) > 0 {
+	if a.position.Key == "" || a.t.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || lostLeases(&a.row) > 0 {
 		return next
 	}
-	return nextEntry{businessType: a.t.Name, id: n.seen.behind(a.turn), behind: a.turn}
+	return nextEntry{businessType: a.t.Name, id: n.seen.behind(a.position), behind: a.position}
 }
 
 // end notes that an entry has ended whose next one is being claimed.
-func (h *handover) end(n *turns, turn processlog.Turn) {
-	n.seen.ended(turn)
-	setIn(&h.ended, turn.ID, true)
+func (h *handover) end(n *ordering, position processlog.Position) {
+	n.seen.ended(position)
+	setIn(&h.ended, position.ID, true)
 }
 
 // finish has the claimed entries looked at, once.
-func (h *handover) finish(n *turns) {
+func (h *handover) finish(n *ordering) {
 	if !h.over {
 		h.over = true
 		n.startAhead(h)
@@ -90,7 +90,7 @@ func (in *intake) startAhead(batch []*handover) {
 			switch {
 			case !h.ended[e.behind.ID]:
 			case mine[e.id]:
-				in.turns.gone.Add(e.behind)
+				in.ordering.gone.Add(e.behind)
 			default:
 				in.lookBehind(e)
 			}

@@ -33,7 +33,7 @@ type intake struct {
 	enqueuer   *enqueuer
 	missing    *missing
 	witness    *witness
-	turns      *turns
+	ordering   *ordering
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher
@@ -300,7 +300,7 @@ func (in *intake) claimFresh(batch []freshEntry) {
 // leaveBlocked leaves out entries that wait for another of their key. Where that cannot be told, it is found out after the
 // claim.
 func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wanted) ([]freshEntry, []processlog.Wanted) {
-	if _, serial := in.turns.of(t.Name); !serial {
+	if _, serial := in.ordering.of(t.Name); !serial {
 		return list, want
 	}
 	ids := make([]processlog.ID, len(want))
@@ -309,7 +309,7 @@ func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wan
 	}
 	ctx, cancel := in.statement()
 	defer cancel()
-	blocked, _ := in.turns.blocked(ctx, t.Name, ids)
+	blocked, _ := in.ordering.blocked(ctx, t.Name, ids)
 	return slices.DeleteFunc(list, func(f freshEntry) bool { return slices.Contains(blocked, f.id) }),
 		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
 }
@@ -318,7 +318,7 @@ func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wan
 type nextEntry struct {
 	businessType string
 	id           processlog.ID
-	behind       processlog.Turn // of the entry that blocked it, if that is all that is known
+	behind       processlog.Position // of the entry that blocked it, if that is all that is known
 }
 
 // follow claims entries that nothing blocks any more, where they can run here.
@@ -334,9 +334,9 @@ func (in *intake) follow(entries ...nextEntry) {
 // lookBehind has the next entry of a key looked for, where one that was known could not be claimed.
 func (in *intake) lookBehind(e nextEntry) {
 	if e.behind.Key != "" {
-		in.turns.rested.Add(e.behind)
+		in.ordering.rested.Add(e.behind)
 	} else {
-		in.turns.enqueue(e.businessType, []processlog.ID{e.id})
+		in.ordering.enqueue(e.businessType, []processlog.ID{e.id})
 	}
 }
 
@@ -350,7 +350,7 @@ func (in *intake) claimNext(batch []nextEntry) {
 			switch {
 			case taken[e.id]:
 				if e.behind.Key != "" {
-					in.turns.gone.Add(e.behind)
+					in.ordering.gone.Add(e.behind)
 				}
 			case i >= spare, e.behind.Key != "":
 				in.lookBehind(e)
@@ -395,10 +395,10 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 		in.agenda.free(t, calls)
 		return claimed{}, 0
 	}
-	failpoint.Reach(failpoint.TurnsFollowed)
+	failpoint.Reach(failpoint.OrderingFollowed)
 	in.agenda.free(t, calls-t.calls(found.Mine))
 	in.enqueueWaiting(t, found.Claimed)
-	in.turns.enqueue(name, found.spare)
+	in.ordering.enqueue(name, found.spare)
 	return found, tried
 }
 

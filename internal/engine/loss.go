@@ -204,8 +204,8 @@ func (w *witness) goOn(loss *loss) {
 
 // acceptLoss keeps a person's go-ahead and goes on. It returns what is lost, as far as this process remembers it.
 func (w *witness) acceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
-	w.turn <- struct{}{}
-	defer func() { <-w.turn }()
+	w.guard <- struct{}{}
+	defer func() { <-w.guard }()
 	if w.stopped() == nil {
 		_ = w.ask(nil) // it may not have been noticed here yet
 	}

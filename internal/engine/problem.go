@@ -55,7 +55,7 @@ const (
 	problemMisfits  = "entries do not run as they stand: something else than this library has written them so"
 	problemPauses   = "what people have paused could not be read"
 	problemMarks    = "the slots of periodic types could not be looked for"
-	problemTurns    = "it could not be told whose turn it is"
+	problemOrdering = "it could not be told whose turn it is"
 	problemSlot     = "a slot could not be recorded"
 	problemContent  = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt  = "attempts end with nothing counted: something they need is not available"
@@ -66,7 +66,7 @@ const (
 	// What the database refuses for some entries, which it names; see refusals.
 	problemRefusedOutcome = "the database refuses to store outcomes of entries"
 	problemRefusedClaim   = "the database refuses to lease entries"
-	problemRefusedPark    = "the database refuses to put entries back until their turn comes"
+	problemRefusedBlock   = "the database refuses to put entries back until their turn comes"
 	problemRefusedWake    = "the database refuses to make entries due whose turn has come"
 	problemRefusedRelease = "the database refuses to take back leases of entries"
 	problemRefusedRenewal = "the database refuses to renew leases of entries"

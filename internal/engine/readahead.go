@@ -11,7 +11,7 @@ import (
 // claim, a backlog would be searched from its start each time, past all that is claimed and not yet settled, or
 // settled and not yet purged by the server; and two claims at once would find the same entries.
 type readAhead struct {
-	turn chan struct{} // full while somebody takes his share, and reads for it: the next one shares what he finds
+	guard chan struct{} // full while somebody takes his share, and reads for it: the next one shares what he finds
 
 	mu      sync.Mutex                 // guards the fields below
 	ids     []processlog.ID            // earliest due first
@@ -22,7 +22,7 @@ type readAhead struct {
 }
 
 func newReadAhead() *readAhead {
-	return &readAhead{turn: make(chan struct{}, 1), out: make(map[processlog.ID]struct{}), claims: 1}
+	return &readAhead{guard: make(chan struct{}, 1), out: make(map[processlog.ID]struct{}), claims: 1}
 }
 
 // mostReadAhead bounds readAhead.claims.
@@ -41,8 +41,8 @@ type share struct {
 // take hands out up to n entries, and as many more as stood in front of others before. read finds up to limit that are due, and
 // reports whether there may be more.
 func (r *readAhead) take(n int, read func(limit int) (ids []processlog.ID, more bool, err error)) (share, error) {
-	r.turn <- struct{}{}
-	defer func() { <-r.turn }()
+	r.guard <- struct{}{}
+	defer func() { <-r.guard }()
 	limit := r.missing(n)
 	if limit > 0 {
 		found, more, err := read(limit)

@@ -25,7 +25,7 @@ type reconciler struct {
 	enqueuer   *enqueuer
 	holdings   *holdings
 	witness    *witness
-	turns      *turns
+	ordering   *ordering
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher
@@ -147,9 +147,9 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
-		if _, serial := r.turns.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.enqueuer.health.up()) {
+		if _, serial := r.ordering.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.enqueuer.health.up()) {
 			// Most of what is due may be blocked. The scanner looks for what is not, a part of it with each round.
-			r.turns.sweep(t.Name).begin()
+			r.ordering.sweep(t.Name).begin()
 			r.agenda.overflow(t.Name)
 			continue
 		}
@@ -318,7 +318,7 @@ func (r *reconciler) enqueue(ctx context.Context, head processlog.Head, rebuild 
 	enqueued, complete = r.enqueueWindow(ctx, near, math.MaxInt)
 	// Of a serial type most of what is overdue may be blocked, and would be enqueued with each round. What is not the
 	// processes find that run it: see pollAll.
-	if _, serial := r.turns.of(head.BusinessType); serial {
+	if _, serial := r.ordering.of(head.BusinessType); serial {
 		return enqueued, complete
 	}
 	// Overdue after near, and also what has come due since the heads were read: between the two nothing is missed.

@@ -17,14 +17,14 @@ type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
-	intake  *intake
-	turns   []processlog.Turn // of the drafts that take one; nil: none does
-	credits []*credit         // of the drafts born claimed; nil for the others
-	at      time.Time         // of the insert
-	watched bool              // the end of the transaction is seen, and not only told
-	told    atomic.Bool       // the caller has reported the commit
-	poller  *commitPoller
-	once    sync.Once
+	intake    *intake
+	positions []processlog.Position // of the drafts that take one; nil: none does
+	credits   []*credit             // of the drafts born claimed; nil for the others
+	at        time.Time             // of the insert
+	watched   bool                  // the end of the transaction is seen, and not only told
+	told      atomic.Bool           // the caller has reported the commit
+	poller    *commitPoller
+	once      sync.Once
 }
 
 // Of makes the recording e's.
@@ -43,7 +43,7 @@ func (r *Recording) Reserve() {
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
 		t := r.intake.types.accepting(d.BusinessType)
-		if _, serial := r.intake.turns.of(d.BusinessType); serial || t == nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
+		if _, serial := r.intake.ordering.of(d.BusinessType); serial || t == nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
 			continue
 		}
 		// Born claimed it would run alone: those that come together are claimed together, for one batch.

@@ -22,7 +22,7 @@ type scanner struct {
 	enqueuer   *enqueuer
 	witness    *witness
 	holdings   *holdings
-	turns      *turns
+	ordering   *ordering
 	claims     *claims
 	settler    *settler
 	dispatcher *dispatcher
@@ -217,7 +217,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
 	ctx, cancel := s.statement()
 	defer cancel()
-	blocked, err := s.turns.blocked(ctx, t.Name, leased.IDs)
+	blocked, err := s.ordering.blocked(ctx, t.Name, leased.IDs)
 	if err != nil || len(blocked) == 0 {
 		return leased.IDs, err
 	}
@@ -296,8 +296,8 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := s.statement()
 	defer cancel()
-	if _, serial := s.turns.of(t.Name); serial {
-		due, more, err = s.turns.sweep(t.Name).read(ctx, s.turns, t.Name)
+	if _, serial := s.ordering.of(t.Name); serial {
+		due, more, err = s.ordering.sweep(t.Name).read(ctx, s.ordering, t.Name)
 	} else {
 		due, err = s.Store.Due(ctx, t.Name, limit)
 		more = len(due) == limit

@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lineKey names the entries of one ordering key.
-type lineKey struct{ businessType, key string }
+// orderingKey names the entries of one ordering key.
+type orderingKey struct{ businessType, key string }
 
 // seen remembers, in their order, entries that no entry behind them can run beside. The zero value is ready.
 //
@@ -19,7 +19,7 @@ type lineKey struct{ businessType, key string }
 // An entry stays seen within one epoch: until it ends it counts, in whichever state. A requeue begins another epoch.
 type seen struct {
 	mu   sync.Mutex // guards the fields below
-	keys map[lineKey]*seenKey
+	keys map[orderingKey]*seenKey
 	size int // entries
 }
 
@@ -33,7 +33,7 @@ type seenKey struct {
 const mostSeen = 100_000
 
 // add replaces what is seen of a key.
-func (s *seen) add(key lineKey, members []processlog.Member) {
+func (s *seen) add(key orderingKey, members []processlog.Member) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(key)
@@ -51,7 +51,7 @@ func (s *seen) add(key lineKey, members []processlog.Member) {
 	s.size += len(members)
 }
 
-func (s *seen) removeLocked(key lineKey) {
+func (s *seen) removeLocked(key orderingKey) {
 	if k := s.keys[key]; k != nil {
 		s.size -= len(k.epochs)
 		delete(s.keys, key)
@@ -59,22 +59,22 @@ func (s *seen) removeLocked(key lineKey) {
 }
 
 // has reports whether an entry is seen.
-func (s *seen) has(turn processlog.Turn) bool {
+func (s *seen) has(position processlog.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.keys[lineKey{turn.BusinessType, turn.Key}]
+	k := s.keys[orderingKey{position.BusinessType, position.Key}]
 	if k == nil {
 		return false
 	}
-	epoch, found := k.epochs[turn.ID]
-	return found && epoch == turn.Epoch
+	epoch, found := k.epochs[position.ID]
+	return found && epoch == position.Epoch
 }
 
 // behind returns the entry that is probably the first of its key once an entry has ended; zero: nobody knows.
-func (s *seen) behind(turn processlog.Turn) (next processlog.ID) {
+func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.keys[lineKey{turn.BusinessType, turn.Key}]
+	k := s.keys[orderingKey{position.BusinessType, position.Key}]
 	if k == nil {
 		return next
 	}
@@ -85,7 +85,7 @@ func (s *seen) behind(turn processlog.Turn) (next processlog.ID) {
 		case !open:
 		case !first:
 			return id
-		case id != turn.ID || epoch != turn.Epoch:
+		case id != position.ID || epoch != position.Epoch:
 			return next
 		default:
 			first = false
@@ -95,16 +95,16 @@ func (s *seen) behind(turn processlog.Turn) (next processlog.ID) {
 }
 
 // ended forgets an entry, and returns the one that is probably the first of its key now; zero: nobody knows.
-func (s *seen) ended(turn processlog.Turn) (next processlog.ID) {
+func (s *seen) ended(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := lineKey{turn.BusinessType, turn.Key}
+	key := orderingKey{position.BusinessType, position.Key}
 	k := s.keys[key]
 	if k == nil {
 		return next
 	}
-	if _, found := k.epochs[turn.ID]; found {
-		delete(k.epochs, turn.ID)
+	if _, found := k.epochs[position.ID]; found {
+		delete(k.epochs, position.ID)
 		s.size--
 	}
 	for len(k.order) > 0 {

@@ -12,45 +12,45 @@ func memberOf(id uint64, epoch uint32) processlog.Member {
 	return processlog.Member{ID: processlog.RowID(id), Epoch: epoch}
 }
 
-func turnOf(id uint64, epoch uint32) processlog.Turn {
-	return processlog.Turn{BusinessType: "book", Key: "ann", ID: processlog.RowID(id), Epoch: epoch}
+func positionOf(id uint64, epoch uint32) processlog.Position {
+	return processlog.Position{BusinessType: "book", Key: "ann", ID: processlog.RowID(id), Epoch: epoch}
 }
 
 func TestSeenEntriesAreOfOneEpoch(t *testing.T) {
 	var s seen
-	s.add(lineKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 3)})
-	require.True(t, s.has(turnOf(2, 3)))
-	require.False(t, s.has(turnOf(2, 4)), "requeued since")
-	require.False(t, s.has(turnOf(3, 0)), "committed since")
-	require.False(t, s.has(processlog.Turn{BusinessType: "book", Key: "bob", ID: processlog.RowID(2), Epoch: 3}))
+	s.add(orderingKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 3)})
+	require.True(t, s.has(positionOf(2, 3)))
+	require.False(t, s.has(positionOf(2, 4)), "requeued since")
+	require.False(t, s.has(positionOf(3, 0)), "committed since")
+	require.False(t, s.has(processlog.Position{BusinessType: "book", Key: "bob", ID: processlog.RowID(2), Epoch: 3}))
 	s.forgetAll()
-	require.False(t, s.has(turnOf(2, 3)))
+	require.False(t, s.has(positionOf(2, 3)))
 }
 
 func TestNextOfSeenEntriesIsTheFirstThatHasNotEnded(t *testing.T) {
 	var s seen
-	s.add(lineKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 0), memberOf(3, 0), memberOf(4, 0)})
-	require.Equal(t, processlog.RowID(1), s.ended(turnOf(2, 0)), "a person has ended it")
-	require.Equal(t, processlog.RowID(3), s.ended(turnOf(1, 0)))
-	require.Equal(t, processlog.RowID(3), s.ended(turnOf(9, 0)), "one that is not seen")
-	require.Equal(t, processlog.RowID(4), s.ended(turnOf(3, 0)))
-	require.Zero(t, s.ended(turnOf(4, 0)))
+	s.add(orderingKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 0), memberOf(3, 0), memberOf(4, 0)})
+	require.Equal(t, processlog.RowID(1), s.ended(positionOf(2, 0)), "a person has ended it")
+	require.Equal(t, processlog.RowID(3), s.ended(positionOf(1, 0)))
+	require.Equal(t, processlog.RowID(3), s.ended(positionOf(9, 0)), "one that is not seen")
+	require.Equal(t, processlog.RowID(4), s.ended(positionOf(3, 0)))
+	require.Zero(t, s.ended(positionOf(4, 0)))
 	require.Zero(t, s.size)
 	require.Empty(t, s.keys)
 }
 
 func TestEntryBehindIsToldOfTheFirstThatHasNotEnded(t *testing.T) {
 	var s seen
-	s.add(lineKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 0), memberOf(3, 0), memberOf(4, 0)})
-	require.Equal(t, processlog.RowID(2), s.behind(turnOf(1, 0)))
-	require.Zero(t, s.behind(turnOf(1, 1)), "requeued since")
-	require.Zero(t, s.behind(turnOf(2, 0)), "another is in front")
-	require.Zero(t, s.behind(turnOf(9, 0)), "one that is not seen")
-	s.ended(turnOf(1, 0))
-	s.ended(turnOf(3, 0))
-	require.Equal(t, processlog.RowID(4), s.behind(turnOf(2, 0)))
-	s.ended(turnOf(2, 0))
-	require.Zero(t, s.behind(turnOf(4, 0)), "nobody")
+	s.add(orderingKey{"book", "ann"}, []processlog.Member{memberOf(1, 0), memberOf(2, 0), memberOf(3, 0), memberOf(4, 0)})
+	require.Equal(t, processlog.RowID(2), s.behind(positionOf(1, 0)))
+	require.Zero(t, s.behind(positionOf(1, 1)), "requeued since")
+	require.Zero(t, s.behind(positionOf(2, 0)), "another is in front")
+	require.Zero(t, s.behind(positionOf(9, 0)), "one that is not seen")
+	s.ended(positionOf(1, 0))
+	s.ended(positionOf(3, 0))
+	require.Equal(t, processlog.RowID(4), s.behind(positionOf(2, 0)))
+	s.ended(positionOf(2, 0))
+	require.Zero(t, s.behind(positionOf(4, 0)), "nobody")
 }
 
 func TestSeenEntriesAreBounded(t *testing.T) {
@@ -60,7 +60,7 @@ func TestSeenEntriesAreBounded(t *testing.T) {
 		for i := range members {
 			members[i] = memberOf(uint64(key*processlog.MaxMembers+i+1), 0)
 		}
-		s.add(lineKey{"book", string(rune(key))}, members)
+		s.add(orderingKey{"book", string(rune(key))}, members)
 		require.LessOrEqual(t, s.size, mostSeen)
 	}
 	require.Positive(t, s.size)

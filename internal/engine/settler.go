@@ -32,7 +32,7 @@ type settler struct {
 	enqueuer *enqueuer
 	holdings *holdings
 	witness  *witness
-	turns    *turns
+	ordering *ordering
 	refusals *refusals
 
 	lane    groupcommit.Batcher[settlement] // outcomes are written
@@ -64,7 +64,7 @@ func (s *settler) withLanes() *settler {
 
 // store has an outcome written.
 func (s *settler) store(done settlement) {
-	if done.a.turn.Key != "" {
+	if done.a.position.Key != "" {
 		s.prompt.Add(done)
 	} else {
 		s.lane.Add(done)
@@ -76,7 +76,7 @@ func (s *settler) settlePrompt(batch []settlement) {
 	handovers := s.handOver(batch)
 	s.settleBatch(batch)
 	for _, h := range handovers {
-		h.finish(s.turns)
+		h.finish(s.ordering)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 func (s *settler) endHandovers(batch []settlement) {
 	for i := range batch {
 		if h := batch[i].handover; h != nil {
-			h.finish(s.turns)
+			h.finish(s.ordering)
 			batch[i].handover = nil
 		}
 	}
@@ -246,9 +246,9 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	tell(s.base, s.Observer.Settled, event)
 	s.tellQueue(a, o)
 	if done.handover != nil {
-		done.handover.end(s.turns, a.turn)
+		done.handover.end(s.ordering, a.position)
 	} else {
-		s.turns.rest(a.turn, o.To)
+		s.ordering.rest(a.position, o.To)
 	}
 }
 

@@ -30,12 +30,12 @@ func (e *Engine) Attempt(ctx context.Context, id processlog.ID) error {
 	return e.Drain()
 }
 
-// MoveLinesOn moves the lines on in which entries stand, and reports whether somebody's turn has come. It is for tests: the next
+// AdvanceKeys moves the lines on in which entries stand, and reports whether somebody's turn has come. It is for tests: the next
 // of a line is told soon after its first has ended, and a test that asks in between would find nothing due.
-func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, error) {
-	lines := make(map[string][]processlog.Turn) // by type
+func (e *Engine) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
+	lines := make(map[string][]processlog.Position) // by type
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		if !e.turns.some.Load() {
+		if !e.ordering.some.Load() {
 			return false, nil
 		}
 		rows, err := e.Store.Load(ctx, chunk)
@@ -43,16 +43,16 @@ func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, er
 			return false, err
 		}
 		for i := range rows {
-			if turn := e.turns.place(&rows[i]); turn.Key != "" {
-				lines[turn.BusinessType] = append(lines[turn.BusinessType], processlog.Turn{Key: turn.Key})
+			if position := e.ordering.positionOf(&rows[i]); position.Key != "" {
+				lines[position.BusinessType] = append(lines[position.BusinessType], processlog.Position{Key: position.Key})
 			}
 		}
 	}
 	moved := false
-	for businessType, turns := range lines {
-		s, _ := e.turns.of(businessType)
-		next, err := e.Store.Advance(ctx, businessType, turns, !s.PassDead)
-		e.turns.enqueue(businessType, next)
+	for businessType, ordering := range lines {
+		s, _ := e.ordering.of(businessType)
+		next, err := e.Store.Advance(ctx, businessType, ordering, !s.PassDead)
+		e.ordering.enqueue(businessType, next)
 		if moved = moved || len(next) > 0; err != nil {
 			return moved, err
 		}
@@ -60,10 +60,10 @@ func (e *Engine) MoveLinesOn(ctx context.Context, ids []processlog.ID) (bool, er
 	return moved, nil
 }
 
-// Blocked returns those of ids that wait for another entry of their key. It is for tests, as MoveLinesOn.
+// Blocked returns those of ids that wait for another entry of their key. It is for tests, as AdvanceKeys.
 func (e *Engine) Blocked(ctx context.Context, ids []processlog.ID) (blocked []processlog.ID, err error) {
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		if !e.turns.some.Load() {
+		if !e.ordering.some.Load() {
 			return nil, nil
 		}
 		rows, err := e.Store.Load(ctx, chunk)
@@ -76,7 +76,7 @@ func (e *Engine) Blocked(ctx context.Context, ids []processlog.ID) (blocked []pr
 			for i := range ids {
 				ids[i] = byType.Groups[businessType][i].ID
 			}
-			some, err := e.turns.blocked(ctx, businessType, ids)
+			some, err := e.ordering.blocked(ctx, businessType, ids)
 			if err != nil {
 				return nil, err
 			}
@@ -104,15 +104,15 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 		return err // before it is claimed, so that it stays as it is
 	}
 	for range 2 { // who is not noted in its line is by being put off, once
-		if putOff, err := e.startInTurn(t, row); err != nil || !putOff {
+		if putOff, err := e.startUnblocked(t, row); err != nil || !putOff {
 			return err
 		}
 	}
-	return fmt.Errorf("the turn of entry %v has not come: another entry of its Serial key is running", id)
+	return fmt.Errorf("entry %v is blocked: another entry of its Serial key is running", id)
 }
 
-// startInTurn is startOne for an entry that nobody is known to stand in front of; it may be put off all the same.
-func (e *Engine) startInTurn(t *Type, row *processlog.Row) (putOff bool, err error) {
+// startUnblocked is startOne for an entry that nobody is known to stand in front of; it may be put off all the same.
+func (e *Engine) startUnblocked(t *Type, row *processlog.Row) (putOff bool, err error) {
 	t.slots.overdraw(1)
 	found, err := e.claims.claim(t, unleased([]processlog.ID{row.ID}), 1)
 	if err != nil || len(found.Mine) == 0 {
@@ -127,24 +127,24 @@ func (e *Engine) startInTurn(t *Type, row *processlog.Row) (putOff bool, err err
 	if err != nil {
 		return false, err
 	}
-	first, others := e.dispatcher.inTurn(t, e.dispatcher.attempts(t, found.Mine, found.asked, 0))
+	first, others := e.dispatcher.splitBlocked(t, e.dispatcher.attempts(t, found.Mine, found.asked, 0))
 	e.dispatcher.startAttempts(t, first)
 	if len(others) == 0 {
 		return false, nil
 	}
-	stands := others[0].list[0].turn.Key != "" // otherwise its Serial has panicked, and that is its outcome
+	stands := others[0].list[0].position.Key != "" // otherwise its Serial has panicked, and that is its outcome
 	return stands, e.dispatcher.putOff(t, 1, others)
 }
 
 // behind returns an error that names who stands in front of an entry, and nil if nobody does.
 func (e *Engine) behind(ctx context.Context, row *processlog.Row) error {
-	turn := e.turns.place(row)
-	if turn.Key == "" || row.State.Terminal() {
+	position := e.ordering.positionOf(row)
+	if position.Key == "" || row.State.Terminal() {
 		return nil
 	}
-	s, _ := e.turns.of(turn.BusinessType)
-	lines, err := e.Store.Firsts(ctx, turn.BusinessType, []processlog.Turn{turn}, !s.PassDead)
-	line := lines[turn.Key]
+	s, _ := e.ordering.of(position.BusinessType)
+	lines, err := e.Store.Firsts(ctx, position.BusinessType, []processlog.Position{position}, !s.PassDead)
+	line := lines[position.Key]
 	first := line.First
 	// The position of an entry that is not noted yet is its id.
 	if err != nil || first.IsZero() || first == row.ID || line.Known == 0 && first.Compare(row.ID) > 0 {
@@ -154,6 +154,6 @@ func (e *Engine) behind(ctx context.Context, row *processlog.Row) error {
 	if err != nil || len(front) == 0 {
 		return err
 	}
-	return fmt.Errorf("the turn of entry %v has not come: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order in which they were recorded",
-		row.ID, first, front[0].IdempotencyKey, front[0].State, turn.Key)
+	return fmt.Errorf("entry %v is blocked: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order in which they were recorded",
+		row.ID, first, front[0].IdempotencyKey, front[0].State, position.Key)
 }

@@ -17,7 +17,7 @@ import (
 type sweep struct {
 	begun atomic.Bool // begin was called since the last read
 
-	turn   chan struct{} // full while a claim reads, and guards the fields below: two claims then find different entries
+	guard  chan struct{} // full while a claim reads, and guards the fields below: two claims then find different entries
 	pages  int           // how many more pages may be read in vain
 	ended  bool          // all keys, and all that is due, have been read
 	key    string        // the last key read; "": none
@@ -26,7 +26,7 @@ type sweep struct {
 	after  processlog.Scheduled // the last entry read of the first of states
 }
 
-func newSweep() *sweep { return &sweep{turn: make(chan struct{}, 1), states: openStates} }
+func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), states: openStates} }
 
 const (
 	// sweepPage is how many keys, and how many entries, one page has.
@@ -43,9 +43,9 @@ func (w *sweep) begin() { w.begun.Store(true) }
 var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
 // read returns entries that may run, of at least one page, and whether there may be more.
-func (w *sweep) read(ctx context.Context, n *turns, businessType string) (ids []processlog.ID, more bool, err error) {
-	w.turn <- struct{}{}
-	defer func() { <-w.turn }()
+func (w *sweep) read(ctx context.Context, n *ordering, businessType string) (ids []processlog.ID, more bool, err error) {
+	w.guard <- struct{}{}
+	defer func() { <-w.guard }()
 	if w.begun.Swap(false) {
 		w.pages = sweepPages
 		if w.ended {
@@ -69,7 +69,7 @@ func (w *sweep) read(ctx context.Context, n *turns, businessType string) (ids []
 }
 
 // page reads the next page of keys, and of entries that are due.
-func (w *sweep) page(ctx context.Context, n *turns, businessType string) (ids []processlog.ID, err error) {
+func (w *sweep) page(ctx context.Context, n *ordering, businessType string) (ids []processlog.ID, err error) {
 	s, _ := n.of(businessType)
 	if !w.keys {
 		found, last, err := n.Store.Fronts(ctx, businessType, w.key, sweepPage, !s.PassDead)
@@ -113,7 +113,7 @@ func without(ids, drop []processlog.ID) []processlog.ID {
 }
 
 // sweep is the one of a type.
-func (n *turns) sweep(businessType string) *sweep {
+func (n *ordering) sweep(businessType string) *sweep {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	w := n.sweeps[businessType]

@@ -30,7 +30,7 @@ type witness struct {
 	met     atomic.Int64                  // when those were last a reason to ask, unix ns
 	lost    atomic.Pointer[loss]          // nil unless stopped
 
-	turn     chan struct{}         // full while somebody asks the database; guards the fields below
+	guard    chan struct{}         // full while somebody asks the database; guards the fields below
 	told     time.Time             // when the log was last told of the loss
 	accepted map[goAhead]time.Time // when each was written, by this process's clock
 }
@@ -42,7 +42,7 @@ type connected interface {
 }
 
 func newWitness(b *base, t *types, a *agenda, m *missing) *witness {
-	w := &witness{base: b, types: t, agenda: a, missing: m, turn: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
+	w := &witness{base: b, types: t, agenda: a, missing: m, guard: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
 	w.memory.part = trailRounds * b.ReconcileInterval / trailParts
 	w.lane.Max, w.lane.Workers, w.lane.Flush = 1000, 1, func([]struct{}) { _ = w.check(nil) }
 	return w
@@ -153,8 +153,8 @@ func (w *witness) checkIf(needed func() bool) error {
 	if !needed() {
 		return nil
 	}
-	w.turn <- struct{}{}
-	defer func() { <-w.turn }()
+	w.guard <- struct{}{}
+	defer func() { <-w.guard }()
 	if needed() { // whoever had the turn before has asked, perhaps
 		return w.ask(nil)
 	}
@@ -163,8 +163,8 @@ func (w *witness) checkIf(needed func() bool) error {
 
 // check asks the database for what is remembered, and for more.
 func (w *witness) check(more []testimony) error {
-	w.turn <- struct{}{}
-	defer func() { <-w.turn }()
+	w.guard <- struct{}{}
+	defer func() { <-w.guard }()
 	return w.ask(more)
 }
 

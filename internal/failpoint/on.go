@@ -22,7 +22,7 @@ var points = []Point{
 	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, EnqueueNext, Enqueued, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,
-	TurnsJoined, TurnsRead, TurnsNoted, TurnsParked, TurnsLeft, TurnsMoved, TurnsFollowed,
+	OrderingJoined, OrderingRead, OrderingNoted, OrderingBlocked, OrderingLeft, OrderingMoved, OrderingFollowed,
 	OutcomesNext, OutcomesPart, OutcomesStored, QueueSettled,
 	EpochRead, LeadershipAsked, HeadsRead, PageScanned, RebuildBegun, RebuildEnqueued,
 	MessagesClaimed, MessagesRead, MessagesWritten, BatchHalved, AsideSettled, MessagesSettled, MessagesAcknowledged,

@@ -52,14 +52,14 @@ const (
 
 // Taking turns.
 const (
-	TurnsJoined Point = "turns-joined" // entries of serial types stand in line, in a transaction that is still open
-	TurnsRead   Point = "turns-read"   // who of the claimed is first is known; nothing is started or put back
-	TurnsNoted  Point = "turns-noted"  // claimed entries are noted as parked, and hold their leases still
-	TurnsParked Point = "turns-parked" // they wait for their turns; nobody has looked since who is first
-	TurnsLeft   Point = "turns-left"   // the next of a line is made due, ended entries are out of it; nobody is told
-	TurnsMoved  Point = "turns-moved"  // the next are due, and the queue is not told
+	OrderingJoined  Point = "ordering-joined"  // entries of serial types stand in line, in a transaction that is still open
+	OrderingRead    Point = "ordering-read"    // who of the claimed is first is known; nothing is started or put back
+	OrderingNoted   Point = "ordering-noted"   // claimed entries are noted as parked, and hold their leases still
+	OrderingBlocked Point = "ordering-blocked" // they wait for their turns; nobody has looked since who is first
+	OrderingLeft    Point = "ordering-left"    // the next of a line is made due, ended entries are out of it; nobody is told
+	OrderingMoved   Point = "ordering-moved"   // the next are due, and the queue is not told
 
-	TurnsFollowed Point = "turns-followed" // the next of a key is claimed and not started; the outcome of the one in front may not be stored
+	OrderingFollowed Point = "ordering-followed" // the next of a key is claimed and not started; the outcome of the one in front may not be stored
 )
 
 // Settling.

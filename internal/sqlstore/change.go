@@ -98,7 +98,7 @@ func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	for _, row := range rows {
 		if after := row.after; after.Erased && after.State.Terminal() && after.State != processlog.Dead {
-			if err := s.leaveLine(ctx, tx, after); err != nil {
+			if err := s.leaveKey(ctx, tx, after); err != nil {
 				return err
 			}
 		}

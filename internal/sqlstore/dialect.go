@@ -62,7 +62,7 @@ type dialect struct {
 	ended  func(seconds int, query string) string                       // a SELECT that the server ends after so long; nil: a context does
 	own    func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
 
-	openTurns func(ctx context.Context, s *Store) error // finds out who writes to the same file; nil: there are many writers
+	openOrdering func(ctx context.Context, s *Store) error // finds out who writes to the same file; nil: there are many writers
 
 	probe func(ctx context.Context, tx processlog.Tx) error                     // ErrNoTransaction unless open
 	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool

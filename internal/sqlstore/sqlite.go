@@ -23,33 +23,33 @@ func sqliteDialect() *dialect {
 	// so rounding finds the same count again, and works where unixepoch('subsec') is not known yet.
 	now := "CAST(ROUND((julianday('now')-2440587.5)*86400000.0) AS INTEGER)"
 	return &dialect{
-		name:       "sqlite",
-		migrations: migrations.SQLite,
-		now:        now,
-		stamp:      now,
-		stampMS:    sqliteNumbers,
-		stampAt:    func(ms int64) string { return strconv.FormatInt(ms, 10) },
-		text:       sqliteText,
-		numbers:    sqliteNumbers,
-		bytes:      "BLOB",
-		texts:      func(columns string) string { return columns },
-		empty:      "''",
-		dueIndex:   " INDEXED BY `" + DefaultTable + "_due`",
-		by:         func(string) string { return "" }, // it takes that index by itself
-		deleteByID: func(table string) string { return "DELETE FROM " + table },
-		thenJoin:   "CROSS JOIN",
-		returning:  true,
-		unseenEnd:  true,
-		again:      sqliteAgain,
-		keyed:      sqliteKeyed,
-		groups:     sqliteGroups,
-		openTurns:  openTurnsSQLite,
-		probe:      probeSQLite,
-		begin:      beginSQLite,
-		check:      checkSQLite,
-		fault:      sqliteFault,
-		blame:      sqliteBlame,
-		answered:   func(err error) bool { return sqliteAnswer(err) != nil },
+		name:         "sqlite",
+		migrations:   migrations.SQLite,
+		now:          now,
+		stamp:        now,
+		stampMS:      sqliteNumbers,
+		stampAt:      func(ms int64) string { return strconv.FormatInt(ms, 10) },
+		text:         sqliteText,
+		numbers:      sqliteNumbers,
+		bytes:        "BLOB",
+		texts:        func(columns string) string { return columns },
+		empty:        "''",
+		dueIndex:     " INDEXED BY `" + DefaultTable + "_due`",
+		by:           func(string) string { return "" }, // it takes that index by itself
+		deleteByID:   func(table string) string { return "DELETE FROM " + table },
+		thenJoin:     "CROSS JOIN",
+		returning:    true,
+		unseenEnd:    true,
+		again:        sqliteAgain,
+		keyed:        sqliteKeyed,
+		groups:       sqliteGroups,
+		openOrdering: openOrderingSQLite,
+		probe:        probeSQLite,
+		begin:        beginSQLite,
+		check:        checkSQLite,
+		fault:        sqliteFault,
+		blame:        sqliteBlame,
+		answered:     func(err error) bool { return sqliteAnswer(err) != nil },
 	}
 }
 
@@ -126,8 +126,8 @@ func beginSQLite(ctx context.Context, db *sql.DB) (processlog.Transaction, error
 	return sqliteTx{tx}, nil
 }
 
-// openTurnsSQLite finds out which file the store writes to, and how long its connections wait for a lock.
-func openTurnsSQLite(ctx context.Context, s *Store) error {
+// openOrderingSQLite finds out which file the store writes to, and how long its connections wait for a lock.
+func openOrderingSQLite(ctx context.Context, s *Store) error {
 	var file string
 	var busyTimeout int64 // ms
 	err := s.db.QueryRowContext(ctx, "SELECT COALESCE((SELECT file FROM pragma_database_list WHERE name='main'),'')").Scan(&file)
@@ -141,26 +141,26 @@ func openTurnsSQLite(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// turnTx is a transaction that gives its turn back when it ends.
-type turnTx struct {
+// writerTx is a transaction that gives its turn back when it ends.
+type writerTx struct {
 	sqliteTx
 	release func()
 }
 
-// newTurnTx also gives the turn back when ctx ends: database/sql rolls back by itself then.
-func newTurnTx(ctx context.Context, tx processlog.Transaction, release func()) turnTx {
+// newWriterTx also gives the turn back when ctx ends: database/sql rolls back by itself then.
+func newWriterTx(ctx context.Context, tx processlog.Transaction, release func()) writerTx {
 	stop := context.AfterFunc(ctx, release)
-	return turnTx{tx.(sqliteTx), func() { stop(); release() }}
+	return writerTx{tx.(sqliteTx), func() { stop(); release() }}
 }
 
 // Commit implements Transaction.
-func (t turnTx) Commit() error {
+func (t writerTx) Commit() error {
 	defer t.release()
 	return t.sqliteTx.Commit()
 }
 
 // Rollback implements Transaction.
-func (t turnTx) Rollback() error {
+func (t writerTx) Rollback() error {
 	defer t.release()
 	return t.sqliteTx.Rollback()
 }

@@ -88,8 +88,8 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	case d.own != nil:
 		s.own = d.own(s.connector, &s.opened)
 	}
-	if d.openTurns != nil {
-		if err := d.openTurns(ctx, s); err != nil {
+	if d.openOrdering != nil {
+		if err := d.openOrdering(ctx, s); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) 
 		return nil, err
 	}
 	if s.writer != nil {
-		tx = newTurnTx(ctx, tx, release)
+		tx = newWriterTx(ctx, tx, release)
 	}
 	return tx, nil
 }

@@ -206,17 +206,17 @@ func (s *Store) writes() processlog.Tx {
 	if s.writer == nil {
 		return s.pool()
 	}
-	return inTurn{s.pool(), s}
+	return waitsForWriter{s.pool(), s}
 }
 
-// inTurn is a pool whose statements write, each in a turn of its own.
-type inTurn struct {
+// waitsForWriter is a pool whose statements write, each in a turn of its own.
+type waitsForWriter struct {
 	processlog.Tx
 	s *Store
 }
 
 // ExecContext runs a statement.
-func (t inTurn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (t waitsForWriter) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	release, err := t.s.turn(ctx)
 	if err != nil {
 		return nil, err

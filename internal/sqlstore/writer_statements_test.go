@@ -76,16 +76,16 @@ func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 	name, err := parseTable(DefaultTable)
 	require.NoError(t, err)
 	s := &Store{d: sqliteDialect(), table: name, db: db, users: db, writer: file.writer, patience: time.Minute}
-	turn := processlog.Turn{BusinessType: "pay", Key: "a", ID: processlog.RowID(1)}
+	turn := processlog.Position{BusinessType: "pay", Key: "a", ID: processlog.RowID(1)}
 	outcome := processlog.Outcome{ID: turn.ID, To: processlog.Retrying}
 	for name, write := range map[string]func(ctx context.Context) error{
 		"Park": func(ctx context.Context) error {
-			return s.Park(ctx, []processlog.Parked{{Turn: turn}}, processlog.Token{1})
+			return s.Block(ctx, []processlog.BlockedEntry{{Position: turn}}, processlog.Token{1})
 		},
-		"Forget": func(ctx context.Context) error { return s.Forget(ctx, []processlog.Turn{turn}) },
+		"Forget": func(ctx context.Context) error { return s.Forget(ctx, []processlog.Position{turn}) },
 		"clear":  func(ctx context.Context) error { return s.clear(ctx, "pay", []string{"a"}, false) },
 		"wake": func(ctx context.Context) error {
-			_, err := s.wake(ctx, []fronting{{Turn: turn}}, new(leftOver))
+			_, err := s.wake(ctx, []fronting{{Position: turn}}, new(leftOver))
 			return err
 		},
 		"Settle": func(ctx context.Context) error {

@@ -28,7 +28,7 @@ func (l *line) wait(t *testing.T, name string, urgent bool) {
 	synctest.Wait()
 }
 
-func TestTurnsComeInOrderAndOutcomesGoFirstButNotTwiceInARow(t *testing.T) {
+func TestWritersComeInOrderAndOutcomesGoFirstButNotTwiceInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l line
 		for _, name := range []string{"a", "b", "c"} {
@@ -46,7 +46,7 @@ func TestTurnsComeInOrderAndOutcomesGoFirstButNotTwiceInARow(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsForATurnLongerThanForALock(t *testing.T) {
+func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer
 		release, err := w.take(t.Context(), false, time.Hour)
@@ -70,8 +70,8 @@ func TestNobodyWaitsForATurnLongerThanForALock(t *testing.T) {
 	})
 }
 
-// TestTurnIsNotLostWhereItComesAsSomebodyGivesUp: whoever has it hands it on as the other's patience ends.
-func TestTurnIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
+// TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp: whoever has it hands it on as the other's patience ends.
+func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
 			var w writer

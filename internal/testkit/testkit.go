@@ -12,9 +12,9 @@ import (
 // stored. of is not inside Run.
 var Attempt func(ctx context.Context, of any, id processlog.ID) error
 
-// MoveLinesOn does for the lines in which entries stand what is done behind each entry that ends, and reports whether somebody's turn
+// AdvanceKeys does for the lines in which entries stand what is done behind each entry that ends, and reports whether somebody's turn
 // has come.
-var MoveLinesOn func(ctx context.Context, of any, ids []processlog.ID) (bool, error)
+var AdvanceKeys func(ctx context.Context, of any, ids []processlog.ID) (bool, error)
 
 // Blocked returns those of ids that wait for another entry of their ordering key, of types that of knows as serial.
 var Blocked func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error)

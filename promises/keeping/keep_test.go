@@ -249,7 +249,7 @@ func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 // noLines knows no serial types.
 type noLines struct{ *purgeStore }
 
-func (noLines) Lines(context.Context, string, []processlog.Turn, processlog.Token, bool) (map[string]processlog.Line, error) {
+func (noLines) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
 	return nil, errors.New("gone away")
 }
 

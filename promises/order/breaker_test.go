@@ -62,7 +62,7 @@ func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[h
 // What the first of each line calls is down for two processes: their breakers open, try again with one entry at a time,
 // whichever is due longest, and close. Nobody has overtaken another meanwhile.
 // Failure: F113
-func TestOpenBreakersLeaveLinesInTheirOrder(t *testing.T) {
+func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)
@@ -82,7 +82,7 @@ func TestOpenBreakersLeaveLinesInTheirOrder(t *testing.T) {
 
 // One process cannot reach what it calls, and leaves to the other one what it has claimed, parked and given back.
 // Failure: F113
-func TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
+func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)

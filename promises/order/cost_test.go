@@ -18,41 +18,41 @@ import (
 // counted is a store that counts what turns ask of it.
 type counted struct {
 	*memory.Store
-	join, lines, firsts, park, advance atomic.Int64
+	join, lines, firsts, block, advance atomic.Int64
 }
 
-func (s *counted) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
+func (s *counted) Join(ctx context.Context, tx processlog.Tx, positions []processlog.Position) error {
 	s.join.Add(1)
-	return s.Store.Join(ctx, tx, turns)
+	return s.Store.Join(ctx, tx, positions)
 }
 
-func (s *counted) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
+func (s *counted) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
 	s.lines.Add(1)
-	return s.Store.Lines(ctx, businessType, turns, token, dead)
+	return s.Store.KeyStates(ctx, businessType, positions, token, dead)
 }
 
-func (s *counted) Firsts(ctx context.Context, businessType string, turns []processlog.Turn, dead bool) (map[string]processlog.Line, error) {
+func (s *counted) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
 	s.firsts.Add(1)
-	return s.Store.Firsts(ctx, businessType, turns, dead)
+	return s.Store.Firsts(ctx, businessType, positions, dead)
 }
 
-func (s *counted) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
-	s.park.Add(1)
-	return s.Store.Park(ctx, parked, token)
+func (s *counted) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
+	s.block.Add(1)
+	return s.Store.Block(ctx, blocked, token)
 }
 
-func (s *counted) Advance(ctx context.Context, businessType string, left []processlog.Turn, dead bool) ([]processlog.ID, error) {
+func (s *counted) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) ([]processlog.ID, error) {
 	s.advance.Add(1)
 	return s.Store.Advance(ctx, businessType, left, dead)
 }
 
 func (s *counted) asked() [5]int64 {
-	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.park.Swap(0), s.advance.Swap(0)}
+	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.block.Swap(0), s.advance.Swap(0)}
 }
 
 // What docs/operations.md says that turns cost, in calls; a type that takes none asks for none of them.
 // Failure: F117
-func TestWhatTurnsCost(t *testing.T) {
+func TestWhatOrderingCosts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &counted{Store: memory.NewStore()}

@@ -20,7 +20,7 @@ func untold(w *harness.World) compensator.Config {
 
 // One that has ended its processes is ended by the claim that finds that, with no handler, and leaves its line as any.
 // Failure: F115
-func TestEntryThatIsTakenOutLetsItsLineGoOn(t *testing.T) {
+func TestEntryThatIsTakenOutLetsItsKeyGoOn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))
@@ -61,7 +61,7 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	require.Equal(t, slow, gate.Await(t))
 	require.NoError(t, tx.Commit())
 	receipt.Committed()
-	awaitParked(w, receipt.ID())
+	awaitBlocked(w, receipt.ID())
 	gate.Open()
 	w.WaitState(receipt.ID(), compensator.Succeeded)
 	require.Equal(t, compensator.Retrying, w.State(slow))
@@ -84,7 +84,7 @@ func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 
 // Who has ended stands in his line until his note is deleted. Should that have to wait, or fail, the next one does not.
 // Failure: F115
-func TestNextOfALineWaitsForNoNoteToGo(t *testing.T) {
+func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))

@@ -110,7 +110,7 @@ func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 }
 
 // Failure: F112
-func TestManyOfOneRecordTakeTurns(t *testing.T) {
+func TestManyOfOneRecordRunInOrder(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)
@@ -175,8 +175,8 @@ func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order
 	w.WaitState(w.PutThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
 }
 
-// awaitParked waits until an entry was claimed, and put back because another of its key was in the way.
-func awaitParked(w *harness.World, id compensator.EntryID) {
+// awaitBlocked waits until an entry was claimed, and put back because another of its key was in the way.
+func awaitBlocked(w *harness.World, id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool {
 		return w.Count("common_process_log l JOIN common_process_log_turns t ON t.entry_id=l.id WHERE l.id=? AND t.parked>0 AND l.version>=t.parked", id.Row()) == 1
@@ -218,7 +218,7 @@ func TestWaitingFirstKeepsTheOthersWaiting(t *testing.T) {
 }
 
 // Failure: F113
-func TestCompensationHoldsTheTurn(t *testing.T) {
+func TestCompensationBlocksTheKey(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -306,7 +306,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, compensator.Dead, w.State(first))
 	// Requeued it is first again, and yet not beside the one that runs.
 	require.NoError(t, c.Requeue(t.Context(), first, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "because"}}))
-	awaitParked(w, first)
+	awaitBlocked(w, first)
 	gate.Open()
 	w.WaitState(first, compensator.Succeeded)
 	w.WaitState(second, compensator.Succeeded)
@@ -315,7 +315,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 
 // Whose entry is taken from it may run on for a while: a handler hears of it, and returns when it likes.
 // Failure: F114
-func TestCancelledEntriesLeaveTheirLine(t *testing.T) {
+func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
@@ -358,7 +358,7 @@ func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 		receipt.Committed()
 		late := receipt.ID()
 		require.Negative(t, late.Compare(slow))
-		awaitParked(w, late)
+		awaitBlocked(w, late)
 		third := w.PutThrough(cfg.DB, orders, 2, of("ann"))
 		passBy(w, cfg.DB, orders)
 		gate.Open()
@@ -394,7 +394,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 // Written manually, or by a process that does not know yet that the type is serial: such entries join their line when they
 // are claimed first.
 // Failure: F114
-func TestEntriesRecordedWithoutTurnsRunOneAtATime(t *testing.T) {
+func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		seen := newWatch(t)
@@ -434,7 +434,7 @@ func TestBatchHoldsOneOfEachKey(t *testing.T) {
 	}
 }
 
-func TestTransactionalHandlersTakeTurns(t *testing.T) {
+func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	seen := newWatch(t)
@@ -458,7 +458,7 @@ func TestTransactionalHandlersTakeTurns(t *testing.T) {
 
 // Who only records declares the type: its entries stand in line from the start.
 // Failure: F114
-func TestDeclaredTypeRecordsTurns(t *testing.T) {
+func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	recorder := w.New(w.Quick())
@@ -533,7 +533,7 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 
 // Rounds are an hour apart: whoever is not told that its turn has come waits for that long.
 // Failure: F115
-func TestNextOfALineIsTold(t *testing.T) {
+func TestNextOfAKeyIsNotified(t *testing.T) {
 	t.Parallel()
 	for name, instances := range map[string]int{"wheel": 1, "redis": 3} {
 		t.Run(name, func(t *testing.T) {

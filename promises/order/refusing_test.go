@@ -23,9 +23,9 @@ import (
 type refusing struct {
 	*compensatortest.MemoryStore
 	claims atomic.Int64
-	stale  bool                          // it answers as if nothing were blocked: of what has changed since, say
-	lines  func() error                  // nil: it answers
-	park   func(park func() error) error // nil: it parks
+	stale  bool                           // it answers as if nothing were blocked: of what has changed since, say
+	lines  func() error                   // nil: it answers
+	block  func(block func() error) error // nil: it parks
 }
 
 var errRefused = errors.New("table is full")
@@ -37,13 +37,13 @@ func (s *refusing) Claim(ctx context.Context, want []processlog.Wanted, token pr
 	return s.MemoryStore.Claim(ctx, want, token, lease, accept)
 }
 
-func (s *refusing) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
-	if s.lines != nil && len(turns) > 0 {
+func (s *refusing) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
+	if s.lines != nil && len(positions) > 0 {
 		if err := s.lines(); err != nil {
 			return nil, err
 		}
 	}
-	return s.MemoryStore.Lines(ctx, businessType, turns, token, dead)
+	return s.MemoryStore.KeyStates(ctx, businessType, positions, token, dead)
 }
 
 func (s *refusing) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) ([]processlog.ID, error) {
@@ -53,12 +53,12 @@ func (s *refusing) Blocked(ctx context.Context, businessType string, ids []proce
 	return s.MemoryStore.Blocked(ctx, businessType, ids, dead)
 }
 
-func (s *refusing) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
-	park := func() error { return s.MemoryStore.Park(ctx, parked, token) }
-	if s.park != nil {
-		return s.park(park)
+func (s *refusing) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
+	block := func() error { return s.MemoryStore.Block(ctx, blocked, token) }
+	if s.block != nil {
+		return s.block(block)
 	}
-	return park()
+	return block()
 }
 
 // patient runs a serial type over such a store, with rounds an hour apart: what nobody tells of waits for that long.
@@ -89,7 +89,7 @@ func (s *refusing) requireSucceeded(t *testing.T, n int) {
 
 // While nobody can tell whose turn it is, or put back whose it is not, claims bring the same entries again and again.
 // Failure: F116
-func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
+func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(s *refusing, refuses *atomic.Bool){
 		"lines": func(s *refusing, refuses *atomic.Bool) {
@@ -101,11 +101,11 @@ func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
 			}
 		},
 		"park": func(s *refusing, refuses *atomic.Bool) {
-			s.park = func(park func() error) error {
+			s.block = func(block func() error) error {
 				if refuses.Load() {
 					return errRefused
 				}
-				return park()
+				return block()
 			}
 		},
 	} {
@@ -145,12 +145,12 @@ func TestClaimsRestWhileTheStoreRefusesTurns(t *testing.T) {
 
 // What the queue has leased it would offer to nobody until that lease ends.
 // Failure: F116
-func TestEntryThatIsPutBackForWantOfALineComesSoon(t *testing.T) {
+func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(s *refusing, once func() error){
 		"lines": func(s *refusing, once func() error) { s.lines = once },
 		"park": func(s *refusing, once func() error) {
-			s.park = func(park func() error) error { return cmp.Or(once(), park()) }
+			s.block = func(block func() error) error { return cmp.Or(once(), block()) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,10 +181,10 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &refusing{stale: true}
-		store.park = func(park func() error) error {
+		store.block = func(block func() error) error {
 			time.Sleep(6 * time.Second) // the first comes to rest meanwhile
-			store.park = nil
-			return cmp.Or(park(), errRefused)
+			store.block = nil
+			return cmp.Or(block(), errRefused)
 		}
 		c, stop := patient(t, store, compensatortest.NewMemoryQueue().Client(), compensator.TypeConfig{}, taking(15*time.Second))
 		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))
@@ -192,7 +192,7 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 		harness.RecordIn(t, c, store.MemoryStore, book("ann", 0))
 		time.Sleep(time.Minute)
 		store.requireSucceeded(t, 2)
-		require.Nil(t, store.park)
+		require.Nil(t, store.block)
 		stop()
 		require.NoError(t, c.Close())
 	})

@@ -102,7 +102,7 @@ func keys(w *harness.World) string {
 
 // The key of a serial type may come from the content, and nobody can tell it any more once that is gone.
 // Failure: F114
-func TestErasureReachesTheKeyOfALineOnceItsEntryHasEnded(t *testing.T) {
+func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -152,7 +152,7 @@ func TestErasureReachesTheKeyOfALineOnceItsEntryHasEnded(t *testing.T) {
 
 // New does not insist on the table of turns, and a log without serial types may have none.
 // Failure: F114
-func TestErasureNeedsNoTableOfTurns(t *testing.T) {
+func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	w.Exec("DROP TABLE common_process_log_turns")

@@ -280,20 +280,20 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 
 // Entries that wait for their turn are put back, and made due, together. A trigger refuses it for some of them, or for their notes.
 // Failure: F75
-func TestRefusedTurnsHoldUpNoOther(t *testing.T) {
+func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
 		store, receipt := storeBeside(t, w, db, entriesBesideRefused)
 		ids := idsOf(receipt)
 		refused, unnoted := threeOf(ids), ids[20]
 		var want []processlog.Wanted
-		var parked []processlog.Parked
-		var keys []processlog.Turn
+		var blocked []processlog.BlockedEntry
+		var keys []processlog.Position
 		for _, id := range ids {
 			want = append(want, processlog.Wanted{ID: id})
 			key := "account-" + id.String()
-			keys = append(keys, processlog.Turn{Key: key})
-			parked = append(parked, processlog.Parked{Turn: processlog.Turn{BusinessType: "close_order", Key: key, ID: id}, Version: 1, Wait: time.Hour})
+			keys = append(keys, processlog.Position{Key: key})
+			blocked = append(blocked, processlog.BlockedEntry{Position: processlog.Position{BusinessType: "close_order", Key: key, ID: id}, Version: 1, Wait: time.Hour})
 		}
 		_, err := store.Claim(t.Context(), want, processlog.Token{1}, time.Minute, func(*processlog.Row) bool { return true })
 		require.NoError(t, err)
@@ -301,7 +301,7 @@ func TestRefusedTurnsHoldUpNoOther(t *testing.T) {
 		allow := refuse(w, refused, "NEW.delivery_count<OLD.delivery_count")
 		w.Exec("CREATE TRIGGER unnoted BEFORE INSERT ON common_process_log_turns FOR EACH ROW IF NEW.entry_id=" + unnoted.String() +
 			" THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT='the auditors say no'; END IF")
-		err = store.Park(t.Context(), parked, processlog.Token{1})
+		err = store.Block(t.Context(), blocked, processlog.Token{1})
 		var named *processlog.RefusedError
 		require.ErrorAs(t, err, &named)
 		require.NotErrorIs(t, err, processlog.ErrBusy)
@@ -310,7 +310,7 @@ func TestRefusedTurnsHoldUpNoOther(t *testing.T) {
 		require.Equal(t, free, w.Count("common_process_log WHERE lease_until=0"))
 		allow()
 		w.Exec("DROP TRIGGER unnoted")
-		require.NoError(t, store.Park(t.Context(), parked, processlog.Token{1}))
+		require.NoError(t, store.Block(t.Context(), blocked, processlog.Token{1}))
 
 		allow = refuse(w, refused, "NEW.next_at<OLD.next_at")
 		woken, err := store.Advance(t.Context(), "close_order", keys, true)

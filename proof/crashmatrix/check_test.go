@@ -37,7 +37,7 @@ func (w *world) check(in surroundings) {
 		}
 	}
 	if in == inLine {
-		w.checkTurns(logs)
+		w.checkOrdering(logs)
 	}
 	w.checkRest(logs)
 }

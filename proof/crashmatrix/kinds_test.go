@@ -87,8 +87,8 @@ func (k *kinds) tick(ctx context.Context) error {
 	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), compensator.PeriodicConfig{CatchUp: 500})
 }
 
-// takeTurns registers what takes turns.
-func (k *kinds) takeTurns(c *compensator.Compensator) (err error) {
+// takeOrdering registers what takes turns.
+func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
 	k.of[book], err = compensator.Handle(c, book, k.plain, compensator.TypeConfig{
 		Retry: compensator.Fixed(retryAfter), Serial: func(e *compensator.Entry) string { return e.BusinessID },
 		PassDead: true, // those that lives have killed too often

@@ -77,7 +77,7 @@ func (l *life) live(ctx context.Context) error {
 	steps := []func(context.Context) error{l.recordAgain, l.recordInTx, l.recordWatched, l.recordPlain, l.recordSilently, l.recordBatch,
 		l.recordAndTakeBack, l.recordAcrossStop, l.actOnLater, l.actManually, l.purge}
 	if l.In == inLine {
-		steps = append([]func(context.Context) error{l.recordTurns}, steps...)
+		steps = append([]func(context.Context) error{l.recordOrdering}, steps...)
 	}
 	problems := make(chan error, 2)
 	go func() { problems <- l.work(ctx) }()
@@ -247,9 +247,9 @@ func (l *life) recordBatch(ctx context.Context) error {
 	})
 }
 
-// recordTurns records entries of two keys: some in one call; one that nobody is told of; two by plain SQL; one that is called
+// recordOrdering records entries of two keys: some in one call; one that nobody is told of; two by plain SQL; one that is called
 // off.
-func (l *life) recordTurns(ctx context.Context) error {
+func (l *life) recordOrdering(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
 		for _, line := range lines {

@@ -77,7 +77,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 		p.adopted, err = openImport(p)
 	}
 	if err == nil && in == inLine {
-		err = p.kinds.takeTurns(p.Compensator)
+		err = p.kinds.takeOrdering(p.Compensator)
 	}
 	if err == nil && in == staffed {
 		p.admin, err = admin.New(p.Compensator, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})

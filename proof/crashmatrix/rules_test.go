@@ -26,7 +26,7 @@ func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 	}
 }
 
-func TestAttemptOutOfTurnIsSeen(t *testing.T) {
+func TestAttemptOutOfOrderIsSeen(t *testing.T) {
 	entry := func(id uint64, key string, ended int64) *log {
 		return &log{id: id, key: key, steps: []step{{}, {at: ended, state: compensator.Succeeded}}}
 	}
@@ -44,6 +44,6 @@ func TestAttemptOutOfTurnIsSeen(t *testing.T) {
 		"committed late, and beside":    {false, &attempt{entry(1, "0-1", 25), 15, 25}, &attempt{entry(2, "1-1", 20), 10, 20}},
 		"begun before, and not at rest": {false, &attempt{entry(1, "0-1", 90), 10, 20}, &attempt{entry(2, "1-1", 40), 30, 40}},
 	} {
-		assert.Equal(t, attempts.good, outOfTurn([]*attempt{attempts.second, attempts.first}) == "", name)
+		assert.Equal(t, attempts.good, outOfOrder([]*attempt{attempts.second, attempts.first}) == "", name)
 	}
 }

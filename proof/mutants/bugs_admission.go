@@ -84,20 +84,20 @@ errors.As($err, &$v)`},
 			name: "turn-out-of-order", breaks: "G30",
 			what: "An entry of a key starts although an earlier one of that key is open.",
 			edits: []edit{
-				{"turns.look",
-					`if $l := $lines[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
-					`if $l := $lines[$key]; !$taken && $known == $asked[$key] {`},
+				{"ordering.look",
+					`if $l := $keyStates[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
+					`if $l := $keyStates[$key]; !$taken && $known == $asked[$key] {`},
 			},
-			sees:    tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveLinesInTheirOrder", "TestLinesThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300").and(crash, "turns-joined,in-line"),
+			sees:    tests("TestWaitingFirstKeepsTheOthersWaiting", "TestOpenBreakersLeaveKeysInTheirOrder", "TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere").and(simulation, "300").and(crash, "ordering-joined,in-line"),
 			inModel: "m:turn-out-of-order",
 		},
 		{
 			name: "turn-beside-a-lease", breaks: "G30",
 			what: "The first entry of a key starts although a later one is already running.",
 			edits: []edit{
-				{"turns.look",
-					`if $l := $lines[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
-					`if $l := $lines[$key]; $first == $id && $known == $asked[$key] {`},
+				{"ordering.look",
+					`if $l := $keyStates[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
+					`if $l := $keyStates[$key]; $first == $id && $known == $asked[$key] {`},
 			},
 			sees:    tests("TestEntryCommittedLateRunsBesideNone"),
 			inModel: "m:turn-beside-a-lease",
@@ -108,7 +108,7 @@ errors.As($err, &$v)`},
 			edits: []edit{
 				{"Recording.Join",
 					`}
-$placeAsGiven($joining)`,
+$orderAsGiven($joining)`,
 					`}`},
 			},
 			sees: tests("TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven", "TestCrossedCallsDoNotDeadlock").and(simulation, "300"),
@@ -128,13 +128,13 @@ $placeAsGiven($joining)`,
 			name: "turn-passes-untold", breaks: "G30",
 			what: "An entry that ends does not start the next one of its key.",
 			edits: []edit{
-				{"turns.rest",
-					`$follow($nextEntry{$businessType: $turnBusinessType, $id: $next, $behind: $turn})
+				{"ordering.rest",
+					`$follow($nextEntry{$businessType: $turnBusinessType, $id: $next, $behind: $position})
 } else {
-	$add($turn)`,
+	$add($position)`,
 					`_ = $next`},
 			},
-			sees:    tests("TestNextOfALineIsTold"),
+			sees:    tests("TestNextOfAKeyIsNotified"),
 			inModel: "m:turn-tells-nobody",
 		},
 		{
@@ -147,7 +147,7 @@ $placeAsGiven($joining)`,
 }`,
 					``},
 			},
-			sees: tests("TestDeclaredTypeRecordsTurns", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
+			sees: tests("TestDeclaredTypeRecordsPositions", "TestWaitingFirstKeepsTheOthersWaiting").and(simulation, "300"),
 		},
 	}
 }

@@ -30,8 +30,8 @@ type apart struct {
 	keep        time.Duration // of ended entries; 0: for ever
 	admin       bool          // the operator's side is on; see drawAdmin
 	visits      []visit
-	pausing     pausing // of a type, by somebody through package admin; see drawPauses
-	lines       lines   // of entries that take turns; see drawTurns
+	pausing     pausing  // of a type, by somebody through package admin; see drawPauses
+	ordering    ordering // of entries that take turns; see drawOrdering
 
 	// In all of them:
 	batchCalls int           // the batch type's Concurrency

@@ -374,7 +374,7 @@ func (o *oracle) releasedLocked(l *life, before, after processlog.Row) {
 		o.wokenLocked(l, before, after)
 		return
 	}
-	o.parkedLocked(l, before, after)
+	o.blockedLocked(l, before, after)
 	if after.DeliveryCount != before.DeliveryCount-1 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
 		o.failLocked("G4: a release changed entry %s from %+v to %+v", after.ID, before, after)
 	}

@@ -31,7 +31,7 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	}
 	o.unrepeatedLocked(l, a)
 	o.besideNothingLocked(l, a)
-	o.inTurnLocked(l, a)
+	o.inOrderLocked(l, a)
 	a.start = len(l.attempts)
 	l.attempts = append(l.attempts, a)
 	return a

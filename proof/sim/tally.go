@@ -46,10 +46,10 @@ const (
 	sawBatches
 	sawLingered
 	sawFollowed
-	sawTurns
+	sawOrdering
 	sawPlaced
 	sawBlocked
-	sawParked
+	sawPutBack
 	sawWoken
 	sawBreakerOpen
 	sawProbe
@@ -95,8 +95,8 @@ var sightNames = [sights]string{
 	sawProbe:          "of them, after a probe that failed",
 	sawBreakerClosed:  "breakers that closed",
 	sawResumed:        "breakers open when all was healed",
-	sawTurns:          "entries of a key beside which none may start", sawPlaced: "entries that stand where another of their call has its id", sawBlocked: "entries left alone as blocked",
-	sawParked: "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
+	sawOrdering:       "entries of a key beside which none may start", sawPlaced: "entries that stand where another of their call has its id", sawBlocked: "entries left alone as blocked",
+	sawPutBack: "entries put back to wait for their turns", sawWoken: "entries whose turn had come",
 	sawCases:            "cases that opened",
 	sawAdminActions:     "entries changed through package admin",
 	sawUncheckedActions: "of them, by somebody who had not checked",

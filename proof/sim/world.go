@@ -27,7 +27,7 @@ type world struct {
 
 	store  *memory.Store
 	queue  *memory.Queue
-	gate   *turnstile
+	gate   *scheduler
 	oracle *oracle
 	walk   walk
 	counts [faults]int
@@ -91,7 +91,7 @@ type plan struct {
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newTurnstile(), done: make(chan struct{}),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newScheduler(), done: make(chan struct{}),
 		store: memory.NewStore(), queue: memory.NewQueue(),
 	}
 	w.outages.Store(1)
@@ -111,7 +111,7 @@ func newWorld(seed uint64) *world {
 	w.drawPeriodic()
 	w.drawKeep()
 	w.drawBatches()
-	w.drawTurns()
+	w.drawOrdering()
 	w.drawBreakers()
 	w.drawAdmin()
 	w.drawMaxWait()
@@ -406,7 +406,7 @@ func (w *world) patience() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.turnsPatience()
+	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingPatience()
 }
 
 // inFlight is how long a statement or a call of the queue may be on its way once everything is healed.

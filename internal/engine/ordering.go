@@ -35,7 +35,7 @@ type Serial struct {
 // gives way (G30). If both give way, each looks again once it is parked: the later one finds the first and wakes it.
 //
 // To read the leases of a key is to read all its entries, so it is done once for many of them: see seen.
-type turns struct {
+type ordering struct {
 	*base
 	agenda   *agenda
 	enqueuer *enqueuer
@@ -51,12 +51,12 @@ type turns struct {
 	sweeps map[string]*sweep // guarded by mu
 
 	seen   seen
-	rested groupcommit.Batcher[processlog.Turn] // of entries that have ended the next are looked for
-	gone   groupcommit.Batcher[processlog.Turn] // their notes are forgotten
+	rested groupcommit.Batcher[processlog.Position] // of entries that have ended the next are looked for
+	gone   groupcommit.Batcher[processlog.Position] // their notes are forgotten
 }
 
-func newTurns(b *base, agenda *agenda, enqueuer *enqueuer, r *refusals) *turns {
-	n := &turns{base: b, agenda: agenda, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
+func newOrdering(b *base, agenda *agenda, enqueuer *enqueuer, r *refusals) *ordering {
+	n := &ordering{base: b, agenda: agenda, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
 	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
 	n.gone.Pace.Least = forgetPace
@@ -65,21 +65,21 @@ func newTurns(b *base, agenda *agenda, enqueuer *enqueuer, r *refusals) *turns {
 
 // Serialize makes a type serial, whether it runs here or is recorded only. It returns a *FieldError where the store cannot.
 func (e *Engine) Serialize(ctx context.Context, businessType string, s Serial) error {
-	if _, err := e.Store.Lines(ctx, businessType, nil, processlog.Token{}, false); err != nil {
+	if _, err := e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
 		return err
 	}
 	if e.types.named(businessType) != nil {
 		return nil // it has a handler already, and stays as that one has it
 	}
-	e.turns.mu.Lock()
-	defer e.turns.mu.Unlock()
-	e.turns.serial[businessType] = s
-	e.turns.some.Store(true)
+	e.ordering.mu.Lock()
+	defer e.ordering.mu.Unlock()
+	e.ordering.serial[businessType] = s
+	e.ordering.some.Store(true)
 	return nil
 }
 
 // of returns false for a type that is not serial.
-func (n *turns) of(businessType string) (Serial, bool) {
+func (n *ordering) of(businessType string) (Serial, bool) {
 	if !n.some.Load() {
 		return Serial{}, false
 	}
@@ -89,14 +89,14 @@ func (n *turns) of(businessType string) (Serial, bool) {
 	return s, ok
 }
 
-// TakesTurns reports whether a type is serial.
-func (e *Engine) TakesTurns(businessType string) bool {
-	_, serial := e.turns.of(businessType)
+// IsSerial reports whether a type is serial.
+func (e *Engine) IsSerial(businessType string) bool {
+	_, serial := e.ordering.of(businessType)
 	return serial
 }
 
-// turn is an entry's, with no key if it takes none. A key that is too long is told by its hash. What panics is the user's.
-func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, err error) {
+// position is an entry's, with no key if it takes none. A key that is too long is told by its hash. What panics is the user's.
+func (n *ordering) position(s Serial, row *processlog.Row) (t processlog.Position, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &processlog.FieldError{Field: "Serial", Reason: "panicked: " + usererr.PanicText(p)}
@@ -107,16 +107,16 @@ func (n *turns) turn(s Serial, row *processlog.Row) (t processlog.Turn, err erro
 		IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID, BusinessID: row.BusinessID,
 		BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName, Content: row.Content,
 	})
-	if len(key) >= processlog.MaxTurnKey {
+	if len(key) >= processlog.MaxOrderingKey {
 		sum := sha256.Sum256([]byte(key)) // also of one that would just fit: it may be another's hash
 		key = hex.EncodeToString(sum[:])
 	}
-	return processlog.Turn{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
+	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
 }
 
-// turnsOf lists, before anything is written, the turns of the drafts that take one; their ids are not known yet. nil: none
+// positionsOf lists, before anything is written, the turns of the drafts that take one; their ids are not known yet. nil: none
 // does.
-func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err error) {
+func (n *ordering) positionsOf(drafts []processlog.Draft) (list []processlog.Position, err error) {
 	if !n.some.Load() {
 		return nil, nil
 	}
@@ -126,7 +126,7 @@ func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err 
 		if !ok || d.Done {
 			continue
 		}
-		turn, err := n.turn(s, &processlog.Row{
+		position, err := n.position(s, &processlog.Row{
 			IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
 			BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
 		})
@@ -134,70 +134,70 @@ func (n *turns) turnsOf(drafts []processlog.Draft) (list []processlog.Turn, err 
 			return nil, err
 		}
 		if list == nil {
-			list = make([]processlog.Turn, len(drafts))
+			list = make([]processlog.Position, len(drafts))
 		}
-		list[i] = turn
+		list[i] = position
 	}
 	return list, nil
 }
 
-// LineUp finds, before anything is written, which drafts take turns. It returns a *FieldError where a type's Serial panics.
-func (r *Recording) LineUp() (err error) {
-	r.turns, err = r.intake.turns.turnsOf(r.Drafts)
+// FindPositions finds, before anything is written, which drafts take turns. It returns a *FieldError where a type's Serial panics.
+func (r *Recording) FindPositions() (err error) {
+	r.positions, err = r.intake.ordering.positionsOf(r.Drafts)
 	return err
 }
 
 // Join has the drafts that were inserted stand in their lines. Ids the server has not told are asked for.
 func (r *Recording) Join(ctx context.Context, tx processlog.Tx) error {
-	if r.turns == nil {
+	if r.positions == nil {
 		return nil
 	}
-	n := r.intake.turns
+	n := r.intake.ordering
 	if err := r.learnIDs(ctx, n.Store, tx); err != nil {
 		return err
 	}
-	joining := r.turns[:0]
-	for i, turn := range r.turns {
-		if turn.Key != "" && !r.Inserted[i].Duplicate {
-			turn.ID = r.Inserted[i].ID
-			joining = append(joining, turn)
+	joining := r.positions[:0]
+	for i, position := range r.positions {
+		if position.Key != "" && !r.Inserted[i].Duplicate {
+			position.ID = r.Inserted[i].ID
+			joining = append(joining, position)
 		}
 	}
-	placeAsGiven(joining)
-	r.turns = nil
+	orderAsGiven(joining)
+	r.positions = nil
 	if len(joining) == 0 {
 		return nil
 	}
 	err := n.Store.Join(ctx, tx, joining)
-	failpoint.Reach(failpoint.TurnsJoined)
+	failpoint.Reach(failpoint.OrderingJoined)
 	return err
 }
 
-// placeAsGiven has turns of one key stand in the order of the list. The server gave out their ids in the order of their
+// orderAsGiven has turns of one key stand in the order of the list. The server gave out their ids in the order of their
 // idempotency keys, by which Insert sorts rows so that two transactions with the same keys do not deadlock. So each turn takes
 // the place of one of these ids: the first turn the lowest id, and so on.
-func placeAsGiven(turns []processlog.Turn) {
-	lists := make(map[lineKey][]int, len(turns))
-	for i, turn := range turns {
-		key := lineKey{turn.BusinessType, turn.Key}
+func orderAsGiven(positions []processlog.Position) {
+	lists := make(map[orderingKey][]int, len(positions))
+	for i, position := range positions {
+		key := orderingKey{position.BusinessType, position.Key}
 		lists[key] = append(lists[key], i)
 	}
 	for _, list := range lists {
-		places := make([]processlog.ID, len(list))
+		orderIDs := make([]processlog.ID, len(list))
 		for n, i := range list {
-			places[n] = turns[i].ID
+			orderIDs[n] = positions[i].ID
 		}
-		slices.SortFunc(places, processlog.ID.Compare)
+		slices.SortFunc(orderIDs, processlog.ID.Compare)
 		for n, i := range list {
-			turns[i].Place = places[n]
+			positions[i].OrderID = orderIDs[n]
 		}
 	}
 }
 
 func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx processlog.Tx) error {
 	var keys []processlog.IdempotencyKey
-	for i, turn := range r.turns {
-		if turn.Key != "" && r.Inserted[i].ID.IsZero() {
+	for i, position := range r.positions {
+		if position.Key != "" && r.Inserted[i].ID.IsZero() {
 			keys = append(keys, r.Drafts[i].IdempotencyKey)
 		}
 	}
@@ -205,7 +205,7 @@ func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx pro
 		return nil
 	}
 	ids, err := store.IDs(ctx, tx, keys)
-	for i := range r.turns {
+	for i := range r.positions {
 		if id := ids[r.Drafts[i].IdempotencyKey]; r.Inserted[i].ID.IsZero() {
 			r.Inserted[i].ID = id
 		}
@@ -213,7 +213,7 @@ func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx pro
 	return err
 }
 
-// waiter is an attempt whose turn has not come.
+// waiter is an attempt that are blocked.
 type waiter struct {
 	*attempt
 	wait time.Duration
@@ -222,69 +222,69 @@ type waiter struct {
 // look sorts claimed entries, which share a token, into those that may start and those that wait. An entry that is not noted,
 // or under an earlier epoch, waits as well, and is noted by that. A process that did not know the type as serial has recorded
 // it, or a person has, or it was requeued. Whoever looks from then on sees it.
-func (n *turns) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
+func (n *ordering) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
 	ctx, cancel := n.statement()
 	defer cancel()
 	asked := make(map[string]int, len(standing))
 	for _, w := range standing {
-		asked[w.turn.Key]++
+		asked[w.position.Key]++
 	}
-	lines, err := n.lines(ctx, s, standing)
+	keyStates, err := n.keyStates(ctx, s, standing)
 	if err != nil {
 		n.seen.forgetAll() // what answers next may be another server
 		return nil, nil, err
 	}
 	for _, w := range standing {
-		if l := lines[w.turn.Key]; l.First == w.row.ID && !l.Taken && l.Known == asked[w.turn.Key] {
+		if l := keyStates[w.position.Key]; l.First == w.row.ID && !l.Taken && l.Known == asked[w.position.Key] {
 			first = append(first, w.attempt)
 		} else {
 			w.wait = n.patience()
 			wait = append(wait, w)
 		}
 	}
-	failpoint.Reach(failpoint.TurnsRead)
+	failpoint.Reach(failpoint.OrderingRead)
 	return first, wait, nil
 }
 
-// lines reads how the keys of claimed entries stand: of entries that are seen only who is first, and of the others all.
-func (n *turns) lines(ctx context.Context, s Serial, standing []waiter) (map[string]processlog.Line, error) {
+// keyStates reads how the keys of claimed entries stand: of entries that are seen only who is first, and of the others all.
+func (n *ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (map[string]processlog.KeyState, error) {
 	unseen := make(map[string]bool)
 	for _, w := range standing {
-		if !n.seen.has(w.turn) {
-			unseen[w.turn.Key] = true
+		if !n.seen.has(w.position) {
+			unseen[w.position.Key] = true
 		}
 	}
-	var some, all []processlog.Turn
+	var some, all []processlog.Position
 	for _, w := range standing {
-		if unseen[w.turn.Key] {
-			all = append(all, w.turn)
+		if unseen[w.position.Key] {
+			all = append(all, w.position)
 		} else {
-			some = append(some, w.turn)
+			some = append(some, w.position)
 		}
 	}
-	lines := make(map[string]processlog.Line, len(standing))
+	keyStates := make(map[string]processlog.KeyState, len(standing))
 	if len(some) > 0 {
 		found, err := n.Store.Firsts(ctx, some[0].BusinessType, some, !s.PassDead)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(lines, found)
+		maps.Copy(keyStates, found)
 	}
 	if len(all) > 0 {
-		found, err := n.Store.Lines(ctx, all[0].BusinessType, all, standing[0].row.Token, !s.PassDead)
+		found, err := n.Store.KeyStates(ctx, all[0].BusinessType, all, standing[0].row.Token, !s.PassDead)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(lines, found)
-		for key, line := range found {
-			n.seen.add(lineKey{all[0].BusinessType, key}, line.Members)
+		maps.Copy(keyStates, found)
+		for key, keyState := range found {
+			n.seen.add(orderingKey{all[0].BusinessType, key}, keyState.Members)
 		}
 	}
-	return lines, nil
+	return keyStates, nil
 }
 
 // patience is how long a parked entry waits should nobody tell it that nothing blocks it any more.
-func (n *turns) patience() time.Duration {
+func (n *ordering) patience() time.Duration {
 	if n.Local || !n.enqueuer.health.up() {
 		return n.PollInterval
 	}
@@ -292,13 +292,13 @@ func (n *turns) patience() time.Duration {
 }
 
 // blocked returns those of ids, of a type, that wait for another of their key. It is nil for a type that is not serial.
-func (n *turns) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
+func (n *ordering) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
 	s, serial := n.of(businessType)
 	if !serial || len(ids) == 0 {
 		return nil, nil
 	}
 	blocked, err := n.Store.Blocked(ctx, businessType, ids, !s.PassDead)
-	n.saw(problemTurns, err)
+	n.saw(problemOrdering, err)
 	return blocked, err
 }
 
@@ -309,24 +309,24 @@ type others struct {
 	write func() error
 }
 
-// inTurn returns the attempts whose turn it is, of a type that is not serial all, and the others. Where nobody knows whose
+// splitBlocked returns the attempts whose turn it is, of a type that is not serial all, and the others. Where nobody knows whose
 // turn it is, they are put back.
-func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, rest []others) {
-	s, serial := d.turns.of(t.Name)
+func (d *dispatcher) splitBlocked(t *Type, attempts []*attempt) (first []*attempt, rest []others) {
+	s, serial := d.ordering.of(t.Name)
 	if !serial {
 		return attempts, nil
 	}
 	var standing []waiter
 	for _, a := range attempts {
-		turn, err := d.turns.turn(s, &a.row)
+		position, err := d.ordering.position(s, &a.row)
 		switch {
 		case err != nil: // beside whom must it not run?
 			rest = append(rest, others{[]waiter{{attempt: a}}, func() error {
 				d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Free(Unavailable(err)), nil)})
 				return nil
 			}})
-		case turn.Key != "":
-			a.turn = turn // kept: a handler may change the content it is given
+		case position.Key != "":
+			a.position = position // kept: a handler may change the content it is given
 			standing = append(standing, waiter{attempt: a})
 		default:
 			first = append(first, a)
@@ -335,15 +335,15 @@ func (d *dispatcher) inTurn(t *Type, attempts []*attempt) (first []*attempt, res
 	if len(standing) == 0 {
 		return first, rest
 	}
-	turn, wait, err := d.turns.look(s, standing)
-	d.saw(problemTurns, err)
+	position, wait, err := d.ordering.look(s, standing)
+	d.saw(problemOrdering, err)
 	switch {
 	case err != nil:
 		rest = append(rest, others{standing, func() error { d.putBack(t, standing); return err }})
 	case len(wait) > 0:
-		rest = append(rest, others{wait, func() error { return d.park(t, wait) }})
+		rest = append(rest, others{wait, func() error { return d.block(t, wait) }})
 	}
-	return append(first, turn...), rest
+	return append(first, position...), rest
 }
 
 // putOff gives back what entries hold here that do not run: the slots of their calls before anything is written, which may
@@ -361,34 +361,34 @@ func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
 	return err
 }
 
-// park puts entries back until their turn comes, and makes sure that it has not come meanwhile. On an error they are due still.
-func (d *dispatcher) park(t *Type, wait []waiter) error {
-	s, _ := d.turns.of(t.Name)
-	parked, keys := make([]processlog.Parked, len(wait)), make([]processlog.Turn, len(wait))
+// block puts entries back until their turn comes, and makes sure that it has not come meanwhile. On an error they are due still.
+func (d *dispatcher) block(t *Type, wait []waiter) error {
+	s, _ := d.ordering.of(t.Name)
+	blocked, keys := make([]processlog.BlockedEntry, len(wait)), make([]processlog.Position, len(wait))
 	for i, w := range wait {
-		keys[i].Key, parked[i] = w.turn.Key, processlog.Parked{Turn: w.turn, Version: w.row.Version, Wait: w.wait}
+		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.row.Version, Wait: w.wait}
 	}
 	ctx, cancel := d.statement()
 	defer cancel()
-	err := d.Store.Park(ctx, parked, wait[0].row.Token)
+	err := d.Store.Block(ctx, blocked, wait[0].row.Token)
 	wait, err = d.withoutRefused(t, wait, err)
-	d.saw(problemTurns, err)
+	d.saw(problemOrdering, err)
 	if err != nil { // some may be parked all the same
 		d.putBack(t, wait)
 	}
-	failpoint.Reach(failpoint.TurnsParked)
+	failpoint.Reach(failpoint.OrderingBlocked)
 	// Whoever was first may have come to rest, or given way, before anybody waited.
 	next, advanceErr := d.Store.Advance(ctx, t.Name, keys, !s.PassDead)
-	_ = d.turns.sawAdvance(t.Name, advanceErr)
+	_ = d.ordering.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
 		if err == nil {
-			d.claims.refusals.taken(problemRefusedPark, t.Name, w.row.ID)
+			d.claims.refusals.taken(problemRefusedBlock, t.Name, w.row.ID)
 		}
 		if err == nil && !slices.Contains(next, w.row.ID) {
 			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
 		}
 	}
-	d.turns.followAll(t.Name, next)
+	d.ordering.followAll(t.Name, next)
 	return err
 }
 
@@ -398,7 +398,7 @@ func (d *dispatcher) withoutRefused(t *Type, wait []waiter, err error) ([]waiter
 	if !errors.As(err, &refused) {
 		return wait, err
 	}
-	d.claims.refusals.note(problemRefusedPark, t.Name, refused.Refusals)
+	d.claims.refusals.note(problemRefusedBlock, t.Name, refused.Refusals)
 	var back, rest []waiter
 	for _, w := range wait {
 		if refuses(refused.Refusals, w.row.ID) {
@@ -430,41 +430,43 @@ func (d *dispatcher) putBack(t *Type, standing []waiter) {
 
 // rest takes note that an attempt of an entry is over. Once the entry has ended the next of its key may run. Until then only
 // one that was committed late, in front of it, may: the lease was in its way.
-func (n *turns) rest(turn processlog.Turn, state processlog.State) {
+func (n *ordering) rest(position processlog.Position, state processlog.State) {
 	switch {
-	case turn.Key == "":
+	case position.Key == "":
 		return
 	case !state.Terminal():
-		n.rested.Add(processlog.Turn{BusinessType: turn.BusinessType, Key: turn.Key})
+		n.rested.Add(processlog.Position{BusinessType: position.BusinessType, Key: position.Key})
 		return
 	}
-	if s, _ := n.of(turn.BusinessType); state != processlog.Dead || s.PassDead {
+	if s, _ := n.of(position.BusinessType); state != processlog.Dead || s.PassDead {
 		// The one behind it is tried at once where this process knows it. Otherwise, or if it cannot be claimed, it is looked for.
-		if next := n.seen.ended(turn); !next.IsZero() {
-			n.follow(nextEntry{businessType: turn.BusinessType, id: next, behind: turn})
+		if next := n.seen.ended(position); !next.IsZero() {
+			n.follow(nextEntry{businessType: position.BusinessType, id: next, behind: position})
 		} else {
-			n.rested.Add(turn)
+			n.rested.Add(position)
 		}
 	}
 }
 
 // ended is rest for an entry that a service or a person has ended.
-func (n *turns) ended(before *processlog.Row, state processlog.State) { n.rest(n.place(before), state) }
+func (n *ordering) ended(before *processlog.Row, state processlog.State) {
+	n.rest(n.positionOf(before), state)
+}
 
-// place is an entry's turn, with no key if it takes none, or where its type's Serial panics: the next comes by itself then.
-func (n *turns) place(row *processlog.Row) (turn processlog.Turn) {
+// positionOf is an entry's turn, with no key if it takes none, or where its type's Serial panics: the next comes by itself then.
+func (n *ordering) positionOf(row *processlog.Row) (position processlog.Position) {
 	if s, serial := n.of(row.BusinessType); serial {
-		turn, _ = n.turn(s, row)
+		position, _ = n.position(s, row)
 	}
-	return turn
+	return position
 }
 
 // nextTries is how often the next entry of a key is looked for. After the last try a look at all keys finds it.
 const nextTries = 5
 
 // next finds the entries that those of a batch have blocked.
-func (n *turns) next(batch []processlog.Turn) {
-	byType := grouped.By(batch, func(t processlog.Turn) string { return t.BusinessType })
+func (n *ordering) next(batch []processlog.Position) {
+	byType := grouped.By(batch, func(t processlog.Position) string { return t.BusinessType })
 	for _, businessType := range byType.Order {
 		s, _ := n.of(businessType)
 		for failures := 1; ; failures++ {
@@ -472,7 +474,7 @@ func (n *turns) next(batch []processlog.Turn) {
 			next, err := n.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)
 			cancel()
 			err = n.sawAdvance(businessType, err)
-			failpoint.Reach(failpoint.TurnsMoved)
+			failpoint.Reach(failpoint.OrderingMoved)
 			n.followAll(businessType, next)
 			if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
 				break
@@ -484,18 +486,18 @@ func (n *turns) next(batch []processlog.Turn) {
 
 // sawAdvance takes the result of an Advance, and returns an error that another try may help with. An entry that the database refuses
 // to make due comes due by itself, when the time is over for which it was parked.
-func (n *turns) sawAdvance(businessType string, err error) error {
+func (n *ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
 		n.refusals.note(problemRefusedWake, businessType, refused.Refusals)
 		err = nil
 	}
-	n.saw(problemTurns, err)
+	n.saw(problemOrdering, err)
 	return err
 }
 
 // followAll runs entries that nothing blocks any more.
-func (n *turns) followAll(businessType string, ids []processlog.ID) {
+func (n *ordering) followAll(businessType string, ids []processlog.ID) {
 	next := make([]nextEntry, len(ids))
 	for i, id := range ids {
 		next[i] = nextEntry{businessType: businessType, id: id}
@@ -509,8 +511,8 @@ const forgetPace = 20 * time.Millisecond
 
 // forget removes the notes of entries that have ended. A note that stays counts for nothing, and goes when it is met at the
 // front of its key.
-func (n *turns) forget(batch []processlog.Turn) {
-	batch = slices.DeleteFunc(batch, func(t processlog.Turn) bool { return t.ID.IsZero() })
+func (n *ordering) forget(batch []processlog.Position) {
+	batch = slices.DeleteFunc(batch, func(t processlog.Position) bool { return t.ID.IsZero() })
 	if len(batch) == 0 {
 		return
 	}
@@ -518,7 +520,7 @@ func (n *turns) forget(batch []processlog.Turn) {
 		ctx, cancel := n.statement()
 		err := n.Store.Forget(ctx, batch)
 		cancel()
-		n.saw(problemTurns, err)
+		n.saw(problemOrdering, err)
 		if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
 			return
 		}
@@ -526,7 +528,7 @@ func (n *turns) forget(batch []processlog.Turn) {
 }
 
 // enqueue tells of entries that nothing blocks any more.
-func (n *turns) enqueue(businessType string, ids []processlog.ID) {
+func (n *ordering) enqueue(businessType string, ids []processlog.ID) {
 	for _, id := range ids {
 		n.enqueuer.move(businessType, id, 0)
 	}

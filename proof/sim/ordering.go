@@ -13,20 +13,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// turnsStream is the stream of serial types, which leaves all seeds kept until then the lives they were.
-const turnsStream = 7733
+// orderingStream is the stream of serial types, which leaves all seeds kept until then the lives they were.
+const orderingStream = 7733
 
 // lines is which entries take turns.
-type lines struct {
+type ordering struct {
 	kinds    map[string]bool // nil: none do
 	keys     uint64          // how many lines each of them has
 	passDead bool
 	ignorant bool // some instances that only record do not know of it
 }
 
-// drawTurns draws which types are serial. A calm seed has none: what waits for its turn is late.
-func (w *world) drawTurns() {
-	rng := rand.New(rand.NewPCG(w.seed, turnsStream))
+// drawOrdering draws which types are serial. A calm seed has none: what waits for its turn is late.
+func (w *world) drawOrdering() {
+	rng := rand.New(rand.NewPCG(w.seed, orderingStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
 		return
 	}
@@ -36,7 +36,7 @@ func (w *world) drawTurns() {
 			kinds[kind] = true
 		}
 	}
-	w.apart.lines = lines{kinds: kinds, keys: 1 + rng.Uint64N(2), passDead: rng.IntN(2) == 0, ignorant: rng.IntN(2) == 0}
+	w.apart.ordering = ordering{kinds: kinds, keys: 1 + rng.Uint64N(2), passDead: rng.IntN(2) == 0, ignorant: rng.IntN(2) == 0}
 	for range rng.IntN(3) {
 		w.crowd(rng)
 	}
@@ -65,7 +65,7 @@ func (w *world) crowd(rng *rand.Rand) {
 }
 
 // key is the line in which an entry stands; "": none.
-func (l *lines) key(kind, idempotencyKey string) string {
+func (l *ordering) key(kind, idempotencyKey string) string {
 	// An entry that comes after a batch may be given before the batch: of one key, each would wait for the other.
 	if !l.kinds[kind] || strings.HasPrefix(idempotencyKey, barrierPrefix) || strings.HasSuffix(idempotencyKey, ".after") {
 		return ""
@@ -81,18 +81,18 @@ func (l *lines) key(kind, idempotencyKey string) string {
 }
 
 // stands reports whether an entry in a state counts in its line.
-func (l *lines) stands(state compensator.State) bool {
+func (l *ordering) stands(state compensator.State) bool {
 	return !state.Terminal() || state == compensator.Dead && !l.passDead
 }
 
 // knows reports whether an instance has been told that a type is serial.
 func (n *instance) knows(kind string) bool {
-	return n.handles(kind) && (n.runs || !n.w.apart.lines.ignorant || n.number%2 == 0)
+	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
 // serial is a type's configuration on an instance.
 func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.TypeConfig {
-	l := &n.w.apart.lines
+	l := &n.w.apart.ordering
 	if l.kinds[kind] && n.knows(kind) {
 		cfg.Serial = func(e *compensator.Entry) string { return l.key(e.BusinessType, string(e.IdempotencyKey)) }
 		cfg.PassDead = l.passDead
@@ -100,10 +100,10 @@ func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.T
 	return cfg
 }
 
-// inTurnLocked: G30, beside an attempt whose lease lasts no other of its key begins, nor before one that has stood in front
+// inOrderLocked: G30, beside an attempt whose lease lasts no other of its key begins, nor before one that has stood in front
 // of it since before it was claimed.
-func (o *oracle) inTurnLocked(l *life, a *attempt) {
-	lines := &o.w.apart.lines
+func (o *oracle) inOrderLocked(l *life, a *attempt) {
+	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
 	if key == "" || !o.leasedLocked(l, a) {
 		return
@@ -115,7 +115,7 @@ func (o *oracle) inTurnLocked(l *life, a *attempt) {
 			continue
 		}
 		if lines.stands(other.last().row.State) && other.last().op.kind != opPurge {
-			o.sights[sawTurns]++
+			o.sights[sawOrdering]++
 		}
 		for _, b := range other.attempts {
 			if !b.ended && !b.from.dead.Load() && o.leasedLocked(other, b) {
@@ -132,9 +132,9 @@ func (o *oracle) inTurnLocked(l *life, a *attempt) {
 // one call stand in the order in which they were given, by the ids that the call has drawn. One that was noted anew stands by
 // its own id.
 func (o *oracle) inFrontLocked(other, l *life) bool {
-	for _, a := range []compensator.EntryID{other.id, o.placeLocked(other)} {
-		for _, b := range []compensator.EntryID{l.id, o.placeLocked(l)} {
-			if moved := a != o.placeLocked(other) || b != o.placeLocked(l); moved && !o.renotedLocked(other) && !o.renotedLocked(l) {
+	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
+		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
+			if moved := a != o.orderIDLocked(other) || b != o.orderIDLocked(l); moved && !o.renotedLocked(other) && !o.renotedLocked(l) {
 				continue
 			}
 			if a.Compare(b) >= 0 {
@@ -150,9 +150,9 @@ func (o *oracle) renotedLocked(l *life) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
-// placeLocked is where an entry stands among those of its key since it was recorded.
-func (o *oracle) placeLocked(l *life) compensator.EntryID {
-	lines, born := &o.w.apart.lines, l.steps[0].op
+// orderIDLocked is where an entry stands among those of its key since it was recorded.
+func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
+	lines, born := &o.w.apart.ordering, l.steps[0].op
 	if born.from == nil || !born.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
 		return l.id
 	}
@@ -193,7 +193,7 @@ func (o *oracle) anyLocked(is func(*life) bool) bool {
 func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	lines := &o.w.apart.lines
+	lines := &o.w.apart.ordering
 	for _, id := range ids {
 		l := o.lives[id]
 		if l == nil {
@@ -218,7 +218,7 @@ func (o *oracle) leasedLocked(l *life, a *attempt) bool {
 // stoodLocked reports whether an entry stands in its line, and has been known to since before a moment: from its record, if
 // who recorded it knew, or from its first attempt since it came back.
 func (o *oracle) stoodLocked(l *life, before time.Time) bool {
-	lines := &o.w.apart.lines
+	lines := &o.w.apart.ordering
 	stands, known := false, false
 	for i, s := range l.steps {
 		now := s.op.kind != opPurge && lines.stands(s.row.State)
@@ -233,13 +233,13 @@ func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	return stands && known
 }
 
-// parkedLocked takes note of a claim that was given back, perhaps to wait.
-func (o *oracle) parkedLocked(l *life, before, after processlog.Row) {
+// blockedLocked takes note of a claim that was given back, perhaps to wait.
+func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	if after.NextAt.Equal(before.NextAt) {
 		return
 	}
-	o.sights[sawParked]++
-	if o.w.apart.lines.key(l.kind, l.key) == "" || after.DueIn <= 0 {
+	o.sights[sawPutBack]++
+	if o.w.apart.ordering.key(l.kind, l.key) == "" || after.DueIn <= 0 {
 		o.failLocked("G30: entry %s, which takes no turns, is to wait for one for %v", l.id, after.DueIn)
 	}
 }
@@ -248,15 +248,15 @@ func (o *oracle) parkedLocked(l *life, before, after processlog.Row) {
 func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
 	o.sights[sawWoken]++
 	last := l.last()
-	parked := last.op.kind == opRelease && len(l.steps) > 1 && !last.row.NextAt.Equal(l.steps[len(l.steps)-2].row.NextAt)
-	if !parked || before.LeaseLeft > 0 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
+	blocked := last.op.kind == opRelease && len(l.steps) > 1 && !last.row.NextAt.Equal(l.steps[len(l.steps)-2].row.NextAt)
+	if !blocked || before.LeaseLeft > 0 || after.LeaseLeft > 0 || after.State != before.State || after.Epoch != before.Epoch {
 		o.failLocked("G9: entry %s was made due, from %+v to %+v", l.id, before, after)
 	}
 }
 
 // letPass has a person put right what keeps a line waiting.
 func (w *world) letPass() {
-	l := &w.apart.lines
+	l := &w.apart.ordering
 	if l.kinds == nil || l.passDead {
 		return
 	}
@@ -270,9 +270,9 @@ func (w *world) letPass() {
 	}
 }
 
-// turnsPatience is how much longer all may take to come to rest where entries wait for each other.
-func (w *world) turnsPatience() time.Duration {
-	if w.apart.lines.kinds == nil {
+// orderingPatience is how much longer all may take to come to rest where entries wait for each other.
+func (w *world) orderingPatience() time.Duration {
+	if w.apart.ordering.kinds == nil {
 		return 0
 	}
 	each := w.plan.config.Lease + w.plan.types.Timeout + 2*w.plan.config.ReconcileInterval

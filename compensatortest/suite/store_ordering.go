@@ -10,32 +10,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// turnPromises are about the lines of serial types.
-var turnPromises = []storePromise{
-	{"LineIsInTheOrderOfIds", false, (*storeTest).lineIsInTheOrderOfIDs},
-	{"PlaceDecides", false, (*storeTest).placeDecides},
+// orderingPromises are about the lines of serial types.
+var orderingPromises = []storePromise{
+	{"LineIsInTheOrderOfIds", false, (*storeTest).keyIsInTheOrderOfIDs},
+	{"OrderIDDecides", false, (*storeTest).orderIDDecides},
 	{"OnlyTheFirstOfAKeyIsNotBlocked", false, (*storeTest).onlyTheFirstOfAKeyIsNotBlocked},
 	{"FrontsAreDueFreeAndFirst", false, (*storeTest).frontsAreDueFreeAndFirst},
-	{"MembersAreToldWhereNoneIsClaimed", false, (*storeTest).membersAreToldWhereNoneIsClaimed},
+	{"MembersAreReadWhereNoneIsClaimed", false, (*storeTest).membersAreReadWhereNoneIsClaimed},
 	{"LongKeyIsToldToItsEnd", false, (*storeTest).longKeyIsToldToItsEnd},
 	{"NoteOfAnEarlierEpochBlocksNothing", false, (*storeTest).noteOfAnEarlierEpochBlocksNothing},
 	{"NamedEntryIsForgotten", false, (*storeTest).namedEntryIsForgotten},
-	{"TurnIsNotedWithItsTransactionOnly", false, (*storeTest).turnIsNotedWithItsTransactionOnly},
-	{"LineIsTakenByTheLeaseOfAnother", false, (*storeTest).lineIsTakenByTheLeaseOfAnother},
-	{"EndedEntryCountsInNoLine", false, (*storeTest).endedEntryCountsInNoLine},
+	{"PositionIsNotedWithItsTransactionOnly", false, (*storeTest).positionIsNotedWithItsTransactionOnly},
+	{"KeyIsTakenByTheLeaseOfAnother", false, (*storeTest).keyIsTakenByTheLeaseOfAnother},
+	{"EndedEntryCountsUnderNoKey", false, (*storeTest).endedEntryCountsUnderNoKey},
 	{"DeadEntryCountsWhereItIsSaid", false, (*storeTest).deadEntryCountsWhereItIsSaid},
 	{"RequeuedEntryIsNotedUnderItsEpoch", false, (*storeTest).requeuedEntryIsNotedUnderItsEpoch},
-	{"ParkedEntryIsGivenBackForAWhile", false, (*storeTest).parkedEntryIsGivenBackForAWhile},
-	{"FirstOfALineIsMadeDue", false, (*storeTest).firstOfALineIsMadeDue},
-	{"ParkedAsItWasBornIsMadeDue", false, (*storeTest).parkedAsItWasBornIsMadeDue},
-	{"OnlyWhatIsParkedIsMadeDue", false, (*storeTest).onlyWhatIsParkedIsMadeDue},
-	{"LockedTurnIsNotWaitedFor", true, (*storeTest).lockedTurnIsNotWaitedFor},
-	{"LongLineIsForgottenFromItsFront", false, (*storeTest).longLineIsForgottenFromItsFront},
-	{"ErasedEntryLeavesItsLineOnceItHasEnded", false, (*storeTest).erasedEntryLeavesItsLineOnceItHasEnded},
+	{"BlockedEntryIsGivenBackForAWhile", false, (*storeTest).blockedEntryIsGivenBackForAWhile},
+	{"FirstOfAKeyIsMadeDue", false, (*storeTest).firstOfAKeyIsMadeDue},
+	{"BlockedAsItWasInsertedIsMadeDue", false, (*storeTest).blockedAsItWasInsertedIsMadeDue},
+	{"OnlyWhatIsBlockedIsMadeDue", false, (*storeTest).onlyWhatIsBlockedIsMadeDue},
+	{"LockedPositionIsNotWaitedFor", true, (*storeTest).lockedPositionIsNotWaitedFor},
+	{"LongKeyIsForgottenFromItsFront", false, (*storeTest).longKeyIsForgottenFromItsFront},
+	{"ErasedEntryLeavesItsKeyOnceItHasEnded", false, (*storeTest).erasedEntryLeavesItsKeyOnceItHasEnded},
 }
 
-func turnOf(key string, row processlog.Row) processlog.Turn {
-	return processlog.Turn{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
+func positionOf(key string, row processlog.Row) processlog.Position {
+	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
 }
 
 // lined commits n entries that stand in the line of a key.
@@ -52,21 +52,21 @@ func (t *storeTest) lined(key string, n int) []processlog.Row {
 
 func (t *storeTest) join(key string, rows ...processlog.Row) {
 	t.Helper()
-	var turns []processlog.Turn
+	var positions []processlog.Position
 	for _, row := range rows {
-		turns = append(turns, turnOf(key, row))
+		positions = append(positions, positionOf(key, row))
 	}
 	tx := t.begin()
-	require.NoError(t, t.Store.Join(t.ctx, tx, turns))
+	require.NoError(t, t.Store.Join(t.ctx, tx, positions))
 	require.NoError(t, tx.Commit())
 }
 
 // line reads how the entries of a key stand, for one of them. Firsts tells a part of that, and the same.
-func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.Line {
+func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
-	lines, err := t.Store.Lines(t.ctx, row.BusinessType, []processlog.Turn{turnOf(key, row)}, row.Token, dead)
+	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
 	require.NoError(t, err)
-	firsts, err := t.Store.Firsts(t.ctx, row.BusinessType, []processlog.Turn{turnOf(key, row)}, dead)
+	firsts, err := t.Store.Firsts(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, dead)
 	require.NoError(t, err)
 	assert.Equal(t, lines[key].First, firsts[key].First, "the cheap answer")
 	assert.Equal(t, lines[key].Known, firsts[key].Known, "the cheap answer")
@@ -84,73 +84,73 @@ func members(rows ...processlog.Row) (list []processlog.Member) {
 // standing asserts which entries count under a key, in order. None of them is claimed.
 func (t *storeTest) standing(key string, dead bool, want []processlog.Row, why ...any) {
 	t.Helper()
-	lines, err := t.Store.Lines(t.ctx, "serial", []processlog.Turn{{BusinessType: "serial", Key: key}}, token(99), dead)
+	lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{{BusinessType: "serial", Key: key}}, token(99), dead)
 	require.NoError(t, err)
 	assert.Equal(t, members(want...), lines[key].Members, why...)
 }
 
-func (t *storeTest) park(key string, wait time.Duration, rows ...processlog.Row) {
+func (t *storeTest) block(key string, wait time.Duration, rows ...processlog.Row) {
 	t.Helper()
-	var parked []processlog.Parked
+	var blocked []processlog.BlockedEntry
 	for _, row := range rows {
-		parked = append(parked, processlog.Parked{Turn: turnOf(key, row), Version: row.Version, Wait: wait})
+		blocked = append(blocked, processlog.BlockedEntry{Position: positionOf(key, row), Version: row.Version, Wait: wait})
 	}
-	require.NoError(t, t.Store.Park(t.ctx, parked, rows[0].Token))
+	require.NoError(t, t.Store.Block(t.ctx, blocked, rows[0].Token))
 }
 
 func (t *storeTest) advance(dead bool, keys ...string) []processlog.ID {
 	t.Helper()
-	var left []processlog.Turn
+	var left []processlog.Position
 	for _, key := range keys {
-		left = append(left, processlog.Turn{BusinessType: "serial", Key: key})
+		left = append(left, processlog.Position{BusinessType: "serial", Key: key})
 	}
 	return t.advanceBehind(dead, left...)
 }
 
 // advanceBehind is advance where entries have ended.
-func (t *storeTest) advanceBehind(dead bool, left ...processlog.Turn) []processlog.ID {
+func (t *storeTest) advanceBehind(dead bool, left ...processlog.Position) []processlog.ID {
 	t.Helper()
 	next, err := t.Store.Advance(t.ctx, "serial", left, dead)
 	require.NoError(t, err)
 	return next
 }
 
-func (t *storeTest) lineIsInTheOrderOfIDs() {
+func (t *storeTest) keyIsInTheOrderOfIDs() {
 	rows := t.lined("a", 3)
 	other := t.lined("b", 1)[0]
 	third := t.claim(rows[2].ID, token(1), time.Minute)
-	assert.Equal(t, processlog.Line{First: rows[0].ID, Known: 1, Members: members(rows...)}, t.line("a", third, true))
+	assert.Equal(t, processlog.KeyState{First: rows[0].ID, Known: 1, Members: members(rows...)}, t.line("a", third, true))
 	claimed := t.claim(other.ID, token(1), time.Minute)
-	turns := []processlog.Turn{turnOf("a", third), turnOf("a", rows[0]), turnOf("b", claimed), turnOf("c", rows[1])}
-	lines, err := t.Store.Lines(t.ctx, "serial", turns, token(1), true)
+	positions := []processlog.Position{positionOf("a", third), positionOf("a", rows[0]), positionOf("b", claimed), positionOf("c", rows[1])}
+	lines, err := t.Store.KeyStates(t.ctx, "serial", positions, token(1), true)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]processlog.Line{
+	assert.Equal(t, map[string]processlog.KeyState{
 		"a": {First: rows[0].ID, Known: 2, Members: members(rows...)}, "b": {First: other.ID, Known: 1, Members: members(other)}, "c": {},
 	}, lines)
-	firsts, err := t.Store.Firsts(t.ctx, "serial", turns, true)
+	firsts, err := t.Store.Firsts(t.ctx, "serial", positions, true)
 	require.NoError(t, err)
-	assert.Equal(t, map[string]processlog.Line{"a": {First: rows[0].ID, Known: 2}, "b": {First: other.ID, Known: 1}, "c": {}}, firsts)
-	odd := "ü\x00'\\" + strings.Repeat("x", processlog.MaxTurnKey-5)
+	assert.Equal(t, map[string]processlog.KeyState{"a": {First: rows[0].ID, Known: 2}, "b": {First: other.ID, Known: 1}, "c": {}}, firsts)
+	odd := "ü\x00'\\" + strings.Repeat("x", processlog.MaxOrderingKey-5)
 	last := t.lined(odd, 1)[0]
 	assert.Equal(t, last.ID, t.line(odd, last, true).First, "any bytes are a key")
 	assert.Zero(t, t.line(strings.ToUpper(odd), last, true), "and no other")
-	_, err = t.Store.Lines(t.ctx, "serial", nil, token(1), true)
+	_, err = t.Store.KeyStates(t.ctx, "serial", nil, token(1), true)
 	assert.NoError(t, err, "the table is there")
 }
 
-// placeDecides has entries stand in the order of their places, which are a permutation of their ids.
+// orderIDDecides has entries stand in the order of their places, which are a permutation of their ids.
 // Failure: F112
-func (t *storeTest) placeDecides() {
+func (t *storeTest) orderIDDecides() {
 	rows := t.committed("serial", 3)
-	place := []int{2, 0, 1} // the first entry stands last
-	var turns []processlog.Turn
+	orderID := []int{2, 0, 1} // the first entry stands last
+	var positions []processlog.Position
 	for i, row := range rows {
-		turn := turnOf("a", row)
-		turn.Place = rows[place[i]].ID
-		turns = append(turns, turn)
+		position := positionOf("a", row)
+		position.OrderID = rows[orderID[i]].ID
+		positions = append(positions, position)
 	}
 	tx := t.begin()
-	require.NoError(t, t.Store.Join(t.ctx, tx, turns))
+	require.NoError(t, t.Store.Join(t.ctx, tx, positions))
 	require.NoError(t, tx.Commit())
 	order := []processlog.Row{rows[1], rows[2], rows[0]}
 	t.standing("a", true, order)
@@ -158,7 +158,7 @@ func (t *storeTest) placeDecides() {
 	assert.ElementsMatch(t, []processlog.ID{rows[2].ID, rows[0].ID}, t.blocked(ids, true))
 	assert.Equal(t, []processlog.ID{rows[1].ID}, t.fronts(true))
 	claimed := t.claim(rows[0].ID, token(1), time.Minute)
-	t.park("a", time.Hour, claimed)
+	t.block("a", time.Hour, claimed)
 	t.settleTo(rows[1], processlog.Succeeded)
 	assert.Equal(t, []processlog.ID{rows[2].ID}, t.advance(true, "a"))
 	t.settleTo(rows[2], processlog.Succeeded)
@@ -238,9 +238,9 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// membersAreToldWhereNoneIsClaimed: only then nobody among them can start without finding those in front of it.
+// membersAreReadWhereNoneIsClaimed: only then nobody among them can start without finding those in front of it.
 // Failure: F117
-func (t *storeTest) membersAreToldWhereNoneIsClaimed() {
+func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.lined("a", 3)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
 	assert.Equal(t, members(rows...), t.line("a", first, true).Members, "its own claim aside")
@@ -259,39 +259,39 @@ func (t *storeTest) longKeyIsToldToItsEnd() {
 		rows = append(rows, t.lined("a", processlog.MaxMembers)...)
 	}
 	b := t.lined("b", 2)
-	turns := []processlog.Turn{turnOf("a", rows[0]), turnOf("b", b[0])}
-	lines, err := t.Store.Lines(t.ctx, "serial", turns, token(1), true)
+	positions := []processlog.Position{positionOf("a", rows[0]), positionOf("b", b[0])}
+	lines, err := t.Store.KeyStates(t.ctx, "serial", positions, token(1), true)
 	require.NoError(t, err)
-	assert.Equal(t, processlog.Line{First: rows[0].ID, Known: 1, Members: members(rows[:processlog.MaxMembers]...)}, lines["a"])
-	assert.Equal(t, processlog.Line{First: b[0].ID, Known: 1, Members: members(b...)}, lines["b"])
+	assert.Equal(t, processlog.KeyState{First: rows[0].ID, Known: 1, Members: members(rows[:processlog.MaxMembers]...)}, lines["a"])
+	assert.Equal(t, processlog.KeyState{First: b[0].ID, Known: 1, Members: members(b...)}, lines["b"])
 	t.claim(rows[len(rows)-1].ID, token(2), time.Minute)
-	lines, err = t.Store.Lines(t.ctx, "serial", turns, token(1), true)
+	lines, err = t.Store.KeyStates(t.ctx, "serial", positions, token(1), true)
 	require.NoError(t, err)
-	assert.Equal(t, processlog.Line{First: rows[0].ID, Known: 1, Taken: true}, lines["a"])
+	assert.Equal(t, processlog.KeyState{First: rows[0].ID, Known: 1, Taken: true}, lines["a"])
 }
 
-func (t *storeTest) turnIsNotedWithItsTransactionOnly() {
+func (t *storeTest) positionIsNotedWithItsTransactionOnly() {
 	for _, commit := range []bool{false, true} {
 		d := t.draft("serial")
 		tx := t.begin()
 		inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 		require.NoError(t, err)
-		turn := processlog.Turn{BusinessType: "serial", Key: "a", ID: inserted[0].ID}
-		require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Turn{turn}))
+		position := processlog.Position{BusinessType: "serial", Key: "a", ID: inserted[0].ID}
+		require.NoError(t, t.Store.Join(t.ctx, tx, []processlog.Position{position}))
 		if commit {
 			require.NoError(t, tx.Commit())
 		} else {
 			require.NoError(t, tx.Rollback())
 		}
-		lines, err := t.Store.Lines(t.ctx, "serial", []processlog.Turn{turn}, token(1), true)
+		lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{position}, token(1), true)
 		require.NoError(t, err)
 		assert.Equal(t, commit, lines["a"].Known == 1)
-		assert.Equal(t, commit, lines["a"].First == turn.ID)
+		assert.Equal(t, commit, lines["a"].First == position.ID)
 	}
 }
 
 // Failure: F113
-func (t *storeTest) lineIsTakenByTheLeaseOfAnother() {
+func (t *storeTest) keyIsTakenByTheLeaseOfAnother() {
 	rows := t.lined("a", 2)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
 	assert.False(t, t.line("a", first, true).Taken, "its own")
@@ -301,7 +301,7 @@ func (t *storeTest) lineIsTakenByTheLeaseOfAnother() {
 	t.until(func() bool { return !t.line("a", first, true).Taken }, "the lease ends")
 }
 
-func (t *storeTest) endedEntryCountsInNoLine() {
+func (t *storeTest) endedEntryCountsUnderNoKey() {
 	rows := t.lined("a", 4)
 	t.settleTo(rows[0], processlog.Succeeded)
 	t.change(rows[1].ID, processlog.ActionCancel)
@@ -320,10 +320,10 @@ func (t *storeTest) namedEntryIsForgotten() {
 	rows := t.lined("a", 3)
 	t.change(rows[0].ID, processlog.ActionCancel)
 	t.change(rows[1].ID, processlog.ActionCancel)
-	another := turnOf("a", rows[1])
+	another := positionOf("a", rows[1])
 	another.Epoch++
-	assert.Equal(t, []processlog.ID{rows[2].ID}, t.advanceBehind(true, turnOf("a", rows[0]), another))
-	require.NoError(t, t.Store.Forget(t.ctx, []processlog.Turn{turnOf("a", rows[0]), another}))
+	assert.Equal(t, []processlog.ID{rows[2].ID}, t.advanceBehind(true, positionOf("a", rows[0]), another))
+	require.NoError(t, t.Store.Forget(t.ctx, []processlog.Position{positionOf("a", rows[0]), another}))
 	for _, row := range rows[:2] {
 		t.change(row.ID, processlog.ActionRequeue)
 	}
@@ -351,9 +351,9 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	t.change(row.ID, processlog.ActionRequeue)
 	again := t.claim(row.ID, token(1), time.Minute)
 	require.NotEqual(t, row.Epoch, again.Epoch)
-	assert.Equal(t, processlog.Line{First: row.ID, Members: members(row)}, t.line("a", again, true), "of the epoch before")
+	assert.Equal(t, processlog.KeyState{First: row.ID, Members: members(row)}, t.line("a", again, true), "of the epoch before")
 	t.join("a", again)
-	assert.Equal(t, processlog.Line{First: row.ID, Known: 1, Members: members(again)}, t.line("a", again, true))
+	assert.Equal(t, processlog.KeyState{First: row.ID, Known: 1, Members: members(again)}, t.line("a", again, true))
 	t.join("a", again)
 	assert.Equal(t, members(again), t.line("a", again, true).Members, "once")
 }
@@ -371,7 +371,7 @@ func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 }
 
 // Failure: F115
-func (t *storeTest) parkedEntryIsGivenBackForAWhile() {
+func (t *storeTest) blockedEntryIsGivenBackForAWhile() {
 	rows := t.lined("a", 3)
 	lost := t.claim(rows[1].ID, token(1), time.Millisecond)
 	t.until(func() bool {
@@ -379,7 +379,7 @@ func (t *storeTest) parkedEntryIsGivenBackForAWhile() {
 		return err == nil && len(found.Mine) == 1
 	}, "the lease ends")
 	second, theirs := t.load(lost.ID), t.claim(rows[2].ID, token(3), time.Minute)
-	t.park("a", time.Hour, second, theirs)
+	t.block("a", time.Hour, second, theirs)
 	row := t.load(second.ID)
 	assert.Equal(t, second.Version+1, row.Version)
 	assert.Equal(t, 1, row.DeliveryCount, "the lease that was lost counts on")
@@ -387,15 +387,15 @@ func (t *storeTest) parkedEntryIsGivenBackForAWhile() {
 	assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
 	assert.InDelta(t, time.Hour, row.DueIn, float64(time.Minute))
 	assert.Equal(t, theirs.Version, t.load(theirs.ID).Version, "another's claim")
-	t.park("a", time.Minute, second)
+	t.block("a", time.Minute, second)
 	assert.Equal(t, row.Version, t.load(second.ID).Version, "again, as after an unknown outcome")
 }
 
 // Failure: F115
-func (t *storeTest) firstOfALineIsMadeDue() {
+func (t *storeTest) firstOfAKeyIsMadeDue() {
 	rows := t.lined("a", 3)
 	first, second, third := t.claim(rows[0].ID, token(1), time.Minute), t.claim(rows[1].ID, token(2), time.Minute), t.claim(rows[2].ID, token(2), time.Minute)
-	t.park("a", time.Hour, second, third)
+	t.block("a", time.Hour, second, third)
 	assert.Empty(t, t.advance(true, "a", "b"), "somebody is first, and runs")
 	require.True(t, t.settle(token(4), outcome(first, processlog.Succeeded)).Applied)
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a", "b"))
@@ -404,7 +404,7 @@ func (t *storeTest) firstOfALineIsMadeDue() {
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"), "it is due until somebody claims it")
 	late := t.claim(rows[1].ID, token(6), time.Minute)
 	running := t.claim(t.lined("a", 1)[0].ID, token(7), time.Minute)
-	t.park("a", time.Hour, late)
+	t.block("a", time.Hour, late)
 	assert.Empty(t, t.advance(true, "a"), "first, and another runs already: it would come in vain")
 	require.True(t, t.settle(token(8), outcome(running, processlog.Succeeded)).Applied)
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"))
@@ -412,23 +412,23 @@ func (t *storeTest) firstOfALineIsMadeDue() {
 	assert.Equal(t, second.ID, t.line("a", claimed, true).First)
 }
 
-// parkedAsItWasBornIsMadeDue has an entry parked that nobody has written since it was inserted.
+// blockedAsItWasInsertedIsMadeDue has an entry parked that nobody has written since it was inserted.
 // Failure: F115
-func (t *storeTest) parkedAsItWasBornIsMadeDue() {
+func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 	d := t.draft("serial")
 	d.Token, d.Lease = token(1), time.Minute
 	row := t.insert(d)[0]
 	require.Zero(t, row.Version)
 	t.join("a", row)
-	t.park("a", time.Hour, row)
+	t.block("a", time.Hour, row)
 	assert.Equal(t, []processlog.ID{row.ID}, t.advance(true, "a"))
 }
 
 // Failure: F115
-func (t *storeTest) onlyWhatIsParkedIsMadeDue() {
+func (t *storeTest) onlyWhatIsBlockedIsMadeDue() {
 	rows := t.lined("a", 1)
 	row := t.claim(rows[0].ID, token(1), time.Minute)
-	t.park("a", time.Hour, row)
+	t.block("a", time.Hour, row)
 	ch := newChange(row.ID, processlog.ActionReschedule)
 	ch.Delay = 2 * time.Hour
 	_, err := t.Store.Change(t.ctx, nil, false, ch)
@@ -447,10 +447,10 @@ func (t *storeTest) onlyWhatIsParkedIsMadeDue() {
 }
 
 // Failure: F115
-func (t *storeTest) lockedTurnIsNotWaitedFor() {
+func (t *storeTest) lockedPositionIsNotWaitedFor() {
 	rows := t.lined("a", 1)
 	row := t.claim(rows[0].ID, token(1), time.Minute)
-	t.park("a", time.Hour, row)
+	t.block("a", time.Hour, row)
 	tx := t.begin()
 	_, err := t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionCancel))
 	require.NoError(t, err)
@@ -460,13 +460,13 @@ func (t *storeTest) lockedTurnIsNotWaitedFor() {
 }
 
 // Failure: F114
-func (t *storeTest) longLineIsForgottenFromItsFront() {
+func (t *storeTest) longKeyIsForgottenFromItsFront() {
 	rows := t.lined("a", 240)
 	for _, row := range rows[:235] {
 		t.change(row.ID, processlog.ActionCancel)
 	}
 	last := t.claim(rows[235].ID, token(1), time.Minute)
-	t.park("a", time.Hour, last)
+	t.block("a", time.Hour, last)
 	assert.Equal(t, []processlog.ID{last.ID}, t.advance(true, "a"))
 	t.change(rows[200].ID, processlog.ActionRequeue)
 	t.standing("a", true, append([]processlog.Row{t.load(last.ID)}, rows[236:]...))
@@ -479,7 +479,7 @@ func (t *storeTest) longLineIsForgottenFromItsFront() {
 }
 
 // Failure: F114
-func (t *storeTest) erasedEntryLeavesItsLineOnceItHasEnded() {
+func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	rows := t.lined("a", 6)
 	t.settleTo(rows[0], processlog.Dead)
 	t.change(rows[1].ID, processlog.ActionCancel)
@@ -512,7 +512,7 @@ func (t *storeTest) erasedEntryLeavesItsLineOnceItHasEnded() {
 // known counts the notes of an entry.
 func (t *storeTest) known(key string, row processlog.Row) int {
 	t.Helper()
-	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Turn{turnOf(key, row)}, true)
+	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Position{positionOf(key, row)}, true)
 	require.NoError(t, err)
 	return lines[key].Known
 }

@@ -10,29 +10,29 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lineKey names a line, and line is who is noted in it.
+// orderingKey names a line, and line is who is noted in it.
 type (
-	lineKey struct{ businessType, key string }
-	line    map[processlog.ID]noted
+	orderingKey struct{ businessType, key string }
+	notes       map[processlog.ID]noted
 )
 
 // noted is the note of an entry.
 type noted struct {
-	epoch  uint32
-	parked uint64 // the version that a Park has left; 0: none
-	place  processlog.ID
+	epoch   uint32
+	blocked uint64 // the version that a Park has left; 0: none
+	orderID processlog.ID
 }
 
-func cloneLines(lines map[lineKey]line) map[lineKey]line {
-	clone := make(map[lineKey]line, len(lines))
-	for key, l := range lines {
+func cloneOrdering(keyStates map[orderingKey]notes) map[orderingKey]notes {
+	clone := make(map[orderingKey]notes, len(keyStates))
+	for key, l := range keyStates {
 		clone[key] = maps.Clone(l)
 	}
 	return clone
 }
 
 // Join implements processlog.Store.
-func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
+func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processlog.Position) error {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
@@ -42,53 +42,53 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.T
 	if err := own.refusalLocked(); err != nil {
 		return err
 	}
-	own.joins = append(own.joins, turns...)
+	own.joins = append(own.joins, positions...)
 	return nil
 }
 
 // joinLocked notes turns that are committed.
-func (s *Store) joinLocked(turns []processlog.Turn) {
-	for _, t := range turns {
+func (s *Store) joinLocked(positions []processlog.Position) {
+	for _, t := range positions {
 		s.noteLocked(t, 0)
 	}
 }
 
 // noteLocked writes a note. One that exists keeps its place.
-func (s *Store) noteLocked(t processlog.Turn, parked uint64) {
-	key := lineKey{t.BusinessType, t.Key}
-	if s.lines[key] == nil {
-		s.lines[key] = make(line)
+func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
+	key := orderingKey{t.BusinessType, t.Key}
+	if s.ordering[key] == nil {
+		s.ordering[key] = make(notes)
 	}
-	place := t.Place
-	if place.IsZero() {
-		place = t.ID
+	orderID := t.OrderID
+	if orderID.IsZero() {
+		orderID = t.ID
 	}
-	if before, found := s.lines[key][t.ID]; found {
-		place = before.place
+	if before, found := s.ordering[key][t.ID]; found {
+		orderID = before.orderID
 	}
-	s.lines[key][t.ID] = noted{t.Epoch, parked, place}
+	s.ordering[key][t.ID] = noted{t.Epoch, blocked, orderID}
 }
 
-// leaveLineLocked forgets the turns of an erased entry that has ended.
-func (s *Store) leaveLineLocked(businessType string, id processlog.ID) {
-	for key, l := range s.lines {
+// leaveKeyLocked forgets the turns of an erased entry that has ended.
+func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
+	for key, l := range s.ordering {
 		if key.businessType == businessType {
 			delete(l, id)
 		}
 	}
 }
 
-// placedLocked lists the notes of a key in order.
-func (s *Store) placedLocked(key lineKey) []processlog.ID {
-	notes := s.lines[key]
+// inPositionLocked lists the notes of a key in order.
+func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
+	notes := s.ordering[key]
 	return slices.SortedFunc(maps.Keys(notes), func(a, b processlog.ID) int {
-		return cmp.Or(notes[a].place.Compare(notes[b].place), a.Compare(b))
+		return cmp.Or(notes[a].orderID.Compare(notes[b].orderID), a.Compare(b))
 	})
 }
 
 // standingLocked lists the committed entries that count among those of a key, in order.
-func (s *Store) standingLocked(key lineKey, dead bool) (list []*version) {
-	for _, id := range s.placedLocked(key) {
+func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
+	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
 			list = append(list, v)
 		}
@@ -97,7 +97,7 @@ func (s *Store) standingLocked(key lineKey, dead bool) (list []*version) {
 }
 
 // countsLocked returns the committed version of an entry that counts under a key, and nil for any other.
-func (s *Store) countsLocked(key lineKey, id processlog.ID, dead bool) *version {
+func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
 		return nil
@@ -109,7 +109,7 @@ func (s *Store) countsLocked(key lineKey, id processlog.ID, dead bool) *version 
 }
 
 // firstLocked returns the first entry that counts under a key, and nil where none does.
-func (s *Store) firstLocked(key lineKey, dead bool) *version {
+func (s *Store) firstLocked(key orderingKey, dead bool) *version {
 	if standing := s.standingLocked(key, dead); len(standing) > 0 {
 		return standing[0]
 	}
@@ -124,7 +124,7 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isBlocked := make(map[processlog.ID]bool)
-	for key, notes := range s.lines {
+	for key, notes := range s.ordering {
 		if key.businessType != businessType {
 			continue
 		}
@@ -151,7 +151,7 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var keys []string
-	for key, notes := range s.lines {
+	for key, notes := range s.ordering {
 		if key.businessType == businessType && key.key > after && len(notes) > 0 {
 			keys = append(keys, key.key)
 		}
@@ -163,7 +163,7 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 	}
 	now := s.nowLocked()
 	for _, key := range keys {
-		if first := s.firstLocked(lineKey{businessType, key}, dead); first.ready(now) {
+		if first := s.firstLocked(orderingKey{businessType, key}, dead); first.ready(now) {
 			ids = append(ids, first.entry.ID)
 		}
 	}
@@ -176,38 +176,38 @@ func (v *version) ready(now int64) bool {
 }
 
 // Firsts implements processlog.Store.
-func (s *Store) Firsts(ctx context.Context, businessType string, turns []processlog.Turn, dead bool) (map[string]processlog.Line, error) {
-	all, err := s.Lines(ctx, businessType, turns, processlog.Token{}, dead)
-	for key, line := range all {
-		all[key] = processlog.Line{First: line.First, Known: line.Known}
+func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
+	all, err := s.KeyStates(ctx, businessType, positions, processlog.Token{}, dead)
+	for key, state := range all {
+		all[key] = processlog.KeyState{First: state.First, Known: state.Known}
 	}
 	return all, err
 }
 
-// Lines implements processlog.Store.
-func (s *Store) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
+// KeyStates implements processlog.Store.
+func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.nowLocked()
-	lines := make(map[string]processlog.Line)
-	for _, t := range turns {
-		key := lineKey{businessType, t.Key}
-		l, found := lines[t.Key]
+	keyStates := make(map[string]processlog.KeyState)
+	for _, t := range positions {
+		key := orderingKey{businessType, t.Key}
+		l, found := keyStates[t.Key]
 		if !found {
-			l = s.lineLocked(key, token, now, dead)
+			l = s.keyStateLocked(key, token, now, dead)
 		}
-		if n, there := s.lines[key][t.ID]; there && n.epoch == t.Epoch {
+		if n, there := s.ordering[key][t.ID]; there && n.epoch == t.Epoch {
 			l.Known++
 		}
-		lines[t.Key] = l
+		keyStates[t.Key] = l
 	}
-	return lines, nil
+	return keyStates, nil
 }
 
-func (s *Store) lineLocked(key lineKey, token processlog.Token, now int64, dead bool) (l processlog.Line) {
+func (s *Store) keyStateLocked(key orderingKey, token processlog.Token, now int64, dead bool) (l processlog.KeyState) {
 	claimed := false
 	for i, v := range s.standingLocked(key, dead) {
 		if i == 0 {
@@ -216,7 +216,7 @@ func (s *Store) lineLocked(key lineKey, token processlog.Token, now int64, dead 
 		l.Taken = l.Taken || v.leased(now) && v.token != token
 		claimed = claimed || v.leaseUntil != 0 && v.token != token
 		if i < processlog.MaxMembers {
-			l.Members = append(l.Members, processlog.Member{ID: v.entry.ID, Epoch: s.lines[key][v.entry.ID].epoch})
+			l.Members = append(l.Members, processlog.Member{ID: v.entry.ID, Epoch: s.ordering[key][v.entry.ID].epoch})
 		}
 	}
 	if claimed {
@@ -225,37 +225,37 @@ func (s *Store) lineLocked(key lineKey, token processlog.Token, now int64, dead 
 	return l
 }
 
-// Park implements processlog.Store.
-func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
+// Block implements processlog.Store.
+func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ids := make([]processlog.ID, len(parked))
-	for i, p := range parked {
+	ids := make([]processlog.ID, len(blocked))
+	for i, p := range blocked {
 		ids[i] = p.ID
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range parked {
-		s.noteLocked(p.Turn, p.Version+1)
+	for _, p := range blocked {
+		s.noteLocked(p.Position, p.Version+1)
 	}
 	busy, err := s.eachLocked(ctx, ids, func(i int, row *storedRow) {
 		if row == nil || row.committed.token != token || row.committed.leaseUntil == 0 || row.committed.entry.DeliveryCount == 0 {
 			return
 		}
-		s.writeLocked(nil, row, row.committed.parked(parked[i].Wait, s.nowLocked()), nil)
+		s.writeLocked(nil, row, row.committed.blocked(blocked[i].Wait, s.nowLocked()), nil)
 	})
 	if err == nil && len(busy) > 0 {
 		err = processlog.ErrBusy
 	}
 	if err != nil {
-		return fmt.Errorf("park %d entries: %w", len(ids), err)
+		return fmt.Errorf("block %d entries: %w", len(ids), err)
 	}
 	return nil
 }
 
 // Advance implements processlog.Store.
-func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Turn, dead bool) ([]processlog.ID, error) {
+func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) ([]processlog.ID, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -268,7 +268,7 @@ func (s *Store) Advance(ctx context.Context, businessType string, left []process
 	}
 	slices.Sort(keys)
 	for _, k := range slices.Compact(keys) {
-		key := lineKey{businessType, k}
+		key := orderingKey{businessType, k}
 		standing := s.standingLocked(key, dead)
 		s.clearLocked(key, standing, left)
 		if len(standing) == 0 {
@@ -284,25 +284,25 @@ func (s *Store) Advance(ctx context.Context, businessType string, left []process
 }
 
 // clearLocked forgets the notes in front of the first entry that counts, unless those that have ended are at the front.
-func (s *Store) clearLocked(key lineKey, standing []*version, left []processlog.Turn) {
-	for i, id := range s.placedLocked(key) {
+func (s *Store) clearLocked(key orderingKey, standing []*version, left []processlog.Position) {
+	for i, id := range s.inPositionLocked(key) {
 		first := len(standing) > 0 && standing[0].entry.ID == id
-		if first || i == 0 && slices.ContainsFunc(left, func(t processlog.Turn) bool { return t.Key == key.key && t.ID == id }) {
+		if first || i == 0 && slices.ContainsFunc(left, func(t processlog.Position) bool { return t.Key == key.key && t.ID == id }) {
 			return
 		}
-		delete(s.lines[key], id)
+		delete(s.ordering[key], id)
 	}
 }
 
 // Forget implements processlog.Store.
-func (s *Store) Forget(ctx context.Context, ended []processlog.Turn) error {
+func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range ended {
-		notes := s.lines[lineKey{t.BusinessType, t.Key}]
+		notes := s.ordering[orderingKey{t.BusinessType, t.Key}]
 		if n, there := notes[t.ID]; there && n.epoch == t.Epoch {
 			delete(notes, t.ID)
 		}
@@ -311,10 +311,10 @@ func (s *Store) Forget(ctx context.Context, ended []processlog.Turn) error {
 }
 
 // wakeFirstLocked makes the first of a line due, if it is parked.
-func (s *Store) wakeFirstLocked(key lineKey, id processlog.ID) bool {
+func (s *Store) wakeFirstLocked(key orderingKey, id processlog.ID) bool {
 	row := s.rows[id]
 	v := row.committed
-	if p := s.lines[key][id].parked; p == 0 || p != v.entry.Version || v.leaseUntil != 0 || v.entry.State.Terminal() || !row.freeFor(nil) {
+	if p := s.ordering[key][id].blocked; p == 0 || p != v.entry.Version || v.leaseUntil != 0 || v.entry.State.Terminal() || !row.freeFor(nil) {
 		return false
 	}
 	s.writeLocked(nil, row, v.woken(s.nowLocked()), nil)

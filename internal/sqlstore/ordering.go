@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	linesPerStatement = 50  // one statement of Advance asks for so many keys
-	keysPerStatement  = 250 // one of Firsts does. SQLite joins no more than 500 SELECTs
+	keysPerAdvance   = 50  // one statement of Advance asks for so many keys
+	keysPerStatement = 250 // one of Firsts does. SQLite joins no more than 500 SELECTs
 )
 
 // Join implements Store.
-func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.Turn) error {
-	for chunk := range slices.Chunk(turns, processlog.MaxRows) {
+func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processlog.Position) error {
+	for chunk := range slices.Chunk(positions, processlog.MaxRows) {
 		notes := make([]noted, len(chunk))
-		for i, turn := range chunk {
-			notes[i] = noted{turn, notParked}
+		for i, position := range chunk {
+			notes[i] = noted{position, notBlocked}
 		}
 		if err := s.note(ctx, tx, notes); err != nil {
 			if s.d.fault(err) == faultAborted {
 				err = fmt.Errorf("%w: %w", processlog.ErrTxAborted, err)
 			}
-			return s.withoutTurns(fmt.Errorf("compensator: note %d turns: %w", len(turns), finished(err)))
+			return s.withoutOrdering(fmt.Errorf("compensator: note %d positions: %w", len(positions), finished(err)))
 		}
 	}
 	return nil
@@ -39,38 +39,38 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, turns []processlog.T
 
 // noted is a turn as it is written.
 type noted struct {
-	processlog.Turn
-	parked uint64 // the version that its Park leaves
+	processlog.Position
+	blocked uint64 // the version that its Park leaves
 }
 
-const notParked = 0 // no Park leaves this version: it adds one
+const notBlocked = 0 // no Park leaves this version: it adds one
 
 // note writes turns in the order of the primary key, as all writers of the table do, so that two of them cannot deadlock. A
 // note that exists keeps its place.
-func (s *Store) note(ctx context.Context, tx processlog.Tx, turns []noted) error {
-	slices.SortFunc(turns, func(a, b noted) int { return compareTurns(a.Turn, b.Turn) })
+func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []noted) error {
+	slices.SortFunc(positions, func(a, b noted) int { return comparePositions(a.Position, b.Position) })
 	var b strings.Builder
 	b.WriteString("INSERT INTO " + s.table.quoted("_turns") + " (business_type, turn_key, place, entry_id, epoch, parked) VALUES ")
-	for i, turn := range turns {
+	for i, position := range positions {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		place := turn.Place
-		if place.IsZero() {
-			place = turn.ID
+		orderID := position.OrderID
+		if orderID.IsZero() {
+			orderID = position.ID
 		}
-		fmt.Fprintf(&b, "(%s,%s,%s,%s,%d,%d)", s.d.text(turn.BusinessType), hexLiteral([]byte(turn.Key)), place, turn.ID, turn.Epoch, turn.parked)
+		fmt.Fprintf(&b, "(%s,%s,%s,%s,%d,%d)", s.d.text(position.BusinessType), hexLiteral([]byte(position.Key)), orderID, position.ID, position.Epoch, position.blocked)
 	}
 	_, err := tx.ExecContext(ctx, b.String()+s.d.again("entry_id, turn_key", "epoch", "parked"))
 	return err
 }
 
-func compareTurns(a, b processlog.Turn) int {
+func comparePositions(a, b processlog.Position) int {
 	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// lined is the notes of a key, given as an expression, in their order.
-func (s *Store) lined(businessType, key string) string {
+// underKey is the notes of a key, given as an expression, in their order.
+func (s *Store) underKey(businessType, key string) string {
 	return s.table.quoted("_turns") + " t" + s.d.by("k_line") + " " + s.d.thenJoin + " " + s.table.quoted("") + " l" + s.d.idIndex +
 		" ON l.id=t.entry_id AND l.business_type=t.business_type WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key" + key
 }
@@ -83,12 +83,12 @@ func counting(dead bool) string { return "l.state+0 IN (" + standingStates(dead)
 // firstOf is a scalar subquery: the first entry that counts of the key that an expression names, or NULL. The server reads it
 // at the front of the key, past notes that are left over. The LIMIT keeps it from becoming a join.
 func (s *Store) firstOf(businessType, key string, dead bool) string {
-	return "(SELECT t.entry_id FROM " + s.lined(businessType, "="+key) + " AND " + counting(dead) + inOrder + " LIMIT 1)"
+	return "(SELECT t.entry_id FROM " + s.underKey(businessType, "="+key) + " AND " + counting(dead) + inOrder + " LIMIT 1)"
 }
 
 // taken is the condition that an entry of a key has a lease. Every entry of the key is read for it.
 func (s *Store) taken(businessType, key string, dead bool) string {
-	return "EXISTS(SELECT 1 FROM " + s.lined(businessType, "="+key) + " AND " + counting(dead) + " AND l.lease_until>" + s.d.now + ")"
+	return "EXISTS(SELECT 1 FROM " + s.underKey(businessType, "="+key) + " AND " + counting(dead) + " AND l.lease_until>" + s.d.now + ")"
 }
 
 func standingStates(dead bool) string {
@@ -150,7 +150,7 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 		return err
 	})
 	if err != nil {
-		return nil, "", s.withoutTurns(fmt.Errorf("compensator: look for entries of %q that nothing blocks: %w", businessType, err))
+		return nil, "", s.withoutOrdering(fmt.Errorf("compensator: look for entries of %q that nothing blocks: %w", businessType, err))
 	}
 	return ids, last, nil
 }
@@ -201,8 +201,8 @@ func queryKeys(ctx context.Context, from processlog.Tx, query string) (keys []st
 }
 
 // Firsts implements Store. It locks nothing.
-func (s *Store) Firsts(ctx context.Context, businessType string, turns []processlog.Turn, dead bool) (map[string]processlog.Line, error) {
-	asked := askedOf(turns)
+func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
+	asked := askedOf(positions)
 	for keys := range slices.Chunk(asked.keys, keysPerStatement) {
 		query := "SELECT k.turn_key, " + s.firstOf(businessType, "k.turn_key", dead) + ", 0, 0 FROM " + keyed(keys) +
 			" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM " + s.table.quoted("_turns") + " t" + s.d.idIndex +
@@ -221,16 +221,16 @@ func (s *Store) Firsts(ctx context.Context, businessType string, turns []process
 				if err := rows.Scan(&key, &id, &epoch, &note); err != nil {
 					return err
 				}
-				if line, found := asked.lines[string(key)]; found && note {
+				if keyState, found := asked.keyStates[string(key)]; found && note {
 					asked.sees(string(key), processlog.Member{ID: processlog.RowID(uint64(id.Int64)), Epoch: epoch})
 				} else if found && id.Valid {
-					line.First = processlog.RowID(uint64(id.Int64))
+					keyState.First = processlog.RowID(uint64(id.Int64))
 				}
 			}
 			return rows.Err()
 		})
 		if err != nil {
-			return nil, s.withoutTurns(fmt.Errorf("compensator: read who is first under %d keys: %w", len(asked.keys), err))
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read who is first under %d keys: %w", len(asked.keys), err))
 		}
 	}
 	return asked.answer(), nil
@@ -238,24 +238,24 @@ func (s *Store) Firsts(ctx context.Context, businessType string, turns []process
 
 // asked is the keys of turns, and what is found out about them.
 type asked struct {
-	keys  []string // ascending, each once
-	byKey map[string][]processlog.Turn
-	lines map[string]*processlog.Line
+	keys      []string // ascending, each once
+	byKey     map[string][]processlog.Position
+	keyStates map[string]*processlog.KeyState
 }
 
-func askedOf(turns []processlog.Turn) asked {
-	byKey := grouped.By(turns, func(t processlog.Turn) string { return t.Key })
-	a := asked{keys: slices.Sorted(slices.Values(byKey.Order)), byKey: byKey.Groups, lines: make(map[string]*processlog.Line, len(byKey.Order))}
+func askedOf(positions []processlog.Position) asked {
+	byKey := grouped.By(positions, func(t processlog.Position) string { return t.Key })
+	a := asked{keys: slices.Sorted(slices.Values(byKey.Order)), byKey: byKey.Groups, keyStates: make(map[string]*processlog.KeyState, len(byKey.Order))}
 	for _, key := range a.keys {
-		a.lines[key] = new(processlog.Line)
+		a.keyStates[key] = new(processlog.KeyState)
 	}
 	return a
 }
 
 func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	for _, key := range keys {
-		for _, turn := range a.byKey[key] {
-			ids = append(ids, turn.ID)
+		for _, position := range a.byKey[key] {
+			ids = append(ids, position.ID)
 		}
 	}
 	return ids
@@ -263,36 +263,36 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 
 // sees counts the turns asked for that a note is of.
 func (a *asked) sees(key string, note processlog.Member) {
-	for _, turn := range a.byKey[key] {
-		if turn.ID == note.ID && turn.Epoch == note.Epoch {
-			a.lines[key].Known++
+	for _, position := range a.byKey[key] {
+		if position.ID == note.ID && position.Epoch == note.Epoch {
+			a.keyStates[key].Known++
 		}
 	}
 }
 
-func (a *asked) answer() map[string]processlog.Line {
-	lines := make(map[string]processlog.Line, len(a.lines))
-	for key, line := range a.lines {
-		lines[key] = *line
+func (a *asked) answer() map[string]processlog.KeyState {
+	keyStates := make(map[string]processlog.KeyState, len(a.keyStates))
+	for key, keyState := range a.keyStates {
+		keyStates[key] = *keyState
 	}
-	return lines
+	return keyStates
 }
 
-// linesRead is how many entries one statement of Lines reads. It holds the members of some lines.
-const linesRead = 4 * processlog.MaxMembers
+// keyStatesRead is how many entries one statement of Lines reads. It holds the members of some lines.
+const keyStatesRead = 4 * processlog.MaxMembers
 
-// Lines implements Store. It locks nothing: the leases that it reads were committed before their claims look here, so of two
+// KeyStates implements Store. It locks nothing: the leases that it reads were committed before their claims look here, so of two
 // claims at once one at least sees the other.
-func (s *Store) Lines(ctx context.Context, businessType string, turns []processlog.Turn, token processlog.Token, dead bool) (map[string]processlog.Line, error) {
-	if len(turns) == 0 {
+func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
+	if len(positions) == 0 {
 		_, err := queryIDs(ctx, s.pool(), "SELECT place FROM "+s.table.quoted("_turns")+" WHERE 1=0")
-		return nil, s.withoutTurns(err)
+		return nil, s.withoutOrdering(err)
 	}
-	asked := askedOf(turns)
+	asked := askedOf(positions)
 	for keys := asked.keys; len(keys) > 0; {
-		read, err := s.readLines(ctx, businessType, keys[:min(len(keys), processlog.MaxRows)], token, dead, &asked)
+		read, err := s.readKeyStates(ctx, businessType, keys[:min(len(keys), processlog.MaxRows)], token, dead, &asked)
 		if err != nil {
-			return nil, s.withoutTurns(fmt.Errorf("compensator: read the entries of %d keys: %w", len(asked.keys), err))
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the entries of %d keys: %w", len(asked.keys), err))
 		}
 		keys = keys[read:]
 	}
@@ -317,19 +317,19 @@ func claimOf(now string, token processlog.Token) string {
 	return fmt.Sprintf("CASE WHEN l.lease_until=0 OR l.token=%s THEN %d WHEN l.lease_until>%s THEN %d ELSE %d END", hexLiteral(token[:]), unclaimed, now, leased, claimed)
 }
 
-// readLines reads as many of the keys as one statement tells all about, and at least one. It returns how many.
-func (s *Store) readLines(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
+// readKeyStates reads as many of the keys as one statement tells all about, and at least one. It returns how many.
+func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
 	list := make([]string, len(keys))
 	for i, key := range keys {
 		list[i] = hexLiteral([]byte(key))
 	}
 	rows, err := s.readStanding(ctx, "SELECT t.turn_key, t.entry_id, t.epoch, "+claimOf(s.d.now, token)+" FROM "+
-		s.lined(businessType, " IN ("+strings.Join(list, ",")+")")+" AND "+counting(dead)+inOrder+fmt.Sprintf(" LIMIT %d", linesRead))
+		s.underKey(businessType, " IN ("+strings.Join(list, ",")+")")+" AND "+counting(dead)+inOrder+fmt.Sprintf(" LIMIT %d", keyStatesRead))
 	if err != nil {
 		return 0, err
 	}
 	read := len(keys)
-	if len(rows) == linesRead { // the last key may go on
+	if len(rows) == keyStatesRead { // the last key may go on
 		last := rows[len(rows)-1].key
 		if read = slices.Index(keys, last); read == 0 {
 			rows, err = s.readLong(ctx, businessType, last, token, dead)
@@ -343,7 +343,7 @@ func (s *Store) readLines(ctx context.Context, businessType string, keys []strin
 
 // readLong reads one key with more entries than a statement of Lines tells: the first of them, and the claims of all.
 func (s *Store) readLong(ctx context.Context, businessType, key string, token processlog.Token, dead bool) ([]standing, error) {
-	from := s.lined(businessType, "="+hexLiteral([]byte(key))) + " AND " + counting(dead)
+	from := s.underKey(businessType, "="+hexLiteral([]byte(key))) + " AND " + counting(dead)
 	return s.readStanding(ctx, "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim FROM "+from+inOrder+fmt.Sprintf(" LIMIT %d", processlog.MaxMembers)+") m"+
 		" UNION ALL SELECT "+hexLiteral([]byte(key))+", 0, 0, MAX("+claimOf(s.d.now, token)+") FROM "+from+everyRow)
 }
@@ -374,55 +374,55 @@ func (s *Store) readStanding(ctx context.Context, query string) (found []standin
 func (a *asked) take(rows []standing) {
 	untold := make(map[string]bool)
 	for _, r := range rows {
-		line := a.lines[r.key]
-		line.Taken = line.Taken || r.claim == leased
+		keyState := a.keyStates[r.key]
+		keyState.Taken = keyState.Taken || r.claim == leased
 		untold[r.key] = untold[r.key] || r.claim != unclaimed
 		if r.ID.IsZero() {
 			continue
 		}
-		if line.First.IsZero() {
-			line.First = r.ID
+		if keyState.First.IsZero() {
+			keyState.First = r.ID
 		}
-		if len(line.Members) < processlog.MaxMembers {
-			line.Members = append(line.Members, r.Member)
+		if len(keyState.Members) < processlog.MaxMembers {
+			keyState.Members = append(keyState.Members, r.Member)
 		}
 		a.sees(r.key, r.Member)
 	}
 	for key, is := range untold {
 		if is {
-			a.lines[key].Members = nil
+			a.keyStates[key].Members = nil
 		}
 	}
 }
 
-// Park implements Store. The turns are noted first: a version that the entry has not yet makes nobody due.
-func (s *Store) Park(ctx context.Context, parked []processlog.Parked, token processlog.Token) error {
-	if len(parked) == 0 {
+// Block implements Store. The turns are noted first: a version that the entry has not yet makes nobody due.
+func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
+	if len(blocked) == 0 {
 		return nil
 	}
 	var left leftOver
-	for chunk := range slices.Chunk(parked, 100) {
-		if err := s.parkChunk(ctx, chunk, token, &left); err != nil {
-			return s.withoutTurns(fmt.Errorf("compensator: park %d entries: %w", len(parked), err))
+	for chunk := range slices.Chunk(blocked, 100) {
+		if err := s.blockChunk(ctx, chunk, token, &left); err != nil {
+			return s.withoutOrdering(fmt.Errorf("compensator: block %d entries: %w", len(blocked), err))
 		}
 	}
 	if err := left.err(); err != nil {
-		return fmt.Errorf("compensator: park %d entries: %w", len(parked), err)
+		return fmt.Errorf("compensator: block %d entries: %w", len(blocked), err)
 	}
 	return nil
 }
 
-func (s *Store) parkChunk(ctx context.Context, parked []processlog.Parked, token processlog.Token, left *leftOver) error {
-	parked, err := s.noteParked(ctx, parked, left)
-	if err != nil || len(parked) == 0 {
+func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token, left *leftOver) error {
+	blocked, err := s.noteBlocked(ctx, blocked, left)
+	if err != nil || len(blocked) == 0 {
 		return err
 	}
-	ids := make([]processlog.ID, len(parked))
-	for i, p := range parked {
+	ids := make([]processlog.ID, len(blocked))
+	for i, p := range blocked {
 		ids[i] = p.ID
 	}
-	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(parked[i].Wait) }, signed) // now: updateRows sorts ids
-	failpoint.Reach(failpoint.TurnsNoted)
+	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // now: updateRows sorts ids
+	failpoint.Reach(failpoint.OrderingNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 			s.byID(), s.d.now, wait, s.d.stamp, idList(ids), hexLiteral(token[:]))
@@ -438,12 +438,12 @@ func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
 	return s.inOwn(ctx, func(tx processlog.Transaction) error { return s.note(ctx, tx, notes) })
 }
 
-// noteParked notes the turns of entries, and returns those that it could note.
-func (s *Store) noteParked(ctx context.Context, parked []processlog.Parked, left *leftOver) ([]processlog.Parked, error) {
-	refused, untried, err := writeApart(ctx, s, parked, func(some []processlog.Parked) error {
+// noteBlocked notes the turns of entries, and returns those that it could note.
+func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEntry, left *leftOver) ([]processlog.BlockedEntry, error) {
+	refused, untried, err := writeApart(ctx, s, blocked, func(some []processlog.BlockedEntry) error {
 		notes := make([]noted, len(some))
 		for i, p := range some {
-			notes[i] = noted{p.Turn, p.Version + 1}
+			notes[i] = noted{p.Position, p.Version + 1}
 		}
 		began := time.Now()
 		if err := s.noteOutside(ctx, notes); err != nil {
@@ -452,7 +452,7 @@ func (s *Store) noteParked(ctx context.Context, parked []processlog.Parked, left
 		return nil
 	})
 	if err != nil || len(refused)+len(untried) == 0 {
-		return parked, err
+		return blocked, err
 	}
 	not := make(map[processlog.ID]bool)
 	for _, r := range refused {
@@ -463,23 +463,23 @@ func (s *Store) noteParked(ctx context.Context, parked []processlog.Parked, left
 		not[p.ID] = true
 		left.busy = true
 	}
-	return slices.DeleteFunc(slices.Clone(parked), func(p processlog.Parked) bool { return not[p.ID] }), nil
+	return slices.DeleteFunc(slices.Clone(blocked), func(p processlog.BlockedEntry) bool { return not[p.ID] }), nil
 }
 
 // Advance implements Store. Unlike the look after a claim it may come too early: whoever parks an entry calls it afterwards.
-func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Turn, dead bool) (next []processlog.ID, err error) {
+func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) (next []processlog.ID, err error) {
 	var over leftOver
-	byKey := grouped.By(left, func(t processlog.Turn) string { return t.Key })
-	for keys := range slices.Chunk(byKey.Order, linesPerStatement) {
-		var gone []processlog.Turn
+	byKey := grouped.By(left, func(t processlog.Position) string { return t.Key })
+	for keys := range slices.Chunk(byKey.Order, keysPerAdvance) {
+		var gone []processlog.Position
 		for _, key := range keys {
 			gone = append(gone, byKey.Groups[key]...)
 		}
-		gone = slices.DeleteFunc(gone, func(t processlog.Turn) bool { return t.ID.IsZero() })
+		gone = slices.DeleteFunc(gone, func(t processlog.Position) bool { return t.ID.IsZero() })
 		some, err := s.advance(ctx, businessType, keys, gone, dead, &over)
 		next = append(next, some...)
 		if err != nil {
-			return next, s.withoutTurns(fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err))
+			return next, s.withoutOrdering(fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err))
 		}
 	}
 	if err := over.err(); err != nil {
@@ -488,48 +488,48 @@ func (s *Store) Advance(ctx context.Context, businessType string, left []process
 	return next, nil
 }
 
-func (s *Store) advance(ctx context.Context, businessType string, keys []string, gone []processlog.Turn, dead bool, over *leftOver) (next []processlog.ID, err error) {
+func (s *Store) advance(ctx context.Context, businessType string, keys []string, gone []processlog.Position, dead bool, over *leftOver) (next []processlog.ID, err error) {
 	firsts, err := s.readFirsts(ctx, businessType, keys, dead)
 	if err != nil {
 		return nil, err
 	}
-	var parked []fronting
+	var blocked []fronting
 	var cluttered []string // keys with notes in front that nobody has named
 	for _, f := range firsts {
 		switch {
 		case f.waits:
-			parked = append(parked, f)
+			blocked = append(blocked, f)
 		case f.ready:
 			next = append(next, f.ID)
 		}
-		if !f.front.IsZero() && f.front != f.ID && !slices.ContainsFunc(gone, func(t processlog.Turn) bool { return t.ID == f.front && t.Key == f.Key }) {
+		if !f.front.IsZero() && f.front != f.ID && !slices.ContainsFunc(gone, func(t processlog.Position) bool { return t.ID == f.front && t.Key == f.Key }) {
 			cluttered = append(cluttered, f.Key)
 		}
 	}
-	woken, err := s.wake(ctx, parked, over)
+	woken, err := s.wake(ctx, blocked, over)
 	next = append(next, woken...)
 	if err == nil {
 		err = s.clear(ctx, businessType, cluttered, dead)
 	}
-	failpoint.Reach(failpoint.TurnsLeft)
+	failpoint.Reach(failpoint.OrderingLeft)
 	return next, err
 }
 
 // Forget implements Store.
-func (s *Store) Forget(ctx context.Context, ended []processlog.Turn) error {
-	if err := s.forgetTurns(ctx, s.writes(), slices.Clone(ended)); err != nil {
-		return s.withoutTurns(fmt.Errorf("compensator: forget %d turns: %w", len(ended), err))
+func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
+	if err := s.forgetPositions(ctx, s.writes(), slices.Clone(ended)); err != nil {
+		return s.withoutOrdering(fmt.Errorf("compensator: forget %d turns: %w", len(ended), err))
 	}
 	return nil
 }
 
 // fronting is the first entry that counts of a key. It has no ID where none counts.
 type fronting struct {
-	processlog.Turn
+	processlog.Position
 	front   processlog.ID // of the first note of the key
 	version uint64
 	ready   bool // due, and without a lease
-	waits   bool // parked and not due, and no entry of the key has a lease
+	waits   bool // blocked and not due, and no entry of the key has a lease
 }
 
 // readFirsts reads the first entry of each key.
@@ -557,7 +557,7 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 			if err := rows.Scan(&n, &first, &front, &version, &f.ready, &f.waits); err != nil {
 				return err
 			}
-			f.Turn = processlog.Turn{BusinessType: businessType, Key: keys[n], ID: processlog.RowID(uint64(first.Int64))}
+			f.Position = processlog.Position{BusinessType: businessType, Key: keys[n], ID: processlog.RowID(uint64(first.Int64))}
 			f.front, f.version = processlog.RowID(uint64(front.Int64)), uint64(version.Int64)
 			firsts = append(firsts, f)
 		}
@@ -583,11 +583,11 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 			if n < 0 {
 				n = len(notes)
 			}
-			gone := make([]processlog.Turn, n)
+			gone := make([]processlog.Position, n)
 			for i := range gone {
-				gone[i] = notes[i].Turn
+				gone[i] = notes[i].Position
 			}
-			if err := s.forgetTurns(ctx, s.writes(), gone); err != nil {
+			if err := s.forgetPositions(ctx, s.writes(), gone); err != nil {
 				return err
 			}
 		}
@@ -597,7 +597,7 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 
 // note is a turn as it is read.
 type note struct {
-	processlog.Turn
+	processlog.Position
 	counts bool
 }
 
@@ -614,7 +614,7 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bo
 		defer rows.Close()
 		for rows.Next() {
 			var id uint64
-			n := note{Turn: processlog.Turn{BusinessType: businessType, Key: key}}
+			n := note{Position: processlog.Position{BusinessType: businessType, Key: key}}
 			if err := rows.Scan(&id, &n.Epoch, &n.counts); err != nil {
 				return err
 			}
@@ -626,13 +626,13 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bo
 	return notes, err
 }
 
-// forgetTurns deletes notes as they were read. A note that was made anew since then has another epoch, and stays.
-func (s *Store) forgetTurns(ctx context.Context, tx processlog.Tx, gone []processlog.Turn) error {
-	slices.SortFunc(gone, compareTurns)
+// forgetPositions deletes notes as they were read. A note that was made anew since then has another epoch, and stays.
+func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []processlog.Position) error {
+	slices.SortFunc(gone, comparePositions)
 	for chunk := range slices.Chunk(gone, 100) {
 		which := make([]string, len(chunk))
-		for i, turn := range chunk {
-			which[i] = fmt.Sprintf("(entry_id=%s AND turn_key=%s AND epoch=%d)", turn.ID, hexLiteral([]byte(turn.Key)), turn.Epoch)
+		for i, position := range chunk {
+			which[i] = fmt.Sprintf("(entry_id=%s AND turn_key=%s AND epoch=%d)", position.ID, hexLiteral([]byte(position.Key)), position.Epoch)
 		}
 		if _, err := execCount(ctx, tx, s.d.deleteByID(s.table.quoted("_turns"))+" WHERE "+strings.Join(which, " OR ")); err != nil {
 			return err
@@ -641,12 +641,12 @@ func (s *Store) forgetTurns(ctx context.Context, tx processlog.Tx, gone []proces
 	return nil
 }
 
-// leaveLine deletes the turns of an erased entry that has ended: nobody can tell its key any more. A log may be without lines.
-func (s *Store) leaveLine(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
+// leaveKey deletes the turns of an erased entry that has ended: nobody can tell its key any more. A log may be without lines.
+func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
 	// Read first: most entries have no note, and take no lock on the table then.
-	turns, err := s.turnsOf(ctx, tx, row)
+	positions, err := s.positionsOf(ctx, tx, row)
 	if err == nil {
-		err = s.forgetTurns(ctx, tx, turns)
+		err = s.forgetPositions(ctx, tx, positions)
 	}
 	if s.d.fault(err) == faultNoTable {
 		return nil
@@ -657,8 +657,8 @@ func (s *Store) leaveLine(ctx context.Context, tx processlog.Tx, row processlog.
 	return nil
 }
 
-// turnsOf reads all notes of one entry: one, but of a type whose Serial has changed its mind.
-func (s *Store) turnsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (turns []processlog.Turn, err error) {
+// positionsOf reads all notes of one entry: one, but of a type whose Serial has changed its mind.
+func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (positions []processlog.Position, err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT turn_key, epoch FROM "+s.table.quoted("_turns")+" WHERE business_type="+s.d.text(row.BusinessType)+" AND entry_id="+row.ID.String()+everyRow)
 	if err != nil {
 		return nil, err
@@ -666,26 +666,26 @@ func (s *Store) turnsOf(ctx context.Context, tx processlog.Tx, row processlog.Ro
 	defer rows.Close()
 	for rows.Next() {
 		var key []byte
-		turn := processlog.Turn{BusinessType: row.BusinessType, ID: row.ID}
-		if err := rows.Scan(&key, &turn.Epoch); err != nil {
+		position := processlog.Position{BusinessType: row.BusinessType, ID: row.ID}
+		if err := rows.Scan(&key, &position.Epoch); err != nil {
 			return nil, err
 		}
-		turn.Key = string(key)
-		turns = append(turns, turn)
+		position.Key = string(key)
+		positions = append(positions, position)
 	}
-	return turns, rows.Err()
+	return positions, rows.Err()
 }
 
 // wake makes parked entries due that stand as they were read.
-func (s *Store) wake(ctx context.Context, parked []fronting, left *leftOver) ([]processlog.ID, error) {
-	if len(parked) == 0 {
+func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([]processlog.ID, error) {
+	if len(blocked) == 0 {
 		return nil, nil
 	}
-	ids := make([]processlog.ID, len(parked))
-	for i, f := range parked {
+	ids := make([]processlog.ID, len(blocked))
+	for i, f := range blocked {
 		ids[i] = f.ID
 	}
-	version := byRow("id", ids, func(i int) uint64 { return parked[i].version }, decimal) // now: updateRows sorts ids
+	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // now: updateRows sorts ids
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s AND lease_until=0 AND state+0 IN (0,-1,-3)",
 			s.byID(), s.d.now, s.d.stamp, idList(ids), version)
@@ -700,7 +700,7 @@ func (s *Store) wake(ctx context.Context, parked []fronting, left *leftOver) ([]
 	return without(ids, notWoken), left.take(nil, err) // who is held is woken by whoever looks next
 }
 
-// withoutTurns names the table where it is missing: New does not insist on it.
-func (s *Store) withoutTurns(err error) error {
+// withoutOrdering names the table where it is missing: New does not insist on it.
+func (s *Store) withoutOrdering(err error) error {
 	return s.withoutTable(err, "_turns", "TypeConfig.Serial needs")
 }

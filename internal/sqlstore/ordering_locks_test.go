@@ -13,10 +13,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestTurnsAreWrittenInOneOrder, whoever writes them and however they came: of two who write the same in two orders one is a
+// TestPositionsAreWrittenInOneOrder, whoever writes them and however they came: of two who write the same in two orders one is a
 // deadlock's victim.
-func TestTurnsAreWrittenInOneOrder(t *testing.T) {
-	came := []processlog.Turn{
+func TestPositionsAreWrittenInOneOrder(t *testing.T) {
+	came := []processlog.Position{
 		{BusinessType: "b", Key: "x", ID: processlog.RowID(1)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(30)},
 		{BusinessType: "a", Key: "x", ID: processlog.RowID(20)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(4)},
 		{BusinessType: "a", Key: "x", ID: processlog.RowID(100)},
@@ -27,7 +27,7 @@ func TestTurnsAreWrittenInOneOrder(t *testing.T) {
 		id    string // how one stands in the statement
 	}{
 		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',\d+,(\d+),`},
-		"forgotten": {func(s *Store) error { return s.forgetTurns(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},
+		"forgotten": {func(s *Store) error { return s.forgetPositions(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},
 	} {
 		var sent sentTo
 		s := &Store{d: mysqlDialect("8.4.0"), table: tableName{base: DefaultTable}, own: sql.OpenDB(&sent)}

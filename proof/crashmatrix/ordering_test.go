@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkTurns looks at the lines of what takes turns.
-func (w *world) checkTurns(logs []*log) {
+// checkOrdering looks at the lines of what takes turns.
+func (w *world) checkOrdering(logs []*log) {
 	w.t.Helper()
 	lines := make(map[string][]*attempt)
 	for _, l := range logs {
@@ -22,7 +22,7 @@ func (w *world) checkTurns(logs []*log) {
 	}
 	require.NotEmpty(w.t, lines)
 	for _, attempts := range lines {
-		if what := outOfTurn(attempts); what != "" {
+		if what := outOfOrder(attempts); what != "" {
 			w.t.Error(what)
 		}
 	}
@@ -89,10 +89,10 @@ func (l *log) before(other *log) bool {
 	return l.id < other.id
 }
 
-// outOfTurn tells what is wrong with the attempts of a line: none begins before what stands in front of it has ended, nor beside
+// outOfOrder tells what is wrong with the attempts of a line: none begins before what stands in front of it has ended, nor beside
 // another. What stands in front was committed before where one life recorded both, a transaction after the other or in one; of
 // another's, whose COMMIT may be done after its death, it is known only from its first attempt on.
-func outOfTurn(attempts []*attempt) string {
+func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {
 			lifeA, _ := a.life()

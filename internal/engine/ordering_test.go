@@ -18,23 +18,23 @@ type oneLine struct {
 	first processlog.ID
 }
 
-func (s oneLine) Lines(_ context.Context, _ string, turns []processlog.Turn, _ processlog.Token, _ bool) (map[string]processlog.Line, error) {
-	lines := make(map[string]processlog.Line)
-	for _, t := range turns {
-		l := lines[t.Key]
+func (s oneLine) KeyStates(_ context.Context, _ string, ordering []processlog.Position, _ processlog.Token, _ bool) (map[string]processlog.KeyState, error) {
+	keyStates := make(map[string]processlog.KeyState)
+	for _, t := range ordering {
+		l := keyStates[t.Key]
 		l.First, l.Known = s.first, l.Known+1
-		lines[t.Key] = l
+		keyStates[t.Key] = l
 	}
-	return lines, nil
+	return keyStates, nil
 }
 
-func (oneLine) Park(context.Context, []processlog.Parked, processlog.Token) error { return nil }
+func (oneLine) Block(context.Context, []processlog.BlockedEntry, processlog.Token) error { return nil }
 
-func (oneLine) Advance(context.Context, string, []processlog.Turn, bool) ([]processlog.ID, error) {
+func (oneLine) Advance(context.Context, string, []processlog.Position, bool) ([]processlog.ID, error) {
 	return nil, nil
 }
 
-func (oneLine) Forget(context.Context, []processlog.Turn) error { return nil }
+func (oneLine) Forget(context.Context, []processlog.Position) error { return nil }
 
 func (oneLine) Release(context.Context, []processlog.ID, processlog.Token) error { return nil }
 
@@ -77,9 +77,9 @@ func TestTypeThatHasAHandlerStaysAsThatOneHasIt(t *testing.T) {
 	e, typ := waitingOn(t, 0, Config{Store: oneLine{}})
 	key := Serial{Key: func(row *processlog.Row) string { return row.UserID }}
 	require.NoError(t, e.Serialize(t.Context(), typ.Name, key))
-	require.False(t, e.TakesTurns(typ.Name))
+	require.False(t, e.IsSerial(typ.Name))
 	require.NoError(t, e.Serialize(t.Context(), "recorded_only", key))
-	require.True(t, e.TakesTurns("recorded_only"))
+	require.True(t, e.IsSerial("recorded_only"))
 }
 
 // stiffLine is a Store whose lines cannot be moved on.
@@ -88,17 +88,17 @@ type stiffLine struct {
 	tried []time.Time
 }
 
-func (s *stiffLine) Advance(context.Context, string, []processlog.Turn, bool) ([]processlog.ID, error) {
+func (s *stiffLine) Advance(context.Context, string, []processlog.Position, bool) ([]processlog.ID, error) {
 	s.tried = append(s.tried, time.Now())
 	return nil, errors.New("gone away")
 }
 
-func TestLineThatCannotBeMovedOnIsTriedFiveTimesAndThenLeft(t *testing.T) {
+func TestKeyThatCannotBeAdvancedIsTriedFiveTimesAndThenLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &stiffLine{}
 		e, _ := waitingOn(t, 0, Config{Store: store})
-		e.turns.rested.Add(processlog.Turn{BusinessType: "mail", Key: "ann"})
-		<-e.turns.rested.Done()
+		e.ordering.rested.Add(processlog.Position{BusinessType: "mail", Key: "ann"})
+		<-e.ordering.rested.Done()
 		require.Len(t, store.tried, 5)
 		require.Equal(t, store.tried[4], time.Now(), "nothing comes after the last try that a rest would be for")
 	})

@@ -13,28 +13,28 @@ import (
 
 // A thousand lines of twenty, in a log whose statistics are old, and then in one whose are new.
 // Failure: F117
-func TestTurnsAreReadAlongTheirKey(t *testing.T) {
+func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)
 	const lines, each = 1000, 20
 	b.fill(lines * each)
-	var turns []processlog.Turn
+	var positions []processlog.Position
 	var ids []processlog.ID
-	var keys []processlog.Turn
+	var keys []processlog.Position
 	for i := range lines * each {
 		ids = append(ids, processlog.RowID(uint64(i+1)))
 		if i < 100 {
-			keys = append(keys, processlog.Turn{Key: fmt.Sprint(i)})
+			keys = append(keys, processlog.Position{Key: fmt.Sprint(i)})
 		}
-		turns = append(turns, processlog.Turn{BusinessType: "type 1", Key: fmt.Sprint(i % lines), ID: processlog.RowID(uint64(i + 1))})
+		positions = append(positions, processlog.Position{BusinessType: "type 1", Key: fmt.Sprint(i % lines), ID: processlog.RowID(uint64(i + 1))})
 	}
-	require.NoError(t, b.s.Join(t.Context(), b.s.pool(), turns))
+	require.NoError(t, b.s.Join(t.Context(), b.s.pool(), positions))
 	b.exec("UPDATE common_process_log SET business_type='type 1'")
 	for _, statistics := range []string{"old", "new"} {
 		if statistics == "new" {
 			b.exec("ANALYZE TABLE common_process_log, common_process_log_turns")
 		}
 		looked := b.s.cost(t, func() {
-			found, err := b.s.Lines(t.Context(), "type 1", turns[:100], processlog.Token{1}, true)
+			found, err := b.s.KeyStates(t.Context(), "type 1", positions[:100], processlog.Token{1}, true)
 			require.NoError(t, err)
 			require.Equal(t, each, len(found["0"].Members))
 		})
@@ -46,9 +46,9 @@ func TestTurnsAreReadAlongTheirKey(t *testing.T) {
 		})
 		assert.Less(t, moved.read, 100*25, "%s statistics: the fronts of a hundred keys", statistics)
 		firsts := b.s.cost(t, func() {
-			found, err := b.s.Firsts(t.Context(), "type 1", turns[:100], true)
+			found, err := b.s.Firsts(t.Context(), "type 1", positions[:100], true)
 			require.NoError(t, err)
-			require.Equal(t, processlog.Line{First: processlog.RowID(1), Known: 1}, found["0"])
+			require.Equal(t, processlog.KeyState{First: processlog.RowID(1), Known: 1}, found["0"])
 		})
 		assert.Less(t, firsts.read, 100*10, "%s statistics: the fronts of a hundred keys", statistics)
 		blocked := b.s.cost(t, func() {
@@ -64,9 +64,9 @@ func TestTurnsAreReadAlongTheirKey(t *testing.T) {
 			require.NotEmpty(t, last)
 		})
 		assert.Less(t, fronts.read, 200*(each+10), "%s statistics: two hundred keys", statistics)
-		parked := b.s.cost(t, func() {
-			require.NoError(t, b.s.Park(t.Context(), []processlog.Parked{{Turn: turns[0], Version: 1, Wait: time.Second}}, processlog.Token{1}))
+		blocking := b.s.cost(t, func() {
+			require.NoError(t, b.s.Block(t.Context(), []processlog.BlockedEntry{{Position: positions[0], Version: 1, Wait: time.Second}}, processlog.Token{1}))
 		})
-		assert.Less(t, parked.read, 50, "%s statistics: one entry", statistics)
+		assert.Less(t, blocking.read, 50, "%s statistics: one entry", statistics)
 	}
 }

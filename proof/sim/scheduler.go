@@ -32,8 +32,8 @@ type verdict struct {
 	dead  bool          // the instance is gone: nothing is done
 }
 
-// turnstile lets one step through at a time, each at the moment the seed drew for it.
-type turnstile struct {
+// scheduler lets one step through at a time, each at the moment the seed drew for it.
+type scheduler struct {
 	arrived chan struct{} // holds one when arrivals may not be empty
 
 	mu       sync.Mutex // guards arrivals
@@ -50,10 +50,10 @@ const (
 	originDepth = 12
 )
 
-func newTurnstile() *turnstile { return &turnstile{arrived: make(chan struct{}, 1)} }
+func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
 // pass waits for the turn of a step.
-func (t *turnstile) pass(r *request) verdict {
+func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
 	}
@@ -68,7 +68,7 @@ func (t *turnstile) pass(r *request) verdict {
 	return <-r.answer
 }
 
-func (t *turnstile) poke() {
+func (t *scheduler) poke() {
 	select {
 	case t.arrived <- struct{}{}:
 	default:
@@ -76,7 +76,7 @@ func (t *turnstile) poke() {
 }
 
 // take empties the arrivals, in an order that does not depend on the scheduler.
-func (t *turnstile) take() []*request {
+func (t *scheduler) take() []*request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	arrivals := t.arrivals
@@ -93,7 +93,7 @@ func compareRequests(a, b *request) int {
 }
 
 // first is the pending request whose turn comes next, and its place.
-func (t *turnstile) first() (*request, int) {
+func (t *scheduler) first() (*request, int) {
 	var first *request
 	place := -1
 	for i, r := range t.pending {

@@ -9,14 +9,14 @@ import (
 
 // What comes at the same nanosecond and asks for the same thing is told apart by where in the code it comes from.
 func TestStepsAreOrderedByWhereTheyComeFromNotByWhoWasFirst(t *testing.T) {
-	ask := func(gate *turnstile) { gate.pass(&request{from: &instance{}, op: "claim", args: "4"}) }
-	fromQueue := func(gate *turnstile) { ask(gate) }
-	fromStore := func(gate *turnstile) { ask(gate) }
+	ask := func(gate *scheduler) { gate.pass(&request{from: &instance{}, op: "claim", args: "4"}) }
+	fromQueue := func(gate *scheduler) { ask(gate) }
+	fromStore := func(gate *scheduler) { ask(gate) }
 
-	order := func(first, second func(*turnstile)) (origins [][originDepth]uintptr) {
+	order := func(first, second func(*scheduler)) (origins [][originDepth]uintptr) {
 		synctest.Test(t, func(*testing.T) {
-			gate := newTurnstile()
-			for _, ask := range []func(*turnstile){first, second} {
+			gate := newScheduler()
+			for _, ask := range []func(*scheduler){first, second} {
 				go ask(gate)
 				synctest.Wait()
 			}
