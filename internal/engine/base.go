@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// A connection that has gone silent must not hold up a lane for good.
+// A connection that has gone silent must not hold up a batcher for good.
 const (
 	statementTimeout = 10 * time.Second
 	queueTimeout     = 2 * time.Second

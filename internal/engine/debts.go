@@ -19,7 +19,7 @@ type debts struct {
 	*base
 	enqueuer *enqueuer
 	refusals *refusals
-	lane     groupcommit.Batcher[debt]
+	batcher  groupcommit.Batcher[debt]
 	some     atomic.Bool // there is any: a claim asks for no more than this
 
 	mu   sync.Mutex // guards the field below
@@ -86,7 +86,7 @@ func (d *debt) paidBy(err error) debt {
 
 func newDebts(b *base, n *enqueuer, r *refusals) *debts {
 	d := &debts{base: b, enqueuer: n, refusals: r}
-	d.lane.Max, d.lane.Workers, d.lane.Flush = 100, 1, d.payAll
+	d.batcher.Max, d.batcher.Workers, d.batcher.Flush = 100, 1, d.payAll
 	return d
 }
 
@@ -147,7 +147,7 @@ func (d *debts) release(entries []processlog.QueueEntry, offered bool, token pro
 	for i := range left {
 		d.owe(left[i].ids())
 	}
-	d.lane.Add(left...)
+	d.batcher.Add(left...)
 }
 
 // sawPaying takes the result of a try. Entries that the database refuses are told by their ids, and say nothing of the database.
@@ -160,11 +160,11 @@ func (d *debts) sawPaying(err error) {
 	d.saw(problemRelease, err)
 }
 
-// later gives leases back as release does, but lets its lane try: the caller has just seen that the database does not answer.
+// later gives leases back as release does, but lets its batcher try: the caller has just seen that the database does not answer.
 func (d *debts) later(token processlog.Token, entries ...processlog.QueueEntry) {
 	owed := debt{entries: entries, offered: true, token: token}
 	d.owe(owed.ids())
-	d.lane.Add(owed)
+	d.batcher.Add(owed)
 }
 
 // pay tries once.
@@ -223,7 +223,7 @@ func (d *debts) payAll(batch []debt) {
 	d.saw(problemRelease, why)
 	// Closed, it adds nothing: the leases end by themselves, and count.
 	if len(left) > 0 && (fresh || d.pause(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
-		d.lane.Add(left...)
+		d.batcher.Add(left...)
 	}
 }
 

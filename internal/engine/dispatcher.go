@@ -107,7 +107,7 @@ func (d *dispatcher) takeOut(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	a.position = d.ordering.positionOf(&a.row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
-	d.settler.lane.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), takesOut: true})
+	d.settler.batcher.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), takesOut: true})
 	d.agenda.free(a.t, 1)
 }
 
@@ -287,7 +287,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	default:
 		d.settler.store(s)
 	}
-	d.holdings.handlerReturned() // after it is in the lane: a drain that finds no handler waits for what the lane holds
+	d.holdings.handlerReturned() // after it is in the batcher: a drain that finds no handler waits for what the batcher holds
 }
 
 // drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.

@@ -17,7 +17,7 @@ import (
 func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	e, typ := waiting(t, 1)
 	stored := make(chan int, 1)
-	e.settler.lane.Flush = func([]settlement) { stored <- typ.slots.free() }
+	e.settler.batcher.Flush = func([]settlement) { stored <- typ.slots.free() }
 	a := &attempt{t: typ, row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
 	// What comes after the outcome is on its way takes its time.

@@ -58,12 +58,12 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.debts = newDebts(b, e.enqueuer, e.refusals)
 	e.ordering = newOrdering(b, e.agenda, e.enqueuer, e.refusals)
 	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, witness: e.witness, debts: e.debts, refusals: e.refusals}
-	e.settler = (&settler{base: b, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, ordering: e.ordering, refusals: e.refusals}).withLanes()
+	e.settler = (&settler{base: b, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, ordering: e.ordering, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
 	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
 	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, ordering: e.ordering,
-		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withLanes()
+		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
 	e.poller = &commitPoller{base: b}
 	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
@@ -187,7 +187,7 @@ func (e *Engine) Drain() error {
 	stuck := e.dispatcher.drain(e.StopTimeout - time.Since(began))
 	failpoint.Reach(failpoint.HandlersEnded)
 	patience := time.NewTimer(max(e.StopTimeout/3, stopPatience))
-	if !await(patience, &e.settler.lane, &e.settler.prompt, &e.settler.slow) {
+	if !await(patience, &e.settler.batcher, &e.settler.prompt, &e.settler.slow) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	if refused := e.refusals.unstored(); refused != nil {
@@ -207,36 +207,36 @@ const stopPatience = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	lanes := []lane{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.lane, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
-		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.lane, &e.witness.lane}
-	await(time.NewTimer(closeTimeout), lanes...)
+	batchers := []batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
+		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.batcher, &e.witness.batcher}
+	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
-	e.poller.close() // before the lanes that it hands entries to
-	for _, l := range lanes {
+	e.poller.close() // before the batchers that it hands entries to
+	for _, l := range batchers {
 		<-l.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}
 }
 
 const closeTimeout = 5 * time.Second
 
-// lane is a batcher that can be waited for.
-type lane interface {
+// batcher is a batcher that can be waited for.
+type batcher interface {
 	Done() <-chan struct{}
 	Quiet() bool
 }
 
-// await waits until none of the lanes, which may feed each other, holds anything. It returns false when the
+// await waits until none of the batchers, which may feed each other, holds anything. It returns false when the
 // timer ends first.
-func await(timer *time.Timer, lanes ...lane) bool {
+func await(timer *time.Timer, batchers ...batcher) bool {
 	for {
-		for _, l := range lanes {
+		for _, l := range batchers {
 			select {
 			case <-l.Done():
 			case <-timer.C:
 				return false
 			}
 		}
-		if !slices.ContainsFunc(lanes, func(l lane) bool { return !l.Quiet() }) {
+		if !slices.ContainsFunc(batchers, func(l batcher) bool { return !l.Quiet() }) {
 			return true
 		}
 	}

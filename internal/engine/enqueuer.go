@@ -62,8 +62,8 @@ func (n *enqueuer) move(businessType string, id processlog.ID, in time.Duration)
 	}
 }
 
-func (n *enqueuer) handOver(lane *groupcommit.Batcher[processlog.QueueEntry], items []processlog.QueueEntry) {
-	if len(items) > 0 && !lane.Add(items...) {
+func (n *enqueuer) handOver(batcher *groupcommit.Batcher[processlog.QueueEntry], items []processlog.QueueEntry) {
+	if len(items) > 0 && !batcher.Add(items...) {
 		n.health.forgot() // too many to keep in memory
 	}
 }

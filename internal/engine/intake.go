@@ -46,8 +46,8 @@ type intake struct {
 	handed  groupcommit.Batcher[*handover]  // which are looked at once the outcomes are stored
 }
 
-// withLanes makes what it hands entries to.
-func (in *intake) withLanes() *intake {
+// withBatchers makes what it hands entries to.
+func (in *intake) withBatchers() *intake {
 	// What is read back or claimed holds slots, which bound it. What is resolved need hold none, and so has a Bound.
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh

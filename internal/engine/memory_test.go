@@ -42,8 +42,8 @@ func (longTx) Rollback()     {}
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
-			e.settler.lane.Add(settlement{a: &attempt{t: typ, row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
-			<-e.settler.lane.Done()
+			e.settler.batcher.Add(settlement{a: &attempt{t: typ, row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
+			<-e.settler.batcher.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
 			typ.RunTx = func(context.Context, Transaction, *processlog.Row) error {

@@ -322,7 +322,7 @@ func (d *dispatcher) splitBlocked(t *Type, attempts []*attempt) (first []*attemp
 		switch {
 		case err != nil: // beside whom must it not run?
 			rest = append(rest, others{[]waiter{{attempt: a}}, func() error {
-				d.settler.lane.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Free(Unavailable(err)), nil)})
+				d.settler.batcher.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Free(Unavailable(err)), nil)})
 				return nil
 			}})
 		case position.Key != "":

@@ -35,7 +35,7 @@ type settler struct {
 	ordering *ordering
 	refusals *refusals
 
-	lane    groupcommit.Batcher[settlement] // outcomes are written
+	batcher groupcommit.Batcher[settlement] // outcomes are written
 	prompt  groupcommit.Batcher[settlement] // so are those that the next entry of a key waits for
 	slow    groupcommit.Batcher[settlement] // those of rows that others hold wait
 	refused groupcommit.Batcher[settlement] // those of rows that the database refuses to write rest
@@ -53,10 +53,10 @@ const settlePace = 5 * time.Millisecond
 // promptPace is settlePace for an outcome that the next entry of its key waits for.
 const promptPace = time.Millisecond
 
-// withLanes makes what it hands outcomes to.
-func (s *settler) withLanes() *settler {
+// withBatchers makes what it hands outcomes to.
+func (s *settler) withBatchers() *settler {
 	s.prompt.Max, s.prompt.Workers, s.prompt.Pace, s.prompt.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: promptPace}, s.settlePrompt
-	s.lane.Max, s.lane.Workers, s.lane.Pace, s.lane.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
+	s.batcher.Max, s.batcher.Workers, s.batcher.Pace, s.batcher.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
 	s.refused.Max, s.refused.Workers, s.refused.Flush = refusedAtOnce, 1, s.settleRefused
 	return s
@@ -67,7 +67,7 @@ func (s *settler) store(done settlement) {
 	if done.a.position.Key != "" {
 		s.prompt.Add(done)
 	} else {
-		s.lane.Add(done)
+		s.batcher.Add(done)
 	}
 }
 
@@ -89,13 +89,13 @@ func (s *settler) settleBatch(batch []settlement) {
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
 		again := seen[o.outcome.ID]
 		if seen[o.outcome.ID] = true; again {
-			o.handover = nil // the lane's goroutine must not touch it
+			o.handover = nil // the batcher's goroutine must not touch it
 			twice = append(twice, o)
 		}
 		return again
 	})
 	if len(twice) > 0 {
-		s.lane.Add(twice...)
+		s.batcher.Add(twice...)
 	}
 	// What was offered before, and may have been written, goes under the token of that try, which tells it from
 	// another's write (G8).
@@ -202,7 +202,7 @@ func outcomesOf(batch []settlement) []processlog.Outcome {
 // attempts would only wait there.
 const maxWaitingOutcomes = 4 * processlog.MaxRows
 
-func (s *settler) behind() bool { return s.lane.Size()+s.prompt.Size() > maxWaitingOutcomes }
+func (s *settler) behind() bool { return s.batcher.Size()+s.prompt.Size() > maxWaitingOutcomes }
 
 var settleBackoff = jitter.Exponential(200*time.Millisecond, stopPatience/2) // a stop sees one more try
 

@@ -71,8 +71,8 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	e, _ := waiting(t, 0)
 	release := make(chan struct{})
 	defer close(release)
-	e.settler.lane.Flush = func([]settlement) { <-release }
-	e.settler.lane.Add(make([]settlement, 20*processlog.MaxRows)...)
+	e.settler.batcher.Flush = func([]settlement) { <-release }
+	e.settler.batcher.Add(make([]settlement, 20*processlog.MaxRows)...)
 	e.agenda.peek = time.Now().Add(time.Hour)
 	var claims sync.WaitGroup
 	require.Positive(t, e.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
@@ -163,7 +163,7 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
 	e, typ := waitingOn(t, 0, Config{Store: store, QueueDown: true}) // nobody to be told
 	among := make(chan struct{}, 10)
-	e.settler.lane.Flush = func([]settlement) { among <- struct{}{} }
+	e.settler.batcher.Flush = func([]settlement) { among <- struct{}{} }
 	e.settler.slow.Add(settlement{a: &attempt{t: typ, row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
 	select {
 	case <-store.settled:

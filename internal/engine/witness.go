@@ -23,7 +23,7 @@ type witness struct {
 	missing *missing
 	memory  memory
 
-	lane    groupcommit.Batcher[struct{}] // a process that only records reads back
+	batcher groupcommit.Batcher[struct{}] // a process that only records reads back
 	doubted atomic.Bool                   // the database is to be asked before anything claimed starts
 	own     atomic.Int64                  // how many connections of our own had been opened at the last check
 	users   atomic.Int64                  // the same of the user's, where a Connector counts them
@@ -44,7 +44,7 @@ type connected interface {
 func newWitness(b *base, t *types, a *agenda, m *missing) *witness {
 	w := &witness{base: b, types: t, agenda: a, missing: m, guard: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
 	w.memory.part = trailRounds * b.ReconcileInterval / trailParts
-	w.lane.Max, w.lane.Workers, w.lane.Flush = 1000, 1, func([]struct{}) { _ = w.check(nil) }
+	w.batcher.Max, w.batcher.Workers, w.batcher.Flush = 1000, 1, func([]struct{}) { _ = w.check(nil) }
 	return w
 }
 
@@ -64,7 +64,7 @@ func (w *witness) recorded(fresh []freshEntry) {
 	}
 	w.memory.doubt(fresh)
 	if !w.types.accepts.Load() && w.memory.due(w.ReconcileInterval) {
-		w.lane.Add(struct{}{})
+		w.batcher.Add(struct{}{})
 	}
 }
 
@@ -127,7 +127,7 @@ func (w *witness) refusal() error {
 		return nil
 	}
 	if !w.types.accepts.Load() && w.memory.due(w.PollInterval) {
-		w.lane.Add(struct{}{})
+		w.batcher.Add(struct{}{})
 	}
 	return &lost.LossError
 }

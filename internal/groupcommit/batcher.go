@@ -3,9 +3,9 @@
 // for a flush interval. Pace spaces out transactions that would follow each other at once, each with a synced write that
 // the commits of producers wait for.
 //
-// The engine's lanes are Batchers; its claims keep a Pace. Whoever adds hands over and goes on, and is told no result:
+// The engine's batchers are Batchers; its claims keep a Pace. Whoever adds hands over and goes on, and is told no result:
 // Flush deals with errors itself. A Batcher's goroutines live while there is work; whoever owns it waits for them by
-// Done, and asks Quiet where lanes feed each other. It knows nothing of what it batches, of entries or of databases.
+// Done, and asks Quiet where batchers feed each other. It knows nothing of what it batches, of entries or of databases.
 package groupcommit
 
 import (
@@ -139,7 +139,7 @@ func (b *Batcher[T]) next() []T {
 	b.Pace.Begin(time.Now()) // under the mutex that guards it, and before Flush: the pace is between beginnings
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
-		b.waiting = nil // an idle lane must not keep what has passed through it
+		b.waiting = nil // an idle batcher must not keep what has passed through it
 	}
 	return batch
 }

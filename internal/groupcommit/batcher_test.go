@@ -193,7 +193,7 @@ func TestBatcherFeedingItselfIsNotDoneInBetween(t *testing.T) {
 	})
 }
 
-func TestIdleLaneKeepsNothingThatPassedThroughIt(t *testing.T) {
+func TestIdleBatcherKeepsNothingThatPassedThroughIt(t *testing.T) {
 	b := &Batcher[*int]{Max: 10, Workers: 1, Flush: func([]*int) {}}
 	b.Add(make([]*int, 25)...)
 	<-b.Done()

@@ -16,7 +16,7 @@ import (
 
 // A suspect whose outcome is not stored is as much at risk as one that runs: the next one has to wait.
 // Failure: F61
-func TestSuspectHoldsItsLaneUntilItsOutcomeIsStored(t *testing.T) {
+func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	proxy, _ := w.Proxied(true)

@@ -105,7 +105,7 @@ $batch, $results, $asked := $writeOutcomes($token, $batch)`},
 			edits: []edit{
 				{"Engine.Drain",
 					`$patience := time.NewTimer(max($stopTimeout/3, $stopPatience))
-if !$await($patience, &$lane, &$prompt, &$slow) {`,
+if !$await($patience, &$batcher, &$prompt, &$slow) {`,
 					`$patience := time.NewTimer(max($stopTimeout/3, $stopPatience))
 if false {`},
 				{"Engine.Drain",
