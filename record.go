@@ -162,7 +162,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	} else {
 		rec.Unseen()
 	}
-	rec.Told(ctx)
+	rec.NotifyRecorded(ctx)
 	return receipt, receipt.refuseDuplicates(entries)
 }
 

@@ -71,7 +71,7 @@ func (t tale) of(attempts ...*attempt) tale {
 }
 
 // newBreaker returns nil for a type that has none.
-func newBreaker(b *base, a *agenda, t *Type) *breaker {
+func newBreaker(b *base, a *claimSchedule, t *Type) *breaker {
 	if t.Breaker == (Breaker{}) {
 		return nil
 	}

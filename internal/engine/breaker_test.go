@@ -41,7 +41,7 @@ func newBroken(t *testing.T) *broken {
 	require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 10, Lease: time.Hour}))
 	b.e, b.t = e, e.types.named("refund")
 	b.breaker = b.t.breaker
-	e.agenda.prepare()
+	e.claimSchedule.prepare()
 	return b
 }
 
@@ -361,7 +361,7 @@ func TestOpenBreakersTypeHasNoSlots(t *testing.T) {
 		require.Zero(t, s.free())
 		require.Nil(t, s.reserve(1), "what is recorded now waits in the queue")
 		require.False(t, s.takeFresh())
-		require.False(t, b.e.agenda.canClaim(b.t), "others are told of what comes due")
+		require.False(t, b.e.claimSchedule.canClaim(b.t), "others are told of what comes due")
 		require.True(t, s.use(credit, 1), "what was recorded before has its slot, until it is given back")
 		<-time.After(time.Until(b.current().ProbeAt))
 		require.Equal(t, 1, s.free())
@@ -382,14 +382,14 @@ func TestScannerSleepsUntilThePauseEnds(t *testing.T) {
 		b.e.types.byName["mail"].slots.take(10)
 		var claims sync.WaitGroup
 		b.call(t, errDown, errDown, errDown, errDown)
-		require.True(t, woken(b.e.agenda))
-		b.e.agenda.peek = time.Now().Add(time.Hour)
+		require.True(t, woken(b.e.claimSchedule))
+		b.e.claimSchedule.peek = time.Now().Add(time.Hour)
 		require.Equal(t, time.Until(b.current().ProbeAt), b.e.scanner.step(t.Context(), &claims))
 		claims.Wait()
-		require.Zero(t, b.e.agenda.scans["refund"].claiming)
+		require.Zero(t, b.e.claimSchedule.byType["refund"].claiming)
 		<-time.After(time.Until(b.current().ProbeAt))
 		b.call(t, nil)
-		require.True(t, woken(b.e.agenda), "what is due waits no longer")
+		require.True(t, woken(b.e.claimSchedule), "what is due waits no longer")
 	})
 }
 

@@ -18,13 +18,13 @@ import (
 // dispatcher runs claimed entries, each call of a handler in a goroutine of its own. Drain waits for them.
 type dispatcher struct {
 	*base
-	agenda   *agenda
-	holdings *holdings
-	witness  *witness
-	ordering *ordering
-	claims   *claims
-	settler  *settler
-	renewer  *renewer
+	claimSchedule *claimSchedule
+	holdings      *holdings
+	witness       *witness
+	ordering      *ordering
+	claims        *claims
+	settler       *settler
+	renewer       *renewer
 
 	mu      sync.Mutex              // guards the fields below
 	run     context.Context         // Run's own: no handler is started once it has ended
@@ -108,7 +108,7 @@ func (d *dispatcher) takeOut(a *attempt) {
 	a.position = d.ordering.positionOf(&a.row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
 	d.settler.batcher.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), takesOut: true})
-	d.agenda.free(a.t, 1)
+	d.claimSchedule.free(a.t, 1)
 }
 
 // giveBack hands back what may not start, and the calls it would have needed. No handler was called, so nothing is counted
@@ -120,7 +120,7 @@ func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
 	}
 	// The slots first: the statement may wait for the database. The places in quarantine last: as long as the lease
 	// stands, a death counts against its entry.
-	d.agenda.free(t, calls)
+	d.claimSchedule.free(t, calls)
 	d.claims.release(attempts[0].row.Token, entries...)
 	for _, a := range attempts {
 		d.holdings.leaveQuarantine(a, false)
@@ -272,7 +272,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	a.t.breaker.ended(a, end, cause)
 	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
 	if a.freesSlot() {
-		d.agenda.free(a.t, 1)
+		d.claimSchedule.free(a.t, 1)
 	}
 	switch {
 	case end.unstarted:

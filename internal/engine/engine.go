@@ -15,28 +15,28 @@ import (
 
 // Engine is the whole machine. All its methods may be called concurrently. Each part knows those that stand before it, and
 // no other; the life of an entry goes through them from recording (its Recording), intake and scanner, which claim and
-// start, by dispatcher and settler to the enqueuer and the agenda.
+// start, by dispatcher and settler to the enqueuer and the claim schedule.
 type Engine struct {
 	*base
-	types      *types
-	agenda     *agenda
-	enqueuer   *enqueuer
-	missing    *missing
-	witness    *witness
-	holdings   *holdings
-	refusals   *refusals
-	debts      *debts
-	ordering   *ordering
-	claims     *claims
-	settler    *settler
-	renewer    *renewer
-	dispatcher *dispatcher
-	intake     *intake
-	poller     *commitPoller
-	scanner    *scanner
-	reconciler *reconciler
-	calendar   *calendar
-	upkeep     *calendar
+	types         *types
+	claimSchedule *claimSchedule
+	enqueuer      *enqueuer
+	missing       *missing
+	witness       *witness
+	holdings      *holdings
+	refusals      *refusals
+	debts         *debts
+	ordering      *ordering
+	claims        *claims
+	settler       *settler
+	renewer       *renewer
+	dispatcher    *dispatcher
+	intake        *intake
+	poller        *commitPoller
+	scanner       *scanner
+	reconciler    *reconciler
+	calendar      *calendar
+	upkeep        *calendar
 
 	pausesKnown atomic.Bool // this process has seen what people have paused
 
@@ -49,28 +49,28 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e := &Engine{base: newBase(ctx, &cfg)}
 	b := e.base
 	e.types = newTypes(cfg.Lease)
-	e.agenda = newAgenda(e.types)
-	e.enqueuer = newEnqueuer(b, e.types, e.agenda)
+	e.claimSchedule = newClaimSchedule(e.types)
+	e.enqueuer = newEnqueuer(b, e.types, e.claimSchedule)
 	e.missing = &missing{b}
-	e.witness = newWitness(b, e.types, e.agenda, e.missing)
-	e.holdings = newHoldings(e.agenda)
+	e.witness = newWitness(b, e.types, e.claimSchedule, e.missing)
+	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{base: b}
 	e.debts = newDebts(b, e.enqueuer, e.refusals)
-	e.ordering = newOrdering(b, e.agenda, e.enqueuer, e.refusals)
+	e.ordering = newOrdering(b, e.claimSchedule, e.enqueuer, e.refusals)
 	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, witness: e.witness, debts: e.debts, refusals: e.refusals}
-	e.settler = (&settler{base: b, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, ordering: e.ordering, refusals: e.refusals}).withBatchers()
+	e.settler = (&settler{base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, ordering: e.ordering, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{base: b, agenda: e.agenda, holdings: e.holdings, witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, ordering: e.ordering,
+	e.intake = (&intake{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
 	e.poller = &commitPoller{base: b}
-	e.scanner = &scanner{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, ordering: e.ordering,
+	e.scanner = &scanner{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.ordering.follow = e.intake.follow
 	e.ordering.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
 	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
-	e.reconciler = &reconciler{base: b, types: e.types, agenda: e.agenda, enqueuer: e.enqueuer, holdings: e.holdings,
+	e.reconciler = &reconciler{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
 		witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
 	return e
@@ -83,7 +83,7 @@ func (e *Engine) Register(t Type) error {
 	if e.running {
 		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
 	}
-	t.breaker = newBreaker(e.base, e.agenda, &t)
+	t.breaker = newBreaker(e.base, e.claimSchedule, &t)
 	t.slots = &slots{size: t.Concurrency, credit: t.Lease / 3, breaker: t.breaker}
 	return e.types.add(&t)
 }
@@ -177,7 +177,7 @@ func (e *Engine) KeepHouse(ctx context.Context) { e.upkeep.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
 // Listen wakes the scanner for entries other processes enqueued.
-func (e *Engine) Listen(ctx context.Context) { e.Queue.Listen(ctx, e.agenda.told) }
+func (e *Engine) Listen(ctx context.Context) { e.Queue.Listen(ctx, e.claimSchedule.notify) }
 
 // Drain waits for running handlers and stores their outcomes, once all loops but Renew have ended. Handlers that do not
 // return make it return a *StuckError; outcomes the database does not take, an error that says so.

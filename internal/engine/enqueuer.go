@@ -16,10 +16,10 @@ import (
 // on: where the queue does not take it, the reconciler comes to it again.
 type enqueuer struct {
 	*base
-	types  *types
-	agenda *agenda
-	health *queueHealth
-	losses *losses
+	types         *types
+	claimSchedule *claimSchedule
+	health        *queueHealth
+	losses        *losses
 
 	fresh groupcommit.Batcher[processlog.QueueEntry] // entries that come due
 	moved groupcommit.Batcher[processlog.QueueEntry] // those that come sooner than the queue knows
@@ -35,8 +35,8 @@ type ack struct {
 // queueBound is how much may wait to be told: more than anybody can work off is found again.
 const queueBound = 100_000
 
-func newEnqueuer(b *base, t *types, a *agenda) *enqueuer {
-	n := &enqueuer{base: b, types: t, agenda: a, health: newQueueHealth(b, t), losses: newLosses()}
+func newEnqueuer(b *base, t *types, a *claimSchedule) *enqueuer {
+	n := &enqueuer{base: b, types: t, claimSchedule: a, health: newQueueHealth(b, t), losses: newLosses()}
 	n.fresh.Max, n.fresh.Workers, n.fresh.Bound, n.fresh.Flush = 1000, 1, queueBound, n.enqueueBatch
 	n.moved.Max, n.moved.Workers, n.moved.Bound, n.moved.Flush = 1000, 1, queueBound, n.moveBatch
 	n.acks.Max, n.acks.Workers, n.acks.Bound, n.acks.Flush = 1000, 1, queueBound, n.ackBatch
@@ -101,12 +101,12 @@ func (n *enqueuer) enqueueNow(ctx context.Context, batch []processlog.QueueEntry
 	}
 	for _, a := range batch {
 		// Only now: a claim that comes before the queue knows finds nothing.
-		n.agenda.expect(a.BusinessType, a.In)
+		n.claimSchedule.expect(a.BusinessType, a.In)
 	}
 	// Where a claim can begin here the scanner is awake already. Every other process would come for nothing.
 	elsewhere := slices.DeleteFunc(heads, func(head string) bool {
 		t := n.types.accepting(head)
-		return t != nil && n.agenda.canClaim(t)
+		return t != nil && n.claimSchedule.canClaim(t)
 	})
 	if len(elsewhere) > 0 && !n.Local {
 		n.saw(problemNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
@@ -135,11 +135,11 @@ func (n *enqueuer) lost(businessTypes []string) {
 		return
 	}
 	n.losses.add(businessTypes...)
-	n.agenda.peekSoon(lostPeek)
+	n.claimSchedule.peekSoon(lostPeek)
 	for _, businessType := range businessTypes {
-		n.agenda.overflow(businessType)
+		n.claimSchedule.overflow(businessType)
 	}
-	n.agenda.poke()
+	n.claimSchedule.poke()
 }
 
 func (n *enqueuer) ackBatch(batch []ack) {
@@ -162,7 +162,7 @@ func (n *enqueuer) ackBatch(batch []ack) {
 		}
 		for _, item := range items {
 			if !item.Remove {
-				n.agenda.expect(name, item.In) // only now: a claim before the queue knows would find nothing
+				n.claimSchedule.expect(name, item.In) // only now: a claim before the queue knows would find nothing
 			}
 		}
 	}

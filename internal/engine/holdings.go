@@ -14,8 +14,8 @@ import (
 // holdings is what this process holds: an attempt from before its handler is called until its outcome is stored, or dropped.
 // Within one epoch an entry is held once, and what is held comes before all that is counted against its entry.
 type holdings struct {
-	agenda     *agenda
-	quarantine quarantine
+	claimSchedule *claimSchedule
+	quarantine    quarantine
 
 	mu       sync.Mutex // guards the fields below
 	held     map[holding]*attempt
@@ -23,8 +23,8 @@ type holdings struct {
 	idle     chan struct{} // closed when no handler runs; nil when nobody asked
 }
 
-func newHoldings(a *agenda) *holdings {
-	return &holdings{agenda: a, held: make(map[holding]*attempt)}
+func newHoldings(a *claimSchedule) *holdings {
+	return &holdings{claimSchedule: a, held: make(map[holding]*attempt)}
 }
 
 // admit takes attempts in that may start: Run goes on, the lease does, and this process does not hold the entry already. A
@@ -85,7 +85,7 @@ func (h *holdings) forget(a *attempt) {
 func (h *holdings) leaveQuarantine(a *attempt, ended bool) {
 	// Once: a handler that was found stuck has left, and may return all the same.
 	if a.suspect.CompareAndSwap(true, false) && h.quarantine.leave(a.t, lostLeases(&a.row), ended) {
-		h.agenda.overflow(a.t.Name) // others like it were refused meanwhile
+		h.claimSchedule.overflow(a.t.Name) // others like it were refused meanwhile
 	}
 }
 

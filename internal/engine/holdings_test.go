@@ -13,7 +13,7 @@ import (
 // The answer to a person's requeue may come after the entry has begun to run again in the same process.
 // Failure: F57
 func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
-	h := newHoldings(newAgenda(newTypes(time.Second)))
+	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
 	hold := func(epoch uint32, version uint64) *attempt {
 		a := &attempt{row: processlog.Row{ID: processlog.RowID(1), Epoch: epoch, Version: version}}
 		a.ctx, a.cancel = context.WithCancelCause(t.Context())

@@ -28,15 +28,15 @@ type freshEntry struct {
 // the next statement.
 type intake struct {
 	*base
-	types      *types
-	agenda     *agenda
-	enqueuer   *enqueuer
-	missing    *missing
-	witness    *witness
-	ordering   *ordering
-	claims     *claims
-	settler    *settler
-	dispatcher *dispatcher
+	types         *types
+	claimSchedule *claimSchedule
+	enqueuer      *enqueuer
+	missing       *missing
+	witness       *witness
+	ordering      *ordering
+	claims        *claims
+	settler       *settler
+	dispatcher    *dispatcher
 
 	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
 	verify  groupcommit.Batcher[freshEntry] // born-claimed rows are read back
@@ -135,7 +135,7 @@ func (in *intake) resolveOrDrop(f freshEntry) {
 // giveBack frees the slot of an entry that will not run from here.
 func (in *intake) giveBack(f freshEntry) {
 	if f.credit != nil {
-		in.agenda.cancel(f.businessType, f.credit)
+		in.claimSchedule.cancel(f.businessType, f.credit)
 	}
 }
 
@@ -247,7 +247,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	case !in.types.accepts.Load(), t.slots.paused.Load(), in.witness.stopped() != nil:
 		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
 		if slot {
-			in.agenda.free(t, 1)
+			in.claimSchedule.free(t, 1)
 		}
 		in.claims.release(f.token, processlog.QueueEntry{BusinessType: t.Name, ID: row.ID})
 	case slot && intime:
@@ -279,17 +279,17 @@ func (in *intake) claimFresh(batch []freshEntry) {
 		}
 		t := in.types.named(name)
 		if list, want = in.leaveBlocked(t, list, want); len(want) == 0 {
-			in.agenda.free(t, calls)
+			in.claimSchedule.free(t, calls)
 			continue // the entry in front tells when it has ended
 		}
 		found, err := in.claims.claim(t, want, calls)
 		if err != nil {
-			in.agenda.free(t, calls)
+			in.claimSchedule.free(t, calls)
 			in.disownLeased(list)
 			continue // the reconciler finds the others
 		}
 		failpoint.Reach(failpoint.FreshClaimed)
-		in.agenda.free(t, calls-t.calls(found.Mine))
+		in.claimSchedule.free(t, calls-t.calls(found.Mine))
 		in.enqueueWaiting(t, found.Claimed)
 		in.leaveSpare(list, found.spare)
 		_ = in.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // what is put back is the scanner's from here on
@@ -392,11 +392,11 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 	}
 	found, err := in.claims.claim(t, unleased(ids), calls)
 	if err != nil {
-		in.agenda.free(t, calls)
+		in.claimSchedule.free(t, calls)
 		return claimed{}, 0
 	}
 	failpoint.Reach(failpoint.OrderingFollowed)
-	in.agenda.free(t, calls-t.calls(found.Mine))
+	in.claimSchedule.free(t, calls-t.calls(found.Mine))
 	in.enqueueWaiting(t, found.Claimed)
 	in.ordering.enqueue(name, found.spare)
 	return found, tried

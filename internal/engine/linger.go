@@ -8,7 +8,7 @@ import (
 )
 
 // Entries of a type with a BatchWait linger: they are due, stay unclaimed, and wait for others to share their batch. The
-// agenda's due moments are that much later than the entries', unless as many are due as a batch takes: then at once.
+// claim schedule's due moments are that much later than the entries', unless as many are due as a batch takes: then at once.
 
 // lookPause is how far apart the looks are by which a type that lingers learns that a batch is full. What other processes
 // record tells nobody its number.
@@ -16,7 +16,7 @@ func lookPause(wait time.Duration) time.Duration {
 	return min(max(wait/8, 10*time.Millisecond), 250*time.Millisecond)
 }
 
-// linger is what a scan knows of entries that wait for others; agenda.mu guards it.
+// linger is what a scan knows of entries that wait for others; claim schedule.mu guards it.
 type linger struct {
 	wait     time.Duration // 0: none do
 	batch    int           // how many need not
@@ -26,42 +26,42 @@ type linger struct {
 }
 
 // lingers reports whether entries of the type wait for others, as far as is known.
-func (scan *scan) lingers(now time.Time) bool {
-	return scan.wait > 0 && now.Before(scan.due) && !now.Before(scan.due.Add(-scan.wait)) && !now.Before(scan.closed)
+func (typeSchedule *typeSchedule) lingers(now time.Time) bool {
+	return typeSchedule.wait > 0 && now.Before(typeSchedule.due) && !now.Before(typeSchedule.due.Add(-typeSchedule.wait)) && !now.Before(typeSchedule.closed)
 }
 
 // filled counts what is heard, and reports whether that may be a batch: then it is looked at at once.
-func (scan *scan) filled() bool {
-	if scan.wait == 0 {
+func (typeSchedule *typeSchedule) filled() bool {
+	if typeSchedule.wait == 0 {
 		return false
 	}
-	if scan.news++; scan.news < scan.batch {
+	if typeSchedule.news++; typeSchedule.news < typeSchedule.batch {
 		return false
 	}
-	scan.news, scan.nextLook = 0, time.Time{}
+	typeSchedule.news, typeSchedule.nextLook = 0, time.Time{}
 	return true
 }
 
 // look reports whether to look now, and when next at the latest.
-func (scan *scan) look(t *Type, now time.Time) (look bool, next time.Time) {
+func (typeSchedule *typeSchedule) look(t *Type, now time.Time) (look bool, next time.Time) {
 	switch {
-	case scan.looking || scan.claiming > 0 || t.slots.free() == 0:
-		return false, scan.due // the end of either wakes the scanner
-	case !scan.lingers(now):
-		return false, scan.due.Add(-scan.wait)
+	case typeSchedule.looking || typeSchedule.claiming > 0 || t.slots.free() == 0:
+		return false, typeSchedule.due // the end of either wakes the scanner
+	case !typeSchedule.lingers(now):
+		return false, typeSchedule.due.Add(-typeSchedule.wait)
 	}
-	return !now.Before(scan.nextLook), scan.nextLook
+	return !now.Before(typeSchedule.nextLook), typeSchedule.nextLook
 }
 
 // lookLocked looks whether a batch that lingers is full, if it is time to, and returns when it is.
-func (s *scanner) lookLocked(t *Type, scan *scan, now time.Time, goes func(func())) time.Time {
-	look, next := scan.look(t, now)
+func (s *scanner) lookLocked(t *Type, typeSchedule *typeSchedule, now time.Time, goes func(func())) time.Time {
+	look, next := typeSchedule.look(t, now)
 	if !look {
 		return next
 	}
-	scan.looking, scan.news = true, 0
-	goes(func() { s.agenda.looked(t, s.ripeIn(t)) })
-	return scan.due
+	typeSchedule.looking, typeSchedule.news = true, 0
+	goes(func() { s.claimSchedule.looked(t, s.ripeIn(t)) })
+	return typeSchedule.due
 }
 
 // ripeIn is how long the entries of a type that are due may wait for others still; nothing where they are enough, Never where
@@ -108,13 +108,13 @@ func (s *scanner) findLingering(t *Type, state processlog.State, limit int) ([]p
 }
 
 // looked takes note of such a look.
-func (a *agenda) looked(t *Type, ripeIn time.Duration) {
+func (a *claimSchedule) looked(t *Type, ripeIn time.Duration) {
 	a.mu.Lock()
-	scan := a.scans[t.Name]
-	scan.looking, scan.nextLook = false, time.Now().Add(lookPause(scan.wait))
+	typeSchedule := a.byType[t.Name]
+	typeSchedule.looking, typeSchedule.nextLook = false, time.Now().Add(lookPause(typeSchedule.wait))
 	if ripeIn < processlog.Never {
-		scan.heard++ // the queue may not know of it, and was perhaps asked before
-		scan.sooner(time.Now().Add(ripeIn))
+		typeSchedule.notified++ // the queue may not know of it, and was perhaps asked before
+		typeSchedule.sooner(time.Now().Add(ripeIn))
 	}
 	a.mu.Unlock()
 	a.poke()

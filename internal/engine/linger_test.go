@@ -12,30 +12,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lingering is an agenda with a type whose entries wait for others.
-func lingering(wait time.Duration) (*agenda, *scan) {
+// lingering is an claim schedule with a type whose entries wait for others.
+func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
 	_ = types.add(&Type{Name: "mail", BatchSize: 3, BatchWait: wait, Concurrency: 1, Lease: time.Minute, slots: &slots{size: 1}})
-	a := newAgenda(types)
+	a := newClaimSchedule(types)
 	a.prepare()
-	scan := a.scans["mail"]
-	scan.begin(time.Now())
-	scan.ended(claimResult{nothing: true, next: processlog.Never}, scan.claimBegan)
-	return a, scan
+	typeSchedule := a.byType["mail"]
+	typeSchedule.begin(time.Now())
+	typeSchedule.ended(claimResult{nothing: true, next: processlog.Never}, typeSchedule.claimBegan)
+	return a, typeSchedule
 }
 
 // Failure: F107
 func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, scan := lingering(20 * time.Second)
+		a, typeSchedule := lingering(20 * time.Second)
 		a.expect("mail", 0)
-		due := scan.due
+		due := typeSchedule.due
 		require.Equal(t, 20*time.Second, time.Until(due))
 		for range 3 {
 			<-time.After(peekInterval)
-			a.postpone("mail", a.heard()[0], 0) // the queue says that something is due, and not since when
+			a.postpone("mail", a.notified()[0], 0) // the queue says that something is due, and not since when
 			a.expect("mail", 0)
-			require.Equal(t, due, scan.due)
+			require.Equal(t, due, typeSchedule.due)
 		}
 	})
 }
@@ -43,40 +43,40 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 // Failure: F107
 func TestTypeAtRestThatWaitsForOthersIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, scan := lingering(20 * time.Second)
+		a, typeSchedule := lingering(20 * time.Second)
 		a.expect("mail", processlog.Never)
-		require.Greater(t, time.Until(scan.due), peekInterval)
-		require.False(t, scan.lingers(time.Now()), "nothing is due")
+		require.Greater(t, time.Until(typeSchedule.due), peekInterval)
+		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due")
 	})
 }
 
 // Failure: F107
 func TestWhatIsOverdueWaitsForOthersThatMuchLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, scan := lingering(20 * time.Second)
+		a, typeSchedule := lingering(20 * time.Second)
 		a.expect("mail", -15*time.Second)
-		require.Equal(t, 5*time.Second, time.Until(scan.due))
+		require.Equal(t, 5*time.Second, time.Until(typeSchedule.due))
 		a.expect("mail", -time.Hour)
-		require.Zero(t, time.Until(scan.due))
+		require.Zero(t, time.Until(typeSchedule.due))
 	})
 }
 
 // Failure: F107
 func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, scan := lingering(20 * time.Second)
+		a, typeSchedule := lingering(20 * time.Second)
 		typ := a.types.named("mail")
 		a.expect("mail", 0)
-		look, _ := scan.look(typ, time.Now())
+		look, _ := typeSchedule.look(typ, time.Now())
 		require.True(t, look, "the first is looked at: there may be more")
 		a.looked(typ, 20*time.Second)
 		a.expect("mail", 0)
-		look, next := scan.look(typ, time.Now())
+		look, next := typeSchedule.look(typ, time.Now())
 		require.False(t, look)
 		require.Equal(t, lookPause(20*time.Second), time.Until(next))
 		a.expect("mail", 0)
 		a.expect("mail", 0)
-		look, _ = scan.look(typ, time.Now())
+		look, _ = typeSchedule.look(typ, time.Now())
 		require.True(t, look, "three were heard of")
 	})
 }
@@ -84,14 +84,14 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 // While entries wait for others whatever is enqueued joins them: the queue has nothing to add.
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, scan := lingering(20 * time.Second)
+		a, typeSchedule := lingering(20 * time.Second)
 		a.peek = time.Now().Add(time.Minute)
-		a.told("mail")
+		a.notify("mail")
 		require.Equal(t, time.Now(), a.peek, "since when does it wait?")
 		a.peek = time.Now().Add(time.Minute)
 		a.expect("mail", 0)
-		require.True(t, scan.lingers(time.Now()))
-		a.told("mail")
+		require.True(t, typeSchedule.lingers(time.Now()))
+		a.notify("mail")
 		require.Equal(t, time.Now().Add(time.Minute), a.peek)
 	})
 }
@@ -103,30 +103,30 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		a, _ := lingering(20 * time.Second)
 		typ := a.types.named("mail")
 		a.prepare()
-		scan := a.scans["mail"]
-		require.False(t, scan.wants(typ, time.Now()))
-		look, _ := scan.look(typ, time.Now())
+		typeSchedule := a.byType["mail"]
+		require.False(t, typeSchedule.wants(typ, time.Now()))
+		look, _ := typeSchedule.look(typ, time.Now())
 		require.True(t, look)
 		a.looked(typ, 0)
-		require.True(t, scan.wants(typ, time.Now()), "they are enough, or have waited")
+		require.True(t, typeSchedule.wants(typ, time.Now()), "they are enough, or have waited")
 
 		a.prepare()
-		scan, asked := a.scans["mail"], a.heard()
+		typeSchedule, asked := a.byType["mail"], a.notified()
 		a.looked(typ, 3*time.Second)
 		a.postpone("mail", asked[0], processlog.Never)
-		require.Equal(t, 3*time.Second, time.Until(scan.due), "the queue does not know of it, or was asked before")
+		require.Equal(t, 3*time.Second, time.Until(typeSchedule.due), "the queue does not know of it, or was asked before")
 
 		a.prepare()
-		scan = a.scans["mail"]
-		a.postpone("mail", a.heard()[0], processlog.Never)
+		typeSchedule = a.byType["mail"]
+		a.postpone("mail", a.notified()[0], processlog.Never)
 		a.looked(typ, processlog.Never)
-		require.False(t, scan.lingers(time.Now()), "nothing is due: no more looks")
+		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due: no more looks")
 
 		a.prepare()
-		scan, asked = a.scans["mail"], a.heard()
-		a.told("mail")
+		typeSchedule, asked = a.byType["mail"], a.notified()
+		a.notify("mail")
 		a.postpone("mail", asked[0], processlog.Never)
-		require.LessOrEqual(t, time.Until(scan.due), 20*time.Second, "another process has announced one meanwhile")
+		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has announced one meanwhile")
 	})
 }
 
@@ -161,7 +161,7 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 	mail := &Type{Name: "mail", BatchSize: 3, Concurrency: 2, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
 	for _, lost := range [][]int{{0, 0, 0, 0, 0, 0, 0, 1}, {1, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 1}, {1, 1, 0, 1, 0, 2}, {1, 1, 0, 1, 0, 0}} {
-		p := picker{t: mail, holdings: newHoldings(newAgenda(newTypes(time.Minute))), room: 2}
+		p := picker{t: mail, holdings: newHoldings(newClaimSchedule(newTypes(time.Minute))), room: 2}
 		var mine []processlog.Row
 		for i, n := range lost {
 			row := processlog.Row{ID: processlog.RowID(uint64(i + 1)), BusinessType: "mail", DeliveryCount: n}

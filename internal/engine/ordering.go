@@ -37,10 +37,10 @@ type Serial struct {
 // To read the leases of a key is to read all its entries, so it is done once for many of them: see seen.
 type ordering struct {
 	*base
-	agenda   *agenda
-	enqueuer *enqueuer
-	refusals *refusals
-	follow   func(next ...nextEntry) // runs entries that nothing blocks any more
+	claimSchedule *claimSchedule
+	enqueuer      *enqueuer
+	refusals      *refusals
+	follow        func(next ...nextEntry) // runs entries that nothing blocks any more
 
 	claimAhead func(h *handover) // claims the entries of a handover
 	startAhead func(h *handover) // starts them where nothing blocks them any more
@@ -55,8 +55,8 @@ type ordering struct {
 	gone   groupcommit.Batcher[processlog.Position] // their notes are forgotten
 }
 
-func newOrdering(b *base, agenda *agenda, enqueuer *enqueuer, r *refusals) *ordering {
-	n := &ordering{base: b, agenda: agenda, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
+func newOrdering(b *base, claimSchedule *claimSchedule, enqueuer *enqueuer, r *refusals) *ordering {
+	n := &ordering{base: b, claimSchedule: claimSchedule, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
 	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
 	n.gone.Pace.Least = forgetPace
@@ -349,7 +349,7 @@ func (d *dispatcher) splitBlocked(t *Type, attempts []*attempt) (first []*attemp
 // putOff gives back what entries hold here that do not run: the slots of their calls before anything is written, which may
 // wait for the database, and the places in quarantine behind it, for as long as the leases stand a death counts.
 func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
-	d.agenda.free(t, calls)
+	d.claimSchedule.free(t, calls)
 	for _, o := range list {
 		if failed := o.write(); failed != nil {
 			err = failed
@@ -534,6 +534,6 @@ func (n *ordering) enqueue(businessType string, ids []processlog.ID) {
 	}
 	if len(ids) > 0 && !n.enqueuer.health.up() {
 		n.sweep(businessType).begin()
-		n.agenda.expect(businessType, 0) // who enqueues tells the scanner once the queue knows
+		n.claimSchedule.expect(businessType, 0) // who enqueues tells the scanner once the queue knows
 	}
 }

@@ -25,7 +25,7 @@ func (e *Engine) LookForPauses(ctx context.Context) {
 	e.pausesKnown.Store(known)
 	for _, name := range e.types.names() {
 		if was := e.types.named(name).slots.paused.Swap(paused[name] || !known); was && known && !paused[name] {
-			e.agenda.poke()
+			e.claimSchedule.poke()
 		}
 	}
 }

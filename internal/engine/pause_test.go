@@ -19,12 +19,12 @@ func TestNothingRunsBeforeItIsKnownWhatIsPaused(t *testing.T) {
 	look := func(answer map[string]bool, fault error) bool {
 		paused, err = answer, fault
 		e.LookForPauses(t.Context())
-		return e.agenda.canClaim(typ)
+		return e.claimSchedule.canClaim(typ)
 	}
 	gone := err
 	require.False(t, look(nil, gone), "it may be paused")
 	require.True(t, look(nil, nil))
-	require.True(t, woken(e.agenda), "what is due waits no longer")
+	require.True(t, woken(e.claimSchedule), "what is due waits no longer")
 	require.True(t, look(nil, gone), "as it was")
 	require.False(t, look(map[string]bool{typ.Name: true}, nil))
 	require.False(t, look(nil, gone), "as it was")
@@ -47,7 +47,7 @@ func TestWhatIsPausedIsAskedForAgainSoonUntilItIsKnown(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, 3, asked)
-		require.True(t, e.agenda.canClaim(typ))
+		require.True(t, e.claimSchedule.canClaim(typ))
 		stop()
 		synctest.Wait()
 		e.Close()

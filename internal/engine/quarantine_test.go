@@ -95,7 +95,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 func TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine(t *testing.T) {
 	typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
 	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
-	h := newHoldings(newAgenda(newTypes(time.Second)))
+	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
 	own := picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID, Token: row.Token}}, room: 1}
 	require.True(t, own.accept(&row))
 	require.Zero(t, h.quarantine.total)

@@ -20,15 +20,15 @@ import (
 // moment, than those seen before.
 type reconciler struct {
 	*base
-	types      *types
-	agenda     *agenda
-	enqueuer   *enqueuer
-	holdings   *holdings
-	witness    *witness
-	ordering   *ordering
-	claims     *claims
-	settler    *settler
-	dispatcher *dispatcher
+	types         *types
+	claimSchedule *claimSchedule
+	enqueuer      *enqueuer
+	holdings      *holdings
+	witness       *witness
+	ordering      *ordering
+	claims        *claims
+	settler       *settler
+	dispatcher    *dispatcher
 
 	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
 	rebuild bool      // everything within the horizon is to be enqueued
@@ -150,7 +150,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 		if _, serial := r.ordering.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.enqueuer.health.up()) {
 			// Most of what is due may be blocked. The scanner looks for what is not, a part of it with each round.
 			r.ordering.sweep(t.Name).begin()
-			r.agenda.overflow(t.Name)
+			r.claimSchedule.overflow(t.Name)
 			continue
 		}
 		switch {
@@ -158,7 +158,7 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 			event.UnknownTypes = append(event.UnknownTypes, head.BusinessType)
 		case t != nil && !r.enqueuer.health.up():
 			// With no queue to say when, this is the clock: the scanner asks the database then.
-			r.agenda.expect(head.BusinessType, head.DueIn)
+			r.claimSchedule.expect(head.BusinessType, head.DueIn)
 		case t != nil && overdue:
 			event.Polled += r.poll(ctx, t, head.State)
 		}
@@ -248,13 +248,13 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	n := min(len(overdue), t.fits(calls))
 	found, err := r.claims.claim(t, unleased(overdue[:n]), calls)
 	failpoint.Reach(failpoint.OverdueClaimed)
-	r.agenda.free(t, calls-t.calls(found.Mine))
+	r.claimSchedule.free(t, calls-t.calls(found.Mine))
 	if err != nil {
 		return 0
 	}
 	err = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	if err == nil && (len(overdue) == limit || len(found.spare) > 0) {
-		r.agenda.overflow(t.Name) // there may be more: the scanner goes on without waiting for the next round
+		r.claimSchedule.overflow(t.Name) // there may be more: the scanner goes on without waiting for the next round
 	}
 	return len(found.Mine)
 }

@@ -63,8 +63,8 @@ func (r *Recording) Watched() bool { return r.watched }
 // Written tells what the insert has answered.
 func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at = inserted, time.Now() }
 
-// Told tells the observer of what is new.
-func (r *Recording) Told(ctx context.Context) {
+// NotifyRecorded tells the observer of what is new.
+func (r *Recording) NotifyRecorded(ctx context.Context) {
 	b := r.intake.base
 	if b.Observer.Recorded == nil {
 		return
@@ -100,7 +100,7 @@ func (r *Recording) found() {
 func (r *Recording) Committed() {
 	r.told.Store(true)
 	r.once.Do(func() {
-		failpoint.Reach(failpoint.CommitTold)
+		failpoint.Reach(failpoint.CommitReported)
 		r.intake.route(r.fresh(0))
 	})
 }
@@ -120,7 +120,7 @@ func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
 func (r *Recording) giveBack() {
 	for i, credit := range r.credits {
 		if credit != nil {
-			r.intake.agenda.cancel(r.Drafts[i].BusinessType, credit)
+			r.intake.claimSchedule.cancel(r.Drafts[i].BusinessType, credit)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		if in.Duplicate {
 			if credit := r.credits[i]; credit != nil {
-				r.intake.agenda.cancel(d.BusinessType, credit)
+				r.intake.claimSchedule.cancel(d.BusinessType, credit)
 			}
 			continue
 		}

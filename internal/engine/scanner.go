@@ -13,24 +13,24 @@ import (
 // behindPause is how long claims wait while the database is behind with outcomes.
 const behindPause = 10 * time.Millisecond
 
-// scanner claims entries when they come due. It sleeps until the next due moment its agenda knows of, not for an
+// scanner claims entries when they come due. It sleeps until the next due moment its claim schedule knows of, not for an
 // interval: claims and peeks say when that is, and wake-ups make it earlier.
 type scanner struct {
 	*base
-	types      *types
-	agenda     *agenda
-	enqueuer   *enqueuer
-	witness    *witness
-	holdings   *holdings
-	ordering   *ordering
-	claims     *claims
-	settler    *settler
-	dispatcher *dispatcher
+	types         *types
+	claimSchedule *claimSchedule
+	enqueuer      *enqueuer
+	witness       *witness
+	holdings      *holdings
+	ordering      *ordering
+	claims        *claims
+	settler       *settler
+	dispatcher    *dispatcher
 }
 
 // run claims what is due until ctx ends, and waits for the claims it has begun.
 func (s *scanner) run(ctx context.Context) {
-	s.agenda.prepare()
+	s.claimSchedule.prepare()
 	var claims sync.WaitGroup
 	// What claims bring is started, or given back, before Run looks for handlers to wait for (G15).
 	defer claims.Wait()
@@ -41,7 +41,7 @@ func (s *scanner) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-		case <-s.agenda.wake:
+		case <-s.claimSchedule.wake:
 		}
 		if ctx.Err() != nil {
 			return // both may have come, and a claim sent now would be given back (G15)
@@ -52,7 +52,7 @@ func (s *scanner) run(ctx context.Context) {
 
 // step starts every claim that is worth one now and returns how long there is nothing to do.
 func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duration {
-	a := s.agenda
+	a := s.claimSchedule
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
@@ -72,33 +72,33 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	}
 	next := a.peek
 	for _, name := range a.names {
-		t, scan := s.types.named(name), a.scans[name]
-		s.beginLocked(t, scan, now, claims)
-		if scan.wait > 0 {
-			if at := s.lookLocked(t, scan, now, claims.Go); now.Before(at) && at.Before(next) {
+		t, typeSchedule := s.types.named(name), a.byType[name]
+		s.beginLocked(t, typeSchedule, now, claims)
+		if typeSchedule.wait > 0 {
+			if at := s.lookLocked(t, typeSchedule, now, claims.Go); now.Before(at) && at.Before(next) {
 				next = at
 			}
 		}
 		next = t.breaker.wakes(now, next)
-		if scan.claiming < claimsInFlight && now.Before(scan.due) && scan.due.Before(next) {
-			next = scan.due // what is due already waits for a claim to end, or a slot
+		if typeSchedule.claiming < claimsInFlight && now.Before(typeSchedule.due) && typeSchedule.due.Before(next) {
+			next = typeSchedule.due // what is due already waits for a claim to end, or a slot
 		}
 	}
 	return max(0, time.Until(next))
 }
 
 // beginLocked starts as many claims of a type as are worth it now.
-func (s *scanner) beginLocked(t *Type, scan *scan, now time.Time, claims *sync.WaitGroup) {
+func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time, claims *sync.WaitGroup) {
 	// Of a type whose outcomes cannot be stored, more would only be done in vain.
-	for scan.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
+	for typeSchedule.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
 		// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass, and
 		// that counts (G16).
 		calls := t.slots.take(t.callsFor(processlog.MaxRows))
 		if calls == 0 {
 			return
 		}
-		began := scan.begin(now)
-		claims.Go(func() { s.agenda.claimEnded(t, s.claimDue(t, calls), began) })
+		began := typeSchedule.begin(now)
+		claims.Go(func() { s.claimSchedule.claimEnded(t, s.claimDue(t, calls), began) })
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *scanner) look(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
 	defer cancel()
-	heard, names := s.agenda.heard(), s.agenda.names // before the question: what comes meanwhile is newer than its answer
+	notified, names := s.claimSchedule.notified(), s.claimSchedule.names // before the question: what comes meanwhile is newer than its answer
 	waits, lost, err := s.Queue.Peek(ctx, names)
 	s.enqueuer.health.saw(err)
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *scanner) look(ctx context.Context) {
 	s.problems.roomAgain(names, lost)
 	for i, wait := range waits {
 		// One of the two: later only if nothing else was heard, sooner in any case.
-		s.agenda.postpone(names[i], heard[i], wait)
-		s.agenda.expect(names[i], wait)
+		s.claimSchedule.postpone(names[i], notified[i], wait)
+		s.claimSchedule.expect(names[i], wait)
 	}
 	s.enqueuer.lost(lost)
 }
@@ -128,7 +128,7 @@ func (s *scanner) look(ctx context.Context) {
 // where it is silent or holds only a part of the backlog, what the database says. Slots that turn out to be too many are
 // given back at once: others can use them before the claim is over.
 func (s *scanner) claimDue(t *Type, calls int) claimResult {
-	backlog := s.agenda.hasBacklog(t)
+	backlog := s.claimSchedule.hasBacklog(t)
 	if !s.enqueuer.health.up() {
 		return s.claimFromStore(t, calls)
 	}
@@ -148,7 +148,7 @@ func (s *scanner) claimDue(t *Type, calls int) claimResult {
 // alsoFromStore goes on where the queue had less than it was asked for.
 func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult {
 	// What the queue has said is kept: the database's answer tells nothing of what comes next.
-	s.agenda.expect(t.Name, got.next)
+	s.claimSchedule.expect(t.Name, got.next)
 	// The rest of the slots went back when the queue had answered.
 	if calls = t.slots.take(calls); calls == 0 {
 		got.full = true // as soon as a slot is free
@@ -171,7 +171,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 		s.enqueuer.losses.add(t.Name)
 	}
 	needed := min(calls, t.callsFor(len(leased.IDs)))
-	s.agenda.free(t, calls-needed)
+	s.claimSchedule.free(t, calls-needed)
 	if len(leased.IDs) == 0 {
 		return claimResult{nothing: true, lost: leased.Lost, next: leased.Next}, true
 	}
@@ -186,21 +186,21 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	if len(free) < len(leased.IDs) {
 		leased.IDs = free
 		spare := needed - min(needed, t.callsFor(len(free)))
-		s.agenda.free(t, spare)
+		s.claimSchedule.free(t, spare)
 		needed -= spare
 	}
 	if len(free) == 0 {
 		return claimResult{full: full, lost: leased.Lost, next: leased.Next}, true
 	}
 	began := time.Now()
-	s.agenda.began(t, began)
+	s.claimSchedule.began(t, began)
 	if !full {
 		// Before the transaction, not after it: what comes due during it has a claim of its own.
-		s.agenda.expect(t.Name, leased.Next)
+		s.claimSchedule.expect(t.Name, leased.Next)
 	}
 	// The queue's lease is no claim (G10): whether the entry is due, free and there at all the database says.
 	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
-	s.agenda.ended(t, time.Since(began))
+	s.claimSchedule.ended(t, time.Since(began))
 	s.returnToQueue(t, leased, found, err)
 	t.slots.release(needed - t.calls(found.Mine))
 	if err != nil {
@@ -268,10 +268,10 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed
 // claimFromStore is the same without the queue's help.
 func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	n := t.fits(calls)
-	ahead := s.agenda.readAhead(t)
+	ahead := s.claimSchedule.readAhead(t)
 	share, err := ahead.take(n, func(limit int) ([]processlog.ID, bool, error) { return s.findDue(t, limit) })
 	needed := min(calls, t.callsFor(len(share.ids)))
-	s.agenda.free(t, calls-needed)
+	s.claimSchedule.free(t, calls-needed)
 	if err != nil || len(share.ids) == 0 {
 		return claimResult{blind: true, next: processlog.Never, drained: err == nil, err: err}
 	}

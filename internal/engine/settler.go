@@ -28,12 +28,12 @@ type settlement struct {
 // entry that has ended, which a claim finds out; the other way round the queue would know nothing of one that has not.
 type settler struct {
 	*base
-	agenda   *agenda
-	enqueuer *enqueuer
-	holdings *holdings
-	witness  *witness
-	ordering *ordering
-	refusals *refusals
+	claimSchedule *claimSchedule
+	enqueuer      *enqueuer
+	holdings      *holdings
+	witness       *witness
+	ordering      *ordering
+	refusals      *refusals
 
 	batcher groupcommit.Batcher[settlement] // outcomes are written
 	prompt  groupcommit.Batcher[settlement] // so are those that the next entry of a key waits for
@@ -244,7 +244,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 			"business_id", a.row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
 	tell(s.base, s.Observer.Settled, event)
-	s.tellQueue(a, o)
+	s.notifyQueue(a, o)
 	if done.handover != nil {
 		done.handover.end(s.ordering, a.position)
 	} else {
@@ -302,8 +302,8 @@ func (s *settler) settleSlowly(batch []settlement) {
 	}
 }
 
-// tellQueue removes what is finished and makes the rest due again.
-func (s *settler) tellQueue(a *attempt, o processlog.Outcome) {
+// notifyQueue removes what is finished and makes the rest due again.
+func (s *settler) notifyQueue(a *attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		s.offerAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
@@ -318,5 +318,5 @@ func (s *settler) offerAgain(a *attempt, in time.Duration) {
 	} else {
 		s.enqueuer.move(a.t.Name, a.row.ID, in) // it may be there, leased to a process that died
 	}
-	s.agenda.expect(a.t.Name, in)
+	s.claimSchedule.expect(a.t.Name, in)
 }

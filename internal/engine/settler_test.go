@@ -11,7 +11,7 @@ import (
 
 // The taking out of an entry waits for the database like any outcome, and its stuck handler may return meanwhile.
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
-	h := newHoldings(newAgenda(newTypes(time.Second)))
+	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
 	s := &settler{holdings: h}
 	stuck := &attempt{row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
 	h.held[stuck.holding()] = stuck

@@ -116,7 +116,7 @@ func (e *Engine) startUnblocked(t *Type, row *processlog.Row) (putOff bool, err 
 	t.slots.overdraw(1)
 	found, err := e.claims.claim(t, unleased([]processlog.ID{row.ID}), 1)
 	if err != nil || len(found.Mine) == 0 {
-		e.agenda.free(t, 1)
+		e.claimSchedule.free(t, 1)
 	}
 	switch {
 	case err == nil && len(found.Rejected) > 0:

@@ -26,11 +26,11 @@ func waitingOn(t *testing.T, taken int, cfg Config) (*Engine, *Type) {
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
 	typ := e.types.named("close_order")
 	require.Equal(t, taken, typ.slots.take(taken))
-	e.agenda.prepare()
+	e.claimSchedule.prepare()
 	return e, typ
 }
 
-func woken(a *agenda) bool {
+func woken(a *claimSchedule) bool {
 	select {
 	case <-a.wake:
 		return true
@@ -54,15 +54,15 @@ func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
 		"an entry that was not there": func(e *Engine, _ *Type, credit *credit) {
 			e.intake.giveBack(freshEntry{businessType: "close_order", credit: credit})
 		},
-		"a poll that found less": func(e *Engine, typ *Type, _ *credit) { e.agenda.free(typ, 1) },
+		"a poll that found less": func(e *Engine, typ *Type, _ *credit) { e.claimSchedule.free(typ, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 1)
 			credit := typ.slots.reserve(1)
 			require.NotNil(t, credit)
-			require.False(t, woken(e.agenda))
+			require.False(t, woken(e.claimSchedule))
 			giveBack(e, typ, credit)
-			require.True(t, woken(e.agenda))
+			require.True(t, woken(e.claimSchedule))
 		})
 	}
 }
@@ -73,70 +73,70 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	defer close(release)
 	e.settler.batcher.Flush = func([]settlement) { <-release }
 	e.settler.batcher.Add(make([]settlement, 20*processlog.MaxRows)...)
-	e.agenda.peek = time.Now().Add(time.Hour)
+	e.claimSchedule.peek = time.Now().Add(time.Hour)
 	var claims sync.WaitGroup
 	require.Positive(t, e.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
 	claims.Wait()
-	require.Zero(t, e.agenda.scans["close_order"].claiming)
+	require.Zero(t, e.claimSchedule.byType["close_order"].claiming)
 }
 
 func TestSleepingScannerIsWokenForAnEarlierEntry(t *testing.T) {
 	e, typ := waiting(t, 0)
-	e.agenda.scans[typ.Name].due = time.Now().Add(time.Hour)
-	e.agenda.expect(typ.Name, 2*time.Hour)
-	require.False(t, woken(e.agenda))
-	e.agenda.expect(typ.Name, time.Minute)
-	require.True(t, woken(e.agenda))
+	e.claimSchedule.byType[typ.Name].due = time.Now().Add(time.Hour)
+	e.claimSchedule.expect(typ.Name, 2*time.Hour)
+	require.False(t, woken(e.claimSchedule))
+	e.claimSchedule.expect(typ.Name, time.Minute)
+	require.True(t, woken(e.claimSchedule))
 }
 
 // Who cannot claim what he enqueues has to tell the others.
 func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
-	for name, hinder := range map[string]func(scan *scan, typ *Type){
-		"two claims under way": func(scan *scan, _ *Type) { scan.claiming = claimsInFlight },
-		"the database refuses": func(scan *scan, _ *Type) { scan.closed = time.Now().Add(time.Hour) },
-		"no slot is free":      func(_ *scan, typ *Type) { typ.slots.take(typ.slots.size) },
+	for name, hinder := range map[string]func(typeSchedule *typeSchedule, typ *Type){
+		"two claims under way": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.claiming = claimsInFlight },
+		"the database refuses": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.closed = time.Now().Add(time.Hour) },
+		"no slot is free":      func(_ *typeSchedule, typ *Type) { typ.slots.take(typ.slots.size) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 0)
-			require.True(t, e.agenda.canClaim(typ))
-			hinder(e.agenda.scans[typ.Name], typ)
-			require.False(t, e.agenda.canClaim(typ))
+			require.True(t, e.claimSchedule.canClaim(typ))
+			hinder(e.claimSchedule.byType[typ.Name], typ)
+			require.False(t, e.claimSchedule.canClaim(typ))
 		})
 	}
 }
 
 func TestClaimThatFoundLessHidesNothingThatAnotherHasLeft(t *testing.T) {
 	e, typ := waiting(t, 0)
-	scan := e.agenda.scans[typ.Name]
-	scan.due = time.Now().Add(time.Hour)
-	scan.claiming = 2
-	before := scan.claimBegan
-	scan.ended(claimResult{full: true, next: processlog.Never}, before)
-	scan.ended(claimResult{next: processlog.Never}, before) // it asked the queue first
-	require.True(t, scan.wants(typ, time.Now()))
-	scan.claiming = 1
-	scan.ended(claimResult{next: processlog.Never}, scan.claimBegan)
-	require.False(t, scan.wants(typ, time.Now()))
+	typeSchedule := e.claimSchedule.byType[typ.Name]
+	typeSchedule.due = time.Now().Add(time.Hour)
+	typeSchedule.claiming = 2
+	before := typeSchedule.claimBegan
+	typeSchedule.ended(claimResult{full: true, next: processlog.Never}, before)
+	typeSchedule.ended(claimResult{next: processlog.Never}, before) // it asked the queue first
+	require.True(t, typeSchedule.wants(typ, time.Now()))
+	typeSchedule.claiming = 1
+	typeSchedule.ended(claimResult{next: processlog.Never}, typeSchedule.claimBegan)
+	require.False(t, typeSchedule.wants(typ, time.Now()))
 }
 
 // Every process hears that an entry is due, and one gets it: those that come for nothing come later the next time, and
 // not in step.
 func TestProcessThatCameForNothingHoldsBack(t *testing.T) {
 	e, typ := waiting(t, 0)
-	scan := e.agenda.scans[typ.Name]
-	require.Zero(t, scan.holdBack())
+	typeSchedule := e.claimSchedule.byType[typ.Name]
+	require.Zero(t, typeSchedule.holdBack())
 	for range 2 * mostVain {
-		scan.next(claimResult{nothing: true, next: processlog.Never})
+		typeSchedule.next(claimResult{nothing: true, next: processlog.Never})
 	}
 	drawn := make(map[time.Duration]bool)
 	for range 100 {
-		wait := scan.holdBack()
+		wait := typeSchedule.holdBack()
 		require.Less(t, wait, mostVain*wakeSpread)
 		drawn[wait] = true
 	}
 	require.Greater(t, len(drawn), 50)
-	scan.next(claimResult{next: processlog.Never})
-	require.Zero(t, scan.holdBack())
+	typeSchedule.next(claimResult{next: processlog.Never})
+	require.Zero(t, typeSchedule.holdBack())
 }
 
 // oneBusy is a Store in which a row is locked for the first few settles.
@@ -177,15 +177,15 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 // What is said of a backlog while a claim is under way was not there when that read what is due.
 func TestClaimThatDrainedWhatItReadHidesNoBacklogTheOthersHaveFoundSince(t *testing.T) {
 	e, typ := waiting(t, 0)
-	scan := e.agenda.scans[typ.Name]
-	scan.backlog, scan.claiming = true, 1
-	before := scan.claimBegan
-	e.agenda.overflow(typ.Name)
-	e.agenda.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, before)
-	require.True(t, e.agenda.hasBacklog(typ))
-	scan.claiming = 1
-	e.agenda.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, scan.claimBegan)
-	require.False(t, e.agenda.hasBacklog(typ))
+	typeSchedule := e.claimSchedule.byType[typ.Name]
+	typeSchedule.backlog, typeSchedule.claiming = true, 1
+	before := typeSchedule.claimBegan
+	e.claimSchedule.overflow(typ.Name)
+	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, before)
+	require.True(t, e.claimSchedule.hasBacklog(typ))
+	typeSchedule.claiming = 1
+	e.claimSchedule.claimEnded(typ, claimResult{drained: true, next: processlog.Never}, typeSchedule.claimBegan)
+	require.False(t, e.claimSchedule.hasBacklog(typ))
 }
 
 // A queue that is away, or has lost a type, does not say again when the next entries come; whoever was told of them has to
@@ -194,34 +194,34 @@ func TestMomentsThatNobodySaysAgainAreKept(t *testing.T) {
 	const moments = 16
 	const apart = peekInterval / moments
 	e, typ := waiting(t, 0)
-	scan := e.agenda.scans[typ.Name]
+	typeSchedule := e.claimSchedule.byType[typ.Name]
 	start := time.Now()
 	for i := moments; i > 0; i-- { // each before the last one, which gives way to it
-		e.agenda.expect(typ.Name, time.Duration(i)*apart)
+		e.claimSchedule.expect(typ.Name, time.Duration(i)*apart)
 	}
-	scan.begin(start)
+	typeSchedule.begin(start)
 	ended := func(blind bool) {
-		e.agenda.claimEnded(typ, claimResult{blind: blind, next: processlog.Never}, scan.claimBegan)
+		e.claimSchedule.claimEnded(typ, claimResult{blind: blind, next: processlog.Never}, typeSchedule.claimBegan)
 	}
 	ended(false)
-	require.True(t, scan.due.After(start.Add(peekInterval)), "a queue that was asked has the last word")
+	require.True(t, typeSchedule.due.After(start.Add(peekInterval)), "a queue that was asked has the last word")
 	for i := range moments {
 		next := start.Add(time.Duration(i+1) * apart)
 		ended(true)
-		require.False(t, scan.due.Before(next))
-		require.True(t, scan.due.Before(next.Add(apart)), "moment %d is forgotten", i)
-		scan.begin(scan.due)
+		require.False(t, typeSchedule.due.Before(next))
+		require.True(t, typeSchedule.due.Before(next.Add(apart)), "moment %d is forgotten", i)
+		typeSchedule.begin(typeSchedule.due)
 	}
 }
 
 func TestMoreMomentsThanAreKeptLeaveTheNextOnes(t *testing.T) {
-	scan := &scan{}
+	typeSchedule := &typeSchedule{}
 	now := time.Now()
 	for i := range 3 * laterKept {
-		scan.keep(now.Add(time.Duration(i*7%(3*laterKept)) * time.Second))
+		typeSchedule.keep(now.Add(time.Duration(i*7%(3*laterKept)) * time.Second))
 	}
-	require.Len(t, scan.later, laterKept)
-	for i, due := range scan.later {
+	require.Len(t, typeSchedule.later, laterKept)
+	for i, due := range typeSchedule.later {
 		require.Equal(t, now.Add(time.Duration(i)*time.Second), due)
 	}
 }
@@ -236,12 +236,12 @@ func (forgetful) Peek(_ context.Context, types []string) ([]time.Duration, []str
 func TestQueueThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
 	e, typ := waitingOn(t, 0, Config{Queue: forgetful{}})
 	e.enqueuer.health.probed(nil)
-	scan := e.agenda.scans[typ.Name]
-	scan.begin(time.Now())
-	scan.claiming = 0
-	e.agenda.expect(typ.Name, peekInterval)
+	typeSchedule := e.claimSchedule.byType[typ.Name]
+	typeSchedule.begin(time.Now())
+	typeSchedule.claiming = 0
+	e.claimSchedule.expect(typ.Name, peekInterval)
 	e.scanner.look(t.Context()) // has the database asked now
-	scan.begin(time.Now())
-	e.agenda.claimEnded(typ, claimResult{blind: true, next: processlog.Never}, scan.claimBegan)
-	require.LessOrEqual(t, time.Until(scan.due), peekInterval)
+	typeSchedule.begin(time.Now())
+	e.claimSchedule.claimEnded(typ, claimResult{blind: true, next: processlog.Never}, typeSchedule.claimBegan)
+	require.LessOrEqual(t, time.Until(typeSchedule.due), peekInterval)
 }

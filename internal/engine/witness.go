@@ -18,10 +18,10 @@ import (
 // evidence: a savepoint may have been rolled back since, a deadlock swallowed.
 type witness struct {
 	*base
-	types   *types
-	agenda  *agenda
-	missing *missing
-	memory  memory
+	types         *types
+	claimSchedule *claimSchedule
+	missing       *missing
+	memory        memory
 
 	batcher groupcommit.Batcher[struct{}] // a process that only records reads back
 	doubted atomic.Bool                   // the database is to be asked before anything claimed starts
@@ -41,8 +41,8 @@ type connected interface {
 	ReadsCommitted() bool            // what is read outside a transaction is committed
 }
 
-func newWitness(b *base, t *types, a *agenda, m *missing) *witness {
-	w := &witness{base: b, types: t, agenda: a, missing: m, guard: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
+func newWitness(b *base, t *types, a *claimSchedule, m *missing) *witness {
+	w := &witness{base: b, types: t, claimSchedule: a, missing: m, guard: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
 	w.memory.part = trailRounds * b.ReconcileInterval / trailParts
 	w.batcher.Max, w.batcher.Workers, w.batcher.Flush = 1000, 1, func([]struct{}) { _ = w.check(nil) }
 	return w

@@ -105,7 +105,7 @@ func (s *evasive) Due(context.Context, string, int) ([]processlog.ID, error) {
 func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	e := New(t.Context(), Config{Store: &evasive{}, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
-	e.agenda.prepare()
+	e.claimSchedule.prepare()
 	typ := e.types.named("close_order")
 	require.Equal(t, 1, typ.slots.take(1))
 	require.False(t, e.witness.unsure())

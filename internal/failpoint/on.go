@@ -18,7 +18,7 @@ const Env = "COMPENSATOR_FAILPOINT"
 func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
-	EntryInserted, CommitNext, CommitDone, CommitTold,
+	EntryInserted, CommitNext, CommitDone, CommitReported,
 	CommitFound, IDsResolved, EntryReadBack, FreshClaimed, EnqueueNext, Enqueued, QueueClaimed, DueRead, ClaimLocked, ClaimWritten,
 	ClaimCommitted, ClaimReleased, OverdueClaimed, CrashesCounted,
 	AttemptStarted, BatchStarted, BatchBroken, BatchEnded, HandlerReturned, OutcomeInTransaction, HandlerCommitted, LeaseRenewed,

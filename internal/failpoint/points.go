@@ -14,10 +14,10 @@ type Point string
 
 // Recording.
 const (
-	EntryInserted Point = "entry-inserted" // in a transaction that is still open
-	CommitNext    Point = "commit-next"    // all is written, COMMIT is not sent
-	CommitDone    Point = "commit-done"    // COMMIT succeeded, nobody here has been told
-	CommitTold    Point = "commit-told"    // the entries are not on their way yet
+	EntryInserted  Point = "entry-inserted"  // in a transaction that is still open
+	CommitNext     Point = "commit-next"     // all is written, COMMIT is not sent
+	CommitDone     Point = "commit-done"     // COMMIT succeeded, nobody here has been told
+	CommitReported Point = "commit-reported" // the entries are not on their way yet
 )
 
 // From commit to claim.

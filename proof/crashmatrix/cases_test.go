@@ -53,7 +53,7 @@ var matrix = []crash{
 	{point: failpoint.CommitNext, most: 20},
 	{point: failpoint.CommitDone, most: 20},
 	{point: failpoint.CommitDone, most: 6, in: recorders},
-	{point: failpoint.CommitTold, most: 12},
+	{point: failpoint.CommitReported, most: 12},
 	{point: failpoint.CommitFound, most: 4},
 	{point: failpoint.IDsResolved, most: 4, in: bulkBlind},
 	{point: failpoint.EntryReadBack, most: 8},

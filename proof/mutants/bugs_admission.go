@@ -42,7 +42,7 @@ errors.As($err, &$v)`},
 			name: "batch-waits-for-nobody", breaks: "G26",
 			what: "A due entry is claimed at once whatever BatchWait says.",
 			edits: []edit{
-				{"agenda.expect", `$news = $hear($add(max(0, $in+$wait))) || $filled`, `$news = $hear($add(max(0, $in))) || $filled`},
+				{"claimSchedule.expect", `$news = $notify($add(max(0, $in+$wait))) || $filled`, `$news = $notify($add(max(0, $in))) || $filled`},
 			},
 			sees: tests("TestEntriesRecordedApartShareABatch"),
 		},

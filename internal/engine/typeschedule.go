@@ -33,13 +33,13 @@ const (
 	claimPace = 2 * time.Millisecond
 )
 
-// scan is what the scanner knows of one type; agenda.mu guards it.
-type scan struct {
+// typeSchedule is what the scanner knows of one type; claim schedule.mu guards it.
+type typeSchedule struct {
 	due      time.Time        // the next moment worth a claim; far away when nothing is known
 	later    []time.Time      // what was heard of, ahead, in order, laterKept at most
 	closed   time.Time        // no claim before, because the database refused one; zero: it did not
 	pace     groupcommit.Pace // of the claims' transactions
-	heard    int              // how often due may have changed: an answer that was asked for before is out of date
+	notified int              // how often due may have changed: an answer that was asked for before is out of date
 	claiming int
 	vain     int  // claims in a row that came for nothing: others were faster
 	full     bool // a claim took all it asked for, and none that began after it found less: there is more
@@ -58,16 +58,16 @@ type claimBegan struct {
 
 // wants reports whether a claim is worth starting. What has come due since the one under way asked the queue need not
 // wait for its end; of a backlog, of which that one has taken its share, a second takes more than a few slots.
-func (scan *scan) wants(t *Type, now time.Time) bool {
-	due := !now.Before(scan.due)
+func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
+	due := !now.Before(typeSchedule.due)
 	switch {
 	case t.slots.paused.Load():
 		return false
-	case scan.claiming == 0:
-		return due || scan.full
-	case scan.claiming == claimsInFlight, t.breaker.shut(): // of two, one would bring a probe too many
+	case typeSchedule.claiming == 0:
+		return due || typeSchedule.full
+	case typeSchedule.claiming == claimsInFlight, t.breaker.shut(): // of two, one would bring a probe too many
 		return false
-	case scan.full:
+	case typeSchedule.full:
 		// Small claims beside the first cost a transaction each, and bring little of a backlog that it takes whole.
 		return t.slots.free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
@@ -75,109 +75,109 @@ func (scan *scan) wants(t *Type, now time.Time) bool {
 }
 
 // holdBack is how much later than others this process looks at a type: see wakeSpread.
-func (scan *scan) holdBack() time.Duration {
-	if scan.vain == 0 {
+func (typeSchedule *typeSchedule) holdBack() time.Duration {
+	if typeSchedule.vain == 0 {
 		return 0
 	}
 	// Drawn anew each time, so that processes which have come in step get out of it.
-	return jitter.N(time.Duration(min(scan.vain, mostVain)) * wakeSpread)
+	return jitter.N(time.Duration(min(typeSchedule.vain, mostVain)) * wakeSpread)
 }
 
-// hear takes note of a due moment, and reports whether it is the earliest so far.
-func (scan *scan) hear(due time.Time) bool {
-	scan.heard++
-	scan.keep(due)
-	return scan.sooner(due)
+// notify takes note of a due moment, and reports whether it is the earliest so far.
+func (typeSchedule *typeSchedule) notify(due time.Time) bool {
+	typeSchedule.notified++
+	typeSchedule.keep(due)
+	return typeSchedule.sooner(due)
 }
 
 // sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
 // before a claim may begin.
-func (scan *scan) sooner(due time.Time) bool {
-	if paced := scan.pace.Next(); due.Before(paced) {
+func (typeSchedule *typeSchedule) sooner(due time.Time) bool {
+	if paced := typeSchedule.pace.Next(); due.Before(paced) {
 		due = paced
 	}
 	// Whatever is heard of a type that the database has just refused: asked at once it would be a hot loop.
-	if due.Before(scan.closed) {
-		due = scan.closed
+	if due.Before(typeSchedule.closed) {
+		due = typeSchedule.closed
 	}
-	if !due.Before(scan.due) {
+	if !due.Before(typeSchedule.due) {
 		return false
 	}
-	scan.due = due
+	typeSchedule.due = due
 	return true
 }
 
 // keep remembers a moment, for as long as nobody else may: see next.
-func (scan *scan) keep(due time.Time) {
-	place, _ := slices.BinarySearchFunc(scan.later, due, time.Time.Compare)
+func (typeSchedule *typeSchedule) keep(due time.Time) {
+	place, _ := slices.BinarySearchFunc(typeSchedule.later, due, time.Time.Compare)
 	if place < laterKept {
-		scan.later = slices.Insert(scan.later[:min(len(scan.later), laterKept-1)], place, due)
+		typeSchedule.later = slices.Insert(typeSchedule.later[:min(len(typeSchedule.later), laterKept-1)], place, due)
 	}
 }
 
 // begin takes note of a claim that begins: what is known to be due is its own. Another one is for what is heard from here on.
-func (scan *scan) begin(now time.Time) claimBegan {
-	scan.claiming++
-	scan.due = now.Add(2*peekInterval + scan.wait)
-	scan.later = slices.DeleteFunc(scan.later, func(due time.Time) bool { return !now.Before(due) })
-	return scan.claimBegan
+func (typeSchedule *typeSchedule) begin(now time.Time) claimBegan {
+	typeSchedule.claiming++
+	typeSchedule.due = now.Add(2*peekInterval + typeSchedule.wait)
+	typeSchedule.later = slices.DeleteFunc(typeSchedule.later, func(due time.Time) bool { return !now.Before(due) })
+	return typeSchedule.claimBegan
 }
 
 // ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
 // began.
-func (scan *scan) ended(got claimResult, began claimBegan) {
-	scan.claiming--
+func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
+	typeSchedule.claiming--
 	// A look at the queue that was asked before this claim ended knows nothing of it.
-	scan.heard++
+	typeSchedule.notified++
 	switch {
-	case got.full && scan.wait > 0:
+	case got.full && typeSchedule.wait > 0:
 		// What is behind a full batch may be less than one: a look says, and for how long it has waited.
-		scan.fulls++
-		scan.nextLook = time.Time{}
-		scan.sooner(time.Now().Add(scan.wait))
+		typeSchedule.fulls++
+		typeSchedule.nextLook = time.Time{}
+		typeSchedule.sooner(time.Now().Add(typeSchedule.wait))
 	case got.full:
-		scan.full = true
-		scan.fulls++
-	case scan.fulls == began.fulls:
-		scan.full = false
+		typeSchedule.full = true
+		typeSchedule.fulls++
+	case typeSchedule.fulls == began.fulls:
+		typeSchedule.full = false
 		// Of what the queue does not know only the database can say that it is worked off.
-		scan.backlog = scan.backlog && (!got.drained || scan.overflows != began.overflows)
+		typeSchedule.backlog = typeSchedule.backlog && (!got.drained || typeSchedule.overflows != began.overflows)
 	}
-	scan.next(got)
+	typeSchedule.next(got)
 }
 
 // next sets when the type is worth a claim again.
-func (scan *scan) next(got claimResult) {
-	scan.closed = time.Time{}
+func (typeSchedule *typeSchedule) next(got claimResult) {
+	typeSchedule.closed = time.Time{}
 	if got.err != nil {
 		// Left full, the type would want the next claim now, and not after the pause.
-		scan.full = false
-		scan.failures++
-		scan.closed = time.Now().Add(delay(claimBackoff, scan.failures))
-		scan.due = scan.closed // whatever was heard meanwhile
+		typeSchedule.full = false
+		typeSchedule.failures++
+		typeSchedule.closed = time.Now().Add(delay(claimBackoff, typeSchedule.failures))
+		typeSchedule.due = typeSchedule.closed // whatever was heard meanwhile
 		return
 	}
-	scan.failures = 0
+	typeSchedule.failures = 0
 	// Never is the longest duration there is: anything added to it is past, and the type due in a hot loop. The next
 	// look says more anyway.
 	wait := min(max(got.next, 0), 2*peekInterval)
 	switch {
 	case got.nothing:
-		scan.vain++
-		wait += scan.holdBack()
+		typeSchedule.vain++
+		wait += typeSchedule.holdBack()
 	case got.beaten:
-		wait = min(wait, jitter.N(beatenPause<<min(scan.vain, mostVain)))
-		scan.vain++
+		wait = min(wait, jitter.N(beatenPause<<min(typeSchedule.vain, mostVain)))
+		typeSchedule.vain++
 	default:
-		scan.vain = 0
+		typeSchedule.vain = 0
 	}
-	due := time.Now().Add(wait + scan.wait)
+	due := time.Now().Add(wait + typeSchedule.wait)
 	// A queue that was asked says again what comes next. One that is away, or has lost it, does not, and the database
 	// tells only what is due (G17).
-	if got.blind && len(scan.later) > 0 && scan.later[0].Before(due) {
-		due = scan.later[0]
+	if got.blind && len(typeSchedule.later) > 0 && typeSchedule.later[0].Before(due) {
+		due = typeSchedule.later[0]
 	}
-	scan.sooner(due)
+	typeSchedule.sooner(due)
 }
 
 var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)

@@ -16,24 +16,24 @@ const (
 	lostPeek = time.Second
 )
 
-// agenda is when each type is worth a claim. Whoever learns of an entry that comes due, or of a slot that is free, tells it;
+// claimSchedule is when each type is worth a claim. Whoever learns of an entry that comes due, or of a slot that is free, tells it;
 // the scanner works it off.
-type agenda struct {
+type claimSchedule struct {
 	types *types
 	wake  chan struct{} // the scanner may be asleep; room for one, so that what is told while it works is not lost
 
-	mu    sync.Mutex // guards the fields below; taken before the mutex of a type's slots, never after it
-	names []string   // of the types, sorted; as they are when Run begins
-	scans map[string]*scan
-	peek  time.Time // when to ask the queue next
+	mu     sync.Mutex // guards the fields below; taken before the mutex of a type's slots, never after it
+	names  []string   // of the types, sorted; as they are when Run begins
+	byType map[string]*typeSchedule
+	peek   time.Time // when to ask the queue next
 }
 
-func newAgenda(t *types) *agenda {
-	return &agenda{types: t, wake: make(chan struct{}, 1), scans: make(map[string]*scan)}
+func newClaimSchedule(t *types) *claimSchedule {
+	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
 // prepare makes everything worth a claim at once, for a Run that begins; what waits for others is worth a look.
-func (a *agenda) prepare() {
+func (a *claimSchedule) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	// Nobody has listened since the last Run: what came due meanwhile is found by asking for everything once.
@@ -43,12 +43,12 @@ func (a *agenda) prepare() {
 		t := a.types.named(name)
 		// Claimed at once, entries would wait for less whenever a process starts, and new ones for nothing that this claim still
 		// meets. As if one had just come due it is looked since when the first one is, and whether they are a batch.
-		a.scans[name] = &scan{due: time.Now().Add(t.BatchWait), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
+		a.byType[name] = &typeSchedule{due: time.Now().Add(t.BatchWait), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
 	}
 }
 
 // poke wakes the scanner.
-func (a *agenda) poke() {
+func (a *claimSchedule) poke() {
 	select {
 	case a.wake <- struct{}{}:
 	default: // it is to wake already
@@ -56,15 +56,15 @@ func (a *agenda) poke() {
 }
 
 // expect makes the scanner look at a type in at most in, and as much later as its entries wait for others.
-func (a *agenda) expect(businessType string, in time.Duration) {
+func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	now := time.Now()
 	a.mu.Lock()
-	scan := a.scans[businessType]
+	typeSchedule := a.byType[businessType]
 	news := false
-	if scan != nil {
-		filled := in <= 0 && scan.filled()
-		in = min(in, processlog.Never-scan.wait) // never is the longest there is
-		news = scan.hear(now.Add(max(0, in+scan.wait))) || filled
+	if typeSchedule != nil {
+		filled := in <= 0 && typeSchedule.filled()
+		in = min(in, processlog.Never-typeSchedule.wait) // never is the longest there is
+		news = typeSchedule.notify(now.Add(max(0, in+typeSchedule.wait))) || filled
 	}
 	a.mu.Unlock()
 	if news {
@@ -72,20 +72,20 @@ func (a *agenda) expect(businessType string, in time.Duration) {
 	}
 }
 
-// told takes another process's word that an entry is due, which every process hears.
-func (a *agenda) told(businessType string) {
+// notify takes another process's word that an entry is due, which every process hears.
+func (a *claimSchedule) notify(businessType string) {
 	var in time.Duration
 	a.mu.Lock()
 	// One process gets the entry. The others come for nothing, and the more often they do, the later they come.
-	scan := a.scans[businessType]
-	if scan != nil {
-		in = scan.holdBack()
+	typeSchedule := a.byType[businessType]
+	if typeSchedule != nil {
+		in = typeSchedule.holdBack()
 	}
-	waits := scan != nil && scan.wait > 0
+	waits := typeSchedule != nil && typeSchedule.wait > 0
 	if waits {
-		scan.heard++ // an answer that the queue was asked for before does not know of it
+		typeSchedule.notified++ // an answer that the queue was asked for before does not know of it
 	}
-	if waits && !scan.lingers(time.Now()) {
+	if waits && !typeSchedule.lingers(time.Now()) {
 		a.peek = time.Now() // the queue says when it is due: from then on it waits for others
 	}
 	a.mu.Unlock()
@@ -97,13 +97,13 @@ func (a *agenda) told(businessType string) {
 }
 
 // free gives slots of a type back; entries may be waiting for them.
-func (a *agenda) free(t *Type, n int) {
+func (a *claimSchedule) free(t *Type, n int) {
 	t.slots.release(n)
 	a.freed(t)
 }
 
 // cancel gives the slots back that a credit holds.
-func (a *agenda) cancel(businessType string, credit *credit) {
+func (a *claimSchedule) cancel(businessType string, credit *credit) {
 	t := a.types.named(businessType)
 	// A credit that has lapsed is given back already: use counts none twice.
 	t.slots.use(credit, 0)
@@ -111,11 +111,11 @@ func (a *agenda) cancel(businessType string, credit *credit) {
 }
 
 // freed tells that a slot of a type is free, which matters only while more entries are due.
-func (a *agenda) freed(t *Type) {
+func (a *claimSchedule) freed(t *Type) {
 	a.mu.Lock()
-	scan := a.scans[t.Name]
+	typeSchedule := a.byType[t.Name]
 	// A handler that returns while nothing more is due must not have the scanner look at every type.
-	hungry := scan != nil && (scan.wants(t, time.Now()) || scan.lingers(time.Now()))
+	hungry := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
 	a.mu.Unlock()
 	if hungry {
 		a.poke()
@@ -123,14 +123,14 @@ func (a *agenda) freed(t *Type) {
 }
 
 // overflow tells that the database holds due entries of a type beyond those the queue knows.
-func (a *agenda) overflow(businessType string) {
+func (a *claimSchedule) overflow(businessType string) {
 	a.mu.Lock()
 	earlier := false
-	if scan := a.scans[businessType]; scan != nil {
+	if typeSchedule := a.byType[businessType]; typeSchedule != nil {
 		// Before the scanner is woken: the claim that begins then asks the database as well as the queue.
-		scan.backlog = true
-		scan.overflows++
-		earlier = scan.hear(time.Now()) // what is left of a backlog has waited
+		typeSchedule.backlog = true
+		typeSchedule.overflows++
+		earlier = typeSchedule.notify(time.Now()) // what is left of a backlog has waited
 	}
 	a.mu.Unlock()
 	if earlier {
@@ -140,22 +140,22 @@ func (a *agenda) overflow(businessType string) {
 
 // canClaim reports whether a claim of a type could begin now. Where none can, the news of a due entry is for others: kept
 // here, it would wait for a claim to end, a slot, or the end of the pause after a refusal.
-func (a *agenda) canClaim(t *Type) bool {
+func (a *claimSchedule) canClaim(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	scan := a.scans[t.Name]
-	return scan != nil && scan.claiming < claimsInFlight && !time.Now().Before(scan.closed) && !t.slots.paused.Load() && t.slots.free() > 0
+	typeSchedule := a.byType[t.Name]
+	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && !t.slots.paused.Load() && t.slots.free() > 0
 }
 
-// heard is how much was heard of each type, in the order of their names.
-func (a *agenda) heard() []int {
+// notified is how much was heard of each type, in the order of their names.
+func (a *claimSchedule) notified() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	heard := make([]int, len(a.names))
+	notified := make([]int, len(a.names))
 	for i, name := range a.names {
-		heard[i] = a.scans[name].heard
+		notified[i] = a.byType[name].notified
 	}
-	return heard
+	return notified
 }
 
 // postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked: an
@@ -164,58 +164,58 @@ func (a *agenda) heard() []int {
 // Nor does it where the queue's word is not the last one: a claim under way says at its end when the next is worth it, a
 // backlog is what the queue does not know, and after a refusal due is the end of a pause. And never past the next look at
 // the queue, which says it again.
-func (a *agenda) postpone(businessType string, heard int, wait time.Duration) {
+func (a *claimSchedule) postpone(businessType string, notified int, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	scan := a.scans[businessType]
+	typeSchedule := a.byType[businessType]
 	// What is due waits since an unknown while: put off by each look it would wait for ever.
-	if scan.wait > 0 && wait <= 0 {
+	if typeSchedule.wait > 0 && wait <= 0 {
 		return
 	}
-	due := time.Now().Add(min(wait, 2*peekInterval) + scan.wait)
-	if scan.claiming == 0 && scan.heard == heard && !scan.backlog && scan.failures == 0 && due.After(scan.due) {
-		scan.due = due
+	due := time.Now().Add(min(wait, 2*peekInterval) + typeSchedule.wait)
+	if typeSchedule.claiming == 0 && typeSchedule.notified == notified && !typeSchedule.backlog && typeSchedule.failures == 0 && due.After(typeSchedule.due) {
+		typeSchedule.due = due
 	}
 }
 
 // peekSoon has the queue asked again before long.
-func (a *agenda) peekSoon(in time.Duration) {
+func (a *claimSchedule) peekSoon(in time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.peek = time.Now().Add(in)
 }
 
 // began notes that the transaction of a claim begins.
-func (a *agenda) began(t *Type, now time.Time) {
+func (a *claimSchedule) began(t *Type, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.scans[t.Name].pace.Begin(now)
+	a.byType[t.Name].pace.Begin(now)
 }
 
 // ended notes that it is over.
-func (a *agenda) ended(t *Type, took time.Duration) {
+func (a *claimSchedule) ended(t *Type, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.scans[t.Name].pace.End(took)
+	a.byType[t.Name].pace.End(took)
 }
 
 // claimEnded takes note of how a claim went.
-func (a *agenda) claimEnded(t *Type, got claimResult, began claimBegan) {
+func (a *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
 	a.mu.Lock()
-	a.scans[t.Name].ended(got, began)
+	a.byType[t.Name].ended(got, began)
 	a.mu.Unlock()
 	a.poke() // there is room for another claim, and slots that this one has not used
 }
 
 // hasBacklog reports whether the database holds due entries of a type that the queue does not.
-func (a *agenda) hasBacklog(t *Type) bool {
+func (a *claimSchedule) hasBacklog(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.scans[t.Name].backlog
+	return a.byType[t.Name].backlog
 }
 
-func (a *agenda) readAhead(t *Type) *readAhead {
+func (a *claimSchedule) readAhead(t *Type) *readAhead {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.scans[t.Name].ahead
+	return a.byType[t.Name].ahead
 }
