@@ -11,11 +11,11 @@ import (
 // claims takes leases in the database, and gives back those that ran nothing.
 type claims struct {
 	*base
-	holdings *holdings
-	enqueuer *enqueuer
-	witness  *witness
-	debts    *debts
-	refusals *refusals
+	holdings         *holdings
+	enqueuer         *enqueuer
+	rollbackDetector *rollbackDetector
+	debts            *debts
+	refusals         *refusals
 }
 
 // refusedRetry is when an entry this process must not run now is offered again: one that was refused at its claim, a suspect
@@ -37,7 +37,7 @@ func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, e
 
 // claimOnly is claim, if hanging of nothing but what a handler of this process is stuck on.
 func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging bool) (claimed, error) {
-	if err := c.witness.refusal(); err != nil {
+	if err := c.rollbackDetector.refusal(); err != nil {
 		return claimed{}, err
 	}
 	want, owed := c.debts.without(want)
@@ -56,9 +56,9 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 	// Before anything starts: the claim may have been answered by another server than the last one, which knows less
 	// (G19).
 	if err == nil {
-		err = c.witness.vouch(found.Mine, asked)
+		err = c.rollbackDetector.verify(found.Mine, asked)
 	} else {
-		c.witness.doubt()
+		c.rollbackDetector.verifyLater()
 	}
 	if err != nil {
 		// Its COMMIT may have arrived, whatever the error says: nothing runs, and no lease is left behind to count as

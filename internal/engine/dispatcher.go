@@ -18,13 +18,13 @@ import (
 // dispatcher runs claimed entries, each call of a handler in a goroutine of its own. Drain waits for them.
 type dispatcher struct {
 	*base
-	claimSchedule *claimSchedule
-	holdings      *holdings
-	witness       *witness
-	ordering      *ordering
-	claims        *claims
-	settler       *settler
-	renewer       *renewer
+	claimSchedule    *claimSchedule
+	holdings         *holdings
+	rollbackDetector *rollbackDetector
+	ordering         *ordering
+	claims           *claims
+	settler          *settler
+	renewer          *renewer
 
 	mu      sync.Mutex              // guards the fields below
 	run     context.Context         // Run's own: no handler is started once it has ended
@@ -279,7 +279,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 		d.claims.release(a.row.Token, processlog.QueueEntry{BusinessType: a.t.Name, ID: a.row.ID})
 		d.holdings.forget(a)
 	case end.settled:
-		d.witness.memory.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
+		d.rollbackDetector.remembered.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// Effect and outcome went back together: there is nothing to store, and whoever moved the entry on has it (G5).
 	case end.err == errFenceLost:

@@ -18,25 +18,25 @@ import (
 // start, by dispatcher and settler to the enqueuer and the claim schedule.
 type Engine struct {
 	*base
-	types         *types
-	claimSchedule *claimSchedule
-	enqueuer      *enqueuer
-	missing       *missing
-	witness       *witness
-	holdings      *holdings
-	refusals      *refusals
-	debts         *debts
-	ordering      *ordering
-	claims        *claims
-	settler       *settler
-	renewer       *renewer
-	dispatcher    *dispatcher
-	intake        *intake
-	poller        *commitPoller
-	scanner       *scanner
-	reconciler    *reconciler
-	calendar      *calendar
-	upkeep        *calendar
+	types            *types
+	claimSchedule    *claimSchedule
+	enqueuer         *enqueuer
+	missing          *missing
+	rollbackDetector *rollbackDetector
+	holdings         *holdings
+	refusals         *refusals
+	debts            *debts
+	ordering         *ordering
+	claims           *claims
+	settler          *settler
+	renewer          *renewer
+	dispatcher       *dispatcher
+	intake           *intake
+	poller           *commitPoller
+	scanner          *scanner
+	reconciler       *reconciler
+	calendar         *calendar
+	upkeep           *calendar
 
 	pausesKnown atomic.Bool // this process has seen what people have paused
 
@@ -52,26 +52,26 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.claimSchedule = newClaimSchedule(e.types)
 	e.enqueuer = newEnqueuer(b, e.types, e.claimSchedule)
 	e.missing = &missing{b}
-	e.witness = newWitness(b, e.types, e.claimSchedule, e.missing)
+	e.rollbackDetector = newRollbackDetector(b, e.types, e.claimSchedule, e.missing)
 	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{base: b}
 	e.debts = newDebts(b, e.enqueuer, e.refusals)
 	e.ordering = newOrdering(b, e.claimSchedule, e.enqueuer, e.refusals)
-	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, witness: e.witness, debts: e.debts, refusals: e.refusals}
-	e.settler = (&settler{base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, witness: e.witness, ordering: e.ordering, refusals: e.refusals}).withBatchers()
+	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, debts: e.debts, refusals: e.refusals}
+	e.settler = (&settler{base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, missing: e.missing, witness: e.witness, ordering: e.ordering,
+	e.intake = (&intake{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
 	e.poller = &commitPoller{base: b}
-	e.scanner = &scanner{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, witness: e.witness, holdings: e.holdings, ordering: e.ordering,
+	e.scanner = &scanner{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.ordering.follow = e.intake.follow
 	e.ordering.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
 	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
 	e.reconciler = &reconciler{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
-		witness: e.witness, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+		rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
 	return e
 }
@@ -104,11 +104,11 @@ func (e *Engine) Recur(ctx context.Context, p Period) error {
 
 // Refusal is why nothing is to be recorded, or nil: the database has gone back. Asked for each Record, it may ask the
 // database once in a while.
-func (e *Engine) Refusal() error { return e.witness.refusesRecords() }
+func (e *Engine) Refusal() error { return e.rollbackDetector.refusesRecords() }
 
 // AcceptLoss keeps a person's go-ahead after a loss, and returns what this process knows to be lost.
 func (e *Engine) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
-	return e.witness.acceptLoss(ctx, by)
+	return e.rollbackDetector.acceptLoss(ctx, by)
 }
 
 // Changed acts on a change that has committed: an attempt here is told, and a new due moment enqueued.
@@ -208,7 +208,7 @@ const stopPatience = time.Second
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
 	batchers := []batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
-		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.batcher, &e.witness.batcher}
+		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.batcher, &e.rollbackDetector.batcher}
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.close() // before the batchers that it hands entries to

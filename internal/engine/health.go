@@ -17,7 +17,7 @@ func (e *Engine) Health(ctx context.Context) observe.Health {
 		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
 		Stuck: e.holdings.stuck(), Problems: e.problems.list(), OpenBreakers: e.OpenBreakers(),
 	}
-	if loss := e.witness.stopped(); loss != nil {
+	if loss := e.rollbackDetector.stopped(); loss != nil {
 		h.History = &loss.LossError
 	}
 	queue := e.enqueuer.health.problem // a queue in this process is not asked

@@ -28,15 +28,15 @@ type freshEntry struct {
 // the next statement.
 type intake struct {
 	*base
-	types         *types
-	claimSchedule *claimSchedule
-	enqueuer      *enqueuer
-	missing       *missing
-	witness       *witness
-	ordering      *ordering
-	claims        *claims
-	settler       *settler
-	dispatcher    *dispatcher
+	types            *types
+	claimSchedule    *claimSchedule
+	enqueuer         *enqueuer
+	missing          *missing
+	rollbackDetector *rollbackDetector
+	ordering         *ordering
+	claims           *claims
+	settler          *settler
+	dispatcher       *dispatcher
 
 	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
 	verify  groupcommit.Batcher[freshEntry] // born-claimed rows are read back
@@ -87,7 +87,7 @@ func (in *intake) route(fresh []freshEntry) {
 	in.verify.Add(verify...)
 	in.claim.Add(claim...)
 	// Those are read back by nobody here until they are due: the next check of the log asks whether they are there.
-	in.witness.recorded(enqueue)
+	in.rollbackDetector.recorded(enqueue)
 	in.enqueueFresh(enqueue)
 }
 
@@ -201,7 +201,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	asked := time.Now() // before the question: the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
 	in.saw(problemReadBack, err)
-	in.witness.sawRead(rows, asked)
+	in.rollbackDetector.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {
 		in.disown(batch)
@@ -244,7 +244,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	// process would run the entry, too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
-	case !in.types.accepts.Load(), t.slots.paused.Load(), in.witness.stopped() != nil:
+	case !in.types.accepts.Load(), t.slots.paused.Load(), in.rollbackDetector.stopped() != nil:
 		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
 		if slot {
 			in.claimSchedule.free(t, 1)
@@ -378,7 +378,7 @@ func (in *intake) startNext(name string, entries []nextEntry) (taken map[process
 // entries were not tried.
 func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claimed, tried int) {
 	t := in.types.accepting(name)
-	if t == nil || t.BatchWait > 0 || in.settler.behind() || in.witness.stopped() != nil {
+	if t == nil || t.BatchWait > 0 || in.settler.behind() || in.rollbackDetector.stopped() != nil {
 		return claimed{}, 0
 	}
 	calls := t.slots.take(t.callsFor(len(entries)))

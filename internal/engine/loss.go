@@ -14,11 +14,11 @@ import (
 // loss is what the database has lost.
 type loss struct {
 	processlog.LossError
-	newest time.Time // of the testimonies that are lost
+	newest time.Time // of the remembered versions that are lost
 }
 
 // lostOf lists what is not there any more and was not purged, as far as the log's notes say.
-func lostOf(asked []testimony, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []testimony) {
+func lostOf(asked []rememberedVersion, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (lost []rememberedVersion) {
 	for _, s := range asked {
 		v, exists := found[s.ID]
 		if s.refutes(v, exists) && (exists || !purgedSince(notes, s.at)) {
@@ -37,7 +37,7 @@ func purgedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 // examine makes sure of what looks lost: a plain read may have been answered elsewhere than where the log is written. What
 // a database loses is the end of its history: where the note is by which a person has accepted a loss, all that was
 // there before the note is there still, or is the loss that he meant.
-func (w *witness) examine(ctx context.Context, asked []testimony, found map[processlog.ID]processlog.Version) error {
+func (w *rollbackDetector) examine(ctx context.Context, asked []rememberedVersion, found map[processlog.ID]processlog.Version) error {
 	notes, err := w.notes(ctx)
 	if err != nil {
 		return err
@@ -63,21 +63,21 @@ func (w *witness) examine(ctx context.Context, asked []testimony, found map[proc
 // young lists what of lost tells a loss by the database's clock, too. A machine that was suspended has clocks that stood still:
 // what it has seen a moment ago others may have purged in good time. A log of an earlier version does not tell its clock; there
 // its own must do.
-func (w *witness) young(ctx context.Context, lost []testimony, found map[processlog.ID]processlog.Version) []testimony {
+func (w *rollbackDetector) young(ctx context.Context, lost []rememberedVersion, found map[processlog.ID]processlog.Version) []rememberedVersion {
 	now, _, err := w.Store.Marks(ctx, []string{noType})
 	if err != nil {
 		return lost
 	}
-	all := w.memory.all()
-	return slices.DeleteFunc(slices.Clone(lost), func(s testimony) bool {
+	all := w.remembered.all()
+	return slices.DeleteFunc(slices.Clone(lost), func(s rememberedVersion) bool {
 		_, exists := found[s.ID]
 		clock, known := s.clockBy(all)
-		return !exists && known && now.UnixMilli()-clock >= TestimonyLife.Milliseconds()
+		return !exists && known && now.UnixMilli()-clock >= RememberedVersionLife.Milliseconds()
 	})
 }
 
 // clockBy is what the database's clock said when s was seen. Where that was not told, what was seen nearest to it tells.
-func (s *testimony) clockBy(all []testimony) (clock int64, known bool) {
+func (s *rememberedVersion) clockBy(all []rememberedVersion) (clock int64, known bool) {
 	if s.clock != 0 {
 		return s.clock, true
 	}
@@ -98,31 +98,31 @@ const confirmMost = 8
 
 // confirm returns the newest of what is lost for sure, as locking reads tell. A database loses the end of its history, so
 // the first read tells mostly; but of the newest others may have made as many versions since.
-func (w *witness) confirm(ctx context.Context, lost []testimony) (newest testimony, sure bool, err error) {
-	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b testimony) int {
+func (w *rollbackDetector) confirm(ctx context.Context, lost []rememberedVersion) (newest rememberedVersion, sure bool, err error) {
+	byAge := slices.SortedStableFunc(slices.Values(lost), func(a, b rememberedVersion) int {
 		return cmp.Or(b.at.Compare(a.at), a.ID.Compare(b.ID)) // of one moment by id, so that the same history asks the same
 	})
-	byAge = slices.CompactFunc(byAge, func(a, b testimony) bool { return a.ID == b.ID })
+	byAge = slices.CompactFunc(byAge, func(a, b rememberedVersion) bool { return a.ID == b.ID })
 	for _, s := range byAge[:min(len(byAge), confirmMost)] {
 		row, err := w.Store.Resolve(ctx, s.ID)
 		exists := !errors.Is(err, processlog.ErrNotFound)
 		if err != nil && exists {
-			return testimony{}, false, err
+			return rememberedVersion{}, false, err
 		}
 		if s.refutes(versionOf(&row), exists) {
 			return s, true, nil
 		}
 	}
-	return testimony{}, false, nil
+	return rememberedVersion{}, false, nil
 }
 
 // list names all that is remembered and lost, by id; at least what is known to be.
-func (w *witness) list(ctx context.Context, known []testimony, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
-	all := slices.Concat(known, w.memory.all())
+func (w *rollbackDetector) list(ctx context.Context, known []rememberedVersion, found map[processlog.ID]processlog.Version, notes []processlog.AuditRecord) (list []processlog.LostEntry) {
+	all := slices.Concat(known, w.remembered.all())
 	if now, err := w.read(ctx, all); err == nil {
 		known, found = lostOf(all, now, notes), now
 	}
-	slices.SortStableFunc(known, func(a, b testimony) int { return b.at.Compare(a.at) }) // of one entry, the last word
+	slices.SortStableFunc(known, func(a, b rememberedVersion) int { return b.at.Compare(a.at) }) // of one entry, the last word
 	listed := make(map[processlog.ID]bool, len(known))
 	for _, s := range known {
 		if listed[s.ID] {
@@ -137,14 +137,14 @@ func (w *witness) list(ctx context.Context, known []testimony, found map[process
 	return list
 }
 
-func (w *witness) stop(loss *loss) {
+func (w *rollbackDetector) stop(loss *loss) {
 	w.lost.Store(loss)
 	w.complain(loss)
 	tell(w.base, w.Observer.HistoryLost, &loss.LossError)
 }
 
 // complain tells the log, once a minute.
-func (w *witness) complain(loss *loss) {
+func (w *rollbackDetector) complain(loss *loss) {
 	if time.Since(w.told) < time.Minute {
 		return
 	}
@@ -162,7 +162,7 @@ func goAheadOf(r processlog.AuditRecord) goAhead { return goAhead{r.At.UnixMilli
 
 // notes reads the log's own history. Only when a note is first read is its age taken for that, at most: the database's
 // clock may be set, and is another one's once a replica is promoted, and an old note must not become a new one by it.
-func (w *witness) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
+func (w *rollbackDetector) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
 	asked := time.Now()
 	notes, err := w.Store.History(ctx, processlog.ID{})
 	for _, r := range notes {
@@ -174,16 +174,16 @@ func (w *witness) notes(ctx context.Context) ([]processlog.AuditRecord, error) {
 }
 
 // acceptedSince reports whether a person has said go on after a moment.
-func (w *witness) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
+func (w *rollbackDetector) acceptedSince(notes []processlog.AuditRecord, moment time.Time) bool {
 	return slices.ContainsFunc(notes, func(r processlog.AuditRecord) bool {
 		return r.Action == processlog.ActionAcceptLoss && w.accepted[goAheadOf(r)].After(moment)
 	})
 }
 
 // seekAcceptance looks whether a person has said go on since what is lost was seen.
-func (w *witness) seekAcceptance(ctx context.Context) error {
+func (w *rollbackDetector) seekAcceptance(ctx context.Context) error {
 	loss := w.stopped()
-	w.memory.look()
+	w.remembered.look()
 	w.complain(loss)
 	notes, err := w.notes(ctx)
 	if err == nil && w.acceptedSince(notes, loss.newest) {
@@ -193,9 +193,9 @@ func (w *witness) seekAcceptance(ctx context.Context) error {
 }
 
 // goOn forgets everything, and starts again.
-func (w *witness) goOn(loss *loss) {
+func (w *rollbackDetector) goOn(loss *loss) {
 	// What is remembered is of a history that is no more: kept, it would stop the process again.
-	w.memory.forget()
+	w.remembered.forget()
 	w.lost.Store(nil)
 	w.told = time.Time{}
 	w.Log.Warn("compensator: a person has accepted what the database lost; going on", "lost", loss.Lost)
@@ -203,7 +203,7 @@ func (w *witness) goOn(loss *loss) {
 }
 
 // acceptLoss keeps a person's go-ahead and goes on. It returns what is lost, as far as this process remembers it.
-func (w *witness) acceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
+func (w *rollbackDetector) acceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
 	w.guard <- struct{}{}
 	defer func() { <-w.guard }()
 	if w.stopped() == nil {
@@ -214,7 +214,7 @@ func (w *witness) acceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pr
 	}
 	// His own note is read at once, so that its age is known from now on, whatever the database's clock does.
 	_, err := w.notes(ctx)
-	w.saw(problemWitness, err)
+	w.saw(problemRollbackDetector, err)
 	loss := w.stopped()
 	if loss == nil {
 		return nil, nil

@@ -20,15 +20,15 @@ import (
 // moment, than those seen before.
 type reconciler struct {
 	*base
-	types         *types
-	claimSchedule *claimSchedule
-	enqueuer      *enqueuer
-	holdings      *holdings
-	witness       *witness
-	ordering      *ordering
-	claims        *claims
-	settler       *settler
-	dispatcher    *dispatcher
+	types            *types
+	claimSchedule    *claimSchedule
+	enqueuer         *enqueuer
+	holdings         *holdings
+	rollbackDetector *rollbackDetector
+	ordering         *ordering
+	claims           *claims
+	settler          *settler
+	dispatcher       *dispatcher
 
 	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
 	rebuild bool      // everything within the horizon is to be enqueued
@@ -112,7 +112,7 @@ func (r *reconciler) round(ctx context.Context) {
 	}
 	leads := r.probe(ctx)
 	// Before anything is claimed: the database may know less than this process has seen (G19).
-	r.witness.round()
+	r.rollbackDetector.round()
 	rebuild := leads && r.rebuild && !r.Local
 	var b rebuilding
 	// Before the first head is read: should entries be lost again while they are enqueued, the mark goes with them,

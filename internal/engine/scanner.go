@@ -17,15 +17,15 @@ const behindPause = 10 * time.Millisecond
 // interval: claims and peeks say when that is, and wake-ups make it earlier.
 type scanner struct {
 	*base
-	types         *types
-	claimSchedule *claimSchedule
-	enqueuer      *enqueuer
-	witness       *witness
-	holdings      *holdings
-	ordering      *ordering
-	claims        *claims
-	settler       *settler
-	dispatcher    *dispatcher
+	types            *types
+	claimSchedule    *claimSchedule
+	enqueuer         *enqueuer
+	rollbackDetector *rollbackDetector
+	holdings         *holdings
+	ordering         *ordering
+	claims           *claims
+	settler          *settler
+	dispatcher       *dispatcher
 }
 
 // run claims what is due until ctx ends, and waits for the claims it has begun.
@@ -63,7 +63,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		claims.Go(func() { s.look(ctx) })
 	}
 	// The database has gone back (G19). A person who says go on wakes this loop.
-	if s.witness.stopped() != nil {
+	if s.rollbackDetector.stopped() != nil {
 		return peekInterval
 	}
 	if s.settler.behind() {
@@ -304,7 +304,7 @@ func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, e
 	}
 	if err != nil {
 		s.problems.failed(problemDue, t.Name, err)
-		s.witness.doubt() // as a claim that failed: what answers next may be another server (G19)
+		s.rollbackDetector.verifyLater() // as a claim that failed: what answers next may be another server (G19)
 		return nil, false, err
 	}
 	s.problems.passed(problemDue, t.Name)

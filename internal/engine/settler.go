@@ -28,12 +28,12 @@ type settlement struct {
 // entry that has ended, which a claim finds out; the other way round the queue would know nothing of one that has not.
 type settler struct {
 	*base
-	claimSchedule *claimSchedule
-	enqueuer      *enqueuer
-	holdings      *holdings
-	witness       *witness
-	ordering      *ordering
-	refusals      *refusals
+	claimSchedule    *claimSchedule
+	enqueuer         *enqueuer
+	holdings         *holdings
+	rollbackDetector *rollbackDetector
+	ordering         *ordering
+	refusals         *refusals
 
 	batcher groupcommit.Batcher[settlement] // outcomes are written
 	prompt  groupcommit.Batcher[settlement] // so are those that the next entry of a key waits for
@@ -120,7 +120,7 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 	failpoint.Reach(failpoint.OutcomesNext)
 	batch, results, asked := s.writeOutcomes(token, batch)
 	failpoint.Reach(failpoint.OutcomesStored)
-	s.witness.memory.sawStored(batch, results, asked)
+	s.rollbackDetector.remembered.sawStored(batch, results, asked)
 	s.noteRefused(batch, results)
 	for i, r := range results {
 		s.settled(batch[i], r)

@@ -283,7 +283,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 		proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") { // a witness's look, which comes by the clock
+			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") { // a rollback detector's look, which comes by the clock
 				texts = append(texts, literals.ReplaceAllString(r.Text, "?"))
 			}
 			return false

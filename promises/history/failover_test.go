@@ -268,9 +268,9 @@ func awaitAny(t *testing.T, a, b *service) {
 	}
 }
 
-// memoryOf tells by the reads that pass through a proxy what the process behind it remembers: what was merely recorded is
+// remembers tells by the reads that pass through a proxy what the process behind it remembers: what was merely recorded is
 // read once, and what that read has found is read again.
-func memoryOf(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
+func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
 	var mu sync.Mutex
 	reads := make(map[string]int) // by id
 	proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
@@ -299,7 +299,7 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	f := newFailover(t)
 	proxy, db := f.Proxied(true)
 	recorder, person := f.serviceOn(db, false), f.service(false, false)
-	remembers := memoryOf(proxy)
+	remembers := remembers(proxy)
 	recorder.mustRecord("close_order", "kept", "{}", compensator.Options{})
 	f.replica.Lag(t, f.primary)
 	var lost []string

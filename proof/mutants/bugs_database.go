@@ -67,7 +67,7 @@ func surviving() []mutant {
 	return $peekInterval
 }`,
 					``},
-				{"witness.vouch",
+				{"rollbackDetector.verify",
 					`if $err := $refusal(); $err != nil {
 	return $err
 }`,
@@ -81,9 +81,9 @@ func surviving() []mutant {
 			edits: []edit{
 				{"claims.claimOnly",
 					`if $err == nil {
-	$err = $vouch($mine, $asked)`,
+	$err = $verify($mine, $asked)`,
 					`if $err == nil {
-	_ = $vouch(nil, $asked)`},
+	_ = $verify(nil, $asked)`},
 			},
 			sees: tests("TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn").and(simulation, "1000"),
 		},
@@ -91,9 +91,9 @@ func surviving() []mutant {
 			name: "loss-of-what-never-was", breaks: "G19",
 			what: "An entry rolled back to a savepoint is taken for one that the database has lost.",
 			edits: []edit{
-				{"memory.doubt",
-					`$doubts[$next] = $f`,
-					`m.rememberLocked(testimony{processlog.Version{ID: f.id, IdempotencyKey: f.key, Token: f.token}, f.businessType, time.Now(), 0})`},
+				{"remembered.verifyLater",
+					`$unverified[$next] = $f`,
+					`m.rememberLocked(rememberedVersion{processlog.Version{ID: f.id, IdempotencyKey: f.key, Token: f.token}, f.businessType, time.Now(), 0})`},
 			},
 			sees: tests("TestNothingIsTakenForALossThatIsNone").and(simulation, "500"),
 		},

@@ -8,33 +8,35 @@ import (
 )
 
 const (
-	testimoniesKept = 512 // bounds what a process can list as lost
-	doubtsKept      = 32  // entries recorded here that a check asks for
-	sweepMost       = 32  // of all that is remembered, how many a check asks for: after sixteen all had their turn
+	versionsRemembered = 512 // bounds what a process can list as lost
+	unverifiedKept     = 32  // entries recorded here that a check asks for
+	sweepMost          = 32  // of all that is remembered, how many a check asks for: after sixteen all had their turn
 
-	// trailRounds is how many rounds of the reconciler the trail covers: between two of them, much more may be seen
+	// latestRounds is how many rounds of the reconciler the trail covers: between two of them, much more may be seen
 	// than is kept.
-	trailRounds = 2
-	trailParts  = 16
+	latestRounds = 2
+	latestParts  = 16
 
-	// TestimonyLife is how long it means something that an entry is not there. A purge of younger ones leaves a note.
-	TestimonyLife = time.Hour
+	// RememberedVersionLife is how long it means something that an entry is not there. A purge of younger ones leaves a note.
+	RememberedVersionLife = time.Hour
 )
 
-// testimony is one version of an entry that the database has kept.
-type testimony struct {
+// rememberedVersion is one version of an entry that the database has kept.
+type rememberedVersion struct {
 	processlog.Version
 	businessType string
 	at           time.Time // before the statement was sent whose answer says so
 	clock        int64     // what the database's clock said by then, unix ms; 0: nobody knows
 }
 
-func testimonyOf(row *processlog.Row, asked time.Time) testimony {
-	return testimony{versionOf(row), row.BusinessType, asked, clockOf(row)}
+func rememberedVersionOf(row *processlog.Row, asked time.Time) rememberedVersion {
+	return rememberedVersion{versionOf(row), row.BusinessType, asked, clockOf(row)}
 }
 
-// lives reports whether it still means something that the entry is not there. The zero testimony does not live.
-func (s *testimony) lives(now time.Time) bool { return !s.at.IsZero() && now.Sub(s.at) < TestimonyLife }
+// lives reports whether it still means something that the entry is not there. The zero remembered version does not live.
+func (s *rememberedVersion) lives(now time.Time) bool {
+	return !s.at.IsZero() && now.Sub(s.at) < RememberedVersionLife
+}
 
 // clockOf is what the database's clock said when a row was read.
 func clockOf(row *processlog.Row) int64 {
@@ -56,11 +58,11 @@ func storedAs(o *processlog.Outcome, token processlog.Token) processlog.Version 
 // refutes reports whether a history that has had s cannot hold found, or nothing: versions only grow, each is written
 // once, and over a success nobody writes but a person, who begins another epoch. That tells a success that is gone from
 // a row that others have carried past it since.
-func (s *testimony) refutes(found processlog.Version, exists bool) bool {
+func (s *rememberedVersion) refutes(found processlog.Version, exists bool) bool {
 	switch {
 	case !exists:
 		// Later it may have been purged, and only a younger purge leaves a note.
-		return time.Since(s.at) < TestimonyLife
+		return time.Since(s.at) < RememberedVersionLife
 	case found.IdempotencyKey != s.IdempotencyKey, found.Number < s.Number, found.Epoch < s.Epoch:
 		return true
 	case found.Token == s.Token:
@@ -71,70 +73,70 @@ func (s *testimony) refutes(found processlog.Version, exists bool) bool {
 	return found.Number == s.Number || (s.State == processlog.Succeeded || s.State == processlog.Compensated) && found.Epoch == s.Epoch
 }
 
-// memory is what a witness remembers.
-type memory struct {
+// remembered is what a rollback detector remembers.
+type remembered struct {
 	part time.Duration // how long each part of the trail covers
 
-	mu      sync.Mutex                 // guards the fields below
-	seen    [testimoniesKept]testimony // the newest, each at its id modulo their number
-	trail   [trailParts][2]testimony   // first and last of each part of the last rounds: what is read back first
-	at      int                        // the present part's place in trail
-	began   time.Time                  // when it began
-	doubts  [doubtsKept]freshEntry     // recorded here, and not read back yet: no evidence
-	next    int                        // place in doubts
-	checked time.Time
-	sweep   int // place in seen, of what the next check asks for beside the trail
+	mu         sync.Mutex                            // guards the fields below
+	seen       [versionsRemembered]rememberedVersion // the newest, each at its id modulo their number
+	latest     [latestParts][2]rememberedVersion     // first and last of each part of the last rounds: what is read back first
+	at         int                                   // the present part's place in trail
+	began      time.Time                             // when it began
+	unverified [unverifiedKept]freshEntry            // recorded here, and not read back yet: no evidence
+	next       int                                   // place in doubts
+	checked    time.Time
+	sweep      int // place in seen, of what the next check asks for beside the trail
 }
 
 // sawRows remembers rows that were read as committed, or claimed. asked is when the statement was sent. One at its
 // end may be old, and purged the next moment.
-func (m *memory) sawRows(rows []processlog.Row, asked time.Time) {
+func (m *remembered) sawRows(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
 		if !rows[i].State.Terminal() {
-			m.rememberLocked(testimonyOf(&rows[i], asked))
+			m.rememberLocked(rememberedVersionOf(&rows[i], asked))
 		}
 	}
 }
 
 // sawAside is sawRows for claims of a database that did not say what it has kept. They are asked for in their turn: the
 // trail keeps what was seen before them, which they may be older than.
-func (m *memory) sawAside(rows []processlog.Row, asked time.Time) {
+func (m *remembered) sawAside(rows []processlog.Row, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
-		m.keepLocked(testimonyOf(&rows[i], asked))
+		m.keepLocked(rememberedVersionOf(&rows[i], asked))
 	}
 }
 
 // sawStored remembers outcomes that are stored. An absorbed success may have got a higher number: it is then no lower.
-func (m *memory) sawStored(batch []settlement, results []processlog.Settled, asked time.Time) {
+func (m *remembered) sawStored(batch []settlement, results []processlog.Settled, asked time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, r := range results {
 		if o := &batch[i].outcome; r.Applied {
 			row := &batch[i].a.row // as claimed, a while before
-			m.rememberLocked(testimony{storedAs(o, batch[i].token), row.BusinessType, asked, clockOf(row)})
+			m.rememberLocked(rememberedVersion{storedAs(o, batch[i].token), row.BusinessType, asked, clockOf(row)})
 		}
 	}
 }
 
-func (m *memory) rememberLocked(s testimony) {
+func (m *remembered) rememberLocked(s rememberedVersion) {
 	if time.Since(m.began) > m.part {
-		m.began, m.at = time.Now(), (m.at+1)%trailParts
+		m.began, m.at = time.Now(), (m.at+1)%latestParts
 		// The first of each part stays: an answer that was long on its way is not to be covered by the next one.
-		m.trail[m.at] = [2]testimony{s}
+		m.latest[m.at] = [2]rememberedVersion{s}
 	}
-	m.trail[m.at][1] = s
+	m.latest[m.at][1] = s
 	m.keepLocked(s)
 }
 
 // keepLocked remembers s among all. Ids grow: these are about the newest, each entry once. What refutes s stays: either s
 // is older, or the database has gone back, and nothing else may show it.
-func (m *memory) keepLocked(s testimony) {
-	place := &m.seen[s.ID.Row()%testimoniesKept]
-	if place.ID == s.ID && place.refutes(s.Version, true) && time.Since(place.at) < TestimonyLife {
+func (m *remembered) keepLocked(s rememberedVersion) {
+	place := &m.seen[s.ID.Row()%versionsRemembered]
+	if place.ID == s.ID && place.refutes(s.Version, true) && time.Since(place.at) < RememberedVersionLife {
 		return
 	}
 	*place = s
@@ -142,11 +144,11 @@ func (m *memory) keepLocked(s testimony) {
 
 // refuted lists what is remembered of rows and cannot have been, as they were claimed. It may be that the claim's
 // answer was on its way for long: only the database can tell.
-func (m *memory) refuted(rows []processlog.Row) (list []testimony) {
+func (m *remembered) refuted(rows []processlog.Row) (list []rememberedVersion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range rows {
-		s := &m.seen[rows[i].ID.Row()%testimoniesKept]
+		s := &m.seen[rows[i].ID.Row()%versionsRemembered]
 		// The place may be another entry's by now.
 		if s.ID == rows[i].ID && s.refutes(versionOf(&rows[i]), true) {
 			list = append(list, *s)
@@ -155,19 +157,19 @@ func (m *memory) refuted(rows []processlog.Row) (list []testimony) {
 	return list
 }
 
-func (m *memory) due(interval time.Duration) bool {
+func (m *remembered) due(interval time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return time.Since(m.checked) >= interval
 }
 
-// trailNow lists what the next check asks for.
-func (m *memory) trailNow() (list []testimony) {
+// latestNow lists what the next check asks for.
+func (m *remembered) latestNow() (list []rememberedVersion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	for p := range m.trail {
-		first, last := &m.trail[p][0], &m.trail[p][1]
+	for p := range m.latest {
+		first, last := &m.latest[p][0], &m.latest[p][1]
 		if first.lives(now) {
 			list = append(list, *first)
 		}
@@ -180,7 +182,7 @@ func (m *memory) trailNow() (list []testimony) {
 
 // sweepOn lists some of all that is remembered, in turn: others may have carried the ends of every part past what was
 // lost of them, and not what was seen between.
-func (m *memory) sweepOn() (list []testimony) {
+func (m *remembered) sweepOn() (list []rememberedVersion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -191,61 +193,61 @@ func (m *memory) sweepOn() (list []testimony) {
 		if s := &m.seen[m.sweep]; s.lives(now) {
 			list = append(list, *s)
 		}
-		m.sweep = (m.sweep + 1) % testimoniesKept
+		m.sweep = (m.sweep + 1) % versionsRemembered
 	}
 	return list
 }
 
-// takeDoubts lists what was recorded and is to be read for the first time. What the reading does not prove is forgotten.
-func (m *memory) takeDoubts() (list []freshEntry) {
+// takeUnverified lists what was recorded and is to be read for the first time. What the reading does not prove is forgotten.
+func (m *remembered) takeUnverified() (list []freshEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.checked = time.Now()
-	for _, f := range m.doubts {
+	for _, f := range m.unverified {
 		if !f.id.IsZero() {
 			list = append(list, f)
 		}
 	}
-	clear(m.doubts[:])
+	clear(m.unverified[:])
 	return list
 }
 
 // prove remembers those of doubts that are there, and returns the others. They may be older than what was seen before,
 // which is not to give way to them as the last of its part.
-func (m *memory) prove(doubts []freshEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []freshEntry) {
+func (m *remembered) prove(unverified []freshEntry, found map[processlog.ID]processlog.Version, asked time.Time) (missing []freshEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// A part of their own, or the loss of what was seen last before them would show nowhere.
-	if len(doubts) > 0 {
+	if len(unverified) > 0 {
 		m.began = time.Time{}
 	}
-	for _, f := range doubts {
+	for _, f := range unverified {
 		switch v := found[f.id]; {
 		case v.IdempotencyKey != f.key:
 			missing = append(missing, f)
 		case !v.State.Terminal():
-			m.rememberLocked(testimony{v, f.businessType, asked, 0})
+			m.rememberLocked(rememberedVersion{v, f.businessType, asked, 0})
 		}
 	}
 	return missing
 }
 
-// doubt keeps what is to be read for the first time.
-func (m *memory) doubt(fresh []freshEntry) {
+// verifyLater keeps what is to be read for the first time.
+func (m *remembered) verifyLater(fresh []freshEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Of a bulk the last ones: what a database loses is the end of its history.
-	for _, f := range fresh[max(0, len(fresh)-doubtsKept):] {
+	for _, f := range fresh[max(0, len(fresh)-unverifiedKept):] {
 		if f.id.IsZero() {
 			continue // no id to ask for
 		}
-		m.doubts[m.next] = f
-		m.next = (m.next + 1) % doubtsKept
+		m.unverified[m.next] = f
+		m.next = (m.next + 1) % unverifiedKept
 	}
 }
 
 // all lists everything that is remembered.
-func (m *memory) all() (list []testimony) {
+func (m *remembered) all() (list []rememberedVersion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, s := range m.seen {
@@ -257,17 +259,17 @@ func (m *memory) all() (list []testimony) {
 }
 
 // look notes that the database is asked.
-func (m *memory) look() {
+func (m *remembered) look() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.checked = time.Now()
 }
 
 // forget forgets everything.
-func (m *memory) forget() {
+func (m *remembered) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.seen[:])
-	clear(m.trail[:])
-	clear(m.doubts[:])
+	clear(m.latest[:])
+	clear(m.unverified[:])
 }

@@ -67,7 +67,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 				require.NoError(t, e.Start(t.Context()))
 				row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", LeaseLeft: time.Minute, DeliveryCount: 1}
 				run(e, typ, row, written)
-				remembered := e.witness.memory.all()
+				remembered := e.rollbackDetector.remembered.all()
 				require.Len(t, remembered, 1)
 				require.False(t, remembered[0].at.Before(written))
 				e.End()
@@ -79,7 +79,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 
 // A database that went back may have written the same version anew: the first of the two is the only one that shows it.
 func TestWhatRefutesWhatIsSeenLaterStaysRemembered(t *testing.T) {
-	var m memory
+	var m remembered
 	lost := processlog.Row{ID: processlog.RowID(7), Version: 3, Token: processlog.Token{1}}
 	m.sawAside([]processlog.Row{lost}, time.Now())
 	m.sawRows([]processlog.Row{{ID: lost.ID, Version: 3, Token: processlog.Token{2}}}, time.Now())

@@ -54,7 +54,7 @@ func (s *evasive) Release(_ context.Context, ids []processlog.ID, _ processlog.T
 func (s *evasive) hold(e *Engine, id uint64) {
 	row := processlog.Row{ID: processlog.RowID(id), Version: 1}
 	s.rows[row.ID] = versionOf(&row)
-	e.witness.memory.sawRows([]processlog.Row{row}, time.Now())
+	e.rollbackDetector.remembered.sawRows([]processlog.Row{row}, time.Now())
 }
 
 // After a claim that failed the next server may be another one, which knows less: without its answer nothing starts.
@@ -64,12 +64,12 @@ func TestWhatIsClaimedOfADatabaseThatDoesNotSayWhatItHasKeptIsGivenBack(t *testi
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
 	typ := e.types.named("close_order")
 	store.hold(e, 7)
-	e.witness.doubt()
+	e.rollbackDetector.verifyLater()
 	want := unleased([]processlog.ID{processlog.RowID(1)})
 	_, err := e.claims.claim(typ, want, 1)
 	require.ErrorContains(t, err, "gone away")
 	require.Equal(t, []processlog.ID{processlog.RowID(1)}, store.released)
-	require.Nil(t, e.witness.stopped(), "nothing is known to be lost")
+	require.Nil(t, e.rollbackDetector.stopped(), "nothing is known to be lost")
 	store.evades = false
 	found, err := e.claims.claim(typ, want, 1)
 	require.NoError(t, err)
@@ -87,13 +87,13 @@ func TestClaimOfADatabaseThatDoesNotSayWhatItHasKeptIsRemembered(t *testing.T) {
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
 	store.hold(e, 6)
 	store.hold(e, 7)
-	trail := e.witness.memory.trailNow()
-	e.witness.doubt()
+	latest := e.rollbackDetector.remembered.latestNow()
+	e.rollbackDetector.verifyLater()
 	_, err := e.claims.claim(e.types.named("close_order"), unleased([]processlog.ID{processlog.RowID(1)}), 1)
 	require.ErrorContains(t, err, "gone away")
-	require.Equal(t, trail, e.witness.memory.trailNow())
+	require.Equal(t, latest, e.rollbackDetector.remembered.latestNow())
 	store.evades = false
-	require.NoError(t, e.witness.check(nil))
+	require.NoError(t, e.rollbackDetector.check(nil))
 	require.Contains(t, store.last, processlog.RowID(1), "the next server is asked for it")
 }
 
@@ -108,9 +108,9 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	e.claimSchedule.prepare()
 	typ := e.types.named("close_order")
 	require.Equal(t, 1, typ.slots.take(1))
-	require.False(t, e.witness.unsure())
+	require.False(t, e.rollbackDetector.unsure())
 	require.Error(t, e.scanner.claimFromStore(typ, 1).err)
-	require.True(t, e.witness.unsure())
+	require.True(t, e.rollbackDetector.unsure())
 }
 
 // carriedOn is a Store whose plain reads are older than its locking ones.
@@ -143,6 +143,6 @@ func TestLossShowsBehindWhatOthersHaveCarriedPastIt(t *testing.T) {
 	store.hold(e, 7)
 	clear(store.rows)
 	store.resolved = map[processlog.ID]processlog.Row{processlog.RowID(7): {ID: processlog.RowID(7), Version: 2}}
-	require.NoError(t, e.witness.check(nil))
-	require.NotNil(t, e.witness.stopped())
+	require.NoError(t, e.rollbackDetector.check(nil))
+	require.NotNil(t, e.rollbackDetector.stopped())
 }
