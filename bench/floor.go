@@ -24,7 +24,7 @@ const (
 	floorByID   = "`common_process_log` FORCE INDEX (PRIMARY)"
 	floorInsert = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
 	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
-	floorBorn   = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
+	floorLeased = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
 	floorIDs    = " RETURNING id, CAST(idempotent_id AS BINARY)" // of more than one row
 	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
 	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"

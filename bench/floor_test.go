@@ -60,7 +60,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 		}
 	}
 	// Entries that are due at once are inserted with a lease as soon as the process has seen its first ones.
-	leased := withoutValues(floorInsert + floorBorn + "," + floorBorn + floorIDs)
+	leased := withoutValues(floorInsert + floorLeased + "," + floorLeased + floorIDs)
 	a.until(func() bool {
 		_, err := l.record(t.Context(), 2, compensator.Options{})
 		a.must(err)

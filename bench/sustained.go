@@ -55,7 +55,7 @@ func (a *arena) floorSustained(db, own *sql.DB, n int) error {
 		})
 	}
 	_, err := share(n, producers, func(int) error {
-		id, err := floorRecord(ctx, db, 1, floorBorn, 0)
+		id, err := floorRecord(ctx, db, 1, floorLeased, 0)
 		ids <- strconv.FormatInt(id, 10)
 		return err
 	})

@@ -24,7 +24,7 @@ var fencePromises = []storePromise{
 	{"AbsorbedSuccessesOfBothKindsKeepApart", false, (*storeTest).absorbedSuccessesOfBothKindsKeepApart},
 	{"LeaseYieldsOnlyToItsOwnToken", false, (*storeTest).leaseYieldsOnlyToItsOwnToken},
 	{"ReleaseLeavesASettledEntryAlone", false, (*storeTest).releaseLeavesASettledEntryAlone},
-	{"ReleaseOfABornClaimedEntryCountsNothing", false, (*storeTest).releaseOfABornClaimedEntryCountsNothing},
+	{"ReleaseOfAnEntryInsertedWithALeaseCountsNothing", false, (*storeTest).releaseOfAnEntryInsertedWithALeaseCountsNothing},
 	{"EveryActionButRescheduleEndsTheLease", false, (*storeTest).everyActionButRescheduleEndsTheLease},
 	{"NothingPutOffIsClaimedEarly", false, (*storeTest).nothingPutOffIsClaimedEarly},
 	{"OneOfManySettlesOfAClaimIsApplied", false, (*storeTest).oneOfManySettlesOfAClaimIsApplied},
@@ -157,7 +157,7 @@ func (t *storeTest) releaseLeavesASettledEntryAlone() {
 	assert.Zero(t, after.DeliveryCount)
 }
 
-func (t *storeTest) releaseOfABornClaimedEntryCountsNothing() {
+func (t *storeTest) releaseOfAnEntryInsertedWithALeaseCountsNothing() {
 	d := t.draft("born")
 	d.Lease, d.Token = time.Hour, token(1)
 	row := t.insert(d)[0]

@@ -155,7 +155,7 @@ func (t *storeTest) equalKeysAreEqualByteByByte() {
 	}
 }
 
-func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
+func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	d := t.draft("born")
 	d.Lease, d.Token = time.Hour, token(7)
 	row := t.insert(d)[0]
@@ -176,8 +176,8 @@ func (t *storeTest) bornClaimedEntryIsLeasedToItsToken() {
 	t.follows(row, found.Mine[0])
 }
 
-// bornDoneEntryHasSucceededAndNeverRuns has one among others in an insert.
-func (t *storeTest) bornDoneEntryHasSucceededAndNeverRuns() {
+// entryInsertedAsDoneHasSucceededAndNeverRuns has one among others in an insert.
+func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	done := t.draft("done")
 	done.Done = true
 	rows := t.insert(t.draft("done"), done, t.draft("done"))
@@ -199,7 +199,7 @@ func (t *storeTest) bornDoneEntryHasSucceededAndNeverRuns() {
 	assert.Equal(t, processlog.Succeeded, inserted[0].State)
 }
 
-// deliveryOfTheCallersOwnIsCountedOnce has a claim take over two entries that were born claimed, the lease of one
+// deliveryOfTheCallersOwnIsCountedOnce has a claim take over two entries that were inserted with a lease, the lease of one
 // of which has ended, because its transaction took long, and one that no lease was ever on.
 func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running, ended, free := t.draft("own"), t.draft("own"), t.draft("own")

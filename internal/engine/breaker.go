@@ -127,7 +127,7 @@ func (b *breaker) roomLocked() int {
 	return 1
 }
 
-// shut reports whether nothing new may be born claimed, or claimed on its way: what has waited longest is the probe.
+// shut reports whether nothing new may be inserted with a lease, or claimed on its way: what has waited longest is the probe.
 func (b *breaker) shut() bool { return b.room() < math.MaxInt }
 
 // wakes is when the pause ends, for the scanner to wake, if that is before until.

@@ -16,7 +16,7 @@ type freshEntry struct {
 	key          processlog.IdempotencyKey
 	businessType string
 	token        processlog.Token // the born claim's
-	credit       *credit          // nil unless born claimed
+	credit       *credit          // nil unless inserted with a lease
 	slot         bool             // it has taken one, for itself and for those that share its call
 	watched      bool             // the end of its transaction was seen, and not only told
 	orphaned     bool             // it was inserted with a lease, has no slot any more, and waits for its id to have the lease released
@@ -39,7 +39,7 @@ type intake struct {
 	dispatcher       *dispatcher
 
 	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
-	verify  groupcommit.Batcher[freshEntry] // born-claimed rows are read back
+	verify  groupcommit.Batcher[freshEntry] // inserted with a lease rows are read back
 	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
 	next    groupcommit.Batcher[nextEntry]  // so are entries that another of their key blocks no more
 	ahead   groupcommit.Batcher[*handover]  // and those behind entries whose outcomes are being stored
@@ -59,7 +59,7 @@ func (in *intake) withBatchers() *intake {
 	return in
 }
 
-// route sends entries whose transaction has committed on their way: born claimed to be read back, due now
+// route sends entries whose transaction has committed on their way: inserted with a lease to be read back, due now
 // and with a free slot here to be claimed by id, all others to the queue. It keeps fresh.
 func (in *intake) route(fresh []freshEntry) {
 	enqueue := fresh[:0]
@@ -189,7 +189,7 @@ func (in *intake) unresolved(batch []freshEntry) {
 	}
 }
 
-// verifyFresh reads born-claimed rows back. What the caller inserted is not proof that it was committed: a
+// verifyFresh reads inserted with a lease rows back. What the caller inserted is not proof that it was committed: a
 // savepoint may have been rolled back, a deadlock swallowed. Only what is there, untouched, is run.
 func (in *intake) verifyFresh(batch []freshEntry) {
 	ids := make([]processlog.ID, len(batch))
@@ -240,7 +240,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		in.giveBack(f)
 		return
 	}
-	// A born lease runs from the INSERT. What a late commit has left of it may end before it is renewed, and another
+	// A lease from the insert runs from the INSERT. What a late commit has left of it may end before it is renewed, and another
 	// process would run the entry, too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
 	switch slot := t.slots.use(f.credit, 1); {
@@ -253,7 +253,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	case slot && intime:
 		_ = in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
 	case slot || t.slots.takeFresh():
-		// Claimed under the token it was born with, it is not counted again: that lease has run nothing.
+		// Claimed under the token it was inserted with, it is not counted again: that lease has run nothing.
 		f.slot = true
 		in.claim.Add(f)
 	default:
@@ -274,7 +274,7 @@ func (in *intake) claimFresh(batch []freshEntry) {
 			}
 			want[i] = processlog.Wanted{ID: f.id, Token: f.token}
 			if f.credit == nil {
-				want[i].Token = processlog.Token{} // not born claimed: nothing of ours to take over
+				want[i].Token = processlog.Token{} // not inserted with a lease: nothing of ours to take over
 			}
 		}
 		t := in.types.named(name)
@@ -412,7 +412,7 @@ func (in *intake) disownLeased(list []freshEntry) {
 	}
 }
 
-// leaveSpare leaves to others what has found no room in a call. A lease that it was born with has run nothing.
+// leaveSpare leaves to others what has found no room in a call. A lease that it was inserted with has run nothing.
 func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
 	for _, f := range list {
 		if !slices.Contains(spare, f.id) {

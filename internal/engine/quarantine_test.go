@@ -89,7 +89,7 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 	})
 }
 
-// A commit that came long after its Record finds the lease it was born with ended. Claimed on under its own token, the entry
+// A commit that came long after its Record finds the lease it was inserted with ended. Claimed on under its own token, the entry
 // has lost nothing, and must not keep a place that nobody gives back.
 // Failure: F61
 func TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine(t *testing.T) {

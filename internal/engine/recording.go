@@ -19,7 +19,7 @@ type Recording struct {
 
 	intake    *intake
 	positions []processlog.Position // of the drafts that take one; nil: none does
-	credits   []*credit             // of the drafts born claimed; nil for the others
+	credits   []*credit             // of the drafts inserted with a lease; nil for the others
 	at        time.Time             // of the insert
 	watched   bool                  // the end of the transaction is seen, and not only told
 	told      atomic.Bool           // the caller has reported the commit
@@ -33,7 +33,7 @@ func (r *Recording) Of(e *Engine) {
 	r.credits = make([]*credit, len(r.Drafts))
 }
 
-// Reserve sets slots aside for the drafts that can be born claimed: due at once, of a type that runs here. It is for
+// Reserve sets slots aside for the drafts that can be inserted with a lease: due at once, of a type that runs here. It is for
 // transactions whose end is seen: in others the slots could not be given back.
 func (r *Recording) Reserve() {
 	r.watched = true
@@ -46,7 +46,7 @@ func (r *Recording) Reserve() {
 		if _, serial := r.intake.ordering.of(d.BusinessType); serial || t == nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
 			continue
 		}
-		// Born claimed it would run alone: those that come together are claimed together, for one batch.
+		// Inserted with a lease it would run alone: those that come together are claimed together, for one batch.
 		if len(r.Drafts) > 1 && t.seats() > 1 {
 			t.slots.fresh()
 			continue

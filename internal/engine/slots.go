@@ -20,10 +20,10 @@ type slots struct {
 	running   int        // calls that claims under way may need, and handlers; more than size where some were overdrawn
 	reserved  int
 	open      []*credit // in the order they were given, so that the first lapses first
-	lastFresh time.Time // when an entry last was to be born claimed
+	lastFresh time.Time // when an entry last was to be inserted with a lease
 }
 
-// credit is slots an open transaction has reserved for entries born claimed. It lapses: a transaction that
+// credit is slots an open transaction has reserved for entries inserted with a lease. It lapses: a transaction that
 // stays open must not hold up the type.
 type credit struct {
 	n       int
@@ -34,7 +34,7 @@ type credit struct {
 // freshShare is how long after an entry that was recorded to run at once a part of the slots is kept for the next ones.
 const freshShare = 10 * time.Second
 
-// reserve sets aside up to n slots for entries about to be born claimed. Open transactions hold at most half
+// reserve sets aside up to n slots for entries about to be inserted with a lease. Open transactions hold at most half
 // of them: they may stay open for long, and what is due has to run (G14, G17).
 func (s *slots) reserve(n int) *credit {
 	s.mu.Lock()

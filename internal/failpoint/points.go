@@ -24,7 +24,7 @@ const (
 const (
 	CommitFound    Point = "commit-found"    // a poll has found a commit that nobody reported; its entries are not on their way
 	IDsResolved    Point = "ids-resolved"    // of a bulk insert
-	EntryReadBack  Point = "entry-read-back" // a born-claimed one, not started
+	EntryReadBack  Point = "entry-read-back" // a inserted with a lease one, not started
 	FreshClaimed   Point = "fresh-claimed"   // by id, after its commit; those that have to wait are not enqueued
 	EnqueueNext    Point = "enqueue-next"    // the queue is not told
 	Enqueued       Point = "enqueued"        // the queue knows, no scanner does

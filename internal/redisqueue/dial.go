@@ -37,31 +37,31 @@ type era struct{ now atomic.Int64 }
 // script answers into "ERR Error running script …".
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		born := e.now.Load() // before the dial: a connection under way may lead to the old server, too
+		connectedAt := e.now.Load() // before the dial: a connection under way may lead to the old server, too
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return &eraConn{Conn: conn, era: e, born: born}, nil
+		return &eraConn{Conn: conn, era: e, connectedAt: connectedAt}, nil
 	}
 }
 
 // eraConn is a connection that knows its era.
 type eraConn struct {
 	net.Conn
-	era  *era
-	born int64
+	era         *era
+	connectedAt int64
 }
 
 var errStale = errors.New("redis: the server has said that another one is to be asked: dial again")
 
-func (c *eraConn) stale() bool { return c.era.now.Load() > c.born }
+func (c *eraConn) stale() bool { return c.era.now.Load() > c.connectedAt }
 
 func (c *eraConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	for _, answer := range unfit {
 		if bytes.Contains(b[:n], answer) {
-			c.era.now.CompareAndSwap(c.born, c.born+1)
+			c.era.now.CompareAndSwap(c.connectedAt, c.connectedAt+1)
 			break
 		}
 	}

@@ -253,7 +253,7 @@ func sent(b []byte, placeholder string) any {
 	return nonNil(b)
 }
 
-// tuple is the rest of a row's VALUES behind its key. A born-claimed row is leased by its own INSERT, at no
+// tuple is the rest of a row's VALUES behind its key. A inserted with a lease row is leased by its own INSERT, at no
 // further cost, and its delivery counted: a process that dies right after the commit leaves an ordinary lost lease.
 func (d *dialect) tuple(form draftForm, leaseMS int64, done bool) string {
 	lease, delivered, ended := "0", "0", ",0,"+d.empty+")"

@@ -106,7 +106,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2, Lease: time.Hour}, nil) // a credit lapses after a third
 	w.Run(c)
 	ready()
-	bornClaimed := func(tx *sql.Tx) bool {
+	insertedWithLease := func(tx *sql.Tx) bool {
 		receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 		require.NoError(t, err)
 		var lease int64
@@ -117,17 +117,17 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		tx, err := w.DB.BeginTx(ctx, nil)
 		require.NoError(t, err)
-		require.True(t, bornClaimed(tx), "after %d transactions the slot is still reserved", i)
+		require.True(t, insertedWithLease(tx), "after %d transactions the slot is still reserved", i)
 		cancel() // and never look back
 		w.Eventually(func() bool { return w.DB.Stats().InUse == 0 }, "the pool takes the connection back")
 	}
-	w.InTx(w.DB, func(tx *sql.Tx) { require.True(t, bornClaimed(tx)) })
+	w.InTx(w.DB, func(tx *sql.Tx) { require.True(t, insertedWithLease(tx)) })
 	w.WaitAllEnded()
 	assert.Equal(t, 1, ran.Total())
 }
 
 // Failure: F7
-func TestEntryCommittedLongAfterItsBornLeaseHasOneEffect(t *testing.T) {
+func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second

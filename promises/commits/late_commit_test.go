@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestLateCommitLooksLikeNoLostLease has most of a born lease go by before the commit, so that the entry is claimed
+// TestLateCommitLooksLikeNoLostLease has most of a lease from the insert go by before the commit, so that the entry is claimed
 // once more. Nothing has run under the first lease: it must not bring the entry nearer to what is taken for crashes.
 func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	t.Parallel()
@@ -46,7 +46,7 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	assert.Equal(t, 1, e.DeliveryCount)
 }
 
-func TestEntryCommittedAfterItsBornLeaseIsClaimedAnew(t *testing.T) {
+func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()

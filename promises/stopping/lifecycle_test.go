@@ -150,7 +150,7 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 }
 
 // Failure: F80
-func TestEntriesBornClaimedAndCommittedDuringTheStopAreFree(t *testing.T) {
+func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())

@@ -64,7 +64,7 @@ func (f *follower) step(was, s step) string {
 	case !moved && s.delivered == was.delivered+1:
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered && s.version == 1 && was.delivered == 1 && s.leased > was.leased:
-		f.lost-- // its own process claims what it was born with, which is counted already
+		f.lost-- // its own process claims what it was inserted with, which is counted already
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
 		f.lost-- // released, or rescheduled under way
@@ -103,7 +103,7 @@ func (f *follower) claim(s step) string {
 		return "claimed with no lease"
 	case s.began < s.wasDue:
 		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.began)
-	case s.began < s.wasLeased && s.was > 0: // what was born claimed may be claimed anew by its own process
+	case s.began < s.wasLeased && s.was > 0: // what was inserted with a lease may be claimed anew by its own process
 		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.began)
 	}
 	return ""

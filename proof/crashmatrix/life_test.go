@@ -145,7 +145,7 @@ func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, del
 	return receipt, err
 }
 
-// recordInTx: born claimed, where that is seen.
+// recordInTx: inserted with a lease, where that is seen.
 func (l *life) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship} {
@@ -319,7 +319,7 @@ func (l *life) recordAndTakeBack(ctx context.Context) error {
 	})
 }
 
-// recordAcrossStop commits an entry, born claimed, when the Run it was meant for has ended.
+// recordAcrossStop commits an entry, inserted with a lease, when the Run it was meant for has ended.
 func (l *life) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()

@@ -147,7 +147,7 @@ func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// doneAsToldLocked: G35, what is born done somebody has done.
+// doneAsToldLocked: G35, what is inserted as done somebody has done.
 func (o *oracle) doneAsToldLocked(l *life) {
 	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
 		o.failLocked("G35: entry %s is born done, and what its message asks for happened %d times", l.id, o.done[done{l.id, 0}])

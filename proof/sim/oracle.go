@@ -343,8 +343,8 @@ func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
 // claimedLocked: G9 not early; nobody else's lease; the delivery is counted.
 func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transition) {
-	born := l.last().op
-	own := before.Version == 0 && before.DeliveryCount == 1 && born.kind == opInsert && born.from == t.op.from && t.op.wants(after.ID, before.Token)
+	inserted := l.last().op
+	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
 	if own { // the INSERT has counted it
 		deliveries--

@@ -152,23 +152,23 @@ func (o *oracle) renotedLocked(l *life) bool {
 
 // orderIDLocked is where an entry stands among those of its key since it was recorded.
 func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
-	lines, born := &o.w.apart.ordering, l.steps[0].op
-	if born.from == nil || !born.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
+	lines, inserted := &o.w.apart.ordering, l.steps[0].op
+	if inserted.from == nil || !inserted.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
 		return l.id
 	}
 	key := lines.key(l.kind, l.key)
 	var ids []compensator.EntryID
 	rank := 0
 	for _, other := range o.lives {
-		if other.steps[0].op == born && other.kind == l.kind && lines.key(other.kind, other.key) == key && !other.steps[0].row.State.Terminal() {
+		if other.steps[0].op == inserted && other.kind == l.kind && lines.key(other.kind, other.key) == key && !other.steps[0].row.State.Terminal() {
 			ids = append(ids, other.id)
 		}
 	}
-	for _, d := range born.drafts {
+	for _, d := range inserted.drafts {
 		if string(d.IdempotencyKey) == l.key {
 			break
 		}
-		inserted := func(other *life) bool { return other.steps[0].op == born && other.key == string(d.IdempotencyKey) }
+		inserted := func(other *life) bool { return other.steps[0].op == inserted && other.key == string(d.IdempotencyKey) }
 		if d.BusinessType == l.kind && !d.Done && lines.key(l.kind, string(d.IdempotencyKey)) == key && o.anyLocked(inserted) {
 			rank++
 		}

@@ -101,7 +101,7 @@ func (o *oracle) settingPut(s processlog.Setting) {
 	}
 }
 
-// unpausedLocked judges that an entry is claimed, or born claimed: not once every process has had its time to hear that the type
+// unpausedLocked judges that an entry is claimed, or inserted with a lease: not once every process has had its time to hear that the type
 // is paused. Amid problem nobody knows how long that is.
 func (o *oracle) unpausedLocked(l *life, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {

@@ -46,7 +46,7 @@ func (courier) Extract(ctx context.Context, headers map[string]string) context.C
 type way int
 
 const (
-	inTx      way = iota // InTx: born claimed where a slot is free
+	inTx      way = iota // InTx: inserted with a lease where a slot is free
 	enqueued             // a plain transaction, and Committed
 	unwatched            // a plain transaction, and not a word: the reconciler's
 	ways                 // that an entry is recorded in for a handler

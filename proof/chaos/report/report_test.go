@@ -55,11 +55,11 @@ func synthetic(t *testing.T, dir string) {
 			}
 			producer = append(producer, &history.Insert{At: at, Tx: id, Key: key, Type: "ship"}, &history.Inserted{At: at, Tx: id, Key: key, ID: id},
 				&history.Commit{At: at, Tx: id}, &history.Committed{At: at, Tx: id, Outcome: history.CommitOK})
-			born := &history.Image{NextAt: at / 1000, Token: "a"}
+			inserted := &history.Image{NextAt: at / 1000, Token: "a"}
 			claimed := &history.Image{Version: 1, NextAt: at / 1000, Token: "b", DeliveryCount: 1, LeaseUntil: (at+late)/1000 + 2000}
 			done := &history.Image{State: 1, Version: 2, NextAt: (at + late + 900) / 1000, Token: "c", EndedBy: "handler"}
-			audit(history.OpInsert, key, at, nil, born)
-			audit(history.OpUpdate, key, at+late, born, claimed)
+			audit(history.OpInsert, key, at, nil, inserted)
+			audit(history.OpUpdate, key, at+late, inserted, claimed)
 			audit(history.OpUpdate, key, at+late+900, claimed, done)
 			app = append(app, &history.Attempt{At: at + late + 100, Run: id, ID: id, Key: key, Version: 1, Attempt: 1, NextAt: at / 1000},
 				&history.AttemptEnd{At: at + late + 500, Run: id, ID: id, Outcome: history.OutcomeOK})

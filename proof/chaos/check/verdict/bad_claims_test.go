@@ -79,16 +79,16 @@ var wrongClaims = []wrongHistory{
 		e.settle(cancelled, "cancel", nil)
 	}},
 	{"a delivery to another process is not counted", []string{"linear history"}, func(s *story) {
-		s.bornClaimed(2500).ownClaim().run("app1").end(history.OutcomeOK).succeed()
+		s.insertedWithLease(2500).ownClaim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"a delivery after one that ran is not counted", []string{"linear history"}, func(s *story) {
-		e := s.bornClaimed(100)
+		e := s.insertedWithLease(100)
 		e.run("producer")
 		s.fault("kill", "producer", 3000, history.TouchesApp)
 		e.ownClaim().run("producer").end(history.OutcomeOK).succeed()
 	}},
 	{"a later delivery is not counted", []string{"linear history", "attempts"}, func(s *story) {
-		e := s.bornClaimed(1500).ownClaim()
+		e := s.insertedWithLease(1500).ownClaim()
 		s.fault("kill", "producer", 3000, history.TouchesApp)
 		e.ownClaim().run("producer").end(history.OutcomeOK).succeed()
 	}},
@@ -138,7 +138,7 @@ var wrongClaims = []wrongHistory{
 		e.requeue(pending).claim().runAs("app1", func(a *history.Attempt) { a.Epoch = 0 }).end(history.OutcomeOK).succeed()
 	}},
 	{"ran in another process what was born claimed", []string{"attempts"}, func(s *story) {
-		s.bornClaimed(1).run("app1").end(history.OutcomeOK).succeed()
+		s.insertedWithLease(1).run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"ran before its claim was made", []string{"attempts"}, func(s *story) {
 		e := s.committed("ship")
@@ -185,7 +185,7 @@ var wrongClaims = []wrongHistory{
 		e.claim().run("app2").end(history.OutcomeOK).succeed()
 	}},
 	{"claimed by another under its born lease", []string{"early"}, func(s *story) {
-		s.bornClaimed(1500).claim().run("app1").end(history.OutcomeOK).succeed()
+		s.insertedWithLease(1500).claim().run("app1").end(history.OutcomeOK).succeed()
 	}},
 	{"due sooner than was asked for", []string{"due"}, func(s *story) {
 		e, x := s.entry("ship"), s.begin()

@@ -13,18 +13,18 @@ var strangeCommits = map[string]func(s *story){
 		e.run("producer").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, committed late, and claimed again by its own process": func(s *story) {
-		s.bornClaimed(1500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
+		s.insertedWithLease(1500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, committed after its lease, and claimed again by its own process": func(s *story) {
-		s.bornClaimed(2500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
+		s.insertedWithLease(2500).ownClaim().run("producer").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, claimed again by its own process, which is killed": func(s *story) {
-		e := s.bornClaimed(1500).ownClaim()
+		e := s.insertedWithLease(1500).ownClaim()
 		s.fault("kill", "producer", 3000, history.TouchesApp)
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, claimed again by its own process, and given back": func(s *story) {
-		s.bornClaimed(1500).ownClaim().release().claim().run("app1").end(history.OutcomeOK).succeed()
+		s.insertedWithLease(1500).ownClaim().release().claim().run("app1").end(history.OutcomeOK).succeed()
 	},
 	"born claimed, and its process was killed": func(s *story) {
 		e := s.entry("ship")

@@ -46,7 +46,7 @@ const (
 // name stay as they are.
 type move struct {
 	name     string
-	born     bool // only of a row that stands as it was inserted, leased: its delivery counts already
+	inserted bool // only of a row that stands as it was inserted, leased: its delivery counts already
 	from     []int8
 	to       []int8 // nil: the state stays
 	version  change
@@ -95,7 +95,7 @@ var moves = []move{
 	{name: moveTouch},
 	{name: moveRenew, from: open, lease: renewed},
 	{name: moveClaim, from: open, version: plusOne, delivery: plusOne, lease: renewed, token: fresh},
-	{name: moveOwnClaim, born: true, from: []int8{pending}, version: plusOne, lease: renewed, token: fresh},
+	{name: moveOwnClaim, inserted: true, from: []int8{pending}, version: plusOne, lease: renewed, token: fresh},
 	{name: moveRelease, from: open, version: plusOne, delivery: minusOne, lease: ended},
 
 	{name: moveSuccess, from: waiting, to: []int8{succeeded}, version: plusOne, delivery: zero, lease: zero, next: now, token: fresh,
@@ -137,7 +137,7 @@ var moves = []move{
 // classify finds the move that a step is; "" when the contract has none.
 func classify(s *step) string {
 	switch {
-	case s.move == moveInsert && bornRight(s):
+	case s.move == moveInsert && insertedRight(s):
 		return moveInsert
 	case s.move == moveInsert:
 		return ""
@@ -155,7 +155,7 @@ func classify(s *step) string {
 func (m *move) fits(s *step) bool {
 	o, n, at := &s.old, &s.new, s.nowMS()
 	return m.leads(o.state, n.state) &&
-		(!m.born || o.version == 0 && o.deliveryCount == 1 && o.leaseUntil > 0) && (!m.whole || o.compensateCount == 0) &&
+		(!m.inserted || o.version == 0 && o.deliveryCount == 1 && o.leaseUntil > 0) && (!m.whole || o.compensateCount == 0) &&
 		m.version.fits(int64(o.version), int64(n.version), at) &&
 		m.epoch.fits(int64(o.epoch), int64(n.epoch), at) &&
 		m.process.fits(int64(o.processCount), int64(n.processCount), at) &&
@@ -205,9 +205,9 @@ func (c change) fits(before, after, at int64) bool {
 	return false
 }
 
-// bornRight is the contract of an insert: pending, due now or later, and either free or leased by its own insert,
+// insertedRight is the contract of an insert: pending, due now or later, and either free or leased by its own insert,
 // which only an entry due at once is.
-func bornRight(s *step) bool {
+func insertedRight(s *step) bool {
 	n := &s.new
 	fresh := image{token: n.token, nextAt: n.nextAt, leaseUntil: n.leaseUntil, deliveryCount: n.deliveryCount}
 	leased := n.deliveryCount == 1 && n.leaseUntil > s.nowMS() && now.fits(0, n.nextAt, s.nowMS())

@@ -15,7 +15,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 	later := image{version: 5, token: 1, nextAt: at - 1000, epoch: 2, processCount: 1, compensateCount: 1, deliveryCount: 2}
 	whole := later
 	whole.compensateCount = 0
-	born := image{token: 1, nextAt: at - 1000, deliveryCount: 1}
+	inserted := image{token: 1, nextAt: at - 1000, deliveryCount: 1}
 	fitted := make(map[string]int)
 	for _, from := range states {
 		for _, to := range states {
@@ -27,7 +27,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 			}
 			for n := range 3 << 10 {
 				bit := func(i int) int32 { return int32(n >> i & 1) }
-				o := []image{later, born, whole}[n>>10]
+				o := []image{later, inserted, whole}[n>>10]
 				o.state, o.leaseUntil = from, int64(bit(0))*(at+500)
 				w := o
 				w.state = to

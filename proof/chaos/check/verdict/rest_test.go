@@ -158,7 +158,7 @@ func nothing(t *testing.T) *story {
 func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	vacuous := nothing(t).judge().Vacuous
 	for _, name := range []string{
-		ShowsEntries, ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
+		ShowsEntries, ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsInsertedWithLease, ShowsLostLease,
 		ShowsDropped, ShowsEnqueued, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
 	} {
 		require.True(t, hasPrefix(vacuous, name+": "), "got %q, want %q among them", vacuous, name)
@@ -168,17 +168,17 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 // Each demand is met by the story that is told for it, and by no run without it.
 func TestDemandIsMetByItsStory(t *testing.T) {
 	for demand, name := range map[string]string{
-		ShowsUnknownHappened: "unknown commit that happened",
-		ShowsUnknownNever:    "unknown commit that did not",
-		ShowsRollback:        "rolled back",
-		ShowsSavepoint:       "rolled back to a savepoint",
-		ShowsDuplicate:       "recorded again in another transaction",
-		ShowsBornClaimed:     "born claimed",
-		ShowsLostLease:       "born claimed, and its process was killed",
-		ShowsQuarantine:      "quarantined",
-		ShowsCompensated:     "compensated at the second try",
-		ShowsDead:            "failed, retried and exhausted",
-		ShowsTimeAsked:       "retry after, and not before",
+		ShowsUnknownHappened:   "unknown commit that happened",
+		ShowsUnknownNever:      "unknown commit that did not",
+		ShowsRollback:          "rolled back",
+		ShowsSavepoint:         "rolled back to a savepoint",
+		ShowsDuplicate:         "recorded again in another transaction",
+		ShowsInsertedWithLease: "born claimed",
+		ShowsLostLease:         "born claimed, and its process was killed",
+		ShowsQuarantine:        "quarantined",
+		ShowsCompensated:       "compensated at the second try",
+		ShowsDead:              "failed, retried and exhausted",
+		ShowsTimeAsked:         "retry after, and not before",
 	} {
 		s := newStory(t)
 		strange[name](s)

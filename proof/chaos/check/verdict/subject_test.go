@@ -44,10 +44,10 @@ func (e *subject) repeat(x tx, id uint64) {
 }
 
 // appear is the audit of the insert.
-func (e *subject) appear(born bool) *subject {
+func (e *subject) appear(inserted bool) *subject {
 	s := e.s
 	e.row = history.Image{NextAt: s.dbMS() + e.delay, Token: s.token()}
-	if born {
+	if inserted {
 		e.row.DeliveryCount, e.row.LeaseUntil = 1, s.dbMS()+storyLease
 	}
 	e.gone = false
@@ -63,17 +63,17 @@ func (s *story) committed(typ string) *subject {
 }
 
 // record inserts the entry in a transaction of its own, whose COMMIT does its work and is answered.
-func (e *subject) record(born bool, answer string) *subject {
+func (e *subject) record(inserted bool, answer string) *subject {
 	x := e.s.begin()
 	e.insert(x)
 	x.ask()
-	e.appear(born)
+	e.appear(inserted)
 	x.answer(answer)
 	return e
 }
 
-// bornClaimed is an entry whose transaction committed ms after its insert, which leased it.
-func (s *story) bornClaimed(ms int64) *subject {
+// insertedWithLease is an entry whose transaction committed ms after its insert, which leased it.
+func (s *story) insertedWithLease(ms int64) *subject {
 	e, x := s.entry("ship"), s.begin()
 	e.insert(x).appear(true)
 	s.wait(ms)

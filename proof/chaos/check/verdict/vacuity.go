@@ -10,21 +10,21 @@ import (
 // What a run must have shown, beside a case for every check. Run.Excused takes these names, "fault: <kind>" and
 // "check: <name>".
 const (
-	ShowsEntries         = "enough entries"
-	ShowsUnknownHappened = "unknown commit that happened"
-	ShowsUnknownNever    = "unknown commit that did not"
-	ShowsRollback        = "rollback"
-	ShowsSavepoint       = "rollback to a savepoint"
-	ShowsDuplicate       = "duplicate"
-	ShowsBornClaimed     = "born claimed"
-	ShowsLostLease       = "lost lease"
-	ShowsDropped         = "stale outcome dropped"
-	ShowsEnqueued        = "announced again after a loss"
-	ShowsPolled          = "polled claim"
-	ShowsQuarantine      = "quarantine"
-	ShowsCompensated     = "compensated"
-	ShowsDead            = "dead"
-	ShowsTimeAsked       = "time that a handler asked for"
+	ShowsEntries           = "enough entries"
+	ShowsUnknownHappened   = "unknown commit that happened"
+	ShowsUnknownNever      = "unknown commit that did not"
+	ShowsRollback          = "rollback"
+	ShowsSavepoint         = "rollback to a savepoint"
+	ShowsDuplicate         = "duplicate"
+	ShowsInsertedWithLease = "born claimed"
+	ShowsLostLease         = "lost lease"
+	ShowsDropped           = "stale outcome dropped"
+	ShowsEnqueued          = "announced again after a loss"
+	ShowsPolled            = "polled claim"
+	ShowsQuarantine        = "quarantine"
+	ShowsCompensated       = "compensated"
+	ShowsDead              = "dead"
+	ShowsTimeAsked         = "time that a handler asked for"
 )
 
 // judgeVacuity lists what the run did not show.
@@ -58,7 +58,7 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	})
 	demand(ShowsEntries, entries > 0 && entries >= l.Run.MinEntries, fmt.Sprintf("%d entries of %d", entries, l.Run.MinEntries))
 	for _, name := range []string{
-		ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsBornClaimed, ShowsLostLease,
+		ShowsUnknownHappened, ShowsUnknownNever, ShowsRollback, ShowsSavepoint, ShowsDuplicate, ShowsInsertedWithLease, ShowsLostLease,
 		ShowsDropped, ShowsEnqueued, ShowsPolled, ShowsQuarantine, ShowsCompensated, ShowsDead, ShowsTimeAsked,
 	} {
 		demand(name, shown[name] > 0, "it never happened")
@@ -81,7 +81,7 @@ func (l *Ledger) shown() map[string]int {
 	l.each(func(e *Entry) {
 		for i := range e.steps {
 			s := &e.steps[i]
-			count(ShowsBornClaimed, s.move == moveInsert && s.new.deliveryCount > 0)
+			count(ShowsInsertedWithLease, s.move == moveInsert && s.new.deliveryCount > 0)
 			count(ShowsLostLease, e.foundLapsed(s))
 			count(ShowsQuarantine, s.move == moveCrashed || s.move == moveCrashedUndo)
 			count(ShowsCompensated, s.move == moveCompensated)
