@@ -21,7 +21,7 @@ type attempt struct {
 	slot *sharedSlot // its batch's; nil: its own
 	// What one call of the handler has. An entry of a broken batch has another: written under holdings.mu, and read under it
 	// but by who runs the attempt.
-	ctx     context.Context // kept to ask why it ended. nil when none is called: the entry is taken out
+	ctx     context.Context // kept to ask why it ended. nil when none is called: the entry is dead-lettered
 	cancel  context.CancelCauseFunc
 	started time.Time
 

@@ -13,7 +13,7 @@ import (
 )
 
 // debts are leases that are to be given back and could not be: of claims whose end is not known, or that ran nothing.
-// Left to end by themselves they would count as lost, and an entry that loses three is taken out as if it had killed a
+// Left to end by themselves they would count as lost, and an entry that loses three is dead-lettered as if it had killed a
 // process each time.
 type debts struct {
 	*base

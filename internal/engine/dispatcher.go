@@ -66,14 +66,14 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 	return d.putOff(t, spare, others)
 }
 
-// attempts makes them of claimed rows. What has lost too many leases is taken out.
+// attempts makes them of claimed rows. What has lost too many leases is dead-lettered.
 func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, token int64) []*attempt {
 	attempts := make([]*attempt, 0, len(rows))
 	for _, row := range rows {
 		a := &attempt{t: t, row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
 		lost := lostLeases(&row)
 		if lost > crashBudget {
-			d.takeOut(a)
+			d.deadLetter(a)
 			continue
 		}
 		// Its place was taken when the claim picked it; from here on the attempt gives it back.
@@ -102,12 +102,12 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
 	}
 }
 
-// takeOut ends an entry whose leases keep ending with no outcome.
-func (d *dispatcher) takeOut(a *attempt) {
+// deadLetter ends an entry whose leases keep ending with no outcome.
+func (d *dispatcher) deadLetter(a *attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
 	a.position = d.ordering.positionOf(&a.row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
-	d.settler.batcher.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), takesOut: true})
+	d.settler.batcher.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), deadLetters: true})
 	d.claimSchedule.free(a.t, 1)
 }
 
@@ -266,7 +266,7 @@ func (d *dispatcher) finish(a *attempt, end ending) {
 	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
 		d.problems.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
 	}
-	// From here on a claim finds it held, not stuck, and a take-out of it gives way (G8).
+	// From here on a claim finds it held, not stuck, and a dead-lettering of it gives way (G8).
 	a.returned.Store(true)
 	// Before its slot is free: should this open the breaker, nothing more is claimed.
 	a.t.breaker.ended(a, end, cause)

@@ -209,7 +209,7 @@ func orUnnamed(err error) error {
 }
 
 // crashBudget is how many leases in a row may end without an outcome before the entry is run no more. One further lease is
-// left to a success that waits to be stored, and then the entry is taken out.
+// left to a success that waits to be stored, and then the entry is dead-lettered.
 const crashBudget = 3
 
 // lostLeases counts the deliveries before this one that ended with no outcome.

@@ -330,7 +330,7 @@ func TestOutcomeRemembersThatTheTimeHadPassed(t *testing.T) {
 }
 
 // Failure: F61
-func TestCrashedEntryIsTakenOutUncounted(t *testing.T) {
+func TestCrashedEntryIsDeadLetteredUncounted(t *testing.T) {
 	row := attempted(processlog.Retrying, 1, 0)
 	row.DeliveryCount = crashBudget + 1
 	for _, c := range []struct {

@@ -16,12 +16,12 @@ import (
 
 // settlement is an attempt's outcome on its way to the database.
 type settlement struct {
-	a        *attempt
-	outcome  processlog.Outcome
-	token    processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
-	takesOut bool             // for lost leases: nobody has reported it
-	refused  int              // how many times the database has refused to write its row
-	handover *handover        // claims the next entry of its key meanwhile; nil: none does
+	a           *attempt
+	outcome     processlog.Outcome
+	token       processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
+	deadLetters bool             // for lost leases: nobody has reported it
+	refused     int              // how many times the database has refused to write its row
+	handover    *handover        // claims the next entry of its key meanwhile; nil: none does
 }
 
 // settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
@@ -83,7 +83,7 @@ func (s *settler) settlePrompt(batch []settlement) {
 // settleBatch writes outcomes, each entry's in its turn.
 func (s *settler) settleBatch(batch []settlement) {
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
-	// A statement names an entry once. A person's Requeue makes a second attempt beside the one before, a take-out
+	// A statement names an entry once. A person's Requeue makes a second attempt beside the one before, a dead-lettering
 	// comes beside its stuck handler's own word.
 	seen := make(map[processlog.ID]bool, len(batch))
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
@@ -182,7 +182,7 @@ func (s *settler) endHandovers(batch []settlement) {
 // first.
 func (s *settler) withdraw(batch []settlement) []settlement {
 	return slices.DeleteFunc(batch, func(w settlement) bool {
-		if !w.takesOut {
+		if !w.deadLetters {
 			return false
 		}
 		held, stuck := s.holdings.holds(&w.a.row)

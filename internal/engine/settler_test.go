@@ -15,11 +15,11 @@ func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	s := &settler{holdings: h}
 	stuck := &attempt{row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
 	h.held[stuck.holding()] = stuck
-	takesOut := func(id processlog.ID, epoch uint32) settlement {
-		return settlement{a: &attempt{row: processlog.Row{ID: id, Epoch: epoch}}, takesOut: true}
+	deadLetters := func(id processlog.ID, epoch uint32) settlement {
+		return settlement{a: &attempt{row: processlog.Row{ID: id, Epoch: epoch}}, deadLetters: true}
 	}
 	batch := func() []settlement {
-		return []settlement{{a: stuck}, takesOut(processlog.RowID(1), 0), takesOut(processlog.RowID(1), 1), takesOut(processlog.RowID(2), 0)}
+		return []settlement{{a: stuck}, deadLetters(processlog.RowID(1), 0), deadLetters(processlog.RowID(1), 1), deadLetters(processlog.RowID(2), 0)}
 	}
 	require.Len(t, s.withdraw(batch()), 4, "it has not returned")
 	stuck.returned.Store(true)

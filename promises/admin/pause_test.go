@@ -80,10 +80,10 @@ func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (
 	return held
 }
 
-// TestStuckEntryOfAPausedTypeIsNotTakenOut: a handler that never returns may be why somebody has paused its type. No lease is
+// TestStuckEntryOfAPausedTypeIsNotDeadLettered: a handler that never returns may be why somebody has paused its type. No lease is
 // counted against its entry until the type is resumed.
 // Failure: F124
-func TestStuckEntryOfAPausedTypeIsNotTakenOut(t *testing.T) {
+func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := operated(w.Quick())

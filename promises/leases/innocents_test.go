@@ -100,9 +100,9 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// An entry that kills its process takes its neighbours of the second crash no further: they run alone, and none is taken out with it.
+// An entry that kills its process takes its neighbours of the second crash no further: they run alone, and none is dead-lettered with it.
 // Failure: F61
-func TestEntryThatKillsItsBatchIsTakenOutAlone(t *testing.T) {
+func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	c, types := w.LifeInstance(w.DB)

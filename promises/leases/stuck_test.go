@@ -79,7 +79,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 
 // A claim needs a slot, and the one that there is hangs.
 // Failure: F62
-func TestEntryIsTakenOutAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
+func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
@@ -152,8 +152,8 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	})
 }
 
-// A take-out that waits for the database gives way to the handler that has returned meanwhile.
-func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
+// A dead-lettering that waits for the database gives way to the handler that has returned meanwhile.
+func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
@@ -168,16 +168,16 @@ func TestTakeOutThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	}, compensator.TypeConfig{Timeout: 100 * time.Millisecond})
 	require.NoError(t, err)
 	w.Backlog("close_order", 1)
-	takeOut := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='crash'"), Fault: faultproxy.DropRequest})
+	deadLetter := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='crash'"), Fault: faultproxy.DropRequest})
 	success := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("ended_by='handler'"), Fault: faultproxy.DropRequest})
 	w.Run(c)
 	id := g.Await(t)
-	w.Eventually(func() bool { return takeOut.Fired() > 0 }, "the take-out waits")
+	w.Eventually(func() bool { return deadLetter.Fired() > 0 }, "the take-out waits")
 	g.Open()
 	w.Eventually(func() bool { return success.Fired() > 0 }, "the success waits")
-	tries := takeOut.Matched()
-	takeOut.Disarm()
-	w.Eventually(func() bool { return takeOut.Matched() > tries+2 || success.Fired() > 3 }, "both are tried again")
+	tries := deadLetter.Matched()
+	deadLetter.Disarm()
+	w.Eventually(func() bool { return deadLetter.Matched() > tries+2 || success.Fired() > 3 }, "both are tried again")
 	success.Disarm()
 	w.WaitState(id, compensator.Succeeded)
 }

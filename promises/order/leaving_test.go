@@ -20,7 +20,7 @@ func untold(w *harness.World) compensator.Config {
 
 // One that has ended its processes is ended by the claim that finds that, with no handler, and leaves its line as any.
 // Failure: F115
-func TestEntryThatIsTakenOutLetsItsKeyGoOn(t *testing.T) {
+func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(untold(w))

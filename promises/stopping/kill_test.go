@@ -79,7 +79,7 @@ func TestEntryOfAProcessKilledBeforeItsCommitNeverWas(t *testing.T) {
 }
 
 // Failure: F61
-func TestEntryThatKillsItsProcessIsTakenOutAndNoOther(t *testing.T) {
+func TestEntryThatKillsItsProcessIsDeadLetteredAndNoOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"ship_order", "send_mail"} {
 		t.Run(kind, func(t *testing.T) {

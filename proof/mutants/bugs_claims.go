@@ -147,7 +147,7 @@ if false {`},
 	$deliveryCount = max(1, $deliveryCount)`},
 				{"version.claimed", `$deliveryCount++`, `$deliveryCount = max(1, $deliveryCount)`},
 			},
-			sees:    tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(crash, "claim-committed"),
+			sees:    tests("TestEntryThatKillsItsProcessIsDeadLetteredAndNoOther").and(simulation, "300").and(crash, "claim-committed"),
 			inModel: "m:crash-uncounted",
 		},
 		{
@@ -156,7 +156,7 @@ if false {`},
 			edits: []edit{
 				{"engine.crashBudget", `$crashBudget = 3`, `$crashBudget = 1 << 30`},
 			},
-			sees: tests("TestEntryThatKillsItsProcessIsTakenOutAndNoOther").and(simulation, "300").and(crash, "attempt-started,crashed"),
+			sees: tests("TestEntryThatKillsItsProcessIsDeadLetteredAndNoOther").and(simulation, "300").and(crash, "attempt-started,crashed"),
 		},
 		{
 			name: "never-renewed", breaks: "G16",
