@@ -14,7 +14,7 @@ type claims struct {
 	holdings         *holdings
 	enqueuer         *enqueuer
 	rollbackDetector *rollbackDetector
-	debts            *debts
+	pendingReleases  *pendingReleases
 	refusals         *refusals
 }
 
@@ -40,10 +40,10 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 	if err := c.rollbackDetector.refusal(); err != nil {
 		return claimed{}, err
 	}
-	want, owed := c.debts.without(want)
+	want, pending := c.pendingReleases.without(want)
 	want, resting := c.refusals.aside(t.Name, want)
 	if len(want) == 0 {
-		return claimed{Claimed: processlog.Claimed{Waiting: owed, Rejected: resting}}, nil
+		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
 	}
 	p := picker{t: t, holdings: c.holdings, want: want, room: calls, hanging: hanging}
 	token := processlog.NewToken()
@@ -70,7 +70,7 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 	p.keepOnly(found.Mine)
 	c.noteRefused(t, found)
 	found = p.leave(found)
-	found.Waiting = append(found.Waiting, owed...)
+	found.Waiting = append(found.Waiting, pending...)
 	found.Rejected = append(found.Rejected, resting...)
 	// Nothing is wrong with what came when there was no room left.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.spare, row.ID) })
@@ -102,7 +102,7 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 // release undoes a claim that ran nothing, and offers the entries to whoever is free: one that is owed once it is paid, for
 // until then, or until its lease has ended, nobody can claim it.
 func (c *claims) release(token processlog.Token, entries ...processlog.QueueEntry) {
-	c.debts.release(entries, true, token)
+	c.pendingReleases.release(entries, true, token)
 }
 
 // releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.
@@ -111,5 +111,5 @@ func (c *claims) releaseUnknown(want []processlog.Wanted, token processlog.Token
 	for i, w := range want {
 		entries[i].ID = w.ID
 	}
-	c.debts.release(entries, false, token)
+	c.pendingReleases.release(entries, false, token)
 }

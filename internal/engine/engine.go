@@ -25,7 +25,7 @@ type Engine struct {
 	rollbackDetector *rollbackDetector
 	holdings         *holdings
 	refusals         *refusals
-	debts            *debts
+	pendingReleases  *pendingReleases
 	ordering         *ordering
 	claims           *claims
 	settler          *settler
@@ -55,9 +55,9 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.rollbackDetector = newRollbackDetector(b, e.types, e.claimSchedule, e.missing)
 	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{base: b}
-	e.debts = newDebts(b, e.enqueuer, e.refusals)
+	e.pendingReleases = newPendingReleases(b, e.enqueuer, e.refusals)
 	e.ordering = newOrdering(b, e.claimSchedule, e.enqueuer, e.refusals)
-	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, debts: e.debts, refusals: e.refusals}
+	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
 	e.settler = (&settler{base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
 	e.dispatcher = &dispatcher{base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler,
@@ -208,7 +208,7 @@ const stopPatience = time.Second
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
 	batchers := []batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
-		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.debts.batcher, &e.rollbackDetector.batcher}
+		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.pendingReleases.batcher, &e.rollbackDetector.batcher}
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.close() // before the batchers that it hands entries to

@@ -69,7 +69,7 @@ func (in *intake) route(fresh []freshEntry) {
 		t := in.types.accepting(f.businessType)
 		switch {
 		case f.orphaned:
-			in.claims.debts.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
+			in.claims.pendingReleases.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
 			// Nobody to run it here, or not now: the queue tells whoever has it when it is due.
 			enqueue = append(enqueue, f)
@@ -226,7 +226,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 func (in *intake) disown(batch []freshEntry) {
 	for _, f := range batch {
 		in.giveBack(f)
-		in.claims.debts.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
+		in.claims.pendingReleases.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 	}
 }
 
@@ -407,7 +407,7 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 func (in *intake) disownLeased(list []freshEntry) {
 	for _, f := range list {
 		if f.credit != nil {
-			in.claims.debts.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
+			in.claims.pendingReleases.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 		}
 	}
 }

@@ -170,8 +170,8 @@ if false {`},
 			name: "debts-forgotten", breaks: "G16",
 			what: "A lease that could not be given back is forgotten, and counts as a crash when it ends.",
 			edits: []edit{
-				{"debts.release",
-					`$owe($left[$i].$ids())
+				{"pendingReleases.release",
+					`$track($left[$i].$ids())
 }
 $add($left...)`,
 					`_ = $left[$i]

@@ -34,13 +34,13 @@ type instance struct {
 	ranWell     atomic.Bool // Run has returned nil
 	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
 
-	compared time.Time      // when the database last answered what it keeps; guarded by oracle.mu, as the next ones
-	lossSeen time.Time      // of that, by what it stopped because the database had gone back
-	newest   processlog.Row // what it was last told it had claimed
-	owed     processlog.Row // what the database has lost of that, until it notices
-	claims   map[compensator.EntryID]claimed
-	ran      processlog.Row // what it last called a handler for
-	lost     processlog.Row // what the database has lost of that, until it notices
+	compared       time.Time      // when the database last answered what it keeps; guarded by oracle.mu, as the next ones
+	lossSeen       time.Time      // of that, by what it stopped because the database had gone back
+	newest         processlog.Row // what it was last told it had claimed
+	pendingRelease processlog.Row // what the database has lost of that, until it notices
+	claims         map[compensator.EntryID]claimed
+	ran            processlog.Row // what it last called a handler for
+	lost           processlog.Row // what the database has lost of that, until it notices
 
 	dead        atomic.Bool
 	died        chan struct{}

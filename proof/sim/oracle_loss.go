@@ -46,7 +46,7 @@ func (w *world) goBack() {
 		o.losses = append(o.losses, time.Now())
 		for _, n := range living {
 			if n.runs && !o.mustStopLocked(n) && forgotten(n.newest) {
-				n.owed = n.newest
+				n.pendingRelease = n.newest
 			}
 			if n.runs && !o.mustStopLocked(n) && forgotten(n.ran) {
 				n.lost = n.ran
@@ -89,7 +89,7 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	}
 	o.sights[sawLoss]++
 	// What it was answered may have been long on its way: of a loss since then it says nothing.
-	n.lossSeen, n.owed, n.lost = n.compared, processlog.Row{}, processlog.Row{}
+	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
 // noted takes note of what a person says.
@@ -170,7 +170,7 @@ func (w *world) accept() {
 	var unaware *instance
 	if !w.await(6*w.plan.config.ReconcileInterval+time.Minute, func() bool { unaware = o.unaware(); return unaware == nil }) {
 		o.fail("G19: instance %d was told that it had claimed entry %s, version %d, which the database has lost, and did not notice", unaware.number,
-			unaware.owed.ID, unaware.owed.Version)
+			unaware.pendingRelease.ID, unaware.pendingRelease.Version)
 	}
 	w.sayGoOn()
 }
@@ -182,7 +182,7 @@ func (o *oracle) unaware() *instance {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, n := range living {
-		if forgotten(n.owed) && o.goOn.IsZero() && !o.purged {
+		if forgotten(n.pendingRelease) && o.goOn.IsZero() && !o.purged {
 			return n
 		}
 	}

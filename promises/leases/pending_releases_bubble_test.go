@@ -61,7 +61,7 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 // Claimed anew, an entry would carry another token, under which the lease that is owed can be given back no more: it would
 // count as lost.
 // Failure: F59
-func TestWhatIsOwedIsNotAskedForMeanwhile(t *testing.T) {
+func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &muteStore{Store: compensatortest.NewMemoryStore()}
@@ -188,7 +188,7 @@ func TestOneLockedRowKeepsNoOtherFromBeingGivenBack(t *testing.T) {
 }
 
 // Failure: F59
-func TestWhatIsOwedIsPaidWhileARowOfAnotherDebtIsLocked(t *testing.T) {
+func TestPendingReleaseIsWrittenWhileARowOfAnotherIsLocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newOwing(t)

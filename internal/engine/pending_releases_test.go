@@ -40,11 +40,11 @@ func TestWhatIsGivenBackAtLastIsOfferedToWhoeverIsFree(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, q.told, 499)
 		require.NotContains(t, q.told, entries[76])
-		require.LessOrEqual(t, store.tries, 1+3*debtParts, "500 in parts of 63, of 8, and of 1")
+		require.LessOrEqual(t, store.tries, 1+3*releaseParts, "500 in parts of 63, of 8, and of 1")
 		store.locked = processlog.ID{}
-		<-e.debts.batcher.Done()
+		<-e.pendingReleases.batcher.Done()
 		<-e.enqueuer.fresh.Done()
 		require.Len(t, q.told, 500)
-		require.Empty(t, e.debts.owed)
+		require.Empty(t, e.pendingReleases.pending)
 	})
 }

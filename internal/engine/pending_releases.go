@@ -12,22 +12,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// debts are leases that are to be given back and could not be: of claims whose end is not known, or that ran nothing.
+// pendingReleases are leases that are to be given back and could not be: of claims whose end is not known, or that ran nothing.
 // Left to end by themselves they would count as lost, and an entry that loses three is dead-lettered as if it had killed a
 // process each time.
-type debts struct {
+type pendingReleases struct {
 	*base
 	enqueuer *enqueuer
 	refusals *refusals
-	batcher  groupcommit.Batcher[debt]
+	batcher  groupcommit.Batcher[pendingRelease]
 	some     atomic.Bool // there is any: a claim asks for no more than this
 
-	mu   sync.Mutex // guards the field below
-	owed map[processlog.ID]int
+	mu      sync.Mutex // guards the field below
+	pending map[processlog.ID]int
 }
 
-// debt is what one write of ours may have leased.
-type debt struct {
+// pendingRelease is what one write of ours may have leased.
+type pendingRelease struct {
 	entries []processlog.QueueEntry
 	offered bool // to whoever is free, once it is paid
 	token   processlog.Token
@@ -35,7 +35,7 @@ type debt struct {
 	rests   time.Time // the database refuses it, so it is not tried before
 }
 
-func (d *debt) ids() []processlog.ID {
+func (d *pendingRelease) ids() []processlog.ID {
 	ids := make([]processlog.ID, len(d.entries))
 	for i, e := range d.entries {
 		ids[i] = e.ID
@@ -43,19 +43,19 @@ func (d *debt) ids() []processlog.ID {
 	return ids
 }
 
-// debtParts is in how many parts a debt is paid of which a row is locked. A part with such a row waits two seconds for it, and
+// releaseParts is in how many parts a pending release is paid of which a row is locked. A part with such a row waits two seconds for it, and
 // the others for nothing, so that many are better than two.
-const debtParts = 8
+const releaseParts = 8
 
-// after returns what is left of a debt when paying it ended so. Entries that the database refuses are a debt that rests. Where a
+// after returns what is left of a pending release when paying it ended so. Entries that the database refuses are a pending release that rests. Where a
 // row is locked the others are split, since most of the parts can be paid.
-func (d *debt) after(err error) []debt {
-	var parts []debt
+func (d *pendingRelease) after(err error) []pendingRelease {
+	var parts []pendingRelease
 	rest := *d
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
 		refusing := func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }
-		parts = append(parts, debt{
+		parts = append(parts, pendingRelease{
 			entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return !refusing(e) }),
 			offered: d.offered, token: d.token, failed: d.failed + 1, rests: time.Now().Add(refusalPause(d.failed + 1)),
 		})
@@ -67,91 +67,91 @@ func (d *debt) after(err error) []debt {
 		}
 	}
 	if !errors.Is(err, processlog.ErrBusy) || len(rest.entries) == 1 {
-		return append(parts, debt{entries: rest.entries, offered: d.offered, token: d.token, failed: d.failed + 1})
+		return append(parts, pendingRelease{entries: rest.entries, offered: d.offered, token: d.token, failed: d.failed + 1})
 	}
-	for part := range slices.Chunk(rest.entries, (len(rest.entries)+debtParts-1)/debtParts) {
-		parts = append(parts, debt{entries: part, offered: d.offered, token: d.token})
+	for part := range slices.Chunk(rest.entries, (len(rest.entries)+releaseParts-1)/releaseParts) {
+		parts = append(parts, pendingRelease{entries: part, offered: d.offered, token: d.token})
 	}
 	return parts
 }
 
-// paidBy returns the part of a debt that was paid although paying it ended so.
-func (d *debt) paidBy(err error) debt {
+// releasedBy returns the part of a pending release that was paid although paying it ended so.
+func (d *pendingRelease) releasedBy(err error) pendingRelease {
 	var refused *processlog.RefusedError
 	if !errors.As(err, &refused) || errors.Is(err, processlog.ErrBusy) {
-		return debt{} // which of the others are locked is not known
+		return pendingRelease{} // which of the others are locked is not known
 	}
-	return debt{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
+	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
 }
 
-func newDebts(b *base, n *enqueuer, r *refusals) *debts {
-	d := &debts{base: b, enqueuer: n, refusals: r}
-	d.batcher.Max, d.batcher.Workers, d.batcher.Flush = 100, 1, d.payAll
+func newPendingReleases(b *base, n *enqueuer, r *refusals) *pendingReleases {
+	d := &pendingReleases{base: b, enqueuer: n, refusals: r}
+	d.batcher.Max, d.batcher.Workers, d.batcher.Flush = 100, 1, d.releaseAll
 	return d
 }
 
-// owe counts, because of two claims under way at once both may have asked for an entry.
-func (d *debts) owe(ids []processlog.ID) {
+// track counts, because of two claims under way at once both may have asked for an entry.
+func (d *pendingReleases) track(ids []processlog.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		setIn(&d.owed, id, d.owed[id]+1)
+		setIn(&d.pending, id, d.pending[id]+1)
 	}
 	d.some.Store(true)
 }
 
-func (d *debts) paid(ids []processlog.ID) {
+func (d *pendingReleases) released(ids []processlog.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		if d.owed[id]--; d.owed[id] <= 0 {
-			delete(d.owed, id)
+		if d.pending[id]--; d.pending[id] <= 0 {
+			delete(d.pending, id)
 		}
 	}
-	d.some.Store(len(d.owed) > 0)
+	d.some.Store(len(d.pending) > 0)
 }
 
 // without leaves out of what a claim wants the entries that are owed: claimed anew, their lost lease could be given back no
 // more.
-func (d *debts) without(want []processlog.Wanted) (rest []processlog.Wanted, owed []processlog.Scheduled) {
+func (d *pendingReleases) without(want []processlog.Wanted) (rest []processlog.Wanted, pending []processlog.Scheduled) {
 	if !d.some.Load() {
 		return want, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rest = slices.DeleteFunc(slices.Clone(want), func(w processlog.Wanted) bool {
-		out := d.owed[w.ID] > 0
+		out := d.pending[w.ID] > 0
 		if out {
-			owed = append(owed, processlog.Scheduled{ID: w.ID, In: refusedRetry})
+			pending = append(pending, processlog.Scheduled{ID: w.ID, In: refusedRetry})
 		}
 		return out
 	})
-	return rest, owed
+	return rest, pending
 }
 
 // release gives leases back, and offers the entries to whoever is free if offered says so. What cannot be given back is owed.
 // The first try is the caller's own, so that what is given back is free before anybody is told of it.
-func (d *debts) release(entries []processlog.QueueEntry, offered bool, token processlog.Token) {
-	owed := debt{entries: entries, offered: offered, token: token}
-	err := d.pay(&owed)
-	d.sawPaying(err)
+func (d *pendingReleases) release(entries []processlog.QueueEntry, offered bool, token processlog.Token) {
+	pending := pendingRelease{entries: entries, offered: offered, token: token}
+	err := d.tryRelease(&pending)
+	d.sawRelease(err)
 	if err == nil {
-		d.offer(&owed)
+		d.offer(&pending)
 		return
 	}
-	if paid := owed.paidBy(err); len(paid.entries) > 0 {
-		d.offer(&paid)
+	if released := pending.releasedBy(err); len(released.entries) > 0 {
+		d.offer(&released)
 	}
 	// Noted before it is handed over: paid first it would be owed for ever, and the entry never asked for here again.
-	left := owed.after(err)
+	left := pending.after(err)
 	for i := range left {
-		d.owe(left[i].ids())
+		d.track(left[i].ids())
 	}
 	d.batcher.Add(left...)
 }
 
-// sawPaying takes the result of a try. Entries that the database refuses are told by their ids, and say nothing of the database.
-func (d *debts) sawPaying(err error) {
+// sawRelease takes the result of a try. Entries that the database refuses are told by their ids, and say nothing of the database.
+func (d *pendingReleases) sawRelease(err error) {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
 		d.refusals.note(problemRefusedRelease, "", refused.Refusals)
@@ -161,33 +161,33 @@ func (d *debts) sawPaying(err error) {
 }
 
 // later gives leases back as release does, but lets its batcher try: the caller has just seen that the database does not answer.
-func (d *debts) later(token processlog.Token, entries ...processlog.QueueEntry) {
-	owed := debt{entries: entries, offered: true, token: token}
-	d.owe(owed.ids())
-	d.batcher.Add(owed)
+func (d *pendingReleases) later(token processlog.Token, entries ...processlog.QueueEntry) {
+	pending := pendingRelease{entries: entries, offered: true, token: token}
+	d.track(pending.ids())
+	d.batcher.Add(pending)
 }
 
-// pay tries once.
-func (d *debts) pay(owed *debt) error {
+// tryRelease tries once.
+func (d *pendingReleases) tryRelease(pending *pendingRelease) error {
 	ctx, cancel := d.statement()
 	defer cancel()
-	return d.Store.Release(ctx, owed.ids(), owed.token)
+	return d.Store.Release(ctx, pending.ids(), pending.token)
 }
 
-func (d *debts) offer(paid *debt) {
-	if paid.offered {
+func (d *pendingReleases) offer(released *pendingRelease) {
+	if released.offered {
 		failpoint.Reach(failpoint.ClaimReleased)
-		d.enqueuer.enqueue(paid.entries)
+		d.enqueuer.enqueue(released.entries)
 	}
 }
 
-// payAll tries each debt once that does not rest. What is left comes again, behind what has come meanwhile: one row may be locked,
+// releaseAll tries each pending release once that does not rest. What is left comes again, behind what has come meanwhile: one row may be locked,
 // or refused, for as long as somebody likes, and the others wait neither for it nor behind it. A row that somebody else has claimed
 // since carries another token, and keeps its lease.
-func (d *debts) payAll(batch []debt) {
-	var left []debt
+func (d *pendingReleases) releaseAll(batch []pendingRelease) {
+	var left []pendingRelease
 	var why error
-	fresh := false // of a debt there are parts now, which nobody has tried
+	fresh := false // of a pending release there are parts now, which nobody has tried
 	began := time.Now()
 	for i := range batch {
 		if time.Since(began) > statementTimeout {
@@ -198,16 +198,16 @@ func (d *debts) payAll(batch []debt) {
 			left = append(left, batch[i])
 			continue
 		}
-		err := d.pay(&batch[i])
+		err := d.tryRelease(&batch[i])
 		if err == nil {
 			d.settled(&batch[i])
 			continue
 		}
-		if part := batch[i].paidBy(err); len(part.entries) > 0 {
+		if part := batch[i].releasedBy(err); len(part.entries) > 0 {
 			d.settled(&part)
 		}
 		again := batch[i].after(err)
-		fresh = fresh || slices.ContainsFunc(again, func(p debt) bool { return p.failed == 0 })
+		fresh = fresh || slices.ContainsFunc(again, func(p pendingRelease) bool { return p.failed == 0 })
 		left = append(left, again...)
 		var refused *processlog.RefusedError
 		if errors.As(err, &refused) {
@@ -227,9 +227,9 @@ func (d *debts) payAll(batch []debt) {
 	}
 }
 
-// settled takes note that a debt was paid.
-func (d *debts) settled(paid *debt) {
-	d.paid(paid.ids())
-	d.refusals.taken(problemRefusedRelease, "", paid.ids()...)
-	d.offer(paid)
+// settled takes note that a pending release was paid.
+func (d *pendingReleases) settled(released *pendingRelease) {
+	d.released(released.ids())
+	d.refusals.taken(problemRefusedRelease, "", released.ids()...)
+	d.offer(released)
 }
