@@ -84,7 +84,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	}
 	switch {
 	case s.connector == nil:
-		s.users = txwatch.Lend(db)
+		s.users = txwatch.Borrow(db)
 	case d.own != nil:
 		s.own = d.own(s.connector, &s.opened)
 	}

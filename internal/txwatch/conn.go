@@ -13,11 +13,11 @@ import (
 // watchedConn is a watched connection. It implements every optional interface of package driver; what the
 // inner connection lacks is answered as database/sql treats a lack of it.
 type watchedConn struct {
-	inner   driver.Conn
-	home    *Connector    // nil: lent
-	place   *list.Element // among the living of home
-	loan    *loan         // nil: the connection is ours to close
-	touched bool          // a statement has been sent since it left the pool
+	inner    driver.Conn
+	home     *Connector    // nil: lent
+	place    *list.Element // among the living of home
+	borrowed *borrowed     // nil: the connection is ours to close
+	touched  bool          // a statement has been sent since it left the pool
 	txWatch
 }
 
@@ -167,10 +167,10 @@ func (c *watchedConn) IsValid() bool {
 	return true
 }
 
-// Close ends a loan, too. What was lent must not come back inside a transaction.
+// Close ends a borrowed connection, too. What was lent must not come back inside a transaction.
 func (c *watchedConn) Close() error {
-	if c.loan != nil {
-		c.loan.end(!c.discard && c.state == txClosed)
+	if c.borrowed != nil {
+		c.borrowed.end(!c.discard && c.state == txClosed)
 		c.end(c.dropped())
 		return nil
 	}

@@ -7,7 +7,7 @@
 //
 // The root package opens it and asks it; the store on SQL asks it, too. It knows drivers and statements, and nothing of
 // entries. A connection serves one goroutine at a time, and so does what is known of it; a Tx may be asked by any. It
-// starts a goroutine for each loan of a connection (lender.go), which ends with the loan: whoever closes a lent
+// starts a goroutine for each loan of a connection (borrower.go), which ends with the loan: whoever closes a lent
 // connection waits for it.
 package txwatch
 

@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestLentConnectionsThatTurnOutDeadDoNotComeBack: not every driver can be asked whether a connection is still sound;
+// TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack: not every driver can be asked whether a connection is still sound;
 // only the error of its next statement tells, and then package sql throws it away, as must who has borrowed it.
-func TestLentConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
+func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6
 	w := harness.NewWorld(t)

@@ -8,49 +8,49 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// lender opens connections by borrowing them from a pool that the user has opened without Connector, each for one
+// borrower opens connections by borrowing them from a pool that the user has opened without Connector, each for one
 // transaction of ours. While it is lent, a connection is watched as a Connector's is: so every error is seen by which
 // the server ends the transaction, also one that comes up in rows, in a prepared statement or in a single row, where
 // no handle of database/sql could tell us.
-type lender struct{ db *sql.DB }
+type borrower struct{ db *sql.DB }
 
-// Lend opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
-func Lend(db *sql.DB) *sql.DB {
-	lent := sql.OpenDB(lender{db})
+// Borrow opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
+func Borrow(db *sql.DB) *sql.DB {
+	lent := sql.OpenDB(borrower{db})
 	lent.SetMaxIdleConns(-1)
 	return lent
 }
 
-func (l lender) Driver() driver.Driver { return l.db.Driver() }
+func (l borrower) Driver() driver.Driver { return l.db.Driver() }
 
 // Connect waits for a connection as the user's pool has it.
-func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
+func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := l.db.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	loan := &loan{back: make(chan error), over: make(chan struct{})}
+	borrowed := &borrowed{back: make(chan error), over: make(chan struct{})}
 	inner := make(chan driver.Conn)
 	go func() {
-		defer close(loan.over)
+		defer close(borrowed.over)
 		defer conn.Close()
 		_ = conn.Raw(func(driverConn any) error { // what it fails with is what the loan ended with
 			inner <- driverConn.(driver.Conn)
-			return <-loan.back
+			return <-borrowed.back
 		})
 	}()
-	return &watchedConn{inner: <-inner, loan: loan}, nil
+	return &watchedConn{inner: <-inner, borrowed: borrowed}, nil
 }
 
-// loan is the time a connection is lent for. Package sql wants all use of a driver's connection inside one call of
+// borrowed is the time a connection is lent for. Package sql wants all use of a driver's connection inside one call of
 // Raw, which a goroutine holds open meanwhile.
-type loan struct {
+type borrowed struct {
 	back chan error
 	over chan struct{} // closed once the pool has its connection again
 }
 
 // end gives the connection back. One that is not sound is thrown away by the pool.
-func (l *loan) end(sound bool) {
+func (l *borrowed) end(sound bool) {
 	var verdict error
 	if !sound {
 		verdict = driver.ErrBadConn
