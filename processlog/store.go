@@ -340,19 +340,19 @@ type Head struct {
 	DueIn        time.Duration // time until the earliest next_at. That entry may be running at present
 }
 
-// Misfit is a row that cannot run as it is, and that the library did not write in this way.
-type Misfit struct {
+// InvalidRow is a row that cannot run as it is, and that the library did not write in this way.
+type InvalidRow struct {
 	ID           ID
 	BusinessType string
 	Why          string // the column, and what is wrong with it
 }
 
-// MisfitFinder is a Store whose table other programs may write to. The library calls it from time to time. A Store need
+// InvalidRowFinder is a Store whose table other programs may write to. The library calls it from time to time. A Store need
 // not have it.
-type MisfitFinder interface {
-	// Misfits returns up to limit invalid rows. The number of rows it reads grows with the number of types, not of
+type InvalidRowFinder interface {
+	// InvalidRows returns up to limit invalid rows. The number of rows it reads grows with the number of types, not of
 	// entries.
-	Misfits(ctx context.Context, limit int) ([]Misfit, error)
+	InvalidRows(ctx context.Context, limit int) ([]InvalidRow, error)
 }
 
 // Window selects what Scan reads: entries of one type and state with From ≤ next_at−now < To.

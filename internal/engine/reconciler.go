@@ -33,7 +33,7 @@ type reconciler struct {
 	owes    bool      // only this process knows of entries that the queue does not: at its start, and after an outage
 	rebuild bool      // everything within the horizon is to be enqueued
 	asked   time.Time // when the heads of the log were last asked for
-	looked  time.Time // when the log was last looked through for misfits
+	looked  time.Time // when the log was last looked through for invalid rows
 	checked time.Time // when the queue was last known to be this database's
 }
 
@@ -139,7 +139,7 @@ func (r *reconciler) round(ctx context.Context) {
 		r.end(ctx, b, missed)
 	}
 	r.report(event)
-	r.lookForMisfits(ctx)
+	r.lookForInvalidRows(ctx)
 }
 
 // pollAll comes before anything is enqueued: what is overdue has waited long enough.

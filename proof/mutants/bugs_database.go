@@ -147,9 +147,9 @@ func surviving() []mutant {
 			name: "misfits-untold", breaks: "G29",
 			what: "Rows that can never run are reported to nobody.",
 			edits: []edit{
-				{"reconciler.lookForMisfits",
-					`$saw($problemMisfits, $misfitsError($found))`,
-					`$saw($problemMisfits, $misfitsError($found[:0]))`},
+				{"reconciler.lookForInvalidRows",
+					`$saw($problemInvalidRows, $invalidRowsError($found))`,
+					`$saw($problemInvalidRows, $invalidRowsError($found[:0]))`},
 			},
 			sees: tests("TestRowOfAnyShapeStopsNoOther"),
 		},

@@ -10,15 +10,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is how many of a type's earliest entries Misfits looks at for leases: what is leased for ever is among them once
+// headDepth is how many of a type's earliest entries Invalid rows looks at for leases: what is leased for ever is among them once
 // the others have run.
 const headDepth = 100
 
-// Misfits implements MisfitFinder. Each part is a range of the due index, and short.
-func (s *Store) Misfits(ctx context.Context, limit int) ([]processlog.Misfit, error) {
+// InvalidRows implements InvalidRowFinder. Each part is a range of the due index, and short.
+func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.InvalidRow, error) {
 	parts := []string{
-		s.misfits("state is none there is", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
-		s.misfits("state is none there is", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
+		s.invalidRows("state is none there is", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
+		s.invalidRows("state is none there is", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
 	}
 	groups, err := s.groups(ctx, nil, openStates[:], nil)
 	if err != nil {
@@ -28,24 +28,24 @@ func (s *Store) Misfits(ctx context.Context, limit int) ([]processlog.Misfit, er
 	most := processlog.Millis(processlog.MaxDelay + day)
 	for _, g := range groups {
 		parts = append(parts,
-			s.misfits("next_at is more than a hundred years away: is it in milliseconds?", fmt.Sprintf("%s AND next_at>%s+%d", g.where(s), s.d.now, most), limit),
+			s.invalidRows("next_at is more than a hundred years away: is it in milliseconds?", fmt.Sprintf("%s AND next_at>%s+%d", g.where(s), s.d.now, most), limit),
 			fmt.Sprintf("SELECT id, business_type, 'lease_until is set, and nobody has a lease: leave it at 0' AS why FROM (SELECT id, business_type, lease_until, token FROM %s%s WHERE %s ORDER BY next_at, id LIMIT %d) AS heads WHERE lease_until>%s AND LENGTH(token)=0",
 				s.table.quoted(""), s.d.dueIndex, g.where(s), headDepth, s.d.now))
 	}
-	var found []processlog.Misfit
+	var found []processlog.InvalidRow
 	for chunk := range slices.Chunk(parts, rangesPerStatement) {
-		if found, err = s.appendMisfits(ctx, found, chunk); err != nil {
+		if found, err = s.appendInvalidRows(ctx, found, chunk); err != nil {
 			return nil, fmt.Errorf("compensator: look for misfits: %w", err)
 		}
 	}
 	return found[:min(len(found), limit)], nil
 }
 
-func (s *Store) misfits(why, where string, limit int) string {
+func (s *Store) invalidRows(why, where string, limit int) string {
 	return fmt.Sprintf("SELECT id, business_type, '%s' AS why FROM %s%s WHERE %s LIMIT %d", why, s.table.quoted(""), s.d.dueIndex, where, limit)
 }
 
-func (s *Store) appendMisfits(ctx context.Context, found []processlog.Misfit, parts []string) ([]processlog.Misfit, error) {
+func (s *Store) appendInvalidRows(ctx context.Context, found []processlog.InvalidRow, parts []string) ([]processlog.InvalidRow, error) {
 	for i, part := range parts {
 		parts[i] = fmt.Sprintf("SELECT id, %s, why FROM (%s) AS m%d", s.d.texts("business_type"), part, i)
 	}
@@ -55,7 +55,7 @@ func (s *Store) appendMisfits(ctx context.Context, found []processlog.Misfit, pa
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var m processlog.Misfit
+		var m processlog.InvalidRow
 		var id uint64
 		if err := rows.Scan(&id, &m.BusinessType, &m.Why); err != nil {
 			return nil, err
@@ -66,4 +66,4 @@ func (s *Store) appendMisfits(ctx context.Context, found []processlog.Misfit, pa
 	return found, rows.Err()
 }
 
-var _ processlog.MisfitFinder = (*Store)(nil)
+var _ processlog.InvalidRowFinder = (*Store)(nil)
