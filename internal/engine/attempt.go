@@ -59,8 +59,8 @@ func (a *attempt) compensating() bool { return a.row.State == processlog.Compens
 // batched reports whether the attempt is one of a batch's, be it the only one.
 func (a *attempt) batched() bool { return a.t.RunBatch != nil && !a.compensating() }
 
-// hangsLocked reports whether a handler is stuck that has not returned since.
-func (a *attempt) hangsLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
+// stuckLocked reports whether a handler is stuck that has not returned since.
+func (a *attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
 
 // endLocked ends the attempt of an entry that is this process's no more. A context that has timed out does not tell.
 func (a *attempt) endLocked(cause error) {

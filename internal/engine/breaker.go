@@ -204,8 +204,8 @@ func (b *breaker) batchEnded(batch []*attempt, verdicts []error, whole bool, cau
 	}
 }
 
-// hung takes the news that a call of a handler did not return after its timeout. Meanwhile it may have, and another begun.
-func (b *breaker) hung(a *attempt, in *call) {
+// stuck takes the news that a call of a handler did not return after its timeout. Meanwhile it may have, and another begun.
+func (b *breaker) stuck(a *attempt, in *call) {
 	if b != nil {
 		b.hear(a, in, down, processlog.ErrTimeout)
 	}

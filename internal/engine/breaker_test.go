@@ -214,7 +214,7 @@ func TestProbeThatHangsHasFailed(t *testing.T) {
 		b.call(t, errDown, errDown, errDown, errDown)
 		<-time.After(time.Until(b.current().ProbeAt))
 		a := b.begin()
-		b.hung(a, a.call.Load())
+		b.stuck(a, a.call.Load())
 		require.Equal(t, 1, b.current().Probes)
 		require.Equal(t, processlog.ErrTimeout, b.current().Err)
 		b.ended(a, ending{}, nil)

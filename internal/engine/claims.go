@@ -36,7 +36,7 @@ func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, e
 }
 
 // claimOnly is claim, if hanging of nothing but what a handler of this process is stuck on.
-func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging bool) (claimed, error) {
+func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
 	if err := c.rollbackDetector.refusal(); err != nil {
 		return claimed{}, err
 	}
@@ -45,7 +45,7 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, hanging
 	if len(want) == 0 {
 		return claimed{Claimed: processlog.Claimed{Waiting: pending, Rejected: resting}}, nil
 	}
-	p := picker{t: t, holdings: c.holdings, want: want, room: calls, hanging: hanging}
+	p := picker{t: t, holdings: c.holdings, want: want, room: calls, stuckOnly: stuckOnly}
 	token := processlog.NewToken()
 	ctx, cancel := c.statement()
 	defer cancel()

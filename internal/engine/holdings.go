@@ -56,7 +56,7 @@ func (h *holdings) holds(row *processlog.Row) (a *attempt, stuck bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a = h.held[holding{row.ID, row.Epoch}]
-	return a, a != nil && a.hangsLocked()
+	return a, a != nil && a.stuckLocked()
 }
 
 // since is when the attempt began by which this process runs an entry of this epoch still; zero: there is none.
@@ -142,13 +142,13 @@ func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	return ids
 }
 
-// hanging lists the attempts whose handlers are stuck here. By type and id, so that the same history makes the same claims.
-func (h *holdings) hanging() []*attempt {
+// stuckOnes lists the attempts whose handlers are stuck here. By type and id, so that the same history makes the same claims.
+func (h *holdings) stuckOnes() []*attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []*attempt
 	for _, a := range h.held {
-		if a.hangsLocked() {
+		if a.stuckLocked() {
 			list = append(list, a)
 		}
 	}
@@ -161,7 +161,7 @@ func (h *holdings) hanging() []*attempt {
 // stuck lists the handlers that have outlived their timeout, or a Run that gave them up: nothing looks at those any more.
 func (h *holdings) stuck() []processlog.StuckAttempt {
 	return h.list(func(a *attempt) bool {
-		return a.hangsLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
+		return a.stuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
 	})
 }
 

@@ -10,15 +10,15 @@ import (
 // a process only a few, or one, at a time: claiming the others would count against them although they never ran.
 // It is asked while the rows are locked, so it looks into maps and waits for nobody.
 type picker struct {
-	t        *Type
-	holdings *holdings
-	want     []processlog.Wanted
-	room     int             // calls that may begin
-	seats    [companies]int  // left in the calls that have begun for several
-	hanging  bool            // nothing but what a handler of this process is stuck on
-	spare    []processlog.ID // came when there was no room left
-	suspects []suspect       // that were let in
-	counted  []processlog.ID // claimed to be counted, not run
+	t         *Type
+	holdings  *holdings
+	want      []processlog.Wanted
+	room      int             // calls that may begin
+	seats     [companies]int  // left in the calls that have begun for several
+	stuckOnly bool            // nothing but what a handler of this process is stuck on
+	spare     []processlog.ID // came when there was no room left
+	suspects  []suspect       // that were let in
+	counted   []processlog.ID // claimed to be counted, not run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
@@ -57,7 +57,7 @@ func (p *picker) mayHave(row *processlog.Row) bool {
 	held, stuck := p.holdings.holds(row)
 	switch {
 	// The handler has returned meanwhile: it would be claimed to run, and no slot was taken for that.
-	case p.hanging && !stuck:
+	case p.stuckOnly && !stuck:
 		return false
 	// Run beside itself, or taken for lost while its success waits to be stored (G8, G16). Of a stuck one, free since
 	// its lease has ended or due since somebody has set it: the shorter of both is how long others have had for it.

@@ -127,7 +127,7 @@ func (r *reconciler) round(ctx context.Context) {
 	failpoint.Reach(failpoint.HeadsRead)
 	event := observe.ReconciledEvent{Rebuilt: leads && r.rebuild}
 	r.pollAll(ctx, heads, &event)
-	r.countHanging()
+	r.countStuck()
 	// Who does not lead enqueues, too, while the queue lacks what he alone was to tell it: that need not wait for
 	// the leader's next round.
 	if leads || r.owes && r.enqueuer.health.up() {
@@ -260,7 +260,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 }
 
 // overdue lists entries of a type and state that are due for longer than the grace, leased by nobody, and not held here: of
-// those countHanging sees to the ones that have to be counted.
+// those countStuck sees to the ones that have to be counted.
 func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.State, limit int) ([]processlog.ID, error) {
 	held := r.holdings.expired(t)
 	page, err := r.scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, To: -r.grace(), Free: true, Limit: limit + len(held)})
@@ -276,16 +276,16 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 	return ids, err
 }
 
-// countHanging claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
+// countStuck claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
 // its last. Nothing of it runs.
-func (r *reconciler) countHanging() {
-	hanging := grouped.By(r.holdings.hanging(), func(a *attempt) *Type { return a.t })
-	for _, t := range hanging.Order {
+func (r *reconciler) countStuck() {
+	stuckOnes := grouped.By(r.holdings.stuckOnes(), func(a *attempt) *Type { return a.t })
+	for _, t := range stuckOnes.Order {
 		if t.slots.paused.Load() {
 			continue
 		}
 		var ids []processlog.ID
-		for _, a := range hanging.Groups[t] {
+		for _, a := range stuckOnes.Groups[t] {
 			ids = append(ids, a.row.ID)
 		}
 		// No slot is asked for: nothing of it runs. Where the stuck handlers have them all no other claim would meet their entries;

@@ -47,9 +47,9 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
-// hanging is an attempt that was found stuck, and in which call. All of it is taken under the lock under which it was found:
+// stuckCall is an attempt that was found stuck, and in which call. All of it is taken under the lock under which it was found:
 // by the time it is told its batch may have returned, and the entry have a call of its own.
-type hanging struct {
+type stuckCall struct {
 	*attempt
 	in    *call
 	event observe.AttemptEvent
@@ -60,7 +60,7 @@ type hanging struct {
 func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	now := time.Now()
 	var due []*attempt
-	var stuck []hanging
+	var stuck []stuckCall
 	r.holdings.mu.Lock()
 	for _, a := range r.holdings.held {
 		lease := a.t.Lease
@@ -69,7 +69,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 		case !a.returned.Load() && now.Sub(a.started) > a.t.Timeout+stuckAfter:
 			if !a.stuck {
 				a.stuck = true
-				stuck = append(stuck, hanging{a, a.call.Load(), a.event(nil)})
+				stuck = append(stuck, stuckCall{a, a.call.Load(), a.event(nil)})
 			}
 		case !a.returned.Load() && now.After(a.leaseEnd):
 			a.endLocked(processlog.ErrLeaseLost) // the database did not answer in time: somebody else may have it
@@ -81,9 +81,9 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 	due = newest(due)
 	r.holdings.mu.Unlock()
 	// A breaker takes a hanging batch's call for its first entry's, as it does when that returns.
-	slices.SortFunc(stuck, func(a, b hanging) int { return inOrder(a.attempt, b.attempt) })
+	slices.SortFunc(stuck, func(a, b stuckCall) int { return inOrder(a.attempt, b.attempt) })
 	for _, s := range stuck {
-		s.t.breaker.hung(s.attempt, s.in)
+		s.t.breaker.stuck(s.attempt, s.in)
 		r.holdings.leaveQuarantine(s.attempt, false) // it has not killed the process, and may never return
 		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
 		tell(r.base, r.Observer.Stuck, s.event)

@@ -248,8 +248,8 @@ func (n *instance) judged(ctx context.Context, r *request, do func(verdict) erro
 	}
 	v := n.w.gate.pass(r)
 	if v.fault == hangBefore || v.fault == hangAfter { // counted before it is done: a row that is locked may hold that up
-		n.w.hanging.Add(1)
-		defer n.w.hanging.Add(-1)
+		n.w.stuck.Add(1)
+		defer n.w.stuck.Add(-1)
 	}
 	switch {
 	case v.dead, v.fault == crashBefore:

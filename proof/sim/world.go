@@ -57,7 +57,7 @@ type world struct {
 	problem  context.Context // until everything is healed
 	calmed   context.CancelFunc
 	outages  atomic.Int64 // of the database's connections, from 1
-	hanging  atomic.Int64 // steps without an answer
+	stuck    atomic.Int64 // steps without an answer
 	meddling atomic.Int64 // deeds of people during an attempt, which outlive its instance
 	barrier  *barrier
 	wg       sync.WaitGroup // of every goroutine of the simulation's own
@@ -344,7 +344,7 @@ func (w *world) heal() {
 }
 
 // unhindered reports whether nothing of what was drawn before the healing is still under way that nobody waits for.
-func (w *world) unhindered() bool { return w.hanging.Load() == 0 && w.meddling.Load() == 0 }
+func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
 // hangUpTheDead ends all that those who have died hold locked.
 func (w *world) hangUpTheDead() {
