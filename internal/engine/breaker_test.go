@@ -354,7 +354,7 @@ func TestABatchIsOneCall(t *testing.T) {
 func TestOpenBreakersTypeHasNoSlots(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
 		s := b.t.slots
-		credit := s.reserve(1)
+		reservation := s.reserve(1)
 		require.Equal(t, 2, s.take(2))
 		b.call(t, errDown, errDown, errDown, errDown)
 		require.Zero(t, s.take(5))
@@ -362,7 +362,7 @@ func TestOpenBreakersTypeHasNoSlots(t *testing.T) {
 		require.Nil(t, s.reserve(1), "what is recorded now waits in the queue")
 		require.False(t, s.takeFresh())
 		require.False(t, b.e.claimSchedule.canClaim(b.t), "others are told of what comes due")
-		require.True(t, s.use(credit, 1), "what was recorded before has its slot, until it is given back")
+		require.True(t, s.use(reservation, 1), "what was recorded before has its slot, until it is given back")
 		<-time.After(time.Until(b.current().ProbeAt))
 		require.Equal(t, 1, s.free())
 		require.Nil(t, s.reserve(1), "the probe is what has waited longest")

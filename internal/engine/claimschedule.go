@@ -102,11 +102,11 @@ func (a *claimSchedule) free(t *Type, n int) {
 	a.freed(t)
 }
 
-// cancel gives the slots back that a credit holds.
-func (a *claimSchedule) cancel(businessType string, credit *credit) {
+// cancel gives the slots back that a reservation holds.
+func (a *claimSchedule) cancel(businessType string, reservation *reservation) {
 	t := a.types.named(businessType)
-	// A credit that has lapsed is given back already: use counts none twice.
-	t.slots.use(credit, 0)
+	// A reservation that has lapsed is given back already: use counts none twice.
+	t.slots.use(reservation, 0)
 	a.freed(t)
 }
 

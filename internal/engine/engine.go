@@ -84,7 +84,7 @@ func (e *Engine) Register(t Type) error {
 		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
 	}
 	t.breaker = newBreaker(e.base, e.claimSchedule, &t)
-	t.slots = &slots{size: t.Concurrency, credit: t.Lease / 3, breaker: t.breaker}
+	t.slots = &slots{size: t.Concurrency, reservation: t.Lease / 3, breaker: t.breaker}
 	return e.types.add(&t)
 }
 

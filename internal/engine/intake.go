@@ -16,7 +16,7 @@ type freshEntry struct {
 	key          processlog.IdempotencyKey
 	businessType string
 	token        processlog.Token // the born claim's
-	credit       *credit          // nil unless inserted with a lease
+	reservation  *reservation     // nil unless inserted with a lease
 	slot         bool             // it has taken one, for itself and for those that share its call
 	watched      bool             // the end of its transaction was seen, and not only told
 	orphaned     bool             // it was inserted with a lease, has no slot any more, and waits for its id to have the lease released
@@ -70,12 +70,12 @@ func (in *intake) route(fresh []freshEntry) {
 		switch {
 		case f.orphaned:
 			in.claims.pendingReleases.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
-		case f.credit == nil && t == nil, f.credit == nil && time.Until(f.due) > 0:
+		case f.reservation == nil && t == nil, f.reservation == nil && time.Until(f.due) > 0:
 			// Nobody to run it here, or not now: the queue tells whoever has it when it is due.
 			enqueue = append(enqueue, f)
 		case f.id.IsZero():
 			in.resolveOrDrop(f)
-		case f.credit != nil:
+		case f.reservation != nil:
 			verify = append(verify, f)
 		// With no slot, or outcomes waiting, it is the queue's: whoever is free claims it.
 		case t.BatchWait == 0 && !in.settler.behind() && calls.seat(t, &f):
@@ -134,8 +134,8 @@ func (in *intake) resolveOrDrop(f freshEntry) {
 
 // giveBack frees the slot of an entry that will not run from here.
 func (in *intake) giveBack(f freshEntry) {
-	if f.credit != nil {
-		in.claimSchedule.cancel(f.businessType, f.credit)
+	if f.reservation != nil {
+		in.claimSchedule.cancel(f.businessType, f.reservation)
 	}
 }
 
@@ -176,10 +176,10 @@ func (in *intake) unresolved(batch []freshEntry) {
 	failures := 0
 	for _, f := range batch {
 		in.giveBack(f)
-		if f.credit == nil && !f.orphaned {
+		if f.reservation == nil && !f.orphaned {
 			continue
 		}
-		f.credit, f.orphaned = nil, true
+		f.reservation, f.orphaned = nil, true
 		f.failed++
 		failures = max(failures, f.failed)
 		leased = append(leased, f)
@@ -231,7 +231,7 @@ func (in *intake) disown(batch []freshEntry) {
 }
 
 // startFresh runs a verified row, which was asked for when asked says. One that was committed too late for its lease, or
-// whose credit lapsed, is claimed anew.
+// whose reservation lapsed, is claimed anew.
 func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time) {
 	t := in.types.named(f.businessType)
 	// Any write since the INSERT, a claim, a cancellation, makes it another's; and so does a token that is not this
@@ -243,7 +243,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	// A lease from the insert runs from the INSERT. What a late commit has left of it may end before it is renewed, and another
 	// process would run the entry, too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
-	switch slot := t.slots.use(f.credit, 1); {
+	switch slot := t.slots.use(f.reservation, 1); {
 	case !in.types.accepts.Load(), t.slots.paused.Load(), in.rollbackDetector.stopped() != nil:
 		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
 		if slot {
@@ -273,7 +273,7 @@ func (in *intake) claimFresh(batch []freshEntry) {
 				calls++
 			}
 			want[i] = processlog.Wanted{ID: f.id, Token: f.token}
-			if f.credit == nil {
+			if f.reservation == nil {
 				want[i].Token = processlog.Token{} // not inserted with a lease: nothing of ours to take over
 			}
 		}
@@ -406,7 +406,7 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 // same, the lease is the claim's, which gives it back itself.
 func (in *intake) disownLeased(list []freshEntry) {
 	for _, f := range list {
-		if f.credit != nil {
+		if f.reservation != nil {
 			in.claims.pendingReleases.later(f.token, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id})
 		}
 	}
@@ -419,7 +419,7 @@ func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
 			continue
 		}
 		entry := processlog.QueueEntry{BusinessType: f.businessType, ID: f.id}
-		if f.credit != nil {
+		if f.reservation != nil {
 			in.claims.release(f.token, entry)
 		} else {
 			in.enqueuer.enqueue([]processlog.QueueEntry{entry})

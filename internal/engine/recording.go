@@ -17,20 +17,20 @@ type Recording struct {
 	Drafts   []processlog.Draft // unique by idempotency key
 	Inserted []processlog.Inserted
 
-	intake    *intake
-	positions []processlog.Position // of the drafts that take one; nil: none does
-	credits   []*credit             // of the drafts inserted with a lease; nil for the others
-	at        time.Time             // of the insert
-	watched   bool                  // the end of the transaction is seen, and not only told
-	told      atomic.Bool           // the caller has reported the commit
-	poller    *commitPoller
-	once      sync.Once
+	intake       *intake
+	positions    []processlog.Position // of the drafts that take one; nil: none does
+	reservations []*reservation        // of the drafts inserted with a lease; nil for the others
+	at           time.Time             // of the insert
+	watched      bool                  // the end of the transaction is seen, and not only told
+	told         atomic.Bool           // the caller has reported the commit
+	poller       *commitPoller
+	once         sync.Once
 }
 
 // Of makes the recording e's.
 func (r *Recording) Of(e *Engine) {
 	r.intake, r.poller = e.intake, e.poller
-	r.credits = make([]*credit, len(r.Drafts))
+	r.reservations = make([]*reservation, len(r.Drafts))
 }
 
 // Reserve sets slots aside for the drafts that can be inserted with a lease: due at once, of a type that runs here. It is for
@@ -51,8 +51,8 @@ func (r *Recording) Reserve() {
 			t.slots.fresh()
 			continue
 		}
-		if credit := t.slots.reserve(1); credit != nil {
-			r.credits[i], d.Lease = credit, t.Lease
+		if reservation := t.slots.reserve(1); reservation != nil {
+			r.reservations[i], d.Lease = reservation, t.Lease
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (r *Recording) Committed() {
 func (r *Recording) Unknown() {
 	r.once.Do(func() {
 		r.giveBack()
-		clear(r.credits)
+		clear(r.reservations)
 		r.intake.enqueueFresh(r.fresh(time.Second))
 	})
 }
@@ -118,9 +118,9 @@ func (r *Recording) Unknown() {
 func (r *Recording) RolledBack() { r.once.Do(r.giveBack) }
 
 func (r *Recording) giveBack() {
-	for i, credit := range r.credits {
-		if credit != nil {
-			r.intake.claimSchedule.cancel(r.Drafts[i].BusinessType, credit)
+	for i, reservation := range r.reservations {
+		if reservation != nil {
+			r.intake.claimSchedule.cancel(r.Drafts[i].BusinessType, reservation)
 		}
 	}
 }
@@ -132,8 +132,8 @@ func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		if in.Duplicate {
-			if credit := r.credits[i]; credit != nil {
-				r.intake.claimSchedule.cancel(d.BusinessType, credit)
+			if reservation := r.reservations[i]; reservation != nil {
+				r.intake.claimSchedule.cancel(d.BusinessType, reservation)
 			}
 			continue
 		}
@@ -144,7 +144,7 @@ func (r *Recording) fresh(atLeast time.Duration) []freshEntry {
 		if due.Before(earliest) && atLeast > 0 {
 			due = earliest
 		}
-		list = append(list, freshEntry{id: in.ID, key: d.IdempotencyKey, businessType: d.BusinessType, token: d.Token, watched: r.watched, credit: r.credits[i], due: due})
+		list = append(list, freshEntry{id: in.ID, key: d.IdempotencyKey, businessType: d.BusinessType, token: d.Token, watched: r.watched, reservation: r.reservations[i], due: due})
 	}
 	return list
 }

@@ -10,22 +10,22 @@ import (
 // slots is a type's concurrency in this process. Every call of a handler occupies one, from before its entries are
 // claimed until it has returned; those of a batch that came to no verdict run alone, all in its one.
 type slots struct {
-	size   int
-	credit time.Duration // how long a reservation of an open transaction holds
-	paused atomic.Bool   // people have paused the type: nobody asks for slots
+	size        int
+	reservation time.Duration // how long a reservation of an open transaction holds
+	paused      atomic.Bool   // people have paused the type: nobody asks for slots
 
 	breaker *breaker // while it is shut, slots count as taken
 
 	mu        sync.Mutex // guards the fields below
 	running   int        // calls that claims under way may need, and handlers; more than size where some were overdrawn
 	reserved  int
-	open      []*credit // in the order they were given, so that the first lapses first
-	lastFresh time.Time // when an entry last was to be inserted with a lease
+	open      []*reservation // in the order they were given, so that the first lapses first
+	lastFresh time.Time      // when an entry last was to be inserted with a lease
 }
 
-// credit is slots an open transaction has reserved for entries inserted with a lease. It lapses: a transaction that
+// reservation is slots an open transaction has reserved for entries inserted with a lease. It lapses: a transaction that
 // stays open must not hold up the type.
-type credit struct {
+type reservation struct {
 	n       int
 	expires time.Time
 	spent   bool // used, given back, or lapsed
@@ -36,7 +36,7 @@ const freshShare = 10 * time.Second
 
 // reserve sets aside up to n slots for entries about to be inserted with a lease. Open transactions hold at most half
 // of them: they may stay open for long, and what is due has to run (G14, G17).
-func (s *slots) reserve(n int) *credit {
+func (s *slots) reserve(n int) *reservation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -50,7 +50,7 @@ func (s *slots) reserve(n int) *credit {
 	if n <= 0 {
 		return nil
 	}
-	c := &credit{n: n, expires: now.Add(s.credit)}
+	c := &reservation{n: n, expires: now.Add(s.reservation)}
 	s.reserved += n
 	s.open = append(s.open, c)
 	return c
@@ -71,8 +71,8 @@ func (s *slots) lapseLocked(now time.Time) {
 	}
 }
 
-// spendLocked gives a credit back once: its transaction may end after it has lapsed.
-func (s *slots) spendLocked(c *credit) bool {
+// spendLocked gives a reservation back once: its transaction may end after it has lapsed.
+func (s *slots) spendLocked(c *reservation) bool {
 	if c.spent {
 		return false
 	}
@@ -81,9 +81,9 @@ func (s *slots) spendLocked(c *credit) bool {
 	return true
 }
 
-// use turns a credit into running slots, keep of them; the rest is free again. It returns false when the
-// credit has lapsed.
-func (s *slots) use(c *credit, keep int) bool {
+// use turns a reservation into running slots, keep of them; the rest is free again. It returns false when the
+// reservation has lapsed.
+func (s *slots) use(c *reservation, keep int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lapseLocked(time.Now())

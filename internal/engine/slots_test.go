@@ -11,7 +11,7 @@ import (
 )
 
 func TestSlotsGiveNoMoreThanTheyHave(t *testing.T) {
-	s := &slots{size: 3, credit: time.Second}
+	s := &slots{size: 3, reservation: time.Second}
 	require.Equal(t, 2, s.take(2))
 	require.Equal(t, 1, s.take(5))
 	require.Zero(t, s.take(1))
@@ -23,7 +23,7 @@ func TestSlotsGiveNoMoreThanTheyHave(t *testing.T) {
 
 func TestOpenTransactionsHoldAtMostHalfTheSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{size: 10, credit: time.Minute}
+		s := &slots{size: 10, reservation: time.Minute}
 		first := s.reserve(4)
 		require.Equal(t, 4, first.n)
 		second := s.reserve(4)
@@ -33,12 +33,12 @@ func TestOpenTransactionsHoldAtMostHalfTheSlots(t *testing.T) {
 		require.True(t, s.use(first, 0))
 		require.Equal(t, 4, s.reserve(9).n)
 	})
-	require.Equal(t, 1, (&slots{size: 1, credit: time.Minute}).reserve(1).n, "one slot can be born claimed into, too")
+	require.Equal(t, 1, (&slots{size: 1, reservation: time.Minute}).reserve(1).n, "one slot can be born claimed into, too")
 }
 
-func TestCreditOfATransactionThatStaysOpenLapses(t *testing.T) {
+func TestReservationOfATransactionThatStaysOpenLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{size: 4, credit: time.Second}
+		s := &slots{size: 4, reservation: time.Second}
 		c := s.reserve(2)
 		<-time.After(time.Second)
 		<-time.After(freshShare)
@@ -50,8 +50,8 @@ func TestCreditOfATransactionThatStaysOpenLapses(t *testing.T) {
 	})
 }
 
-func TestCreditIsUsedOnce(t *testing.T) {
-	s := &slots{size: 4, credit: time.Hour}
+func TestReservationIsUsedOnce(t *testing.T) {
+	s := &slots{size: 4, reservation: time.Hour}
 	c := s.reserve(2)
 	require.True(t, s.use(c, 1), "one of two was inserted after all")
 	require.False(t, s.use(c, 1))
@@ -63,7 +63,7 @@ func TestCreditIsUsedOnce(t *testing.T) {
 // Failure: F67
 func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{size: 10, credit: time.Minute}
+		s := &slots{size: 10, reservation: time.Minute}
 		require.Equal(t, 10, s.take(20), "nothing is kept while nothing new arrives")
 		s.release(10)
 		s.use(s.reserve(1), 0)
@@ -73,7 +73,7 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 		<-time.After(freshShare)
 		require.Equal(t, 1, s.take(1), "not for ever")
 	})
-	small := &slots{size: 1, credit: time.Minute}
+	small := &slots{size: 1, reservation: time.Minute}
 	small.use(small.reserve(1), 0)
 	require.Equal(t, 1, small.take(1), "a single slot is never kept from the backlog")
 }
@@ -82,7 +82,7 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 // Failure: F67
 func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slots{size: 5, credit: time.Minute}
+		s := &slots{size: 5, reservation: time.Minute}
 		require.Equal(t, 5, s.take(5))
 		require.Nil(t, s.reserve(1))
 		s.release(1)
@@ -118,8 +118,8 @@ func TestSlotsNeverCountBeyondTheirSizeOrBelowZero(t *testing.T) {
 
 // runSlots says what is wrong after which step; empty: nothing.
 func runSlots(size int, steps []slotStep) string {
-	s := &slots{size: size, credit: time.Second}
-	var open []*credit
+	s := &slots{size: size, reservation: time.Second}
+	var open []*reservation
 	taken := 0
 	for i, step := range steps {
 		switch step.call {

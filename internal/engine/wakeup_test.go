@@ -40,28 +40,28 @@ func woken(a *claimSchedule) bool {
 }
 
 func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
-	for name, giveBack := range map[string]func(e *Engine, typ *Type, credit *credit){
-		"a rolled back transaction": func(e *Engine, _ *Type, credit *credit) {
+	for name, giveBack := range map[string]func(e *Engine, typ *Type, reservation *reservation){
+		"a rolled back transaction": func(e *Engine, _ *Type, reservation *reservation) {
 			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
-			rec.credits = append(rec.credits, credit)
+			rec.reservations = append(rec.reservations, reservation)
 			rec.RolledBack()
 		},
-		"a duplicate": func(e *Engine, _ *Type, credit *credit) {
+		"a duplicate": func(e *Engine, _ *Type, reservation *reservation) {
 			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
-			rec.credits = append(rec.credits, credit)
+			rec.reservations = append(rec.reservations, reservation)
 			rec.fresh(0)
 		},
-		"an entry that was not there": func(e *Engine, _ *Type, credit *credit) {
-			e.intake.giveBack(freshEntry{businessType: "close_order", credit: credit})
+		"an entry that was not there": func(e *Engine, _ *Type, reservation *reservation) {
+			e.intake.giveBack(freshEntry{businessType: "close_order", reservation: reservation})
 		},
-		"a poll that found less": func(e *Engine, typ *Type, _ *credit) { e.claimSchedule.free(typ, 1) },
+		"a poll that found less": func(e *Engine, typ *Type, _ *reservation) { e.claimSchedule.free(typ, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 1)
-			credit := typ.slots.reserve(1)
-			require.NotNil(t, credit)
+			reservation := typ.slots.reserve(1)
+			require.NotNil(t, reservation)
 			require.False(t, woken(e.claimSchedule))
-			giveBack(e, typ, credit)
+			giveBack(e, typ, reservation)
 			require.True(t, woken(e.claimSchedule))
 		})
 	}

@@ -71,12 +71,12 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			what: "A new entry runs from memory, and nothing reads its row back after the commit.",
 			edits: []edit{
 				{"freshEntry",
-					`$credit       *$credit`,
-					`$credit       *$credit
+					`$reservation       *$reservation`,
+					`$reservation       *$reservation
 draft        processlog.Draft`},
 				{"Recording.fresh",
-					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due})`,
-					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $credit: $credits[$i], $due: $due, draft: *d})`},
+					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $reservation: $reservations[$i], $due: $due})`,
+					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $reservation: $reservations[$i], $due: $due, draft: *d})`},
 				{"intake.verifyFresh",
 					`$startFresh($f, $byID[$id], $asked)`,
 					`row := $byID[$id]
