@@ -36,9 +36,9 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 				a.lateBatch = timedOut
 				d.again(a)
 			case verdicts == nil:
-				d.finish(a, ending{})
+				d.finish(a, attemptResult{})
 			default:
-				d.finish(a, ending{err: verdicts[i]})
+				d.finish(a, attemptResult{err: verdicts[i]})
 			}
 		}
 	}()
@@ -87,12 +87,12 @@ func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.
 // again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
 func (d *dispatcher) again(a *attempt) {
 	if cause := d.over(a); cause != nil {
-		d.finish(a, ending{err: cause, cause: cause})
+		d.finish(a, attemptResult{err: cause, cause: cause})
 		return
 	}
 	own, admitted := a.t.breaker.readmit()
 	if !admitted {
-		d.finish(a, ending{err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
+		d.finish(a, attemptResult{err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)

@@ -31,15 +31,15 @@ type breaker struct {
 	opened       func(observe.OpenBreaker) // told outside of the mutex, as the next one
 	closed       func(observe.OpenBreaker)
 
-	mu         sync.Mutex // guards the fields below; taken after the mutex of the type's slots, never before it
-	latest     []word     // Of at most, the oldest first
-	generation int        // how often it has opened and closed: what a call tells that began before is old news
+	mu         sync.Mutex       // guards the fields below; taken after the mutex of the type's slots, never before it
+	latest     []breakerVerdict // Of at most, the oldest first
+	generation int              // how often it has opened and closed: what a call tells that began before is old news
 	open       *observe.OpenBreaker
 	probing    bool // an entry was let in to try
 }
 
-// word is what an entry's last call was; of a batch, it is its first entry's.
-type word struct {
+// breakerVerdict is what an entry's last call was; of a batch, it is its first entry's.
+type breakerVerdict struct {
 	of     processlog.ID
 	failed bool
 }
@@ -51,19 +51,19 @@ type call struct {
 	told       bool
 }
 
-// tale is what a call tells of what its handler needs.
-type tale int
+// breakerReport is what a call tells of what its handler needs.
+type breakerReport int
 
 const (
-	nothing tale = iota // it was overtaken, or the fault is this library's or its database's
-	fine                // it is there: an entry's own failure says so, too
+	nothing breakerReport = iota // it was overtaken, or the fault is this library's or its database's
+	fine                         // it is there: an entry's own failure says so, too
 	down
 	uncalled // there was no call to make: the batch before it has not ended, or nobody here can read its content
 )
 
 // of is what a call of these entries tells. Where the MaxWait of one is over, down is told as fine: the call counts against that
 // entry, which is to come to its end soon, and not by one try for each of the breaker's pauses.
-func (t tale) of(attempts ...*attempt) tale {
+func (t breakerReport) of(attempts ...*attempt) breakerReport {
 	if t == down && slices.ContainsFunc(attempts, func(a *attempt) bool { return a.t.hadItsTime(&a.row) }) {
 		return fine
 	}
@@ -186,7 +186,7 @@ func (b *breaker) join(batch []*attempt) {
 }
 
 // ended takes the end of an attempt, or of a claim that came to none; cause is why its context ended, if it did.
-func (b *breaker) ended(a *attempt, end ending, cause error) {
+func (b *breaker) ended(a *attempt, end attemptResult, cause error) {
 	switch {
 	case b == nil:
 	case end.unstarted:
@@ -212,7 +212,7 @@ func (b *breaker) stuck(a *attempt, in *call) {
 }
 
 // hear takes what a call for an attempt tells: the first word about it counts.
-func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
+func (b *breaker) hear(a *attempt, c *call, tells breakerReport, why error) {
 	b.mu.Lock()
 	if c.told || c.generation != b.generation {
 		b.mu.Unlock()
@@ -241,7 +241,7 @@ func (b *breaker) hear(a *attempt, c *call, tells tale, why error) {
 }
 
 // reopenLocked pauses anew after a probe: longer if it has failed, as long as before if it has told nothing.
-func (b *breaker) reopenLocked(tells tale, why error) {
+func (b *breaker) reopenLocked(tells breakerReport, why error) {
 	next := *b.open
 	if tells == down {
 		next.Probes++
@@ -263,11 +263,11 @@ func (b *breaker) openLocked(open observe.OpenBreaker, pause time.Duration) {
 // countLocked takes the latest word of an entry, and reports whether too many of the latest Of entries say down. An entry
 // has one word: by itself, tried again and again, it would have the others wait.
 func (b *breaker) countLocked(id processlog.ID, failed bool) bool {
-	b.latest = slices.DeleteFunc(b.latest, func(w word) bool { return w.of == id })
+	b.latest = slices.DeleteFunc(b.latest, func(w breakerVerdict) bool { return w.of == id })
 	if len(b.latest) == b.Of {
 		b.latest = slices.Delete(b.latest, 0, 1)
 	}
-	b.latest = append(b.latest, word{id, failed})
+	b.latest = append(b.latest, breakerVerdict{id, failed})
 	failures := 0
 	for _, w := range b.latest {
 		if w.failed {
@@ -279,7 +279,7 @@ func (b *breaker) countLocked(id processlog.ID, failed bool) bool {
 }
 
 // tells is what an attempt's end says of what its handler needs; cause is why its context ended, if it did.
-func tells(err, cause error) (of tale) {
+func tells(err, cause error) (of breakerReport) {
 	v := judged(err)
 	switch {
 	case err == nil:
@@ -300,7 +300,7 @@ func tells(err, cause error) (of tale) {
 
 // batchTells is the same of a batch, which is one call: one entry's good word is enough for what all need. One that came to no
 // verdict says nothing, unless it ran out of time.
-func batchTells(verdicts []error, whole bool, cause error) (of tale, why error) {
+func batchTells(verdicts []error, whole bool, cause error) (of breakerReport, why error) {
 	switch {
 	case !whole && errors.Is(cause, processlog.ErrTimeout):
 		return down, processlog.ErrTimeout

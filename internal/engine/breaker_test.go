@@ -61,7 +61,7 @@ func (b *broken) call(t *testing.T, errs ...error) {
 	for _, err := range errs {
 		a := b.begin()
 		require.NotNil(t, a, "it was not let in")
-		b.ended(a, ending{err: err}, nil)
+		b.ended(a, attemptResult{err: err}, nil)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 		require.Nil(t, b.begin(), "claimed while it opened, it is given back")
 		<-time.After(1)
 		require.Equal(t, 1, b.room())
-		b.ended(late[0], ending{}, nil)
+		b.ended(late[0], attemptResult{}, nil)
 		require.NotNil(t, b.current(), "what began before tells nothing of now")
 		admitted, refused := b.admit([]*attempt{{t: b.t}, {t: b.t}, {t: b.t}})
 		require.Len(t, admitted, 1)
@@ -141,11 +141,11 @@ func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 		require.Zero(t, b.room(), "one is under way")
 		require.Nil(t, b.begin())
 		for _, a := range late[1:] {
-			b.ended(a, ending{err: errDown}, nil)
+			b.ended(a, attemptResult{err: errDown}, nil)
 		}
 		require.Len(t, b.opened, 1, "four of four, but of before")
 		<-time.After(3 * time.Second)
-		b.ended(admitted[0], ending{err: errors.New("sold out")}, nil) // it answers
+		b.ended(admitted[0], attemptResult{err: errors.New("sold out")}, nil) // it answers
 		require.Nil(t, b.current())
 		require.Equal(t, []observe.OpenBreaker{open}, b.closed)
 		require.Equal(t, math.MaxInt, b.room())
@@ -179,9 +179,9 @@ func TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause(t *testing.T)
 	inBubble(t, func(t *testing.T, b *broken) {
 		b.call(t, errDown, errDown, errDown, errDown)
 		for i, void := range []func(a *attempt){
-			func(a *attempt) { b.ended(a, ending{unstarted: true}, nil) },
-			func(a *attempt) { b.ended(a, ending{err: errDown}, processlog.ErrCancelled) },
-			func(a *attempt) { b.ended(a, ending{err: ours(errors.New("no connection"))}, nil) },
+			func(a *attempt) { b.ended(a, attemptResult{unstarted: true}, nil) },
+			func(a *attempt) { b.ended(a, attemptResult{err: errDown}, processlog.ErrCancelled) },
+			func(a *attempt) { b.ended(a, attemptResult{err: ours(errors.New("no connection"))}, nil) },
 		} {
 			<-time.After(time.Until(b.current().ProbeAt))
 			void(b.begin())
@@ -217,7 +217,7 @@ func TestProbeThatHangsHasFailed(t *testing.T) {
 		b.stuck(a, a.call.Load())
 		require.Equal(t, 1, b.current().Probes)
 		require.Equal(t, processlog.ErrTimeout, b.current().Err)
-		b.ended(a, ending{}, nil)
+		b.ended(a, attemptResult{}, nil)
 		require.NotNil(t, b.current(), "its word is old by now")
 		<-time.After(time.Until(b.current().ProbeAt))
 		b.call(t, nil)
@@ -234,7 +234,7 @@ func TestRunBeginsWithEveryBreakerClosed(t *testing.T) {
 	defer b.e.End()
 	require.Empty(t, b.e.types.openBreakers())
 	require.Empty(t, b.closed, "nobody has tried")
-	b.ended(a, ending{err: errDown}, nil)
+	b.ended(a, attemptResult{err: errDown}, nil)
 	b.call(t, errDown, errDown, errDown)
 	require.Len(t, b.opened, 1)
 }
@@ -243,7 +243,7 @@ func TestRunBeginsWithEveryBreakerClosed(t *testing.T) {
 func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	for _, c := range []struct {
 		err, cause error
-		want       tale
+		want       breakerReport
 	}{
 		{nil, nil, fine},
 		{nil, processlog.ErrTimeout, fine},
@@ -287,7 +287,7 @@ func hadItsTime(t *testing.T) {
 		b.last++
 		let, _ := b.admit([]*attempt{{t: b.t, row: *aged(&processlog.Row{ID: processlog.RowID(b.last)}, age)}})
 		require.Len(t, let, 1)
-		b.ended(let[0], ending{err: errDown}, nil)
+		b.ended(let[0], attemptResult{err: errDown}, nil)
 	}
 	for range 8 {
 		call(time.Hour)
@@ -320,7 +320,7 @@ func TestABatchIsOneCall(t *testing.T) {
 		verdicts []error
 		whole    bool
 		cause    error
-		want     tale
+		want     breakerReport
 	}{
 		{nil, true, nil, fine},
 		{[]error{errDown, errDown}, true, nil, down},
@@ -343,7 +343,7 @@ func TestABatchIsOneCall(t *testing.T) {
 		b.join(batch)
 		b.batchEnded(batch, []error{errDown, errDown, errDown}, true, nil)
 		for _, a := range batch {
-			b.ended(a, ending{err: errDown}, nil)
+			b.ended(a, attemptResult{err: errDown}, nil)
 		}
 	}
 	require.Len(t, b.opened, 1)
@@ -396,7 +396,7 @@ func TestScannerSleepsUntilThePauseEnds(t *testing.T) {
 // What hangs is found by looking through a map, and all entries of a batch hang together.
 func TestBatchThatHangsIsItsFirstEntrysWord(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
-		var want []word
+		var want []breakerVerdict
 		for range b.Of - 1 {
 			batch := make([]*attempt, 8)
 			for i := range batch {
@@ -407,7 +407,7 @@ func TestBatchThatHangsIsItsFirstEntrysWord(t *testing.T) {
 				b.e.holdings.held[batch[i].holding()] = batch[i]
 			}
 			b.join(batch)
-			want = append(want, word{batch[0].row.ID, true})
+			want = append(want, breakerVerdict{batch[0].row.ID, true})
 			time.Sleep(b.t.Timeout + stuckAfter + time.Second)
 			b.e.renewer.needRenewal()
 		}

@@ -96,7 +96,7 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
 	}
 	if refused, calls := d.start(t, attempts); len(refused) > 0 {
 		for _, a := range refused {
-			t.breaker.ended(a, ending{unstarted: true}, nil)
+			t.breaker.ended(a, attemptResult{unstarted: true}, nil)
 		}
 		d.giveBack(t, refused, calls)
 	}
@@ -195,15 +195,15 @@ func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Conte
 // attempt runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
 // its goroutine cannot skip.
 func (d *dispatcher) attempt(a *attempt) {
-	end := ending{err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
+	end := attemptResult{err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
 	tell(d.base, d.Observer.AttemptStarted, a.event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
 }
 
-// ending is how an attempt came out.
-type ending struct {
+// attemptResult is how an attempt came out.
+type attemptResult struct {
 	err       error
 	settled   bool             // the outcome is durable: the handler's own transaction carried it
 	token     processlog.Token // it carries, when settled
@@ -213,10 +213,10 @@ type ending struct {
 }
 
 // call runs what the entry's state asks for, and turns a panic into a failure.
-func (d *dispatcher) call(a *attempt) (end ending) {
+func (d *dispatcher) call(a *attempt) (end attemptResult) {
 	defer func() {
 		if p := recover(); p != nil {
-			end = ending{err: panicked(p)}
+			end = attemptResult{err: panicked(p)}
 		}
 	}()
 	inTx := a.t.RunTx
@@ -228,32 +228,32 @@ func (d *dispatcher) call(a *attempt) (end ending) {
 	}
 	if a.t.Ready != nil && !a.compensating() {
 		if err := a.t.Ready(a.ctx, &a.row); err != nil {
-			return ending{err: usererr.Of(Free(err))}
+			return attemptResult{err: usererr.Of(Free(err))}
 		}
 	}
 	if inTx != nil {
 		return d.runTx(a, inTx)
 	}
-	return ending{err: a.t.call(a.ctx, &a.row)}
+	return attemptResult{err: a.t.call(a.ctx, &a.row)}
 }
 
 // heldUp reports whether a handler is not to be called any more, and what becomes of its attempt: one that has run out of
 // time passes for stuck, and its place is another suspect's (G16).
-func (d *dispatcher) heldUp(a *attempt) (end ending, late bool) {
+func (d *dispatcher) heldUp(a *attempt) (end attemptResult, late bool) {
 	switch {
 	case d.stopping():
-		return ending{err: processlog.ErrStopping, unstarted: true}, true
+		return attemptResult{err: processlog.ErrStopping, unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return ending{err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+		return attemptResult{err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
-	return ending{}, false
+	return attemptResult{}, false
 }
 
 // panicked is the failure of a panic with p. Its text is made here, since the methods of p are the user's.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
-func (d *dispatcher) finish(a *attempt, end ending) {
+func (d *dispatcher) finish(a *attempt, end attemptResult) {
 	failpoint.Reach(failpoint.HandlerReturned)
 	// Before the context is let go of, which would be the cause otherwise.
 	cause := cmp.Or(end.cause, context.Cause(a.ctx))

@@ -25,7 +25,7 @@ func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		e.dispatcher.finish(a, ending{})
+		e.dispatcher.finish(a, attemptResult{})
 	}()
 	require.Equal(t, 2, <-stored)
 	e.holdings.mu.Unlock()

@@ -16,13 +16,13 @@ var errFenceLost = fmt.Errorf("%w: the transaction was rolled back", processlog.
 
 // runTx runs a transactional handler. The outcome is the transaction's last statement, under the version
 // of the claim: it commits with the effect or not at all, and a second attempt's would change no row.
-func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Transaction, row *processlog.Row) error) (end ending) {
+func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Transaction, row *processlog.Row) error) (end attemptResult) {
 	ctx, abandon := context.WithCancel(context.WithoutCancel(a.ctx))
 	defer abandon()
 	inTime := context.AfterFunc(a.ctx, abandon) // the handler's deadline is not that of storing its outcome
 	tx, err := d.Begin(ctx)
 	if err != nil {
-		return ending{err: ours(err)}
+		return attemptResult{err: ours(err)}
 	}
 	open := true
 	defer func() {
@@ -37,17 +37,17 @@ func (d *dispatcher) runTx(a *attempt, handler func(ctx context.Context, tx Tran
 		if blame := d.Blame(usererr.Safe(err)); a.ctx.Err() == nil && blame != BlameHandler { // a timeout is the handler's own
 			err = serversOwn(err, blame == BlameServer)
 		}
-		return ending{err: usererr.Of(err)}
+		return attemptResult{err: usererr.Of(err)}
 	}
 	if a.ctx.Err() != nil || !inTime() {
-		return ending{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
+		return attemptResult{err: fmt.Errorf("handler returned too late: %w", context.Cause(a.ctx))}
 	}
 	if err := tx.Over(); err != nil { // and the handler did not say so
-		return ending{err: fmt.Errorf("handler returned nil: %w", err)}
+		return attemptResult{err: fmt.Errorf("handler returned nil: %w", err)}
 	}
 	token := processlog.NewToken()
 	if err := d.succeedIn(ctx, tx, a, token); err != nil {
-		return ending{err: err}
+		return attemptResult{err: err}
 	}
 	open = false
 	asked := time.Now()
@@ -76,18 +76,18 @@ func (d *dispatcher) refused(err error) error { return serversOwn(err, d.Blame(e
 
 // committed finds out how a handler's transaction ended. Where the reply to COMMIT was lost, the row's token tells. A transaction
 // that was rolled back counts as a condition of the server; see serversOwn. An outcome that stays unknown never counts.
-func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, asked time.Time) ending {
+func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, asked time.Time) attemptResult {
 	if err == nil {
 		failpoint.Reach(failpoint.HandlerCommitted)
-		return ending{settled: true, token: token, asked: asked}
+		return attemptResult{settled: true, token: token, asked: asked}
 	}
 	switch {
 	case errors.Is(err, processlog.ErrCommitUnknown):
 	case errors.Is(err, processlog.ErrNotRecorded), errors.Is(err, processlog.ErrNoTransaction):
 		// The handler went on after Record had refused, or after the transaction had ended under it.
-		return ending{err: fmt.Errorf("commit: %w", err)}
+		return attemptResult{err: fmt.Errorf("commit: %w", err)}
 	default:
-		return ending{err: d.refused(fmt.Errorf("commit: %w", err))}
+		return attemptResult{err: d.refused(fmt.Errorf("commit: %w", err))}
 	}
 	ctx, cancel := d.statement()
 	defer cancel()
@@ -95,11 +95,11 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 	row, readErr := d.Store.Resolve(ctx, a.row.ID)
 	switch {
 	case readErr == nil && row.Token == token:
-		return ending{settled: true, token: token, asked: asked}
+		return attemptResult{settled: true, token: token, asked: asked}
 	case readErr == nil:
-		return ending{err: d.refused(fmt.Errorf("commit: %w", err))}
+		return attemptResult{err: d.refused(fmt.Errorf("commit: %w", err))}
 	}
 	// Nothing is known, and nothing written under the claimed version can do harm: if the commit
 	// happened, the version has moved on.
-	return ending{err: ours(fmt.Errorf("commit: %w; %w", err, readErr))}
+	return attemptResult{err: ours(fmt.Errorf("commit: %w; %w", err, readErr))}
 }

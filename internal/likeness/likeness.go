@@ -108,7 +108,7 @@ func (s *shaper) quotation(open rune, size int) bool {
 	if open == '\'' {
 		end = '\''
 	}
-	length := ending(s.rest[size:], end)
+	length := quotationEnd(s.rest[size:], end)
 	if length < 0 && open == '\'' {
 		return false
 	}
@@ -121,8 +121,8 @@ func (s *shaper) quotation(open rune, size int) bool {
 	return true
 }
 
-// ending is where a quotation ends, as %q and JSON write it: not behind a backslash. -1: nowhere.
-func ending(text string, end rune) int {
+// quotationEnd is where a quotation ends, as %q and JSON write it: not behind a backslash. -1: nowhere.
+func quotationEnd(text string, end rune) int {
 	escaped := false
 	for i, r := range text {
 		switch {

@@ -76,7 +76,7 @@ errors.As($err, &$v)`},
 			name: "batch-out-of-patience", breaks: "G27",
 			what: "A follow-up fails without a run when its batch takes longer than MaxWait.",
 			edits: []edit{
-				{"dispatcher.call", `return $ending{$err: usererr.Of($free($err))}`, `return $ending{$err: usererr.Of($err)}`},
+				{"dispatcher.call", `return $attemptResult{$err: usererr.Of($free($err))}`, `return $attemptResult{$err: usererr.Of($err)}`},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
 		},

@@ -212,7 +212,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 		first = n.midway(items[0].Entry, attempts[0].start, first)
 	}
 	cut := n.work(ctx, items[0].Entry, first)
-	ends := make([]ending, len(items))
+	ends := make([]attemptEnd, len(items))
 	for i, a := range attempts {
 		b := first
 		if i > 0 {
@@ -295,8 +295,8 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 	return n.w.oracle.began(ctx, n, e), nil
 }
 
-// ending is how a handler has made up its mind about an entry.
-type ending struct {
+// attemptEnd is how a handler has made up its mind about an entry.
+type attemptEnd struct {
 	manner manner
 	after  time.Duration // to be called again
 	cut    error         // short
@@ -304,19 +304,19 @@ type ending struct {
 }
 
 // decide is the moment the handler has made up its mind; cut is what cut it short.
-func (n *instance) decide(a *attempt, b behaviour, cut error) ending {
-	n.w.oracle.ending(a)
+func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
+	n.w.oracle.attemptEnd(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
 	v := n.w.gate.pass(&request{from: n, class: classOwn, op: "end", args: string(key)})
 	how := b.manner
 	if cut != nil {
 		how = interrupted
 	}
-	return ending{how, b.after, cut, v.dead}
+	return attemptEnd{how, b.after, cut, v.dead}
 }
 
 // conclude is the handler's return.
-func (n *instance) conclude(a *attempt, end ending) error {
+func (n *instance) conclude(a *attempt, end attemptEnd) error {
 	if end.dead {
 		return errDead
 	}

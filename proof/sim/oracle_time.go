@@ -136,9 +136,9 @@ func (l *life) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// ending judges the end of a handler: it was told, through its context, if its lease was lost, and only then. A batch is
+// attemptEnd judges the end of a handler: it was told, through its context, if its lease was lost, and only then. A batch is
 // not, for the sake of its other entries.
-func (o *oracle) ending(a *attempt) {
+func (o *oracle) attemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	unaware := a.ctx.Err() == nil && !a.lostAt.IsZero() && time.Since(a.lostAt) > time.Millisecond
