@@ -55,7 +55,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
-	if err := c.keepHouse(ctx, cfg.Keep); err != nil {
+	if err := c.maintain(ctx, cfg.Keep); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

@@ -104,7 +104,7 @@ func Declare[T any](c *Compensator, businessType string, cfg TypeConfig) (*Type[
 		return nil, &FieldError{Field: "Keep", Reason: reason}
 	}
 	keep := cfg.Keep
-	if err := c.keepHouse(context.Background(), keep); err != nil {
+	if err := c.maintain(context.Background(), keep); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults(c.cfg)
@@ -215,7 +215,7 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry, cfg.MaxWait
 	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
 	t.Breaker = engine.Breaker(cfg.Breaker)
-	if err := c.keepHouse(context.Background(), cfg.Keep); err != nil {
+	if err := c.maintain(context.Background(), cfg.Keep); err != nil {
 		return nil, err
 	}
 	if err := c.serialize(businessType, cfg); err != nil {

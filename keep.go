@@ -35,15 +35,15 @@ func badKeep(keep time.Duration) string {
 
 // kept holds the retention of every type, and whether this process takes part in the rounds.
 type kept struct {
-	mu    sync.Mutex // guards shelf
-	shelf []shelf    // one for each type and state
+	mu        sync.Mutex  // guards shelf
+	retention []retention // one for each type and state
 
 	begin chan struct{} // capacity 1; holds a token while a caller starts the rounds
 	begun bool          // guarded by begin
 }
 
-// shelf is the retention of the ended entries of one type and state.
-type shelf struct {
+// retention is the retention of the ended entries of one type and state.
+type retention struct {
 	businessType string
 	state        State
 	keep         time.Duration
@@ -58,18 +58,18 @@ func (c *Compensator) shelve(businessType string, keep time.Duration) {
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	for _, state := range purged {
-		i := slices.IndexFunc(c.kept.shelf, func(s shelf) bool { return s.businessType == businessType && s.state == state })
+		i := slices.IndexFunc(c.kept.retention, func(s retention) bool { return s.businessType == businessType && s.state == state })
 		if i < 0 {
-			c.kept.shelf = append(c.kept.shelf, shelf{businessType, state, keep})
+			c.kept.retention = append(c.kept.retention, retention{businessType, state, keep})
 		} else {
-			c.kept.shelf[i].keep = min(c.kept.shelf[i].keep, keep)
+			c.kept.retention[i].keep = min(c.kept.retention[i].keep, keep)
 		}
 	}
 }
 
-// keepHouse starts the purge rounds in this process if keep is not 0. It asks the database, so it holds no mutex
+// maintain starts the purge rounds in this process if keep is not 0. It asks the database, so it holds no mutex
 // meanwhile. A second caller waits for the first one, and tries again if the first one failed.
-func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
+func (c *Compensator) maintain(ctx context.Context, keep time.Duration) error {
 	if keep <= 0 {
 		return nil
 	}
@@ -84,13 +84,13 @@ func (c *Compensator) keepHouse(ctx context.Context, keep time.Duration) error {
 	if c.kept.begun {
 		return nil
 	}
-	err := c.upkeep(ctx, keepMark, keepEvery, engine.ProblemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
+	err := c.maintenance(ctx, keepMark, keepEvery, engine.ProblemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
 	c.kept.begun = err == nil
 	return err
 }
 
-// upkeep takes part in rounds. The process that moves the mark to a slot makes the round of that slot, until end.
-func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
+// maintenance takes part in rounds. The process that moves the mark to a slot makes the round of that slot, until end.
+func (c *Compensator) maintenance(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
 	return c.engine.Recur(ctx, engine.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
@@ -108,8 +108,8 @@ func (c *Compensator) upkeep(ctx context.Context, mark string, every time.Durati
 // foreign keys may refer to them, and more may come behind those.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 	c.kept.mu.Lock()
-	first := int(jitter.N(time.Duration(len(c.kept.shelf) + 1)))
-	shelves := slices.Concat(c.kept.shelf[first:], c.kept.shelf[:first])
+	first := int(jitter.N(time.Duration(len(c.kept.retention) + 1)))
+	shelves := slices.Concat(c.kept.retention[first:], c.kept.retention[:first])
 	c.kept.mu.Unlock()
 	var failed []error
 	for len(shelves) > 0 && time.Now().Before(end) && ctx.Err() == nil {
@@ -127,7 +127,7 @@ func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {
 }
 
 // purgeStep deletes a few entries and then pauses, but not beyond end.
-func (c *Compensator) purgeStep(ctx context.Context, s shelf, end time.Time) (int, error) {
+func (c *Compensator) purgeStep(ctx context.Context, s retention, end time.Time) (int, error) {
 	step, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	began := time.Now()

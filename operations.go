@@ -203,7 +203,7 @@ const (
 // keepCases makes this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.upkeep(ctx, casesMark, caseEvery, engine.ProblemCases, func(ctx context.Context, slot, end time.Time) error {
+	return c.maintenance(ctx, casesMark, caseEvery, engine.ProblemCases, func(ctx context.Context, slot, end time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
 			since = 0

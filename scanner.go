@@ -36,7 +36,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	loops.Go(func() { c.engine.Reconcile(claiming) })
 	loops.Go(func() { c.engine.KeepPauses(claiming) })
 	loops.Go(func() { c.engine.KeepTime(claiming) })
-	loops.Go(func() { c.engine.KeepHouse(claiming) })
+	loops.Go(func() { c.engine.Maintain(claiming) })
 	loops.Go(func() { c.engine.Listen(claiming) })
 
 	// Leases are renewed until the last outcome is stored, which is long after ctx has ended.

@@ -19,5 +19,5 @@
 //
 // An entry that dies opens a case, in the transaction that makes it dead, with its failure's fingerprint, what it is worth
 // and until when somebody should have looked. What a service ends with Cancel or Complete keeps its case until the next
-// round of upkeep, three minutes or so; the same round opens cases for dead entries that have none.
+// round of maintenance, three minutes or so; the same round opens cases for dead entries that have none.
 package admin

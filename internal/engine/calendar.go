@@ -26,7 +26,7 @@ type Period struct {
 	Schedule func(after time.Time) time.Time
 	CatchUp  int // how many slots that have passed are done, the newest ones; at least 1
 
-	// Problem is what Health says when Do fails, of upkeep alone: that takes its time, so it has a loop of its own, and what is
+	// Problem is what Health says when Do fails, of maintenance alone: that takes its time, so it has a loop of its own, and what is
 	// skipped of it is nobody's concern. "": the slots of a type.
 	Problem string
 
@@ -35,11 +35,11 @@ type Period struct {
 	Do func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
 }
 
-func (p Period) upkeep() bool { return p.Problem != "" }
+func (p Period) maintenance() bool { return p.Problem != "" }
 
 // problem is what fails when Do does.
 func (p Period) problem() (what, businessType string) {
-	if p.upkeep() {
+	if p.maintenance() {
 		return p.Problem, ""
 	}
 	return problemSlot, p.Name
@@ -114,7 +114,7 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 		what, businessType := p.problem()
 		if err != nil && ctx.Err() == nil {
 			c.problems.failed(what, businessType, err)
-		} else if err == nil && (done || !p.upkeep()) { // upkeep moves its mark first: that nothing is due says nothing of it
+		} else if err == nil && (done || !p.maintenance()) { // maintenance moves its mark first: that nothing is due says nothing of it
 			c.problems.passed(what, businessType)
 		}
 		rest = min(rest, again)
@@ -141,7 +141,7 @@ func (c *calendar) doSlots(ctx context.Context, p Period, mark, now, read time.T
 	if err != nil || !moved { // a mark that another process holds may stay where it is
 		return min(again, c.PollInterval), false, err
 	}
-	if due.skipped > 0 && !p.upkeep() {
+	if due.skipped > 0 && !p.maintenance() {
 		c.Log.Warn("compensator: slots of a periodic type have passed while no process ran, and are not made up for",
 			"type", p.Name, "slots", due.skipped, "since", mark, "made_up_for", len(due.slots))
 	}
@@ -157,7 +157,7 @@ func (c *calendar) beginAnew(ctx context.Context, p Period) {
 	if ctx.Err() != context.Canceled {
 		c.saw(problemMarks, err)
 	}
-	if begun && !p.upkeep() {
+	if begun && !p.maintenance() {
 		c.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
 			"type", p.Name)
 	}

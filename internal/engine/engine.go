@@ -36,7 +36,7 @@ type Engine struct {
 	scanner          *scanner
 	reconciler       *reconciler
 	calendar         *calendar
-	upkeep           *calendar
+	maintenance      *calendar
 
 	pausesKnown atomic.Bool // this process has seen what people have paused
 
@@ -72,7 +72,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
 	e.reconciler = &reconciler{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
 		rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.calendar, e.upkeep = &calendar{base: b}, &calendar{base: b}
+	e.calendar, e.maintenance = &calendar{base: b}, &calendar{base: b}
 	return e
 }
 
@@ -96,8 +96,8 @@ func (e *Engine) Recur(ctx context.Context, p Period) error {
 	if running {
 		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
 	}
-	if p.upkeep() {
-		return e.upkeep.add(ctx, p)
+	if p.maintenance() {
+		return e.maintenance.add(ctx, p)
 	}
 	return e.calendar.add(ctx, p)
 }
@@ -168,12 +168,12 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, KeepTime, KeepHouse, KeepPauses, Listen and Renew are the loops of a Run. Each ends with its context, and
+// Scan, Reconcile, KeepTime, Maintain, KeepPauses, Listen and Renew are the loops of a Run. Each ends with its context, and
 // has then ended all that it has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
 func (e *Engine) KeepTime(ctx context.Context)  { e.calendar.run(ctx) }
-func (e *Engine) KeepHouse(ctx context.Context) { e.upkeep.run(ctx) }
+func (e *Engine) Maintain(ctx context.Context)  { e.maintenance.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
 // Listen wakes the scanner for entries other processes enqueued.

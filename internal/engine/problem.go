@@ -71,7 +71,7 @@ const (
 	problemRefusedRelease = "the database refuses to take back leases of entries"
 	problemRefusedRenewal = "the database refuses to renew leases of entries"
 
-	// Of upkeep; see Period.
+	// Of maintenance; see Period.
 	ProblemPurge = "ended entries could not be purged"
 	ProblemCases = "cases could not be opened and closed after the fact"
 )

@@ -99,7 +99,7 @@ const (
 
 // People and services.
 const (
-	CaseOpened       Point = "case-opened"       // in the transaction that makes its entry dead, or in upkeep's; not committed
+	CaseOpened       Point = "case-opened"       // in the transaction that makes its entry dead, or in maintenance's; not committed
 	CaseClosed       Point = "case-closed"       // behind a change and its record, not committed
 	OperationWritten Point = "operation-written" // before what it speaks of; not committed
 	AuditWritten     Point = "audit-written"     // a person's action and its record are not committed

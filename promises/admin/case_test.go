@@ -396,10 +396,10 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	})
 }
 
-// TestUpkeepFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
+// TestMaintenanceFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
 // the operator's side was turned on, within four minutes, by one of several processes.
 // Failure: F118
-func TestUpkeepFindsWhatIsMissing(t *testing.T) {
+func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()

@@ -413,7 +413,7 @@ func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 }
 
 // Keep's rounds and those of cases go on side by side, and one that works says nothing of the other.
-func TestUpkeepOfCasesThatFailsIsToldByItsName(t *testing.T) {
+func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config(deafStore{compensatortest.NewMemoryStore()}, time.Hour)
