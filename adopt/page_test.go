@@ -219,7 +219,7 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 		write: func(stop func()) {
 			defer stop()
 			add("new", "close_order", `{"id":"new"}`, "0, 0, 0")
-			assert.Eventually(t, func() bool { return w.Count("effects") == 100 }, harness.Patience, 10*time.Millisecond, "all that is due has run, in the new system")
+			assert.Eventually(t, func() bool { return w.Count("effects") == 100 }, harness.Timeout, 10*time.Millisecond, "all that is due has run, in the new system")
 			w.Exec("UPDATE common_process_log SET state=1 WHERE id=? AND state=5", held) // and one in the old
 		},
 	}))

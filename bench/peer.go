@@ -97,14 +97,14 @@ func (a *arena) rate(p peer, n int, began time.Time) float64 {
 	return float64(done) / at.Sub(began).Seconds()
 }
 
-// patience is for how long a peer may stand still before what is missing counts as lost: more than twice the
+// waitTimeout is for how long a peer may stand still before what is missing counts as lost: more than twice the
 // longest interval of any of them, 5 s.
-const patience = 15 * time.Second
+const waitTimeout = 15 * time.Second
 
 // progress waits until count returns n, or stands still; it returns the last count, and since when it stood.
 func progress(n int, count func() int) (last int, at time.Time) {
 	at = time.Now()
-	for last < n && time.Since(at) < patience {
+	for last < n && time.Since(at) < waitTimeout {
 		time.Sleep(200 * time.Microsecond)
 		if now := count(); now > last {
 			last, at = now, time.Now()

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
-// patience is how long WaitIdle waits with nothing happening.
-const patience = time.Minute
+// waitTimeout is how long WaitIdle waits with nothing happening.
+const waitTimeout = time.Minute
 
 // lookAgain is the pause between two looks at the log.
 const lookAgain = 5 * time.Millisecond
@@ -34,8 +34,8 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 			return
 		case !slices.Equal(now, left):
 			left, since = now, time.Now()
-		case time.Since(since) > patience:
-			require.FailNowf(tb, "not idle", "for %v nothing has changed. Is a Compensator inside Run that has the types' handlers? Left:\n%s", patience, strings.Join(left, "\n"))
+		case time.Since(since) > waitTimeout:
+			require.FailNowf(tb, "not idle", "for %v nothing has changed. Is a Compensator inside Run that has the types' handlers? Left:\n%s", waitTimeout, strings.Join(left, "\n"))
 		}
 		select {
 		case <-time.After(lookAgain):

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for an event.
-const patience = time.Minute
+// waitTimeout is how long a test waits for an event.
+const waitTimeout = time.Minute
 
 // call makes one call with its own client and connections.
 func call(t *testing.T, ctx context.Context, url string, timeout time.Duration) (string, error) {
@@ -166,7 +166,7 @@ func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
 	for _, at := range []net.Listener{listener, gone} {
-		_, err = call(t, t.Context(), "http://"+at.Addr().String(), patience)
+		_, err = call(t, t.Context(), "http://"+at.Addr().String(), waitTimeout)
 		require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(err), "%v", err)
 	}
 }
@@ -184,7 +184,7 @@ func TestTimeThatIsOverIsAFailure(t *testing.T) {
 
 	ctx, stop := context.WithCancelCause(t.Context())
 	go func() { <-entered; stop(compensator.ErrStopping) }()
-	_, err = call(t, ctx, bank.URL, patience)
+	_, err = call(t, ctx, bank.URL, waitTimeout)
 	require.ErrorIs(t, err, compensator.ErrStopping, "so that a stop is known for one")
 	require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
 }
@@ -357,12 +357,12 @@ func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	case err := <-ended:
 		require.ErrorContains(t, err, "101 Switching Protocols")
 		require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err))
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.Fail(t, "its body is read")
 	}
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.Fail(t, "its connection is kept")
 	}
 }

@@ -109,7 +109,7 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 		if len(rest) == len(items) {
 			failures++
 			b.waits(len(items), err)
-			if failures >= patience && b.suspect(ctx, items) {
+			if failures >= failuresUntilSuspect && b.suspect(ctx, items) {
 				return
 			}
 			pause(ctx, failures)
@@ -118,9 +118,9 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// patience is how often a batch is tried against a database that fails, before the batch itself is suspected: a statement
+// failuresUntilSuspect is how often a batch is tried against a database that fails, before the batch itself is suspected: a statement
 // too large for the server, for example, breaks the connection like an outage.
-const patience = 4
+const failuresUntilSuspect = 4
 
 // suspect has parts of the batch tried one by one. A lone message is set aside if the log takes entries right before and
 // right after it fails: then the database is not to blame.

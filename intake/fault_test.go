@@ -144,7 +144,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.settled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
-	for range 2 * patience { // longer than a batch is left whole
+	for range 2 * failuresUntilSuspect { // longer than a batch is left whole
 		e := harness.Next(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}
@@ -389,7 +389,7 @@ func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	cfg := testConfig()
-	codec := &lockedCodec{Codec: compensator.JSON, left: patience + 3}
+	codec := &lockedCodec{Codec: compensator.JSON, left: failuresUntilSuspect + 3}
 	cfg.Aside.Codec = codec
 	cfg.Observer.Settled = func(SettledEvent) { panic("a bug") }
 	in := r.open(r.New(r.Quick()), r.spec(), cfg)
@@ -634,7 +634,7 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 				in := r.open(r.New(r.Quick()), r.spec(), cfg)
 				r.add(1, messages)
 				r.start(in)
-				for range 2*patience + 2 { // by then a lone message would be suspected
+				for range 2*failuresUntilSuspect + 2 { // by then a lone message would be suspected
 					require.ErrorContains(t, harness.Next(t, waiting).Err, answer.Message)
 				}
 				require.Error(t, in.Err())

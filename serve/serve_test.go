@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for an event.
-const patience = time.Minute
+// waitTimeout is how long a test waits for an event.
+const waitTimeout = time.Minute
 
 func newLog(t *testing.T) *compensator.Compensator {
 	t.Helper()
@@ -42,7 +42,7 @@ func server(t *testing.T, handler http.HandlerFunc) (s serve.Server, url string)
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: patience}, Listener: listener}, "http://" + listener.Addr().String()
+	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: waitTimeout}, Listener: listener}, "http://" + listener.Addr().String()
 }
 
 // get makes one request on its own connection. It returns 0 if there was no answer.
@@ -71,7 +71,7 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-from:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.Fail(t, "nothing came")
 	}
 	return v
@@ -86,7 +86,7 @@ func closed(t *testing.T, s serve.Server) {
 			_ = conn.Close()
 		}
 		return err != nil
-	}, patience, time.Millisecond)
+	}, waitTimeout, time.Millisecond)
 }
 
 // A running request records an entry after the stop has begun, and waits until the entry has run.
@@ -112,7 +112,7 @@ func TestRequestUnderWayIsRecordedAndWhatIsDueRunsWhileTheProgramStops(t *testin
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, StopTimeout: patience / 2})
+	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, StopTimeout: waitTimeout / 2})
 	status := make(chan int, 1)
 	go func() { status <- get(url) }()
 	next(t, entered)
@@ -231,7 +231,7 @@ func TestWhateverFailsEndsTheProgramInTheSameOrder(t *testing.T) {
 		}, errConsumer},
 		"the log": {func(t *testing.T, c *compensator.Compensator, _ *serve.Config) {
 			compensatortest.Run(t, c)
-			require.Eventually(t, func() bool { return c.Health(t.Context()).Running }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return c.Health(t.Context()).Running }, waitTimeout, time.Millisecond)
 		}, compensator.ErrRunning},
 		"a server that somebody else shuts down": {func(_ *testing.T, _ *compensator.Compensator, cfg *serve.Config) {
 			cfg.Consumers = append(cfg.Consumers, func(ctx context.Context) error {
@@ -284,7 +284,7 @@ func TestProgramStopsFromTheOutsideIn(t *testing.T) {
 		return ctx.Err() // an error after the stop was asked for is not reported
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Consumers: []func(context.Context) error{consume}, Inside: []serve.Server{inside}, StopTimeout: patience})
+	ended := run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Consumers: []func(context.Context) error{consume}, Inside: []serve.Server{inside}, StopTimeout: waitTimeout})
 	next(t, begun)
 	cancel()
 	require.NoError(t, next(t, ended))
@@ -298,7 +298,7 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	s, url := server(t, func(http.ResponseWriter, *http.Request) { close(entered); <-release })
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, StopTimeout: patience})
+	ended := run(ctx, c, serve.Config{Servers: []serve.Server{s}, StopTimeout: waitTimeout})
 	status := make(chan int, 1)
 	go func() { status <- get(url) }()
 	next(t, entered)
@@ -333,7 +333,7 @@ func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	var err error
 	select {
 	case err = <-ended:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		close(let)
 		require.Fail(t, "Run waits for it")
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/memory"
 )
 
-// patience is how long a test waits for what must come.
-const patience = time.Minute
+// waitTimeout is how long a test waits for what must come.
+const waitTimeout = time.Minute
 
 // pagesWith makes the pages of an empty log, which know whoever names himself in a header. access is asked of everything.
 func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*server, http.Handler) {
@@ -59,7 +59,7 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(waitTimeout))
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +83,8 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 // Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	t.Parallel()
-	_, pages := pagesWith(t, times{50 * time.Millisecond, patience, 50 * time.Millisecond}, anything)
-	_, slow := pagesWith(t, times{10 * patience, patience, 50 * time.Millisecond}, anything)
+	_, pages := pagesWith(t, times{50 * time.Millisecond, waitTimeout, 50 * time.Millisecond}, anything)
+	_, slow := pagesWith(t, times{10 * waitTimeout, waitTimeout, 50 * time.Millisecond}, anything)
 	const form, length, chunked = "Content-Type: application/x-www-form-urlencoded\r\n", "Content-Length: 1000\r\n\r\nreason=x", "Transfer-Encoding: chunked\r\n\r\n8\r\nreason=x\r\n"
 	for _, tt := range []struct {
 		name, head string
@@ -160,7 +160,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
+			_ = conn.SetDeadline(time.Now().Add(waitTimeout))
 			in := bufio.NewReader(conn)
 			answered := func(status int) string {
 				t.Helper()
@@ -194,7 +194,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 // Failure: F133
 func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	t.Parallel()
-	_, pages := pagesWith(t, times{patience, 100 * time.Millisecond, 50 * time.Millisecond}, anything)
+	_, pages := pagesWith(t, times{waitTimeout, 100 * time.Millisecond, 50 * time.Millisecond}, anything)
 	closed := make(chan struct{}, 1)
 	server := httptest.NewUnstartedServer(pages)
 	server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -225,7 +225,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Error("the connection stays open")
 	}
 	_ = conn.Close()
@@ -236,7 +236,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 // Failure: F133
 func TestSlowBodyHoldsNoStream(t *testing.T) {
 	t.Parallel()
-	_, pages := pagesWith(t, times{50 * time.Millisecond, patience, 50 * time.Millisecond}, anything)
+	_, pages := pagesWith(t, times{50 * time.Millisecond, waitTimeout, 50 * time.Millisecond}, anything)
 	var connections atomic.Int32
 	server := httptest.NewUnstartedServer(pages)
 	server.EnableHTTP2 = true
@@ -250,7 +250,7 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 	client := server.Client()
 	ask := func(who string, body io.Reader, status int) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 		defer cancel()
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/ops/do", body)
 		if err != nil {
@@ -289,7 +289,7 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 func TestWriterWithoutDeadlinesIsToldOfOnce(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
-	s, pages := pagesWith(t, times{patience, patience, patience}, anything)
+	s, pages := pagesWith(t, times{waitTimeout, waitTimeout, waitTimeout}, anything)
 	s.opts.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	for range 3 {
 		w := httptest.NewRecorder()

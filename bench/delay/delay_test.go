@@ -14,7 +14,7 @@ import (
 var (
 	deadlines = flag.Int("deadlines", 10_000, "how many")
 	span      = flag.Duration("span", 30*time.Second, "the longest delay; the shortest is 1 s")
-	patience  = flag.Duration("patience", time.Minute, "after the last deadline, until what has not fired counts as not fired")
+	timeout   = flag.Duration("patience", time.Minute, "after the last deadline, until what has not fired counts as not fired")
 	only      = flag.String("only", "", "only the mechanisms whose name contains this")
 	out       = flag.String("out", "../../build/delay", "where the table and the picture go, less .md, .json, .svg and .png")
 )
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // TestDelay holds every mechanism's trial and prints the table. It measures; nothing here fails for being late.
 func TestDelay(t *testing.T) {
-	p := plan{Deadlines: *deadlines, Span: *span, Patience: *patience}
+	p := plan{Deadlines: *deadlines, Span: *span, Timeout: *timeout}
 	if p.Deadlines < 1 || p.Span <= shortest {
 		t.Fatal("want at least one deadline, and a span of more than 1 s")
 	}

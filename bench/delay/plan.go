@@ -9,7 +9,7 @@ import (
 type plan struct {
 	Deadlines int
 	Span      time.Duration // the longest delay; the shortest is 1 s
-	Patience  time.Duration // after the last deadline, what has not fired counts as not fired
+	Timeout   time.Duration // after the last deadline, what has not fired counts as not fired
 }
 
 const (

@@ -27,7 +27,7 @@ type result struct {
 	OverKill float64 `json:"max_late_over_the_kill"` // of the others that fired at all
 
 	Waiting  int `json:"waiting_at_the_kill"`
-	NotFired int `json:"not_fired"`         // until the patience ended
+	NotFired int `json:"not_fired"`         // until the timeout ended
 	Held     int `json:"not_fired_held"`    // of them, still in the mechanism's own store
 	Twice    int `json:"fired_twice"`       // numbers
 	Entries  int `json:"entries_run_twice"` // entries, where the mechanism has such

@@ -81,7 +81,7 @@ func table(p plan, results []result) string {
 - never fired: not until %s after the last deadline. Held: still in the mechanism's own store as not done, and so perhaps done later; the others are lost.
 - fired, but held as not done: the handler ran, the store does not know, and it may run again.
 
-`, seconds(p.lead()), seconds(p.tail()), seconds(p.Patience))
+`, seconds(p.lead()), seconds(p.tail()), seconds(p.Timeout))
 	for _, r := range results {
 		fmt.Fprintf(&b, "- %s: %s%s\n", r.Name, r.Setting, servers(r.Versions))
 	}

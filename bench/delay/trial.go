@@ -66,7 +66,7 @@ func (t *trial) run(ctx context.Context) error {
 	if err := sleepUntil(ctx, last); err != nil {
 		return err
 	}
-	if err := t.awaitFired(ctx, last.Add(t.plan.Patience)); err != nil {
+	if err := t.awaitFired(ctx, last.Add(t.plan.Timeout)); err != nil {
 		return err
 	}
 	return t.keeper.kill()

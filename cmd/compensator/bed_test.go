@@ -105,7 +105,7 @@ func (b *bed) put(note string, keys ...string) *bed {
 	ran := make(chan error, 1)
 	go func() { ran <- b.c.Run(ctx) }()
 	for _, key := range keys {
-		require.Eventually(b, func() bool { return b.entry(key).State.Terminal() }, harness.Patience, 5*time.Millisecond)
+		require.Eventually(b, func() bool { return b.entry(key).State.Terminal() }, harness.Timeout, 5*time.Millisecond)
 	}
 	stop()
 	require.NoError(b, <-ran)

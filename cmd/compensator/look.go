@@ -398,7 +398,7 @@ func (p *program) batch() *cobra.Command {
 }
 
 func (p *program) health() *cobra.Command {
-	var patience time.Duration
+	var timeout time.Duration
 	cmd := p.onLog("health", "Whether the database and, with --redis, the queue answer, and nothing has waited too long; else exit code 7, and 6 where the database cannot be reached", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Overview(ctx, s.actor)
@@ -420,7 +420,7 @@ func (p *program) health() *cobra.Command {
 					continue // as somebody wanted
 				}
 				oldest = max(oldest, t.Overdue)
-				if t.Overdue > patience {
+				if t.Overdue > timeout {
 					problems = append(problems, fmt.Sprintf("%s: due for %v, and nobody takes it", t.Type, t.Overdue.Round(time.Second)))
 				}
 			}
@@ -432,6 +432,6 @@ func (p *program) health() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long an entry of a type that is not paused may be due")
+	cmd.Flags().DurationVar(&timeout, "patience", time.Minute, "how long an entry of a type that is not paused may be due")
 	return cmd
 }

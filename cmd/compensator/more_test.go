@@ -165,7 +165,7 @@ func TestACommandWaitsForASlowDatabase(t *testing.T) {
 		_, err = beside.ExecContext(t.Context(), "LOCK TABLES common_process_log WRITE")
 		require.NoError(t, err)
 		type_("1\n")
-		for deadline := time.Now().Add(harness.Patience / 4); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		for deadline := time.Now().Add(harness.Timeout / 4); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 			if b.count("information_schema.processlist WHERE time>2 AND state LIKE '%lock%' AND db=DATABASE()") > 0 {
 				break
 			}

@@ -46,7 +46,7 @@ func (b *bed) serving(args ...string) *browser {
 	}
 	jar, err := cookiejar.New(nil)
 	require.NoError(b, err)
-	client := &http.Client{Jar: jar, Timeout: harness.Patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: toLoopback}}
+	client := &http.Client{Jar: jar, Timeout: harness.Timeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: toLoopback}}
 	return &browser{b.T, strings.TrimSpace(link), client, func(how os.Signal) answer {
 		require.NoError(b, cmd.Process.Signal(how))
 		_ = cmd.Wait()
@@ -150,7 +150,7 @@ func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	status, _ := does.enter()
 	require.Equal(t, http.StatusOK, status)
 	answers := func(wanted int) {
-		for deadline := time.Now().Add(harness.Patience); status != wanted && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(harness.Timeout); status != wanted && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			status, _ = does.ask("/", nil)
 		}
 		require.Equal(t, wanted, status)

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitsItsFill are promises that take the store's whole patience. Package suite tries them, as all others, in a bubble.
+// waitsItsFill are promises that take the store's whole timeout. Package suite tries them, as all others, in a bubble.
 var waitsItsFill = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
 
 // TestMemoryStoreKeepsEveryPromise on a clock that goes on during a call, as a bubble's does not.

@@ -91,8 +91,8 @@ var queuePromises = []queuePromise{
 	{"ClosedQueueRefuses", (*queueTest).closedQueueRefuses},
 }
 
-// queuePatience bounds every wait of the suite.
-const queuePatience = 30 * time.Second
+// queueTimeout bounds every wait of the suite.
+const queueTimeout = 30 * time.Second
 
 type queueTest struct {
 	*testing.T
@@ -102,7 +102,7 @@ type queueTest struct {
 }
 
 func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
-	ctx, cancel := context.WithTimeout(context.Background(), queuePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), queueTimeout)
 	t.Cleanup(func() {
 		cancel()
 		assert.NoError(t, h.Queue.Close())

@@ -32,8 +32,8 @@ type load struct {
 }
 
 const (
-	piecesAtMost   = 3               // of one order
-	patienceAtMost = 2 * time.Minute // beyond the last deadline
+	piecesAtMost = 3               // of one order
+	waitAtMost   = 2 * time.Minute // beyond the last deadline
 )
 
 var errWrong = errors.New("a check is WRONG")
@@ -75,7 +75,7 @@ func (l *load) placing() time.Duration {
 }
 
 func (l *load) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, l.placing()+l.latest+patienceAtMost)
+	ctx, cancel := context.WithTimeout(ctx, l.placing()+l.latest+waitAtMost)
 	defer cancel()
 	db, err := l.openDB()
 	if err != nil {

@@ -292,11 +292,11 @@ func (d *dispatcher) finish(a *attempt, end attemptResult) {
 
 // drain waits for running handlers: two thirds of timeout undisturbed, the rest with their contexts ended.
 func (d *dispatcher) drain(timeout time.Duration) error {
-	patience := time.NewTimer(timeout * 2 / 3)
-	defer patience.Stop()
+	grace := time.NewTimer(timeout * 2 / 3)
+	defer grace.Stop()
 	select {
 	case <-d.holdings.whenIdle():
-	case <-patience.C:
+	case <-grace.C:
 	}
 	d.stop(processlog.ErrStopping) // nothing starts from here on
 	deadline := time.NewTimer(timeout / 3)

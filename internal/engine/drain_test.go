@@ -11,7 +11,7 @@ import (
 )
 
 // A timer fires once: waited for again after its end, what is left would be waited for without a bound.
-func TestStopWhosePatienceIsOverWaitsForNothingMore(t *testing.T) {
+func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
 		require.NoError(t, e.Start(t.Context()))

@@ -186,24 +186,24 @@ func (e *Engine) Drain() error {
 	await(time.NewTimer(e.StopTimeout/3), &e.intake.resolve, &e.intake.verify, &e.intake.claim)
 	stuck := e.dispatcher.drain(e.StopTimeout - time.Since(began))
 	failpoint.Reach(failpoint.HandlersEnded)
-	patience := time.NewTimer(max(e.StopTimeout/3, stopPatience))
-	if !await(patience, &e.settler.batcher, &e.settler.prompt, &e.settler.slow) {
+	grace := time.NewTimer(max(e.StopTimeout/3, stopGrace))
+	if !await(grace, &e.settler.batcher, &e.settler.prompt, &e.settler.slow) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
 	if refused := e.refusals.unstored(); refused != nil {
 		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !await(patience, &e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.intake.ahead, &e.intake.handed) {
+	if !await(grace, &e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.intake.ahead, &e.intake.handed) {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
-	// A timer fires once: what comes after the end of its patience is waited for no more.
-	_ = await(patience, &e.intake.next, &e.ordering.rested) && await(patience, &e.intake.next, &e.ordering.gone) && await(patience, &e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved)
+	// A timer fires once: what comes after the end of its timeout is waited for no more.
+	_ = await(grace, &e.intake.next, &e.ordering.rested) && await(grace, &e.intake.next, &e.ordering.gone) && await(grace, &e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved)
 	return stuck
 }
 
-// stopPatience is how long a stop waits for outcomes to be stored, at least.
-const stopPatience = time.Second
+// stopGrace is how long a stop waits for outcomes to be stored, at least.
+const stopGrace = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {

@@ -238,7 +238,7 @@ func (n *ordering) look(s Serial, standing []waiter) (first []*attempt, wait []w
 		if l := keyStates[w.position.Key]; l.First == w.row.ID && !l.Taken && l.Known == asked[w.position.Key] {
 			first = append(first, w.attempt)
 		} else {
-			w.wait = n.patience()
+			w.wait = n.blockedWait()
 			wait = append(wait, w)
 		}
 	}
@@ -283,8 +283,8 @@ func (n *ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (
 	return keyStates, nil
 }
 
-// patience is how long a parked entry waits should nobody tell it that nothing blocks it any more.
-func (n *ordering) patience() time.Duration {
+// blockedWait is how long a parked entry waits should nobody tell it that nothing blocks it any more.
+func (n *ordering) blockedWait() time.Duration {
 	if n.Local || !n.enqueuer.health.up() {
 		return n.PollInterval
 	}

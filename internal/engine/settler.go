@@ -204,7 +204,7 @@ const maxWaitingOutcomes = 4 * processlog.MaxRows
 
 func (s *settler) behind() bool { return s.batcher.Size()+s.prompt.Size() > maxWaitingOutcomes }
 
-var settleBackoff = jitter.Exponential(200*time.Millisecond, stopPatience/2) // a stop sees one more try
+var settleBackoff = jitter.Exponential(200*time.Millisecond, stopGrace/2) // a stop sees one more try
 
 // settled deals with the answer to one outcome.
 func (s *settler) settled(done settlement, r processlog.Settled) {

@@ -15,11 +15,11 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
+// waitTimeout is how long a test waits for what must happen.
+const waitTimeout = time.Minute
 
 func wait(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

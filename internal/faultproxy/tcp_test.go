@@ -32,7 +32,7 @@ func TestSwallowedReplyWasDone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	require.Error(t, through.Set(ctx, key, "after", 0).Err())
-	require.Eventually(t, func() bool { return past.Get(t.Context(), key).Val() == "after" && proxy.Swallowed() > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return past.Get(t.Context(), key).Val() == "after" && proxy.Swallowed() > 0 }, waitTimeout, time.Millisecond)
 
 	proxy.Heal()
 	require.NoError(t, through.Set(t.Context(), key, "healed", 0).Err())
@@ -52,8 +52,8 @@ func TestCutConnectionsAreReplaced(t *testing.T) {
 	require.NoError(t, through.Set(t.Context(), key, "1", 0).Err())
 	require.Equal(t, 1, proxy.Connections())
 	proxy.Cut()
-	require.Eventually(t, func() bool { return proxy.Connections() == 0 }, patience, time.Millisecond)
-	require.Eventually(t, func() bool { return through.Set(t.Context(), key, "2", 0).Err() == nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return proxy.Connections() == 0 }, waitTimeout, time.Millisecond)
+	require.Eventually(t, func() bool { return through.Set(t.Context(), key, "2", 0).Err() == nil }, waitTimeout, time.Millisecond)
 }
 
 func TestRefusedConnectionsFailUntilHealed(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRetargetedProxyLeadsNewConnectionsElsewhere(t *testing.T) {
 	require.Equal(t, "first", through.Get(t.Context(), key).Val(), "a connection there was moved")
 
 	proxy.Cut()
-	require.Eventually(t, func() bool { return through.Get(t.Context(), key).Err() == redis.Nil }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return through.Get(t.Context(), key).Err() == redis.Nil }, waitTimeout, time.Millisecond)
 	require.NoError(t, through.Set(t.Context(), key, "second", 0).Err())
 	require.Equal(t, "first", past.Get(t.Context(), key).Val())
 	require.Equal(t, 1, proxy.Connections())

@@ -231,7 +231,7 @@ func (w *World) StartChild(p Program) *Child {
 // Await waits until the child has said something.
 func (p *Child) Await(line string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.hasSaid(line) }, Patience, 5*time.Millisecond, "the child says %q", line)
+	require.Eventually(p.t, func() bool { return p.hasSaid(line) }, Timeout, 5*time.Millisecond, "the child says %q", line)
 }
 
 func (p *Child) hasSaid(line string) bool { return p.Times(line) > 0 }

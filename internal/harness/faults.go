@@ -78,7 +78,7 @@ func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready f
 // Wait waits for an event, and says what did not happen.
 func (w *World) Wait(event <-chan struct{}, what string) {
 	w.T.Helper()
-	timer := time.NewTimer(Patience)
+	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
 	case <-event:

@@ -63,7 +63,7 @@ func (g *Gate) Await(t *testing.T) compensator.EntryID {
 // Next waits for what comes through a channel.
 func Next[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
-	timer := time.NewTimer(Patience)
+	timer := time.NewTimer(Timeout)
 	defer timer.Stop()
 	select {
 	case v := <-from:

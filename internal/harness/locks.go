@@ -161,7 +161,7 @@ func (w *World) LockingTransactions() (ids []int64) {
 			ids = append(ids, id)
 		}
 		return len(ids) > 0
-	}, Patience, InnodbNews, "a transaction holds row locks")
+	}, Timeout, InnodbNews, "a transaction holds row locks")
 	return ids
 }
 

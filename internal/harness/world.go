@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Patience is how long a test waits for something that must happen. It is never a measure of speed.
-const Patience = 3 * time.Minute
+// Timeout is how long a test waits for something that must happen. It is never a measure of speed.
+const Timeout = 3 * time.Minute
 
 // World is a database with the process log and a business table, and whatever a test puts on it.
 type World struct {
@@ -102,6 +102,6 @@ func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 func (w *World) Eventually(check func() bool, what string, args ...any) {
 	w.T.Helper()
 	for began := time.Now(); !check(); time.Sleep(min(max(time.Since(began)/20, 5*time.Millisecond), 100*time.Millisecond)) {
-		require.Less(w.T, time.Since(began), Patience, append([]any{what}, args...)...)
+		require.Less(w.T, time.Since(began), Timeout, append([]any{what}, args...)...)
 	}
 }

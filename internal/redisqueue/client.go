@@ -11,9 +11,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisPatience is the longest we wait for Redis to connect, take a command or answer. The queue is a hint:
+// redisTimeout is the longest we wait for Redis to connect, take a command or answer. The queue is a hint:
 // polling the database sooner beats waiting longer.
-const redisPatience = 2 * time.Second
+const redisTimeout = 2 * time.Second
 
 // leastConns is how many connections to a server the queue needs: one for commands, and one on which it listens.
 const leastConns = 2
@@ -63,10 +63,10 @@ func refuseCap(most int) error {
 func ownSingleClient(opt redis.Options) *redis.Client {
 	opt.MaxRetries = -1
 	opt.ContextTimeoutEnabled = true
-	opt.DialTimeout = patience(opt.DialTimeout)
-	opt.ReadTimeout = patience(opt.ReadTimeout)
-	opt.WriteTimeout = patience(opt.WriteTimeout)
-	opt.PoolTimeout = redisPatience
+	opt.DialTimeout = withTimeout(opt.DialTimeout)
+	opt.ReadTimeout = withTimeout(opt.ReadTimeout)
+	opt.WriteTimeout = withTimeout(opt.WriteTimeout)
+	opt.PoolTimeout = redisTimeout
 	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
 	opt.Dialer = new(era).watch(dialWithin(opt.DialTimeout, opt.Dialer))
@@ -76,10 +76,10 @@ func ownSingleClient(opt redis.Options) *redis.Client {
 func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	opt.MaxRetries = -1
 	opt.ContextTimeoutEnabled = true
-	opt.DialTimeout = patience(opt.DialTimeout)
-	opt.ReadTimeout = patience(opt.ReadTimeout)
-	opt.WriteTimeout = patience(opt.WriteTimeout)
-	opt.PoolTimeout = redisPatience
+	opt.DialTimeout = withTimeout(opt.DialTimeout)
+	opt.ReadTimeout = withTimeout(opt.ReadTimeout)
+	opt.WriteTimeout = withTimeout(opt.WriteTimeout)
+	opt.PoolTimeout = redisTimeout
 	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
 	// A replica may lag behind what we wrote a moment ago.
@@ -90,7 +90,7 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 }
 
 // poolWithin returns the size of a pool that opens at most most connections together with the one on which we listen.
-// Commands wait for a connection of a full pool, for redisPatience. Where go-redis meets MaxActiveConns, it fails a command
+// Commands wait for a connection of a full pool, for redisTimeout. Where go-redis meets MaxActiveConns, it fails a command
 // at once, and refuses a subscription even where no command is under way.
 func poolWithin(size, most int) int {
 	if most > 0 && (size <= 0 || size > most-1) {
@@ -110,12 +110,12 @@ func lifetime(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// patience caps a timeout; go-redis spells "for ever" as zero or less once options are in use.
-func patience(theirs time.Duration) time.Duration {
-	if theirs > 0 && theirs < redisPatience {
+// withTimeout caps a timeout; go-redis spells "for ever" as zero or less once options are in use.
+func withTimeout(theirs time.Duration) time.Duration {
+	if theirs > 0 && theirs < redisTimeout {
 		return theirs
 	}
-	return redisPatience
+	return redisTimeout
 }
 
 // sendOnce keeps a cluster client from sending a single command again after the connection failed, while it still

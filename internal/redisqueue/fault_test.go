@@ -114,7 +114,7 @@ func TestRedisQueueObeysADeadlineWhileRedisIsSilent(t *testing.T) {
 	server.Pause()
 	defer server.Resume()
 
-	patient := make(chan error, 1) // ends by the queue's own patience
+	patient := make(chan error, 1) // ends by the queue's own timeout
 	go func() {
 		_, err := q.Claim(context.Background(), "order", 1, time.Hour)
 		patient <- err

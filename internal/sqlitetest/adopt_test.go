@@ -117,11 +117,11 @@ func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	require.Eventually(t, func() bool {
 		var n int
 		return assert.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM common_process_log WHERE state=1 AND (idempotent_id LIKE 'good-%' OR idempotent_id='close-client')").Scan(&n)) && n == 31
-	}, patience, 10*time.Millisecond, "every good entry runs")
+	}, waitTimeout, 10*time.Millisecond, "every good entry runs")
 	require.Eventually(t, func() bool {
 		text := fmt.Sprint(c.Health(t.Context()).Problems)
 		return strings.Contains(text, "next_at is more than") && strings.Contains(text, "nobody has a lease") && strings.Contains(text, "state is none there is")
-	}, patience, 10*time.Millisecond, "what does not run is named")
+	}, waitTimeout, 10*time.Millisecond, "what does not run is named")
 	_, err = c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Pending}, Limit: 100})
 	require.NoError(t, err)
 	stop()

@@ -67,7 +67,7 @@ func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 		}))
 		ids = append(ids, receipt.ID())
 		if n%4 == 0 {
-			require.Eventually(t, atRest(n), patience, 5*time.Millisecond)
+			require.Eventually(t, atRest(n), waitTimeout, 5*time.Millisecond)
 		}
 		err := c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 			if _, err := tx.ExecContext(ctx, effect, "paid", receipt.ID().Row()); err != nil {
@@ -86,7 +86,7 @@ func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 		require.NoError(t, err)
 		paid++
 	}
-	require.Eventually(t, atRest(rounds), patience, 5*time.Millisecond)
+	require.Eventually(t, atRest(rounds), waitTimeout, 5*time.Millisecond)
 	for _, id := range ids {
 		e, err := c.Get(t.Context(), id)
 		require.NoError(t, err)

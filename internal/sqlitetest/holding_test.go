@@ -69,7 +69,7 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 			passes(2500 * time.Millisecond)
 			end()
 			want := []string{fmt.Sprintf("close_order 1 %d", entries)}
-			require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) || int(ran.Load()) > entries }, patience, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) || int(ran.Load()) > entries }, waitTimeout, 20*time.Millisecond)
 			stop()
 			assert.Equal(t, want, states(t, db))
 			assert.Equal(t, entries, int(ran.Load()), "each ran once")
@@ -101,12 +101,12 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM common_process_log WHERE lease_until>0 AND lease_until<"+now).Scan(&n))
 		return n
 	}
-	require.Eventually(t, func() bool { return ended() == 3 || ran.Load() > 3 }, patience, 20*time.Millisecond, "three leases end")
+	require.Eventually(t, func() bool { return ended() == 3 || ran.Load() > 3 }, waitTimeout, 20*time.Millisecond, "three leases end")
 	polled := rounds.Load() + 10
-	require.Eventually(t, func() bool { return rounds.Load() > polled }, patience, 20*time.Millisecond, "the process polls")
+	require.Eventually(t, func() bool { return rounds.Load() > polled }, waitTimeout, 20*time.Millisecond, "the process polls")
 	exec("DROP TRIGGER no_outcomes")
 	want := []string{"close_order 1 3"}
-	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) || ran.Load() > 3 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) || ran.Load() > 3 }, waitTimeout, 20*time.Millisecond)
 	require.Equal(t, 3, int(ran.Load()), "each ran once")
 }
 
@@ -189,10 +189,10 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 		select {
 		case err := <-ended:
 			require.NoError(t, err)
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			require.Fail(t, "it does not run")
 		}
-		require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"settle 1 1"}, states(t, db)) }, patience, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"settle 1 1"}, states(t, db)) }, waitTimeout, 20*time.Millisecond)
 		assert.Empty(t, ended, "it ran once")
 	})
 }
@@ -232,7 +232,7 @@ func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 			var lease time.Duration
 			select {
 			case lease = <-leases:
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				require.Fail(t, "it does not run", businessType)
 			}
 			if businessType == "in none" && db.Stats().MaxOpenConnections == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// patience is how long a test waits for something that must happen. It is never a measure of speed.
-const patience = 60 * time.Second
+// waitTimeout is how long a test waits for something that must happen. It is never a measure of speed.
+const waitTimeout = 60 * time.Second
 
 func TestEntriesLiveOnSQLite(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func live(t *testing.T, db *sql.DB) {
 		require.NoError(t, tx.Commit())
 	}
 	want := []string{"failing -2 30", "plain 1 30", "writing 1 30"}
-	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) }, patience, 50*time.Millisecond, "%v", want)
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, states(t, db)) }, waitTimeout, 50*time.Millisecond, "%v", want)
 	stop()
 	require.NoError(t, <-done)
 	var effects, entries int
@@ -117,7 +117,7 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 		return nil
 	}))
 	running(t, c)
-	require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"settle -2 3"}, states(t, db)) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return assert.ObjectsAreEqual([]string{"settle -2 3"}, states(t, db)) }, waitTimeout, 20*time.Millisecond)
 	for which := range words {
 		assert.EqualValues(t, 2, ran[which].Load(), words[which])
 	}

@@ -45,10 +45,10 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 }
 
 // untilFree runs work within a transaction of ours, again and again while somebody holds what it wants to lock.
-// It returns ErrBusy after patience. Nobody is waited for inside the database, where the user's sessions may
+// It returns ErrBusy after timeout. Nobody is waited for inside the database, where the user's sessions may
 // be set to wait very long.
-func (s *Store) untilFree(ctx context.Context, patience time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
-	deadline := time.NewTimer(patience)
+func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	for {
 		err := within(ctx, work)

@@ -48,10 +48,10 @@ type lookout struct {
 }
 
 const (
-	// proofPatience is how long another session may take for its look, by statements that must wait for nobody.
-	proofPatience = 15 * time.Second
-	// sparePatience is how long a pool may take to hand out a second connection.
-	sparePatience = 3 * time.Second
+	// proofTimeout is how long another session may take for its look, by statements that must wait for nobody.
+	proofTimeout = 15 * time.Second
+	// spareTimeout is how long a pool may take to hand out a second connection.
+	spareTimeout = 3 * time.Second
 	// proofLockWait is how long a session waits for a lock that should be told at once that it is held: what takes
 	// less has not waited, however slow the server. In seconds.
 	proofLockWait = 3
@@ -246,7 +246,7 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 		}
 		p.beside = &lookout{conn, db, level}
 	}
-	ctx, cancel := context.WithTimeout(ctx, proofPatience)
+	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
 	tx, err := p.beside.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
@@ -273,11 +273,11 @@ func (p *proof) leave() {
 
 // spare is a connection beside the holder's; errNoSecond where all are in use. One that has to be opened may take its time.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
-	patience := proofPatience
+	timeout := proofTimeout
 	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
-		patience = sparePatience
+		timeout = spareTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

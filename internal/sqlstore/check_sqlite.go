@@ -67,8 +67,8 @@ func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table table
 // seesUncommitted counts what a connection reads at READ UNCOMMITTED, without waiting for a lock: a database in memory may
 // keep readers out while somebody writes. The connection is as before afterwards.
 func seesUncommitted(ctx context.Context, conn *sql.Conn, count string) (seen bool, err error) {
-	var patience int // ms
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience); err != nil {
+	var timeout int // ms
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
 		return false, err
 	}
 	for _, pragma := range []string{"PRAGMA busy_timeout=0", "PRAGMA read_uncommitted=1"} {
@@ -80,7 +80,7 @@ func seesUncommitted(ctx context.Context, conn *sql.Conn, count string) (seen bo
 	if sqliteFault(err) == faultBusy {
 		err = nil
 	}
-	for _, pragma := range []string{"PRAGMA read_uncommitted=0", fmt.Sprintf("PRAGMA busy_timeout=%d", patience)} {
+	for _, pragma := range []string{"PRAGMA read_uncommitted=0", fmt.Sprintf("PRAGMA busy_timeout=%d", timeout)} {
 		_, restored := conn.ExecContext(context.WithoutCancel(ctx), pragma)
 		err = errors.Join(err, restored)
 	}

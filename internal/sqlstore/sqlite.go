@@ -137,7 +137,7 @@ func openOrderingSQLite(ctx context.Context, s *Store) error {
 	if err != nil {
 		return fmt.Errorf("compensator: ask SQLite for its file: %w", err)
 	}
-	s.writer, s.patience = openWriter(file), time.Duration(busyTimeout)*time.Millisecond
+	s.writer, s.timeout = openWriter(file), time.Duration(busyTimeout)*time.Millisecond
 	return nil
 }
 

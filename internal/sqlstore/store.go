@@ -59,8 +59,8 @@ type Store struct {
 
 	refusals purgeRefusals
 
-	writer   *writer       // of SQLite's file; nil elsewhere
-	patience time.Duration // how long to wait for it, as a connection waits for a lock
+	writer  *writer       // of SQLite's file; nil elsewhere
+	timeout time.Duration // how long to wait for it, as a connection waits for a lock
 }
 
 // Open tells the database apart and takes connections of its own where it can.

@@ -30,11 +30,11 @@ type writer struct {
 	holders int // stores of this file; guarded by writers.mu
 }
 
-// take waits for a turn, for patience at most. The first of those that are urgent goes before the others, but never twice in a row. The
+// take waits for a turn, for timeout at most. The first of those that are urgent goes before the others, but never twice in a row. The
 // caller calls release once, when its transaction has ended, whether it got a turn or not.
-func (w *writer) take(ctx context.Context, urgent bool, patience time.Duration) (release func(), err error) {
+func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if mine := w.join(urgent); mine != nil {
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		select {
 		case <-mine:
@@ -198,7 +198,7 @@ func (s *Store) turn(ctx context.Context) (release func(), err error) {
 	if s.writer == nil || ctx.Value(holdingKey{}) == s.writer {
 		return func() {}, nil
 	}
-	return s.writer.take(ctx, ctx.Value(urgentKey{}) != nil, s.patience)
+	return s.writer.take(ctx, ctx.Value(urgentKey{}) != nil, s.timeout)
 }
 
 // writes is the pool for statements of ours that write outside a transaction.

@@ -70,7 +70,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 	})
 }
 
-// TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp: whoever has it hands it on as the other's patience ends.
+// TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp: whoever has it hands it on as the other's timeout ends.
 func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {

@@ -68,10 +68,10 @@ func (p *process) kill() error {
 }
 
 // stop asks the process to end, and kills it when it does not in time.
-func (p *process) stop(patience time.Duration) error {
+func (p *process) stop(timeout time.Duration) error {
 	_ = p.signal(syscall.SIGCONT) // a frozen process would not hear SIGTERM
 	_ = p.signal(syscall.SIGTERM)
-	if await(patience, p.exited) {
+	if await(timeout, p.exited) {
 		return nil
 	}
 	return p.kill()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// stopPatience is how long a server may take to end in order.
-const stopPatience = time.Minute
+// stopGrace is how long a server may take to end in order.
+const stopGrace = time.Minute
 
 // errPortTaken: somebody bound the port between our choice and the server's start.
 var errPortTaken = errors.New("port is taken")
@@ -137,7 +137,7 @@ func (p *program) stop() error {
 }
 
 func (p *program) stopLocked() error {
-	return p.endLocked(func(child *process) error { return child.stop(stopPatience) })
+	return p.endLocked(func(child *process) error { return child.stop(stopGrace) })
 }
 
 func (p *program) endLocked(end func(*process) error) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-const connectorPatience = time.Minute
+const connectorTimeout = time.Minute
 
 // connectorDB returns a watched handle and a plain one on a database with the table t(id, n), rows 1 to 20.
 func connectorDB(t *testing.T, params ...string) (watched, plain *sql.DB) {

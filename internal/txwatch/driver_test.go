@@ -156,7 +156,7 @@ func TestConnectionKilledWhileIdleIsReplaced(t *testing.T) {
 				var n int
 				err := killer.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", id).Scan(&n)
 				return err == nil && n == 0
-			}, connectorPatience, time.Millisecond)
+			}, connectorTimeout, time.Millisecond)
 			var next int
 			require.NoError(t, db.QueryRow("SELECT CONNECTION_ID()").Scan(&next))
 			assert.NotEqual(t, id, next)

@@ -75,7 +75,7 @@ func TestPreparedXACommittedElsewhereIsUnknown(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := db.Exec("XA COMMIT 'connector-elsewhere'")
 		return err == nil
-	}, connectorPatience, time.Millisecond, "the server still holds it for the closed connection")
+	}, connectorTimeout, time.Millisecond, "the server still holds it for the closed connection")
 	assert.True(t, exists(t, db, 100))
 }
 

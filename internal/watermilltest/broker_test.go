@@ -106,16 +106,16 @@ func (p plug) publisher() (message.Publisher, error) {
 func (p plug) subscriber() (message.Subscriber, error) {
 	if p.Kind == "nats" {
 		return wmnats.NewSubscriber(wmnats.SubscriberConfig{
-			URL: p.URL, NatsOptions: natsOptions, QueueGroupPrefix: "service", AckWaitTimeout: natsPatience,
+			URL: p.URL, NatsOptions: natsOptions, QueueGroupPrefix: "service", AckWaitTimeout: natsTimeout,
 			JetStream: wmnats.JetStreamConfig{DurablePrefix: "service", SubscribeOptions: []nats.SubOpt{
-				nats.DeliverAll(), nats.AckExplicit(), nats.ManualAck(), nats.AckWait(natsPatience)}},
+				nats.DeliverAll(), nats.AckExplicit(), nats.ManualAck(), nats.AckWait(natsTimeout)}},
 		}, watermill.NopLogger{})
 	}
 	return wmamqp.NewSubscriber(p.amqp(), watermill.NopLogger{})
 }
 
-// natsPatience is how long NATS waits for an acknowledgement.
-const natsPatience = 5 * time.Second
+// natsTimeout is how long NATS waits for an acknowledgement.
+const natsTimeout = 5 * time.Second
 
 var natsOptions = []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond)}
 
@@ -268,7 +268,7 @@ func (b *jetStream) restart() {
 	b.server, err = server.NewServer(&options)
 	require.NoError(b.t, err)
 	b.server.Start()
-	require.True(b.t, b.server.ReadyForConnections(patience))
+	require.True(b.t, b.server.ReadyForConnections(waitTimeout))
 }
 
 func (b *jetStream) send(ids ...string) {

@@ -209,12 +209,12 @@ func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *te
 		for _, businessType := range []string{"single_message", "batch_message"} {
 			const n = 5
 			w := harness.NewWorld(t)
-			stuck := start(w, service{Plug: b.plug(), Relay: true, Timeout: patience, Stuck: true})
+			stuck := start(w, service{Plug: b.plug(), Relay: true, Timeout: waitTimeout, Stuck: true})
 			record(w, n, businessType)
 			eventually(t, func() bool { return w.Count("effects WHERE what='stuck'") > 0 }, "a message is sent, its outcome not stored")
 			stuck.kill()
 			assert.Zero(t, sent(w))
-			again := start(w, service{Plug: b.plug(), Relay: true, Timeout: patience})
+			again := start(w, service{Plug: b.plug(), Relay: true, Timeout: waitTimeout})
 			eventually(t, func() bool { return sent(w) == n }, "every entry is sent")
 			again.kill()
 			ids, twice := b.ids(), 0

@@ -26,8 +26,8 @@ import (
 	relay "github.com/compensator-go/compensator/relay/watermill"
 )
 
-// patience is generous: a broker that was killed takes seconds to be back, on a busy machine many.
-const patience = 4 * time.Minute
+// waitTimeout is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+const waitTimeout = 4 * time.Minute
 
 const serviceEnv = "WATERMILLTEST_SERVICE"
 
@@ -222,5 +222,5 @@ func (p *process) kill() {
 
 func eventually(t *testing.T, check func() bool, what string, args ...any) {
 	t.Helper()
-	require.Eventually(t, check, patience, 20*time.Millisecond, fmt.Sprintf(what, args...))
+	require.Eventually(t, check, waitTimeout, 20*time.Millisecond, fmt.Sprintf(what, args...))
 }

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
-const patience = time.Minute
+const waitTimeout = time.Minute
 
 // opened opens a database of its own.
 type opened func(t *testing.T, dsn string) *sql.DB
@@ -148,7 +148,7 @@ func (w *world) next(t *testing.T) string {
 	select {
 	case what := <-w.ran:
 		return what
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		require.FailNow(t, "nobody ran the entry", w.log.String())
 	}
 	return ""

@@ -21,22 +21,22 @@ type Asked interface {
 // and {"ready":false} with a reason under "because": "database" does not answer, "history" is lost (ErrHistoryLost), or
 // "run" is not running. The answer holds nothing else, so Ready may be public.
 //
-// patience is how long the database may take to answer. The queue has half of it. Choose it shorter than the timeout of
+// timeout is how long the database may take to answer. The queue has half of it. Choose it shorter than the timeout of
 // the prober. 0 means one second. A process whose database has not answered by then is not ready. Each request asks the
 // servers anew with one or two statements. Do not use Ready as a liveness probe: a restart mends none of these
 // problems.
-func Ready(of Asked, patience time.Duration) http.Handler {
+func Ready(of Asked, timeout time.Duration) http.Handler {
 	type answer struct {
 		Ready   bool   `json:"ready"`
 		Because string `json:"because,omitempty"`
 	}
-	return handler(of, patience, func(health observe.Health) any { return answer{health.Ready() == nil, because(health)} })
+	return handler(of, timeout, func(health observe.Health) any { return answer{health.Ready() == nil, because(health)} })
 }
 
 // Health works as Ready, with the whole Health as JSON in the body. The body names business types and errors, and
 // errors hold addresses and texts of handlers. Keep it from the public.
-func Health(of Asked, patience time.Duration) http.Handler {
-	return handler(of, patience, func(health observe.Health) any { return health })
+func Health(of Asked, timeout time.Duration) http.Handler {
+	return handler(of, timeout, func(health observe.Health) any { return health })
 }
 
 // because returns the reason why Health.Ready is not nil, in one word.
@@ -57,7 +57,7 @@ const lingerTime = time.Second
 
 // handler reads no body. It answers at once, and closes the connection of a request with a body. net/http would read
 // the body before the answer, however slowly it arrives.
-func handler(of Asked, patience time.Duration, body func(observe.Health) any) http.Handler {
+func handler(of Asked, timeout time.Duration, body func(observe.Health) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
 			w.Header().Set("Connection", "close")
@@ -67,7 +67,7 @@ func handler(of Asked, patience time.Duration, body func(observe.Health) any) ht
 				_ = control.SetReadDeadline(time.Now().Add(lingerTime)) // net/http reads on before it closes
 			}()
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(patience, time.Second))
+		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(timeout, time.Second))
 		defer cancel()
 		health := of.Health(ctx)
 		w.Header().Set("Content-Type", "application/json")

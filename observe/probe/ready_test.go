@@ -95,19 +95,19 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	}
 }
 
-// TestProbeWaitsNoLongerThanItsPatience asks a database that never answers, under a context that ends.
+// TestProbeWaitsNoLongerThanItsTimeout asks a database that never answers, under a context that ends.
 // Failure: F85
-func TestProbeWaitsNoLongerThanItsPatience(t *testing.T) {
+func TestProbeWaitsNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
 	silent := health(func(ctx context.Context) observe.Health {
 		<-ctx.Done()
 		return observe.Health{Database: ctx.Err()}
 	})
-	for _, patience := range []time.Duration{0, time.Millisecond} {
-		status, body := ask(t, probe.Ready(silent, patience), http.MethodGet)
+	for _, timeout := range []time.Duration{0, time.Millisecond} {
+		status, body := ask(t, probe.Ready(silent, timeout), http.MethodGet)
 		assert.Equal(t, http.StatusServiceUnavailable, status)
 		assert.Equal(t, "database", body["because"])
-		_, body = ask(t, probe.Health(silent, patience), http.MethodGet)
+		_, body = ask(t, probe.Health(silent, timeout), http.MethodGet)
 		assert.Equal(t, "database: context deadline exceeded", body["not_ready"])
 	}
 }

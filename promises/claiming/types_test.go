@@ -144,7 +144,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 func TestTenThousandNewEntriesWithSlowHandlersStayBounded(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	c := w.New(w.Quick())
-	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 20, Timeout: harness.Patience}, nil)
+	orders, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 20, Timeout: harness.Timeout}, nil)
 	w.Run(c)
 	for range 20 {
 		w.PutMany(c, orders, 500, compensator.Options{})
@@ -172,7 +172,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 			return late.Pass(ctx, e)
 		}
 		return nil
-	}, compensator.TypeConfig{Concurrency: 5, Timeout: harness.Patience})
+	}, compensator.TypeConfig{Concurrency: 5, Timeout: harness.Timeout})
 	require.NoError(t, err)
 	w.Run(c)
 	for range 2 { // once the first has run, Run takes new entries as they are born

@@ -263,7 +263,7 @@ func awaitAny(t *testing.T, a, b *service) {
 	select {
 	case <-a.holding.Entered:
 	case <-b.holding.Entered:
-	case <-time.After(harness.Patience):
+	case <-time.After(harness.Timeout):
 		t.Fatal("nobody runs it")
 	}
 }

@@ -39,7 +39,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			countDeliveries(w)
 			proxy, db := w.Proxied(true)
 			cfg := w.Quick()
-			cfg.DB, cfg.Lease = db, harness.Patience // whoever waits for its end waits too long
+			cfg.DB, cfg.Lease = db, harness.Timeout // whoever waits for its end waits too long
 			shop := w.New(cfg)
 			var ran harness.Calls
 			orders, err := compensator.Handle(shop, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {

@@ -91,7 +91,7 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 				insertEnded(w, upTo(250)...)
 				tx := w.Begin(db)
 				hold(t, c, tx)
-				ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+				ctx, cancel := context.WithTimeout(t.Context(), harness.Timeout)
 				defer cancel()
 				purged, err := c.Purge(ctx, time.Minute)
 				require.NoError(t, err)

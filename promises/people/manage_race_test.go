@@ -301,7 +301,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	w := harness.NewWorld(t)
 	proxy, db := w.Proxied(true)
 	cfg := w.Quick()
-	cfg.Lease = harness.Patience
+	cfg.Lease = harness.Timeout
 	elsewhere := w.New(cfg)
 	cfg.DB = db
 	c := w.New(cfg)

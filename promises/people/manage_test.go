@@ -295,7 +295,7 @@ func TestWhatPeopleDoIsKeptWithTheChange(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, history, 1, "what was refused is not kept")
 	record := history[0]
-	require.WithinDuration(t, time.Now(), record.At, harness.Patience)
+	require.WithinDuration(t, time.Now(), record.At, harness.Timeout)
 	record.At, record.Ago = time.Time{}, 0
 	require.Equal(t, compensator.AuditRecord{
 		EntryID: id, Action: compensator.ActionRequeue, Actor: "mei", Reason: "the customer called",

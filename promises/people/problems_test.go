@@ -166,7 +166,7 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 				since := map[string]time.Time{} // by type
 				until := func(check func(times int) bool, what string) {
 					t.Helper()
-					for deadline := time.Now().Add(harness.Patience); ; n++ {
+					for deadline := time.Now().Add(harness.Timeout); ; n++ {
 						if problem.provoke != nil {
 							problem.provoke(b, n)
 						}

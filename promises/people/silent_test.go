@@ -31,9 +31,9 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-// patience is shorter than the 2 s that a command waits for Redis: a probe that asks one server after the other has nothing
+// waitTimeout is shorter than the 2 s that a command waits for Redis: a probe that asks one server after the other has nothing
 // left for the database.
-const patience = 1900 * time.Millisecond
+const waitTimeout = 1900 * time.Millisecond
 
 // Redis is stopped as SIGSTOP does it: connections are accepted, and nothing answers.
 // Failure: F85
@@ -54,9 +54,9 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 			}
 			server.Pause()
 			for range 3 {
-				status, body := ready(t, probe.Ready(c, patience))
+				status, body := ready(t, probe.Ready(c, waitTimeout))
 				require.Equal(t, http.StatusOK, status, "%s", body)
-				status, body = ready(t, probe.Health(c, patience))
+				status, body = ready(t, probe.Health(c, waitTimeout))
 				require.Equal(t, http.StatusOK, status, "%s", body)
 				var told struct{ Database, Queue string }
 				require.NoError(t, json.Unmarshal([]byte(body), &told))

@@ -59,7 +59,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 			help()
 			<-helped
 			return nil
-		}, compensator.TypeConfig{Concurrency: slots, Timeout: 2 * harness.Patience})
+		}, compensator.TypeConfig{Concurrency: slots, Timeout: 2 * harness.Timeout})
 		require.NoError(t, err)
 		w.Run(c)
 	}
@@ -192,7 +192,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	blind := &blindLater{Store: store}
 	cfg.DB, cfg.Store = nil, blind
 	busy := w.New(cfg)
-	_, gate := harness.Held(t, busy, "close_order", compensator.TypeConfig{Concurrency: 1, Timeout: 2 * harness.Patience}, nil)
+	_, gate := harness.Held(t, busy, "close_order", compensator.TypeConfig{Concurrency: 1, Timeout: 2 * harness.Timeout}, nil)
 	gate.OpenAtEnd(t)
 	w.Run(busy)
 	w.Wait(first, "the first round of the process that is busy")

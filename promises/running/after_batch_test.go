@@ -180,7 +180,7 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	w := harness.NewWorld(t)
 	w.DB.SetMaxOpenConns(1)
 	c := w.New(w.Quick())
-	rows, gate := harness.Held(t, c, "row", compensator.TypeConfig{Timeout: harness.Patience, Lease: 2 * harness.Patience}, nil)
+	rows, gate := harness.Held(t, c, "row", compensator.TypeConfig{Timeout: harness.Timeout, Lease: 2 * harness.Timeout}, nil)
 	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err

@@ -117,7 +117,7 @@ func TestStatementOfOursEndsOnABlockedServerByItself(t *testing.T) {
 			lock, err := w.DB.Conn(t.Context())
 			require.NoError(t, err)
 			harness.ExecAll(t, lock, []string{"LOCK TABLES common_process_log WRITE"})
-			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Timeout)
 			defer cancel()
 			_, err = store.Due(ctx, "close_order", 10)
 			harness.ExecAll(t, lock, []string{"UNLOCK TABLES"})

@@ -22,7 +22,7 @@ func isolationOf(w *harness.World, id int64) (level string) {
 	w.T.Helper()
 	assert.Eventually(w.T, func() bool {
 		return w.DB.QueryRow("SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id=?", id).Scan(&level) == nil
-	}, harness.Patience, harness.InnodbNews, "connection %d has a transaction open", id)
+	}, harness.Timeout, harness.InnodbNews, "connection %d has a transaction open", id)
 	return level
 }
 

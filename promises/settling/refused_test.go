@@ -186,7 +186,7 @@ func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T)
 		lines := harness.LogInto(&cfg)
 		c := w.New(cfg)
 		hold := make(chan struct{})
-		orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: entriesBesideRefused, Timeout: harness.Patience}, func(*compensator.Entry, int) error {
+		orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
 			<-hold
 			return nil
 		})

@@ -39,7 +39,7 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 50, Timeout: harness.Patience}, nil)
+		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 50, Timeout: harness.Timeout}, nil)
 		w.Backlog("close_order", 300)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -149,7 +149,7 @@ func (a *app) isUnloaded() bool {
 
 // await returns when the present process, or the next, is at work.
 func (a *app) await(ctx context.Context) error {
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	a.mu.Lock()
 	ready := a.ready
@@ -169,7 +169,7 @@ func (a *app) await(ctx context.Context) error {
 // kill ends the present process and returns when it is gone.
 func (a *app) kill() {
 	a.signal(syscall.SIGKILL)
-	for deadline := time.Now().Add(patience); a.pid() != 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitTimeout); a.pid() != 0 && time.Now().Before(deadline); {
 		wait(context.Background(), time.Millisecond)
 	}
 }
@@ -210,7 +210,7 @@ func (a *app) stop() {
 		_, _ = fmt.Fprintln(a.orders, stopAll)
 	}
 	a.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	select {
 	case <-a.kept:

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// patience is how long a run waits for what must happen.
-const patience = 3 * time.Minute
+// waitTimeout is how long a run waits for what must happen.
+const waitTimeout = 3 * time.Minute
 
 // stage is a run under way, as its driver sees it.
 type stage struct {
@@ -180,7 +180,7 @@ func (st *stage) comeToRest() bool {
 	st.awaitApps()
 	if !rested {
 		st.mark(history.MarkGaveUp)
-		st.tb.Errorf("no entry has come to its end for %v, and some have not", patience)
+		st.tb.Errorf("no entry has come to its end for %v, and some have not", waitTimeout)
 		return false
 	}
 	st.awaitNothing("members of the queue", st.queued)
@@ -213,11 +213,11 @@ func (st *stage) count(query string) (n int64, err error) {
 // awaitNothing waits until count has found nothing a few times in a row; or, when it has not become less for long,
 // in vain.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
-	deadline, quiet, least := time.Now().Add(patience), 0, int64(math.MaxInt64)
+	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {
 		n, err := count()
 		if err == nil && n < least {
-			deadline, least = time.Now().Add(patience), n
+			deadline, least = time.Now().Add(waitTimeout), n
 		}
 		if quiet++; n > 0 || err != nil {
 			quiet = 0

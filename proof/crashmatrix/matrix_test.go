@@ -36,9 +36,9 @@ var (
 	seed  = flag.Uint64("seed", 0, "decides at which time a point kills; 0 draws one")
 )
 
-// patience is how long a life may take to its end, and the healthy process to its. Neither is a measure of speed; rounds of
+// waitTimeout is how long a life may take to its end, and the healthy process to its. Neither is a measure of speed; rounds of
 // purging are a minute apart.
-const patience = 3 * time.Minute
+const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(lifeEnv); text != "" {
@@ -121,7 +121,7 @@ func (w *world) live(c crash, number, nth int) {
 	require.NoError(w.t, err)
 	self, err := os.Executable()
 	require.NoError(w.t, err)
-	ctx, giveUp := context.WithTimeout(w.t.Context(), patience)
+	ctx, giveUp := context.WithTimeout(w.t.Context(), waitTimeout)
 	defer giveUp()
 	child := exec.CommandContext(ctx, self)
 	child.Env = append(os.Environ(), lifeEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
@@ -197,7 +197,7 @@ func (w *world) open() string {
 // eventually waits until check holds; otherwise why tells what is wrong.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitTimeout)
 	for !check() {
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -107,7 +107,7 @@ func (w *world) makeWhole() {
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, queue.Close()) }()
 	all, token := []string{pay, ship, slow, fail, refund, recall, hand, mail, later, book, tick, sum}, processlog.NewToken()
-	mine, err := queue.Rebuild(w.t.Context(), all, token, patience)
+	mine, err := queue.Rebuild(w.t.Context(), all, token, waitTimeout)
 	require.NoError(w.t, err)
 	require.ElementsMatch(w.t, all, mine)
 	whole, err := queue.Rebuilt(w.t.Context(), all, token)

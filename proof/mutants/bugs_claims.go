@@ -104,13 +104,13 @@ $batch, $results, $asked := $writeOutcomes($token, $batch)`},
 			what: "Run returns before the outcomes of its handlers are stored.",
 			edits: []edit{
 				{"Engine.Drain",
-					`$patience := time.NewTimer(max($stopTimeout/3, $stopPatience))
-if !$await($patience, &$batcher, &$prompt, &$slow) {`,
-					`$patience := time.NewTimer(max($stopTimeout/3, $stopPatience))
+					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
+if !$await($grace, &$batcher, &$prompt, &$slow) {`,
+					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
 if false {`},
 				{"Engine.Drain",
-					`_ = $await($patience, &$next, &$rested) && $await($patience, &$next, &$gone) && $await($patience, &$acks, &$fresh, &$moved)`,
-					`_ = $await($patience, &$next, &$rested) && $await($patience, &$next, &$gone)`},
+					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone) && $await($grace, &$acks, &$fresh, &$moved)`,
+					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone)`},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
 		},

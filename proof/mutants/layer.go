@@ -67,8 +67,8 @@ func (l layer) settings() []edit {
 		return nil
 	}
 	return []edit{
-		{"harness.Patience", "3 * time.Minute", "20 * time.Second"},
-		{"testPatience", "4 * time.Minute", "40 * time.Second"},
+		{"harness.Timeout", "3 * time.Minute", "20 * time.Second"},
+		{"testTimeout", "4 * time.Minute", "40 * time.Second"},
 	}
 }
 

@@ -50,7 +50,7 @@ func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviou
 	w.asWorld(func() { w.schedule(event{at: time.Now().Add(stop), fault: stoppedMidway, whom: n.number}) })
 	b.took = stop + 1 + time.Duration(rng.Int64N(int64(w.plan.config.StopTimeout)))
 	switch rng.IntN(3) {
-	case 0: // it answers too late, unless Run has lost its patience before
+	case 0: // it answers too late, unless Run has lost its timeout before
 		b.took, b.deaf = 2*w.plan.types.Timeout, false
 	case 1:
 		b.manner = panicked

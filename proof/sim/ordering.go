@@ -270,8 +270,8 @@ func (w *world) letPass() {
 	}
 }
 
-// orderingPatience is how much longer all may take to come to rest where entries wait for each other.
-func (w *world) orderingPatience() time.Duration {
+// orderingTimeout is how much longer all may take to come to rest where entries wait for each other.
+func (w *world) orderingTimeout() time.Duration {
 	if w.apart.ordering.kinds == nil {
 		return 0
 	}

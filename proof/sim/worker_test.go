@@ -105,11 +105,11 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var patience time.Duration // without end, or as long as this test's own
+	var waitTimeout time.Duration // without end, or as long as this test's own
 	if deadline, ok := t.Deadline(); ok {
-		patience = time.Until(deadline)
+		waitTimeout = time.Until(deadline)
 	}
-	p := &worker{t: t, command: exec.Command(binary, "-test.run=^TestWorker$", "-test.timeout="+patience.String()), lives: make(chan []*lifeReport, 1)}
+	p := &worker{t: t, command: exec.Command(binary, "-test.run=^TestWorker$", "-test.timeout="+waitTimeout.String()), lives: make(chan []*lifeReport, 1)}
 	p.command.Env = append(os.Environ(), workEnv+"="+string(asked), "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
 	p.command.Stdout, p.command.Stderr, p.command.ExtraFiles = &p.output, &p.output, []*os.File{writes}
 	if err := p.command.Start(); err != nil {

@@ -395,9 +395,9 @@ func (w *world) runErrands() {
 	}
 }
 
-// patience is how long everything may take to come to rest: what is still to come due, the leases of the dead,
+// waitTimeout is how long everything may take to come to rest: what is still to come due, the leases of the dead,
 // the reconciler's rounds, and the attempts that failed just before.
-func (w *world) patience() time.Duration {
+func (w *world) waitTimeout() time.Duration {
 	cfg, types := w.plan.config, w.plan.types
 	var due time.Duration
 	for _, row := range w.store.Rows() {
@@ -406,7 +406,7 @@ func (w *world) patience() time.Duration {
 		}
 	}
 	attempt := cfg.Lease + 2*types.Timeout + 5*time.Second
-	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingPatience()
+	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout()
 }
 
 // inFlight is how long a statement or a call of the queue may be on its way once everything is healed.
@@ -414,7 +414,7 @@ const inFlight = 15 * time.Second
 
 // rest asserts G1: everything comes to rest, and the queue holds nothing of what has.
 func (w *world) rest() {
-	patience := w.patience()
+	waitTimeout := w.waitTimeout()
 	looks := 0
 	restful := func() bool {
 		if looks++; looks%looksPerVisit == 1 {
@@ -423,8 +423,8 @@ func (w *world) rest() {
 		}
 		return w.oracle.restless() == 0
 	}
-	if !w.await(patience, restful) {
-		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", patience, w.oracle.notAtRest())
+	if !w.await(waitTimeout, restful) {
+		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", waitTimeout, w.oracle.notAtRest())
 		return
 	}
 	if !w.plan.sharedQueue {
@@ -445,12 +445,12 @@ func (w *world) rest() {
 	if w.await(inFlight, clean) {
 		return
 	}
-	patience = 2*w.plan.config.Lease + 30*time.Second
+	waitTimeout = 2*w.plan.config.Lease + 30*time.Second
 	for _, m := range w.queue.Members() {
-		patience = max(patience, m.In+30*time.Second)
+		waitTimeout = max(waitTimeout, m.In+30*time.Second)
 	}
-	if patience < 10*time.Minute && !w.await(patience, clean) {
-		w.oracle.fail("G10: %v after all is at rest, the queue still holds %s", patience, left)
+	if waitTimeout < 10*time.Minute && !w.await(waitTimeout, clean) {
+		w.oracle.fail("G10: %v after all is at rest, the queue still holds %s", waitTimeout, left)
 	}
 }
 

@@ -16,13 +16,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	confirmPatience = 3 * time.Second // what comes later is nobody's any more, as after the default
+	confirmTimeout = 3 * time.Second // what comes later is nobody's any more, as after the default
 	refusedPause = 200 * time.Millisecond
 	harness.Main(m)
 }
 
-// testPatience is generous: a broker that was killed takes seconds to be back, on a busy machine many.
-const testPatience = 4 * time.Minute
+// testTimeout is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+const testTimeout = 4 * time.Minute
 
 // broker is a broker as a test sees it: by bare amqp091.
 type broker struct {
@@ -182,7 +182,7 @@ func open(t *testing.T, cfg Config) *Publisher {
 
 func eventually(t *testing.T, check func() bool, what string, args ...any) {
 	t.Helper()
-	require.Eventually(t, check, testPatience, 20*time.Millisecond, fmt.Sprintf(what, args...))
+	require.Eventually(t, check, testTimeout, 20*time.Millisecond, fmt.Sprintf(what, args...))
 }
 
 // relay is a type whose entries go to a queue by the default exchange, one by one or in batches.

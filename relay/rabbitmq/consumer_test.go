@@ -349,7 +349,7 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 		<-ctx.Done()
 		<-release
 		return nil
-	}, ConsumerConfig{URL: b.URL(), Queue: queue, StopTimeout: testPatience / 60})
+	}, ConsumerConfig{URL: b.URL(), Queue: queue, StopTimeout: testTimeout / 60})
 	b.publish(queue, numbered(1)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
@@ -486,7 +486,7 @@ func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 				<-ctx.Done()
 				cause <- context.Cause(ctx)
 				return ctx.Err()
-			}, ConsumerConfig{URL: url, Queue: queue, StopTimeout: testPatience})
+			}, ConsumerConfig{URL: url, Queue: queue, StopTimeout: testTimeout})
 			w.Run(c)
 			stop := consume(t, k)
 			b.publish(queue, numbered(1)...)
@@ -731,7 +731,7 @@ func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	w := harness.NewWorld(t)
 	var calls called
 	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
-	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	require.ErrorIs(t, k.Run(ctx), ErrStream)
 	require.ErrorIs(t, k.Err(), ErrStream)
@@ -747,7 +747,7 @@ func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	w := harness.NewWorld(t)
 	var calls called
 	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil }, ConsumerConfig{URL: b.URL(), Queue: queue})
-	ctx, cancel := context.WithTimeout(t.Context(), testPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- k.Run(ctx) }()

@@ -26,7 +26,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	p := open(t, Config{URL: b.URL()})
 	queue := b.queue(nil)
 	b.keepDeclared()
-	cfg := compensator.TypeConfig{MaxProcessCount: 1, Timeout: testPatience}
+	cfg := compensator.TypeConfig{MaxProcessCount: 1, Timeout: testTimeout}
 	single, err := Handle[harness.Order](c, "single_message", p, To("", queue), cfg)
 	require.NoError(t, err)
 	batch, err := HandleBatch[harness.Order](c, "batch_message", p, To("", queue), cfg)

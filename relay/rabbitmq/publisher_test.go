@@ -394,7 +394,7 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	queue := b.queue(nil)
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	p := open(t, Config{URL: url, AMQP: amqp091.Config{Heartbeat: 2 * testPatience}, Timeout: 300 * time.Millisecond})
+	p := open(t, Config{URL: url, AMQP: amqp091.Config{Heartbeat: 2 * testTimeout}, Timeout: 300 * time.Millisecond})
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
 	w.Run(c)
 	eventually(t, func() bool { return p.Err() == nil }, "it is connected")

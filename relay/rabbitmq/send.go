@@ -149,9 +149,9 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 	return verdicts
 }
 
-// confirmPatience is how long a confirm may come after its sender has given up, before the channel is closed. A queue
+// confirmTimeout is how long a confirm may come after its sender has given up, before the channel is closed. A queue
 // without its majority never confirms. Tests have less.
-var confirmPatience = 30 * time.Second
+var confirmTimeout = 30 * time.Second
 
 // awaitConfirm waits until the broker has answered, or the channel has ended.
 func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.DeferredConfirmation) {
@@ -160,7 +160,7 @@ func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.D
 		return
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(confirmPatience)
+	timer := time.NewTimer(confirmTimeout)
 	defer timer.Stop()
 	select {
 	case <-confirm.Done():

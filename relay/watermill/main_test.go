@@ -89,5 +89,5 @@ func each(t *testing.T, test func(t *testing.T, batch bool)) {
 
 func eventually(t *testing.T, check func() bool, what string, args ...any) {
 	t.Helper()
-	require.Eventually(t, check, harness.Patience, 5*time.Millisecond, fmt.Sprintf(what, args...))
+	require.Eventually(t, check, harness.Timeout, 5*time.Millisecond, fmt.Sprintf(what, args...))
 }
