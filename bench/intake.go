@@ -98,7 +98,7 @@ func (a *arena) intake(n int) float64 {
 	began := time.Now()
 	a.must(in.Run(ctx))
 	took := time.Since(began)
-	if stats, _ := in.Stats(a.Context()); stats.Recorded+stats.Parked != int64(n) {
+	if stats, _ := in.Stats(a.Context()); stats.Recorded+stats.SetAside != int64(n) {
 		a.must(fmt.Errorf("%d messages, and %+v", n, stats))
 	}
 	return float64(n) / took.Seconds()

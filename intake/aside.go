@@ -33,11 +33,11 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 	return min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)
 }
 
-// park is a message for a person. The log may hold it already: then it is only acknowledged.
-func (in *Intake) park(m *Message, reason string) *item {
+// setAside is a message for a person. The log may hold it already: then it is only acknowledged.
+func (in *Intake) setAside(m *Message, reason string) *item {
 	reason = cmp.Or(processlog.FitError(reason), "no reason given")
 	in.cfg.Logger.Warn("intake: message is parked for a person", "source", in.name, "message", m.ID, "reason", reason)
-	return in.aside(m, parked, reason)
+	return in.aside(m, aside, reason)
 }
 
 // encode gives an item set aside its content. While the codec fails, as one whose keys are away, the message is held.
@@ -51,7 +51,7 @@ func (in *Intake) encode(it *item) (err error) {
 		}
 	}()
 	kept := *it.message
-	kept.Parked, kept.dense = it.reason, it.dense
+	kept.SetAside, kept.dense = it.reason, it.dense
 	if it.entry.Content, err = in.cfg.Aside.Codec.Marshal(kept); err != nil {
 		return failure("encode message "+kept.ID, usererr.Of(err))
 	}
@@ -61,8 +61,8 @@ func (in *Intake) encode(it *item) (err error) {
 // again is the handler of Config.Type: what take does, for one message.
 func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
-	if m.Parked != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
-		return compensator.Permanent(errors.New(m.Parked))
+	if m.SetAside != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+		return compensator.Permanent(errors.New(m.SetAside))
 	}
 	entry, err := in.entry(&m)
 	if err != nil {

@@ -17,7 +17,7 @@ type item struct {
 	message *Message
 	entry   compensator.NewEntry
 	kind    kind
-	reason  string // why it is parked
+	reason  string // why it is set aside
 	dense   bool
 	settled bool
 }
@@ -31,7 +31,7 @@ type kind int
 const (
 	meant  kind = iota // what Config.Entry says
 	failed             // of Config.Type, tried again by the log
-	parked             // of Config.Type, for a person
+	aside              // of Config.Type, for a person
 )
 
 // batch is what Next has returned, being settled.
@@ -73,13 +73,13 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 func (in *Intake) prepare(m *Message) *item {
 	switch {
 	case m.Lost:
-		return in.park(m, "deleted from its source before it was recorded")
+		return in.setAside(m, "deleted from its source before it was recorded")
 	case m.Deliveries > in.cfg.MaxDeliveries:
-		return in.park(m, fmt.Sprintf("delivered %d times in vain: it may have ended the processes that had it", m.Deliveries-1))
+		return in.setAside(m, fmt.Sprintf("delivered %d times in vain: it may have ended the processes that had it", m.Deliveries-1))
 	}
 	entry, err := in.entry(m)
 	if err != nil {
-		return in.park(m, "cannot be decoded: "+err.Error())
+		return in.setAside(m, "cannot be decoded: "+err.Error())
 	}
 	entry.IdempotencyKey = in.IdempotencyKey(m)
 	return &item{message: m, entry: entry}
@@ -211,10 +211,10 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 		b.cfg.Logger.Warn("intake: message failed, and is set aside for the log to try again", "source", b.name, "message", it.message.ID, "err", err)
 	case work == nil && errors.Is(err, compensator.ErrOtherContent):
 		other := digest(it.entry.Content)
-		*it = *b.park(it.message, err.Error())
+		*it = *b.setAside(it.message, err.Error())
 		it.entry.IdempotencyKey = idempotencyKey(b.name, it.message.ID, other)
 	default:
-		*it = *b.park(it.message, err.Error())
+		*it = *b.setAside(it.message, err.Error())
 	}
 	b.settle(ctx, []*item{it})
 	failpoint.Reach(failpoint.AsideSettled)
@@ -271,8 +271,8 @@ func (b *batch) settled(it *item, duplicate bool) {
 	switch {
 	case duplicate:
 		b.event.Duplicates++
-	case it.kind == parked:
-		b.event.Parked++
+	case it.kind == aside:
+		b.event.SetAside++
 	case it.kind == failed:
 		b.event.Failed++
 	default:

@@ -18,7 +18,7 @@ type Config struct {
 	Type string
 
 	// Entry says which entry a message becomes. Its IdempotencyKey and FailOnDuplicate are set by the Intake, whatever they
-	// are. An error, or a panic, says that the message cannot be decoded: it is parked. It may run more than once for a
+	// are. An error, or a panic, says that the message cannot be decoded: it is set aside. It may run more than once for a
 	// message, and should give the same each time. An error whose Error panics is a panic, here and of Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
@@ -32,7 +32,7 @@ type Config struct {
 	Aside compensator.TypeConfig
 
 	Batch         int           // how many messages one transaction takes at most. Default 200; at most 1,000
-	MaxDeliveries int           // a message that comes more often is parked. Default 5; at least 3
+	MaxDeliveries int           // a message that comes more often is set aside. Default 5; at least 3
 	Timeout       time.Duration // of a batch's transaction; one that takes longer is halved. Default 20 s
 	StopTimeout   time.Duration // how long Run goes on with its batch once its context has ended. Default 30 s
 	StatsEvery    time.Duration // between two Observer.Measured. Default 10 s

@@ -15,7 +15,7 @@
 // A batch whose Work fails is halved until the culprit stands alone, unless the error names it: see [Fault]. The culprit
 // becomes an entry of Config.Type, which the log tries again by its schedule, calling the same functions, until they succeed or
 // the attempts are used up; then it waits for a person. A message that cannot be decoded, whose Work answers with
-// compensator.Permanent, or that was delivered more than Config.MaxDeliveries times because it ends its processes, is parked:
+// compensator.Permanent, or that was delivered more than Config.MaxDeliveries times because it ends its processes, is set aside:
 // an entry of the same type that is dead as soon as a Compensator's Run sees it, with the message as it came and the reason
 // as LastError. Requeued by a person, it is worked on. Either way the message is acknowledged, and the others go on.
 //

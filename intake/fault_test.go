@@ -464,7 +464,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	r.requireBooks(1, 6)
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []int64{2, 4}, []int64{stats.Parked, stats.Failed}, "Permanent around one is Permanent")
+	assert.Equal(t, []int64{2, 4}, []int64{stats.SetAside, stats.Failed}, "Permanent around one is Permanent")
 }
 
 // Failure: F101
@@ -523,7 +523,7 @@ func (r *rig) pendingDeliveries(t *testing.T) int64 {
 	return pending[0].RetryCount
 }
 
-// TestMessageTooLargeForTheLogIsToldAndInNobodysWay: it cannot even be parked.
+// TestMessageTooLargeForTheLogIsToldAndInNobodysWay: it cannot even be set aside.
 // Failure: F101
 func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	t.Parallel()
@@ -548,9 +548,9 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	assert.EqualValues(t, 1, stats.Refused)
 }
 
-// TestMessageOfHalfMaxContentIsParkedWhateverIsInIt: JSON makes six bytes of one, and the error may have all of it once more.
+// TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt: JSON makes six bytes of one, and the error may have all of it once more.
 // Failure: F101
-func TestMessageOfHalfMaxContentIsParkedWhateverIsInIt(t *testing.T) {
+func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	quick := r.Quick()
@@ -574,12 +574,12 @@ func TestMessageOfHalfMaxContentIsParkedWhateverIsInIt(t *testing.T) {
 		m, err := MessageOf(e)
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"order": text}, m.Fields)
-		assert.Contains(t, m.Parked, "no order")
+		assert.Contains(t, m.SetAside, "no order")
 	}
 }
 
 // Failure: F100
-func TestIDsThatComeAgainWithOtherContentAreParked(t *testing.T) {
+func TestIDsThatComeAgainWithOtherContentAreSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())

@@ -99,9 +99,9 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	r.requireBooks(*messages-failed, failed+poison)
 }
 
-// TestMessageThatKillsItsProcessIsParked: it takes its batch with it twice, then stands alone.
+// TestMessageThatKillsItsProcessIsSetAside: it takes its batch with it twice, then stands alone.
 // Failure: F99
-func TestMessageThatKillsItsProcessIsParked(t *testing.T) {
+func TestMessageThatKillsItsProcessIsSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add(1, 60)

@@ -101,7 +101,7 @@ func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 }
 
 // Failure: F98
-func TestPoisonIsParkedAsItCameAndHoldsUpNobody(t *testing.T) {
+func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())
@@ -133,7 +133,7 @@ func TestPoisonIsParkedAsItCameAndHoldsUpNobody(t *testing.T) {
 	require.Equal(t, 198, r.Count("effects"), "the others are done")
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []int64{198, 2, 1}, []int64{stats.Recorded, stats.Parked, stats.Failed})
+	assert.Equal(t, []int64{198, 2, 1}, []int64{stats.Recorded, stats.SetAside, stats.Failed})
 
 	r.Run(c)
 	dead := func() int { return r.Count("common_process_log WHERE business_type='order_aside' AND state=-2") }
@@ -263,8 +263,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	assert.NotEqual(t, one.Consumer, two.Consumer)
 }
 
-// TestMessageWhoseValueCannotBeEncodedIsParkedAndHoldsUpNobody: Type.Entry keeps the fault, and Record refuses the batch for it.
-func TestMessageWhoseValueCannotBeEncodedIsParkedAndHoldsUpNobody(t *testing.T) {
+// TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody: Type.Entry keeps the fault, and Record refuses the batch for it.
+func TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())

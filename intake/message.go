@@ -30,8 +30,8 @@ type Message struct {
 	// Lost: the source has deleted the message before it was recorded, and knows the id alone.
 	Lost bool
 
-	// Parked is why the message was put aside unworked, at most 1,000 characters. Empty when it was not.
-	Parked string
+	// SetAside is why the message was put aside unworked, at most 1,000 characters. Empty when it was not.
+	SetAside string
 
 	// Value is for Config.Entry to leave to Config.Work what it has decoded. It is not stored.
 	Value any
@@ -62,12 +62,12 @@ type stored struct {
 	Body       []byte            `json:"body,omitempty"`
 	Deliveries int               `json:"deliveries,omitempty"`
 	Lost       bool              `json:"lost,omitempty"`
-	Parked     string            `json:"parked,omitempty"`
+	SetAside   string            `json:"parked,omitempty"`
 }
 
 // MarshalJSON keeps all but Value and Entry.
 func (m Message) MarshalJSON() ([]byte, error) {
-	s := stored{Body: m.Body, Deliveries: m.Deliveries, Lost: m.Lost, Parked: m.Parked}
+	s := stored{Body: m.Body, Deliveries: m.Deliveries, Lost: m.Lost, SetAside: m.SetAside}
 	if s.ID = m.ID; !utf8.ValidString(m.ID) {
 		s.ID, s.RawID = "", []byte(m.ID)
 	}
@@ -101,7 +101,7 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
 	}
-	*m = Message{ID: s.ID, Fields: s.Fields, Body: s.Body, Deliveries: s.Deliveries, Lost: s.Lost, Parked: s.Parked}
+	*m = Message{ID: s.ID, Fields: s.Fields, Body: s.Body, Deliveries: s.Deliveries, Lost: s.Lost, SetAside: s.SetAside}
 	if s.RawID != nil {
 		m.ID = string(s.RawID)
 	}

@@ -16,7 +16,7 @@ func TestMessageIsKeptByteForByte(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Message{
 		{},
-		{ID: "1-1", Fields: map[string]string{"a": "b", "": "", "<&>\u2028": "é", "b\xff": "x", "x": "\x00\xfe"}, Deliveries: 3, Parked: "why"},
+		{ID: "1-1", Fields: map[string]string{"a": "b", "": "", "<&>\u2028": "é", "b\xff": "x", "x": "\x00\xfe"}, Deliveries: 3, SetAside: "why"},
 		{ID: "\xff", Body: []byte("\x00\xff"), Lost: true},
 	} {
 		for _, dense := range []bool{false, true} {

@@ -21,7 +21,7 @@ type SettledEvent struct {
 	Recorded   int // as the entries they are meant to be
 	Duplicates int // had an entry
 	Failed     int // became entries of Config.Type that are tried again
-	Parked     int // became entries of Config.Type that wait for a person
+	SetAside   int // became entries of Config.Type that wait for a person
 	Refused    int // the log takes them in no form: they stay unacknowledged
 	Took       time.Duration
 }
@@ -36,7 +36,7 @@ type WaitingEvent struct {
 // Stats is how an Intake is doing: its source's backlog, and its own counts since it was opened.
 type Stats struct {
 	Backlog
-	Batches, Messages, Recorded, Duplicates, Failed, Parked, Refused int64
+	Batches, Messages, Recorded, Duplicates, Failed, SetAside, Refused int64
 }
 
 // tell calls a function of an Observer, whose panic is logged and harms nobody.
@@ -53,7 +53,7 @@ func tell[E any](in *Intake, observe func(E), event E) {
 }
 
 type counters struct {
-	batches, messages, recorded, duplicates, failed, parked, refused atomic.Int64
+	batches, messages, recorded, duplicates, failed, aside, refused atomic.Int64
 }
 
 func (c *counters) add(e *SettledEvent) {
@@ -62,13 +62,13 @@ func (c *counters) add(e *SettledEvent) {
 	c.recorded.Add(int64(e.Recorded))
 	c.duplicates.Add(int64(e.Duplicates))
 	c.failed.Add(int64(e.Failed))
-	c.parked.Add(int64(e.Parked))
+	c.aside.Add(int64(e.SetAside))
 	c.refused.Add(int64(e.Refused))
 }
 
 func (c *counters) stats(b Backlog) Stats {
 	return Stats{
 		Backlog: b, Batches: c.batches.Load(), Messages: c.messages.Load(), Recorded: c.recorded.Load(),
-		Duplicates: c.duplicates.Load(), Failed: c.failed.Load(), Parked: c.parked.Load(), Refused: c.refused.Load(),
+		Duplicates: c.duplicates.Load(), Failed: c.failed.Load(), SetAside: c.aside.Load(), Refused: c.refused.Load(),
 	}
 }

@@ -135,9 +135,9 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	assert.Equal(t, []string{"10 delivered 2", "20 delivered 1"}, order)
 }
 
-// TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot: one that ends its processes has all of its batch delivered again.
+// TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot: one that ends its processes has all of its batch delivered again.
 // Failure: F99
-func TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot(t *testing.T) {
+func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	c := r.New(r.Quick())
@@ -168,10 +168,10 @@ func TestMessageThatKeepsComingIsParkedAndItsNeighboursAreNot(t *testing.T) {
 	require.NoError(t, err)
 	m, err := MessageOf(e)
 	require.NoError(t, err)
-	assert.Equal(t, "delivered 5 times in vain: it may have ended the processes that had it", m.Parked)
+	assert.Equal(t, "delivered 5 times in vain: it may have ended the processes that had it", m.SetAside)
 }
 
-// TestMessageThatIsInTheLogIsOnlyAcknowledged: also when it would be parked by now.
+// TestMessageThatIsInTheLogIsOnlyAcknowledged: also when it would be set aside by now.
 // Failure: F97
 func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	t.Parallel()

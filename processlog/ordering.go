@@ -35,12 +35,12 @@ type Ordering interface {
 
 	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes due
 	// after its wait. Advance may make it due sooner. A *RefusedError names entries that the database refuses to write.
-	// All others were parked, unless ErrBusy comes with it. After another error some may be parked, and Release returns
+	// All others were blocked, unless ErrBusy comes with it. After another error some may be blocked, and Release returns
 	// the others.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
 	// Advance returns for each key of left the first entry that counts, if that entry may run now: it is due and has no
-	// lease. Advance first makes a parked entry due, unless another entry of its key has a lease. left names keys, and
+	// lease. Advance first makes a blocked entry due, unless another entry of its key has a lease. left names keys, and
 	// for each key the ended entries as far as the caller knows them. Advance also removes notes of ended entries that
 	// are in front of the first entry. It does not wait long for a lock: a first entry whose row is locked stays
 	// unchanged. A *RefusedError names entries that the database refuses to make due.

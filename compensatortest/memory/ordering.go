@@ -310,7 +310,7 @@ func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
 	return nil
 }
 
-// wakeFirstLocked makes the first of a line due, if it is parked.
+// wakeFirstLocked makes the first of a line due, if it is blocked.
 func (s *Store) wakeFirstLocked(key orderingKey, id processlog.ID) bool {
 	row := s.rows[id]
 	v := row.committed

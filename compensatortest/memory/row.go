@@ -168,7 +168,7 @@ func (v *version) blocked(wait time.Duration, now int64) *version {
 	return next
 }
 
-// woken is the version of a parked entry whose turn has come.
+// woken is the version of a blocked entry whose turn has come.
 func (v *version) woken(now int64) *version {
 	next := v.next(v.token, now)
 	next.nextAt = now

@@ -412,7 +412,7 @@ func (t *storeTest) firstOfAKeyIsMadeDue() {
 	assert.Equal(t, second.ID, t.line("a", claimed, true).First)
 }
 
-// blockedAsItWasInsertedIsMadeDue has an entry parked that nobody has written since it was inserted.
+// blockedAsItWasInsertedIsMadeDue has an entry blocked that nobody has written since it was inserted.
 // Failure: F115
 func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 	d := t.draft("serial")

@@ -151,7 +151,7 @@ func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []erro
 func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
-		return compensator.Permanent(err) // parked: a person sees it
+		return compensator.Permanent(err) // set aside: a person sees it
 	}
 	err := s.Luck().Of(t, rand.Uint64())
 	if err == nil {

@@ -79,7 +79,7 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
-		return compensator.Permanent(err) // parked: a person sees it
+		return compensator.Permanent(err) // set aside: a person sees it
 	}
 	sending, _ := d.Headers[sendingHeader].(int64)
 	err := s.sync(ctx, m, int(sending))

@@ -28,11 +28,11 @@ type Serial struct {
 //
 // An entry that another of its key blocks is not claimed: Blocked and Fronts tell before a claim, and such an entry costs no
 // write. The answer may be out of date, so each claim is looked at again before its handler starts. The entry must be the
-// first that counts of its key, and no other entry of the key may have a lease. Otherwise it is parked: given back, uncounted,
+// first that counts of its key, and no other entry of the key may have a lease. Otherwise it is blocked: given back, uncounted,
 // and due after a while. When the first entry has ended, the next is claimed here, or enqueued to others.
 //
 // Two of a key never start: both claims are committed before either looks, so at least one of them sees the other's lease and
-// gives way (G30). If both give way, each looks again once it is parked: the later one finds the first and wakes it.
+// gives way (G30). If both give way, each looks again once it is blocked: the later one finds the first and wakes it.
 //
 // To read the leases of a key is to read all its entries, so it is done once for many of them: see seen.
 type ordering struct {
@@ -283,7 +283,7 @@ func (n *ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (
 	return keyStates, nil
 }
 
-// blockedWait is how long a parked entry waits should nobody tell it that nothing blocks it any more.
+// blockedWait is how long a blocked entry waits should nobody tell it that nothing blocks it any more.
 func (n *ordering) blockedWait() time.Duration {
 	if n.Local || !n.enqueuer.health.up() {
 		return n.PollInterval
@@ -373,7 +373,7 @@ func (d *dispatcher) block(t *Type, wait []waiter) error {
 	err := d.Store.Block(ctx, blocked, wait[0].row.Token)
 	wait, err = d.withoutRefused(t, wait, err)
 	d.saw(problemOrdering, err)
-	if err != nil { // some may be parked all the same
+	if err != nil { // some may be blocked all the same
 		d.putBack(t, wait)
 	}
 	failpoint.Reach(failpoint.OrderingBlocked)
@@ -485,7 +485,7 @@ func (n *ordering) next(batch []processlog.Position) {
 }
 
 // sawAdvance takes the result of an Advance, and returns an error that another try may help with. An entry that the database refuses
-// to make due comes due by itself, when the time is over for which it was parked.
+// to make due comes due by itself, when the time is over for which it was blocked.
 func (n *ordering) sawAdvance(businessType string, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {

@@ -466,7 +466,7 @@ func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEnt
 	return slices.DeleteFunc(slices.Clone(blocked), func(p processlog.BlockedEntry) bool { return not[p.ID] }), nil
 }
 
-// Advance implements Store. Unlike the look after a claim it may come too early: whoever parks an entry calls it afterwards.
+// Advance implements Store. Unlike the look after a claim it may come too early: whoever blocks an entry calls it afterwards.
 func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) (next []processlog.ID, err error) {
 	var over leftOver
 	byKey := grouped.By(left, func(t processlog.Position) string { return t.Key })
@@ -535,8 +535,8 @@ type fronting struct {
 // readFirsts reads the first entry of each key.
 func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, dead bool) (firsts []fronting, err error) {
 	front := "(SELECT t.entry_id FROM " + s.table.quoted("_turns") + " t" + s.d.by("k_line") + " WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key=k.turn_key" + inOrder + " LIMIT 1)"
-	// An entry that is parked and first is not woken while another of its key runs, one that a late commit stands in front of,
-	// say: it would be parked again. Only of a parked one the leases of all are read.
+	// An entry that is blocked and first is not woken while another of its key runs, one that a late commit stands in front of,
+	// say: it would be blocked again. Only of a blocked one the leases of all are read.
 	open := "l.state+0 IN (0,-1,-3)"
 	query := fmt.Sprintf("SELECT f.n, f.first, f.front, l.version, CASE WHEN %[1]s AND l.lease_until<=%[2]s AND l.next_at<=%[2]s THEN 1 ELSE 0 END,"+
 		" CASE WHEN %[1]s AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>%[2]s THEN NOT %[3]s ELSE 0 END"+
@@ -676,7 +676,7 @@ func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlo
 	return positions, rows.Err()
 }
 
-// wake makes parked entries due that stand as they were read.
+// wake makes blocked entries due that stand as they were read.
 func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([]processlog.ID, error) {
 	if len(blocked) == 0 {
 		return nil, nil

@@ -80,7 +80,7 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	})
 }
 
-// One process cannot reach what it calls, and leaves to the other one what it has claimed, parked and given back.
+// One process cannot reach what it calls, and leaves to the other one what it has claimed, blocked and given back.
 // Failure: F113
 func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// An entry that was committed late is parked beside one that runs. That one asks to be called again in an hour.
+// An entry that was committed late is blocked beside one that runs. That one asks to be called again in an hour.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ $settle($works, $items)`},
 			edits: []edit{
 				{"batch.condemn", `$settle($ctx, []*$item{$it})`, `it.settled = true`},
 			},
-			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsParkedAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").and(crash, "aside-settled,streamed"),
+			sees: tests("TestMessageThatFailsForAWhileIsDoneByTheLog", "TestPoisonIsSetAsideAsItCameAndHoldsUpNobody", "TestNoSeedLosesOrDoublesAMessage").and(crash, "aside-settled,streamed"),
 		},
 		{
 			name: "intake-doubt-is-commit", breaks: "G22",

@@ -159,8 +159,8 @@ func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 // again is the handler of the entries.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
-	if d.Parked != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
-		return compensator.Permanent(errors.New(d.Parked))
+	if d.SetAside != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	return k.call(ctx, &d)
 }
@@ -184,24 +184,24 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	return <-ended
 }
 
-// Park records a message that nobody should work on as an entry that is dead, or compensated if Type says how, as soon
+// SetAside records a message that nobody should work on as an entry that is dead, or compensated if Type says how, as soon
 // as Run of the Compensator sees it: with its content as it came and the reason as LastError. It commits before it
 // returns nil; then acknowledge the message. Requeued by a person, it goes to the function. A message that was
-// recorded before is left as it is. Of one that comes from the log, Park changes nothing and returns
+// recorded before is left as it is. Of one that comes from the log, Set aside changes nothing and returns
 // compensator.Permanent(reason), the answer that its function gives.
 //
-// A Consumer parks by itself what its function answers with compensator.Permanent.
-func (k *Consumer) Park(ctx context.Context, d *Delivery, reason error) error {
+// A Consumer sets aside by itself what its function answers with compensator.Permanent.
+func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) error {
 	if d.Entry != nil {
 		return compensator.Permanent(reason)
 	}
-	parked := *d
-	parked.Parked = parkedFor(reason)
-	return k.record(ctx, &parked, 0)
+	aside := *d
+	aside.SetAside = setAsideFor(reason)
+	return k.record(ctx, &aside, 0)
 }
 
-// parkedFor is the text of a reason, of the length that LastError has, and never empty.
-func parkedFor(reason error) string {
+// setAsideFor is the text of a reason, of the length that LastError has, and never empty.
+func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
 	}

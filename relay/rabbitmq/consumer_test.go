@@ -207,7 +207,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 }
 
 // Failure: F90
-func TestPoisonIsParkedWithItsContentAndBlocksNobody(t *testing.T) {
+func TestPoisonIsSetAsideWithItsContentAndBlocksNobody(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	queue := b.queue(nil)
@@ -238,31 +238,31 @@ func TestPoisonIsParkedWithItsContentAndBlocksNobody(t *testing.T) {
 	page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "order_received"})
 	require.NoError(t, err)
 	require.Len(t, page.Entries, 1)
-	parked := &page.Entries[0]
-	assert.Equal(t, compensator.EndedByPermanent, parked.EndedBy)
-	assert.Contains(t, parked.LastError, "cannot be decoded")
-	d, err := DeliveryOf(parked)
+	aside := &page.Entries[0]
+	assert.Equal(t, compensator.EndedByPermanent, aside.EndedBy)
+	assert.Contains(t, aside.LastError, "cannot be decoded")
+	d, err := DeliveryOf(aside)
 	require.NoError(t, err)
 	assert.Equal(t, "{half", string(d.Body))
 	assert.Equal(t, 1, calls.all()[""], "nobody has worked on it again")
 
 	mended.Do(func() { close(good) })
-	require.NoError(t, c.Requeue(t.Context(), parked.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
-	w.WaitState(parked.ID, compensator.Succeeded)
+	require.NoError(t, c.Requeue(t.Context(), aside.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
+	w.WaitState(aside.ID, compensator.Succeeded)
 	assert.Equal(t, 2, calls.all()[""])
 }
 
 // Failure: F90
-func TestParkedManuallyWaitsForAPerson(t *testing.T) {
+func TestMessageSetAsideManuallyWaitsForAPerson(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	k := consumer(t, c, func(context.Context, *Delivery) error { return nil }, ConsumerConfig{URL: b.URL(), Queue: "orders"})
 	d := &Delivery{Queue: "orders", MessageID: "m1", Body: []byte("x")}
-	require.NoError(t, k.Park(t.Context(), d, errTest))
-	require.NoError(t, k.Park(t.Context(), d, errors.New("again")), "what is recorded is left as it is")
-	assert.Empty(t, d.Parked, "the caller's message is the caller's")
+	require.NoError(t, k.SetAside(t.Context(), d, errTest))
+	require.NoError(t, k.SetAside(t.Context(), d, errors.New("again")), "what is recorded is left as it is")
+	assert.Empty(t, d.SetAside, "the caller's message is the caller's")
 	w.Run(c)
 	e, err := c.Get(t.Context(), k.IdempotencyKey(d))
 	require.NoError(t, err)
@@ -811,7 +811,7 @@ func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	err := k.call(t.Context(), new(Delivery))
 	require.EqualError(t, err, "endless")
 	require.NotErrorIs(t, err, compensator.ErrAlreadySucceeded)
-	require.Equal(t, "endless", parkedFor(new(endless)))
+	require.Equal(t, "endless", setAsideFor(new(endless)))
 	_, err = new(Publisher).message(func(*compensator.Entry) (Destination, error) { return Destination{}, new(endless) }, new(compensator.Entry))
 	require.EqualError(t, err, "endless")
 	require.NotErrorIs(t, err, context.Canceled)

@@ -36,9 +36,9 @@ type Delivery struct {
 	Headers map[string]any `json:"headers,omitempty"`
 	Body    []byte         `json:"body"`
 
-	// Parked is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters. See
+	// SetAside is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters. See
 	// Consumer.Park.
-	Parked string `json:"parked,omitempty"`
+	SetAside string `json:"parked,omitempty"`
 
 	// Entry is nil when the message comes from its queue, and otherwise what it has become.
 	Entry *compensator.Entry `json:"-"`

@@ -90,9 +90,9 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	assert.Equal(t, 1, b.depth(queue))
 }
 
-// TestMessageParkedFromTheLogHasNotSucceeded: the entry is there already, and its attempt says what becomes of it.
+// TestMessageSetAsideFromTheLogHasNotSucceeded: the entry is there already, and its attempt says what becomes of it.
 // Failure: F90
-func TestMessageParkedFromTheLogHasNotSucceeded(t *testing.T) {
+func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
 	queue := b.queue(nil)
@@ -103,7 +103,7 @@ func TestMessageParkedFromTheLogHasNotSucceeded(t *testing.T) {
 		if d.Entry == nil {
 			return errTest
 		}
-		return k.Park(ctx, d, errors.New("cannot be decoded"))
+		return k.SetAside(ctx, d, errors.New("cannot be decoded"))
 	}, ConsumerConfig{URL: b.URL(), Queue: queue})
 	b.publish(queue, numbered(1)...)
 	w.Run(c)
@@ -157,7 +157,7 @@ func TestScheduleOrErrorThatPanicsEndsNoProcess(t *testing.T) {
 	assert.Zero(t, b.depth(queue))
 }
 
-func TestParkedReasonIsCutAndNeverEmpty(t *testing.T) {
+func TestReasonForSettingAsideIsCutAndNeverEmpty(t *testing.T) {
 	for _, test := range []struct {
 		reason error
 		want   string
@@ -167,6 +167,6 @@ func TestParkedReasonIsCutAndNeverEmpty(t *testing.T) {
 		{errors.New("why"), "why"},
 		{errors.New(strings.Repeat("ü", 5000)), strings.Repeat("ü", 1000)},
 	} {
-		require.Equal(t, test.want, parkedFor(test.reason))
+		require.Equal(t, test.want, setAsideFor(test.reason))
 	}
 }

@@ -62,7 +62,7 @@ func ExampleConsume() {
 	consumer, err := rabbitmq.Consume(c, "user_received", func(ctx context.Context, d *rabbitmq.Delivery) error {
 		var user User
 		if err := json.Unmarshal(d.Body, &user); err != nil {
-			return compensator.Permanent(err) // parked, for a person
+			return compensator.Permanent(err) // aside, for a person
 		}
 		if user.ID == "" {
 			return errors.New("try again later")

@@ -316,7 +316,7 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 		}
 	}()
 	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
-		d.Parked = parkedFor(err)
+		d.SetAside = setAsideFor(err)
 		return 0
 	}
 	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)

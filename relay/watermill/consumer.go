@@ -201,7 +201,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 		switch {
 		case !isRefusal(err):
 			return err
-		case a.Parked != "":
+		case a.SetAside != "":
 			return k.setAside(ctx, a, err)
 		}
 	}
@@ -227,7 +227,7 @@ type arrival struct {
 	again bool // it goes straight into the log
 }
 
-// arrive calls the user's functions about a message. Where MessageID panics, the message is to be parked without an id.
+// arrive calls the user's functions about a message. Where MessageID panics, the message is to be set aside without an id.
 func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, error) {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	if topic == "" {
@@ -244,7 +244,7 @@ func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, 
 		k.cfg.Logger.Error("watermill: Redelivered panicked", "topic", topic, "uuid", msg.UUID, "err", err)
 	}
 	if err := recovered(func() { a.id = k.IdempotencyKey(topic, k.cfg.MessageID(msg)) }); err != nil {
-		a.again, a.Parked = true, parkedFor(fmt.Errorf("MessageID: %w", err))
+		a.again, a.SetAside = true, setAsideFor(fmt.Errorf("MessageID: %w", err))
 	}
 	return a, nil
 }
@@ -273,8 +273,8 @@ func redelivered(msg *message.Message) bool {
 	return false
 }
 
-// parkedFor is the text of a reason, of the length that LastError has, and never empty.
-func parkedFor(reason error) string {
+// setAsideFor is the text of a reason, of the length that LastError has, and never empty.
+func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
 }
 
@@ -335,7 +335,7 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 		}
 	}()
 	if compensator.VerdictOf(err) == compensator.VerdictPermanent {
-		a.Parked = parkedFor(err)
+		a.SetAside = setAsideFor(err)
 		return 0
 	}
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
@@ -428,7 +428,7 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 	defer cancel()
 	msg := a.Message()
 	msg.SetContext(ctx)
-	msg.Metadata.Set(RefusedMetadata, parkedFor(reason))
+	msg.Metadata.Set(RefusedMetadata, setAsideFor(reason))
 	msg.Metadata.Set(RefusedTopicMetadata, a.Topic)
 	if panicked := recovered(func() { err = k.cfg.Refused(ctx, msg, reason) }); panicked != nil {
 		return panicked
@@ -438,8 +438,8 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 
 // again is the handler of the entries.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
-	if d.Parked != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
-		return compensator.Permanent(errors.New(d.Parked))
+	if d.SetAside != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	msg := d.Message()
 	msg.SetContext(context.WithValue(k.extract(ctx, d.Metadata), entryKey{}, e))

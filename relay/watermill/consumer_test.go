@@ -200,7 +200,7 @@ func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Cons
 }
 
 // Failure: F90
-func TestUnreadableMessageIsParkedAndBlocksNobody(t *testing.T) {
+func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -320,9 +320,9 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 		return errTest
 	}, ConsumerConfig{Refused: aside})
 	ch := routed(t, k, "orders")
-	again, parked := large("again"), large("parked")
+	again, setAsideMessage := large("again"), large("parked")
 	again.Metadata.Set(redeliveredMetadata, "true")
-	require.NoError(t, ch.Publish("orders", large("large"), again, parked, message.NewMessage("small", nil)))
+	require.NoError(t, ch.Publish("orders", large("large"), again, setAsideMessage, message.NewMessage("small", nil)))
 	eventually(t, func() bool { return len(b.of("too_large")) == 3 && w.Count("common_process_log") == 1 }, "they are in nobody's way")
 	assert.Equal(t, map[string]int{"large": 1, "again": 1, "parked": 1, "small": 1}, calls.all(), "each had its function, and came once")
 	assert.EqualValues(t, 5, tries.Load(), "it was tried again until the topic had it")
@@ -393,7 +393,7 @@ func TestDeliveryCountsOfQuorumQueuesSayThatAMessageComesAgain(t *testing.T) {
 	}
 }
 
-func TestParkedMessageSaysWhyInSoManyCharacters(t *testing.T) {
+func TestMessageSetAsideSaysWhyInSoManyCharacters(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
@@ -411,7 +411,7 @@ func TestParkedMessageSaysWhyInSoManyCharacters(t *testing.T) {
 		eventually(t, func() bool { return entry().State == compensator.Dead }, "it is parked")
 		d, err := DeliveryOf(entry())
 		require.NoError(t, err)
-		assert.Equal(t, test.want, d.Parked)
+		assert.Equal(t, test.want, d.SetAside)
 		assert.Equal(t, test.want, entry().LastError)
 	}
 }

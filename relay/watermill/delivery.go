@@ -23,8 +23,8 @@ type Delivery struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Payload  []byte            `json:"payload"`
 
-	// Parked is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters.
-	Parked string `json:"parked,omitempty"`
+	// SetAside is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters.
+	SetAside string `json:"parked,omitempty"`
 }
 
 // DeliveryOf reads the message back from an entry that a Consumer has recorded.

@@ -24,7 +24,7 @@ func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	require.False(t, interrupted(ended, err))
-	require.Equal(t, "endless", parkedFor(new(endless)))
+	require.Equal(t, "endless", setAsideFor(new(endless)))
 
 	k.cfg.Refused = func(context.Context, *message.Message, error) error { return new(endless) }
 	k.cfg.RecordTimeout = 1

@@ -75,7 +75,7 @@ func ExampleConsume() {
 	consumer, err := relay.Consume(c, "user_received", func(msg *message.Message) error {
 		var user User
 		if err := json.Unmarshal(msg.Payload, &user); err != nil {
-			return compensator.Permanent(err) // parked, for a person
+			return compensator.Permanent(err) // aside, for a person
 		}
 		if user.ID == "" {
 			return errors.New("try again later")
