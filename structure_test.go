@@ -22,14 +22,14 @@ func TestArrowsRunOneWay(t *testing.T) {
 	seen := make(map[string]bool)
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
-		may, known := allowed[room(words[0])]
+		may, known := allowed[packageDir(words[0])]
 		if !known {
 			continue // it stands above
 		}
-		seen[room(words[0])] = true
+		seen[packageDir(words[0])] = true
 		for _, imported := range words[1:] {
 			if imported == module || strings.HasPrefix(imported, module+"/") {
-				assert.Truef(t, may[room(imported)], "%s imports %s", room(words[0]), room(imported))
+				assert.Truef(t, may[packageDir(imported)], "%s imports %s", packageDir(words[0]), packageDir(imported))
 			}
 		}
 	}
@@ -39,8 +39,8 @@ func TestArrowsRunOneWay(t *testing.T) {
 // testsOf marks a package's tests. Only chapters are held to the table in them.
 const testsOf = "tests:"
 
-// room is a package's directory; of tests in a chapter, that of any of them.
-func room(importPath string) string {
+// packageDir is a package's directory; of tests in a chapter, that of any of them.
+func packageDir(importPath string) string {
 	if chapter, tests := strings.CutPrefix(importPath, testsOf); tests {
 		if strings.HasPrefix(chapter, module+"/promises/") {
 			return "promises/*"
@@ -82,7 +82,7 @@ func importTable(t *testing.T) map[string]map[string]bool {
 	return table
 }
 
-// TestRootIsWhatAUserMeets: what he does not meet has a room of its own.
+// TestRootIsWhatAUserMeets: what he does not meet has a package of its own.
 func TestRootIsWhatAUserMeets(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
