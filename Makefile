@@ -226,6 +226,14 @@ mutants: ## break the library in every known way and see the tests that are ther
 mutant: ## the same with one way: NAME=settle-without-fence
 	$(GO) run ./proof/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
 
+.PHONY: traces
+traces: ## write every decision of 200 simulated seeds, and what the suites' scenarios send, to TRACES=build/traces/now, and compare with BEFORE
+	rm -rf $(traces)
+	$(GO) test ./proof/sim -count=1 -timeout 30m -run '^TestRecordWalks$$' -walks=$(traces)/decisions
+	$(memory) $(GO) test ./proof/traces -count=1 -timeout 30m -run '^TestRecordTraces$$' -v -traces=$(traces) | grep -E 'scenarios|FAIL|Error'
+	$(if $(BEFORE),$(GO) run ./proof/traces $(if $(RENAMED),-renamed $(RENAMED)) $(BEFORE) $(traces))
+traces: traces = $(abspath $(or $(TRACES),$(build)/traces/now))
+
 .PHONY: testnames
 testnames: ## record the names of all tests in RECORD=build/testnames/names.txt, with the subtests of RUNS=directory, and compare them with BEFORE=file
 	$(GO) run ./proof/testnames -record $(or $(RECORD),build/testnames/names.txt) $(if $(TREE),-tree $(TREE)) $(if $(RUNS),'$(RUNS)/*.json')

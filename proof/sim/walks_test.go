@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+var (
+	walksFlag     = flag.String("walks", "", "the directory into which TestRecordWalks writes; make traces runs it")
+	walkSeedsFlag = flag.Int("walk-seeds", 200, "how many seeds it writes")
+)
+
+// TestRecordWalks writes every decision of many seeds, a file for each. See proof/traces.
+//
+// The runtime may interrupt a seed, as TestSameSeedWalksTheSameWay says. So each is lived until two lives have walked the
+// same way.
+func TestRecordWalks(t *testing.T) {
+	if *walksFlag == "" {
+		t.Skip("make traces runs this, with a directory to write to")
+	}
+	binary := workerBinary(t)
+	waiting := make(map[uint64]map[uint64]int) // seed → walk → lives
+	for i := range *walkSeedsFlag {
+		waiting[uint64(i)+1] = make(map[uint64]int)
+	}
+	if err := os.MkdirAll(*walksFlag, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for round := 0; len(waiting) > 0; round++ {
+		if round == maxLivesOfAWalk {
+			t.Fatalf("seeds that never walk the same way twice: %v", slices.Sorted(maps.Keys(waiting)))
+		}
+		for _, life := range liveSeeds(t, binary, slices.Sorted(maps.Keys(waiting))) {
+			walks := waiting[life.Seed]
+			if walks[life.Hash]++; walks[life.Hash] < 2 {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(*walksFlag, fmt.Sprintf("%04d.txt", life.Seed)), []byte(life.Walk), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			delete(waiting, life.Seed)
+		}
+	}
+}
+
+// maxLivesOfAWalk is how often a seed is lived at most.
+const maxLivesOfAWalk = 12
+
+// liveSeeds lives seeds with their walks: those that follow one another in one process.
+func liveSeeds(t *testing.T, binary string, seeds []uint64) (lives []*lifeReport) {
+	t.Helper()
+	for len(seeds) > 0 {
+		n := 1
+		for n < len(seeds) && n < 50 && seeds[n] == seeds[0]+uint64(n) {
+			n++
+		}
+		lives = append(lives, startWorker(t, binary, share{From: seeds[0], Step: 1, Count: n, Walk: true}).wait()...)
+		seeds = seeds[n:]
+	}
+	return lives
+}
