@@ -230,7 +230,7 @@ mutant: ## the same with one way: NAME=settle-without-fence
 traces: ## write every decision of 200 simulated seeds, and what the suites' scenarios send, to TRACES=build/traces/now, and compare with BEFORE
 	rm -rf $(traces)
 	$(GO) test ./proof/sim -count=1 -timeout 30m -run '^TestRecordWalks$$' -walks=$(traces)/decisions
-	$(memory) $(GO) test ./proof/traces -count=1 -timeout 30m -run '^TestRecordTraces$$' -v -traces=$(traces) | grep -E 'scenarios|FAIL|Error'
+	$(memory) $(GO) test ./proof/traces -count=1 -timeout 30m -run '^TestRecordTraces$$' -v -traces=$(traces) | grep -E '^ +record_test|FAIL'
 	$(if $(BEFORE),$(GO) run ./proof/traces $(if $(RENAMED),-renamed $(RENAMED)) $(BEFORE) $(traces))
 traces: traces = $(abspath $(or $(TRACES),$(build)/traces/now))
 
