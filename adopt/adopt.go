@@ -10,18 +10,18 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Import takes the rows of one table. Its methods may run side by side, and in several processes.
+// Import turns the rows of one table into entries. Its methods may run concurrently, and in several processes.
 type Import struct {
 	c       *compensator.Compensator
 	cfg     Config
 	table   string                 // quoted
 	key     string                 // quoted
-	locks   atomic.Pointer[string] // see turn.lock
+	locks   atomic.Pointer[string] // locking clause of SELECT; see turn.lock
 	running atomic.Bool
 }
 
-// Open makes an Import into c's log, whose database has the old table, too. Errors name the field that is wrong; what is wrong
-// with a table or a condition, the first pass says.
+// Open returns an Import into c's log. The old table must be in c's database server. An error names each invalid field.
+// A wrong table or condition is reported by the first pass.
 func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}
@@ -33,27 +33,33 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	return &Import{c: c, cfg: cfg.withDefaults(), table: table, key: "`" + cfg.Key + "`"}, nil
 }
 
-// DryRun is a pass whose transactions are all rolled back. They lock what they touch for as long, and use up numbers of the
-// log's AUTO_INCREMENT. Rows of different pages that share an idempotency key are counted as if each became an entry.
+// DryRun makes one pass and rolls back every transaction. The transactions lock rows for as long as those of Once, and
+// they consume numbers of the log's AUTO_INCREMENT. If rows of different pages share an idempotency key, DryRun counts
+// each of them as recorded.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, true, map[string]bool{})
 }
 
-// Once is one pass through the table. With an error, the report says what was committed before it; the same call goes on
-// where it ended. After compensator.ErrCommitUnknown, too: a page that was committed is known.
+// Once makes one pass through the table. After an error, the report counts what was committed before it. Call Once
+// again to continue. This holds after compensator.ErrCommitUnknown too, because the next pass recognizes the entries of
+// a committed page.
 func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, false, map[string]bool{})
 }
 
-// Run makes pass after pass until ctx ends, and returns nil then. Problems of the database are logged, and waited out. An error
-// says that Run is running already, that the Compensator was closed, that Config fits the table badly, or, with StopAtRefusal,
-// which row was refused.
+// Run makes pass after pass until ctx ends, and then returns nil. It logs database errors and tries again.
+//
+// Run returns an error in these cases:
+//   - Run is already running on this Import.
+//   - The Compensator was closed.
+//   - Config does not fit the table.
+//   - StopAtRefusal is set and a row was refused. The error is its *Refusal.
 func (im *Import) Run(ctx context.Context) error {
 	if im.running.Swap(true) {
 		return compensator.ErrRunning
 	}
 	defer im.running.Store(false)
-	named := make(map[string]bool) // refused rows that are in the log
+	named := make(map[string]bool) // refused rows that Run has already logged
 	for failures := 0; ; {
 		report, err := im.pass(ctx, false, named)
 		switch {
@@ -63,7 +69,7 @@ func (im *Import) Run(ctx context.Context) error {
 			return err
 		case err != nil:
 			failures++
-			im.cfg.Logger.Warn("adopt: a pass failed, and is made again", "import", im.cfg.Name, "err", err)
+			im.cfg.Logger.Warn("adopt: a pass failed and will be repeated", "import", im.cfg.Name, "err", err)
 		default:
 			failures = 0
 			im.tell(report)
@@ -74,7 +80,7 @@ func (im *Import) Run(ctx context.Context) error {
 	}
 }
 
-// final reports whether another pass would end alike.
+// final reports whether every further pass would fail with the same error.
 func final(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
@@ -95,7 +101,7 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// pass goes through the table once. Refused rows that are not named yet are logged.
+// pass goes through the table once. It logs refused rows that are not in named yet.
 func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for after := (*key)(nil); ; {
@@ -117,8 +123,8 @@ func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*R
 	}
 }
 
-// oneByOne is for a page with an entry that Record refuses, with which it refuses the others: each row has a transaction of
-// its own.
+// oneByOne handles a page in which Record has refused an entry, which fails the whole page. It runs each row in a
+// separate transaction.
 func (im *Import) oneByOne(ctx context.Context, page *turn, report *Report, named map[string]bool) error {
 	for i := range page.keys {
 		t := &turn{Import: im, dry: page.dry, only: page.keys[i : i+1]}
@@ -141,7 +147,7 @@ func (im *Import) oneByOne(ctx context.Context, page *turn, report *Report, name
 	return nil
 }
 
-// mostNamed bounds what Run remembers of refused rows.
+// mostNamed is the maximum number of refused rows that Run remembers.
 const mostNamed = 100_000
 
 func (im *Import) count(report, tally *Report, named map[string]bool) {
@@ -157,24 +163,24 @@ func (im *Import) count(report, tally *Report, named map[string]bool) {
 	}
 }
 
-// refused reports whether Record says that an entry will never be taken.
+// refused reports whether err means that Record will never accept an entry.
 func refused(err error) bool {
 	var refusal *Refusal
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
 	switch {
 	case errors.As(err, &refusal):
-		return false // it has its name
+		return false // The refusal already names its row.
 	case errors.As(err, &other), errors.Is(err, compensator.ErrOtherContent):
 		return true
 	}
 	return errors.As(err, &field) && !ours[field.Field]
 }
 
-// ours are the fields that are not an entry's.
+// ours lists the fields of a FieldError that do not belong to an entry.
 var ours = map[string]bool{"tx": true, "Key": true, "Take": true}
 
-// pause reports whether ctx is still alive after d.
+// pause waits for d. It reports whether ctx is still alive.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -58,14 +58,14 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	r.add("pay", 25)
 	r.add("gone", 3)
 	r.add("panic", 1)
-	r.add("no such type, its name is "+strings.Repeat("long ", 9), 2) // more than 64 characters
+	r.add("no such type, its name is "+strings.Repeat("long ", 9), 2) // longer than the maximum of 64 characters
 	im := r.open(moving())
 	report, err := im.DryRun(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 0, r.Count("common_process_log"))
 	assert.Equal(t, 31, r.Count("old_log WHERE state=?", waits))
 	real := r.once(im)
-	assert.Equal(t, real.String(), report.String(), "as it comes out")
+	assert.Equal(t, real.String(), report.String(), "the dry run predicts the result")
 	assert.Equal(t, refusals(real), refusals(report))
 	assert.Equal(t, "rows            31\nrecorded        25  pay\nskipped          3  a type of long ago\nrefused          1  of no type\n"+
 		"refused          2  no such type, its name is "+strings.Repeat("long ", 9), report.String())
@@ -76,10 +76,10 @@ func TestBadRowIsNamedAndInNobodysWay(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 5)
-	r.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', 'no JSON')") // 6
-	r.add("panic", 1)                                                       // 7
+	r.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', 'no JSON')") // row 6
+	r.add("panic", 1)                                                       // row 7
 	r.add("pay", 20)
-	r.add(" pay", 1) // 28, on another page: Record refuses the name
+	r.add(" pay", 1) // Row 28 is on another page. Record refuses its type's name.
 	r.add("pay", 22)
 	var log bytes.Buffer
 	cfg := moving()
@@ -95,10 +95,10 @@ func TestBadRowIsNamedAndInNobodysWay(t *testing.T) {
 	var field *compensator.FieldError
 	require.ErrorAs(t, report.Refusals[2], &field)
 	assert.Equal(t, "business type", field.Field)
-	assert.Equal(t, 3, r.Count("old_log WHERE state=?", waits), "they are left as they are")
+	assert.Equal(t, 3, r.Count("old_log WHERE state=?", waits), "refused rows stay unchanged")
 	assert.Contains(t, log.String(), "row=28")
 	assert.Equal(t, 3, strings.Count(log.String(), "row is refused"))
-	assert.Equal(t, 3, r.once(im).Rows, "and found again")
+	assert.Equal(t, 3, r.once(im).Rows, "the next pass finds refused rows again")
 }
 
 // Failure: F110
@@ -136,12 +136,13 @@ func TestRowsThatShareAnIdempotencyKeyShareAnEntry(t *testing.T) {
 	report := r.once(r.open(cfg))
 	assert.Equal(t, map[string]int{"pay": 1}, report.Recorded)
 	assert.Equal(t, map[string]int{"pay": 2}, report.Known)
-	assert.Equal(t, map[string]int{"ship": 1}, report.Refused, "an id stands for one type")
+	assert.Equal(t, map[string]int{"ship": 1}, report.Refused, "an idempotency key belongs to one type")
 	assert.Equal(t, 1, r.Count("common_process_log"))
 	assert.Equal(t, 3, r.Count("old_log WHERE state=?", taken))
 }
 
-// TestRowThatSomebodyHoldsIsPassedOver: nobody waits for it, and it is looked at again.
+// TestRowThatSomebodyHoldsIsPassedOver locks a row in another transaction. The pass skips the row without waiting, and
+// the next pass looks at it again.
 // Failure: F109
 func TestRowThatSomebodyHoldsIsPassedOver(t *testing.T) {
 	t.Parallel()
@@ -155,11 +156,12 @@ func TestRowThatSomebodyHoldsIsPassedOver(t *testing.T) {
 	assert.Equal(t, 1, report.Busy)
 	assert.Equal(t, map[string]int{"pay": 9}, report.Recorded)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, 0, r.once(im).Rows, "the old system has done it")
+	assert.Equal(t, 0, r.once(im).Rows, "the old system has run the row")
 	assert.Equal(t, 9, r.Count("common_process_log"))
 }
 
-// TestRowThatIsCommittedLateIsTakenToo: its key is lower than one that was taken before.
+// TestRowThatIsCommittedLateIsTakenToo commits a row after a pass has taken a row with a higher key. The next pass must
+// take the late row.
 func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -174,7 +176,8 @@ func TestRowThatIsCommittedLateIsTakenToo(t *testing.T) {
 	r.requireOneEach("pay", 2)
 }
 
-// TestTakeThatLeavesRowsToTheOldSystemIsRefused: both would run them.
+// TestTakeThatLeavesRowsToTheOldSystemIsRefused sets a Take after which Where still finds the row. Both systems would
+// run such a row.
 // Failure: F110
 func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	t.Parallel()
@@ -187,7 +190,7 @@ func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	assert.Equal(t, "Take", field.Field)
 	assert.Equal(t, 0, r.Count("common_process_log"))
-	assert.ErrorAs(t, r.open(cfg).Run(t.Context()), &field, "Run does not try for ever")
+	assert.ErrorAs(t, r.open(cfg).Run(t.Context()), &field, "Run returns the error")
 }
 
 // Failure: F109
@@ -244,15 +247,15 @@ func TestRunTakesRowsUntilItIsStopped(t *testing.T) {
 	im := r.open(moving())
 	stop := r.start(im)
 	r.add("pay", 30)
-	r.Eventually(func() bool { return r.Count("common_process_log") == 30 }, "all are entries")
+	r.Eventually(func() bool { return r.Count("common_process_log") == 30 }, "every row has an entry")
 	assert.ErrorIs(t, im.Run(t.Context()), compensator.ErrRunning)
 	r.add("pay", 1)
-	r.Eventually(func() bool { return r.Count("common_process_log") == 31 }, "and the next one")
+	r.Eventually(func() bool { return r.Count("common_process_log") == 31 }, "the new row has an entry")
 	require.NoError(t, stop())
 	r.requireOneEach("pay", 31)
 }
 
-// TestRunOutlivesProblemsWithTheDatabase: its connections are cut, again and again.
+// TestRunOutlivesProblemsWithTheDatabase cuts Run's connections again and again.
 // Failure: F109
 func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 	t.Parallel()
@@ -267,7 +270,7 @@ func TestRunOutlivesProblemsWithTheDatabase(t *testing.T) {
 		r.Eventually(func() bool { return r.Count("common_process_log") >= done }, "%d are entries", done)
 		proxy.Cut()
 	}
-	r.Eventually(func() bool { return r.Count("old_log WHERE state=?", waits) == 0 }, "all are taken")
+	r.Eventually(func() bool { return r.Count("old_log WHERE state=?", waits) == 0 }, "every row is taken")
 	require.NoError(t, stop())
 	r.requireOneEach("pay", 400)
 }
@@ -291,5 +294,5 @@ func TestRowWhoseValueCannotBeEncodedIsRefusedByName(t *testing.T) {
 	require.Len(t, report.Refusals, 1)
 	assert.Equal(t, "5", report.Refusals[0].Key)
 	assert.ErrorContains(t, report.Refusals[0], "encode float64")
-	assert.Equal(t, 1, r.Count("old_log WHERE state=?", waits), "it is left as it is")
+	assert.Equal(t, 1, r.Count("old_log WHERE state=?", waits), "the row stays unchanged")
 }

@@ -11,45 +11,52 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Config says which rows become which entries. Name, Table, Key and Map are required. Table, Key, Columns, Where and Take go
-// into SQL as they stand here, so they come from code and from nobody else. Open copies it, fills in the defaults named below,
-// and reports everything wrong with it at once, as *compensator.FieldError.
+// Config says which rows become which entries. Name, Table, Key and Map are required. Open copies the Config and sets
+// the defaults named below. It reports everything wrong at once, as *compensator.FieldError.
+//
+// Table, Key, Columns, Where and Take go into SQL unchanged. They must come from your code, never from input.
 type Config struct {
-	// Name is part of the entries' idempotency keys, and never changes: with another one each row becomes a second entry. At most
-	// 64 letters, digits, dots, hyphens and underscores.
+	// Name is part of the entries' idempotency keys. It must never change, because with another name each row becomes a
+	// second entry. It has at most 64 letters, digits, dots, hyphens and underscores.
 	Name string
 
-	// Table is the old table, "shop.process_log" if it is in another schema of the same server. It is on a transactional engine.
+	// Table is the old table. Write "shop.process_log" if it is in another schema of the same server. It must use a
+	// transactional engine.
 	Table string
 
-	// Key is its primary key, or another column that is unique and never NULL: whole numbers, text, or bytes.
+	// Key is the table's primary key, or another unique column that is never NULL. It holds integers, text or bytes.
 	Key string
 
-	// Columns are what Row.Scan reads, in its order: columns of Table, or expressions in SQL.
+	// Columns lists what Row.Scan reads, in this order. Each element is a column of Table or an SQL expression.
 	Columns []string
 
-	// Where is a condition in SQL that says which rows to take. Default: all.
+	// Where is an SQL condition that selects the rows to take. The default is all rows.
 	Where string
 
-	// Take is what is assigned to a row in the transaction that records its entry: "state = 1, updated_at = NOW()". Where must
-	// not find the row any more, nor must the old scanner. Empty leaves the table as it is: each pass reads all of it again.
+	// Take is the SET clause for a row, for example "state = 1, updated_at = NOW()". It runs in the transaction that
+	// records the row's entry. Afterwards neither Where nor the old scanner may find the row. An empty Take leaves the
+	// table unchanged, and each pass reads the whole table again.
 	Take string
 
-	// Map says which entry a row becomes. Its FailOnDuplicate is set by the Import, and its IdempotencyKey if it is empty. Whoever
-	// sets one knows that rows and services which share it share an entry. Skip leaves a row to the old system; any other error, or a
-	// panic, refuses it. It is called while the row is locked, so it asks nobody. It may be called again for a row.
+	// Map returns the entry for a row. It runs while the row is locked, so it must not call other systems. It may be
+	// called again for the same row.
+	//
+	// The Import sets FailOnDuplicate to false. It sets IdempotencyKey if Map leaves it empty. Rows and services that
+	// use the same key share one entry.
+	//
+	// The error of Skip leaves the row to the old system. Any other error, or a panic, refuses the row.
 	Map func(row *Row) (compensator.NewEntry, error)
 
-	StopAtRefusal bool // a refused row ends the pass with its *Refusal. The rest of its page is not recorded
+	StopAtRefusal bool // whether a refused row ends the pass with its *Refusal; the other rows of its page are then not recorded
 
-	Page  int           // how many rows one transaction takes at most. Default 100; at most 500
-	Rest  time.Duration // the least between two pages; as long as a page took, if that was longer. Default 20 ms
-	Every time.Duration // how long Run rests between two passes. Default 1 s
+	Page  int           // maximum number of rows in one transaction; default 100, at most 500
+	Rest  time.Duration // minimum pause between two pages; default 20 ms. The pause is at least as long as the last page took
+	Every time.Duration // pause of Run between two passes; default 1 s
 
-	// Progress, if given, is told how the pass stands, after each of its pages. It must return at once, and not keep the report.
+	// Progress, if set, receives the report so far after each page. It must return at once and must not keep the report.
 	Progress func(*Report)
 
-	Logger *slog.Logger // gets what an operator should know; content is never logged. Default slog.Default()
+	Logger *slog.Logger // receives warnings and notices for the operator, never content; default slog.Default()
 }
 
 func (cfg Config) withDefaults() Config {
@@ -78,7 +85,7 @@ func (cfg Config) validate() error {
 	refuse(!goodName.MatchString(cfg.Name), "Name", fmt.Sprintf("%q: want 1 to 64 letters, digits, dots, hyphens and underscores", cfg.Name))
 	refuse(!goodTable.MatchString(cfg.Table), "Table", fmt.Sprintf("%q: want the name of a table, or schema.table, unquoted", cfg.Table))
 	refuse(!goodColumn.MatchString(cfg.Key), "Key", fmt.Sprintf("%q: want the name of one column, unquoted", cfg.Key))
-	refuse(cfg.Take != "" && cfg.Where == "", "Where", "is missing: after Take it must not find the row any more")
+	refuse(cfg.Take != "" && cfg.Where == "", "Where", "is missing: with Take set, it must not find a row that was taken")
 	refuse(cfg.Map == nil, "Map", "is missing")
 	refuse(cfg.Page < 0 || cfg.Page > 500, "Page", fmt.Sprintf("%d: want 1 to 500", cfg.Page))
 	refuse(cfg.Rest < 0, "Rest", fmt.Sprintf("%v is negative", cfg.Rest))

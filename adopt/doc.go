@@ -1,30 +1,33 @@
-// Package adopt takes the rows of a process-log table that somebody made manually into the log, while the services that write
-// that table go on: every old row becomes exactly one entry. docs/from-your-own-table.md walks through it.
+// Package adopt imports the rows of a hand-made process-log table into the library's log. Services may go on writing to
+// the old table meanwhile. Every old row becomes exactly one entry. docs/from-your-own-table.md shows each step.
 //
-// # A page, one transaction
+// # One transaction per page
 //
-// [Open] says which table, which of its rows (Config.Where), and what entry each becomes (Config.Map). A pass goes through the
-// table in pages, by its primary key. One transaction locks a page's rows, records their entries, and changes the rows as
-// Config.Take says, so that the old scanner leaves them alone: all of that, or nothing. Rows that somebody holds locked are
-// passed over, and taken the next time.
+// [Open] takes the table, the rows to take (Config.Where) and the entry for each row (Config.Map).
+// A pass goes through the table in pages, in the order of the primary key. For each page, one transaction locks the
+// rows and records their entries. It also updates the rows as Config.Take says, so that the old scanner ignores them.
+// The transaction commits all of this or nothing. A pass skips rows that another transaction has locked. The next pass
+// takes them.
 //
-// No position is remembered, because a row with a lower key may be committed later. What keeps a row from a second entry is its
-// idempotency key, made of Config.Name and the row's key, and, with Config.Take, that Config.Where finds it no more. So a pass may
-// be killed at any point, run again, and run in several processes at once.
+// A pass remembers no position, because a row with a lower key may be committed later. The idempotency key prevents a
+// second entry for a row. It consists of Config.Name and the row's key. With Config.Take, Config.Where also no longer
+// finds the row. So you may kill a pass at any point, run it again, and run it in several processes at once.
 //
-// [Import.DryRun] does all that and rolls each page back: its report says what would be recorded, skipped and refused, and why.
-// [Import.Once] is a pass. [Import.Run] makes pass after pass, for as long as old services still write.
+// [Import.DryRun] does the same and rolls each page back. Its report says what would be recorded, skipped and refused, and why.
+// [Import.Once] makes one pass. [Import.Run] makes pass after pass while old services still write.
 //
-// # Rows that are refused
+// # Refused rows
 //
-// A row for which Map has an error, or panics, or whose entry the log does not take, is named in the report and the log, left
-// as it is, and in nobody's way; with Config.StopAtRefusal it ends the pass.
+// A row is refused if Map returns an error or panics, or if the log does not accept its entry. The report and the log
+// name the row, and the row stays unchanged. It does not hold up other rows. With Config.StopAtRefusal it ends the
+// pass.
 //
-// # What is not promised
+// # What is not guaranteed
 //
-// That the old system is done with a row. It may be running it right now, with no lock to say so: what keeps it from that is
-// Config.Where and Config.Take together, or that the old scanner is off. Without Take nothing keeps it from the row at all.
+// Package adopt does not guarantee that the old system has finished with a row. The old system may be running the row
+// without a lock. To prevent this, set Config.Where and Config.Take together, or stop the old scanner. Without Take,
+// nothing stops the old system from running the row.
 //
-// A table on another server, or in another database engine, cannot be part of the transaction: see package intake, whose
-// Source is twenty lines.
+// A table on another server, or in another database engine, cannot take part in the transaction. For such a table see
+// package intake: a Source for it takes twenty lines.
 package adopt

@@ -21,14 +21,14 @@ import (
 )
 
 var (
-	rows  = flag.Int("rows", 3000, "how many rows old services write while importers are killed")
-	kills = flag.Int("kills", 5, "how many importers are killed, with -9, while they write")
-	seed  = flag.Uint64("seed", 0, "draws what is killed when; 0: drawn")
+	rows  = flag.Int("rows", 3000, "number of rows that old services write while importers are killed")
+	kills = flag.Int("kills", 5, "number of importers that are killed with SIGKILL meanwhile")
+	seed  = flag.Uint64("seed", 0, "seed for the choice of kills; 0 chooses a seed")
 )
 
 const childEnv = "COMPENSATOR_ADOPT_CHILD"
 
-// program is what a child process runs: an Import, until it is killed.
+// program configures a child process that runs an Import until it is killed.
 type program struct {
 	DSN  string
 	Copy bool
@@ -39,7 +39,7 @@ func runChild() {
 	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
-		os.Exit(0) // the parent is gone
+		os.Exit(0) // The parent process has ended.
 	}()
 	db, err := harness.Watched(p.DSN)()
 	must(err)
@@ -61,7 +61,8 @@ func must(err error) {
 	}
 }
 
-// child starts a process that runs an Import. The returned function kills it, as a power cut would, and waits.
+// child starts a process that runs an Import. The returned function kills the process with SIGKILL and waits for its
+// end.
 func (r *rig) child(p program) (kill func()) {
 	text, err := json.Marshal(p)
 	require.NoError(r.T, err)
@@ -69,7 +70,7 @@ func (r *rig) child(p program) (kill func()) {
 	require.NoError(r.T, err)
 	cmd := exec.Command(binary)
 	cmd.Env, cmd.Stderr = append(os.Environ(), childEnv+"="+string(text)), os.Stderr
-	_, err = cmd.StdinPipe() // it ends with this process
+	_, err = cmd.StdinPipe() // The pipe closes when this process ends.
 	require.NoError(r.T, err)
 	require.NoError(r.T, cmd.Start())
 	kill = sync.OnceFunc(func() {
@@ -80,8 +81,8 @@ func (r *rig) child(p program) (kill func()) {
 	return kill
 }
 
-// TestNoRowIsLostOrDoubledWhileImportersAreKilled: two processes at a time, killed with -9 and started again, while old services
-// write, one transaction in ten rolled back.
+// TestNoRowIsLostOrDoubledWhileImportersAreKilled runs two importers, kills them with SIGKILL and starts them again.
+// Meanwhile old services write rows, and roll back one transaction in ten.
 // Failure: F109
 func TestNoRowIsLostOrDoubledWhileImportersAreKilled(t *testing.T) {
 	for name, copy := range map[string]bool{"taking": false, "copying": true} {
@@ -109,14 +110,15 @@ func TestNoRowIsLostOrDoubledWhileImportersAreKilled(t *testing.T) {
 			want := <-written
 			r.Eventually(func() bool { return r.Count("common_process_log") >= want }, "all %d are entries", want)
 			if !copy {
-				r.Eventually(func() bool { return r.Count("old_log WHERE state=?", waits) == 0 }, "all are taken")
+				r.Eventually(func() bool { return r.Count("old_log WHERE state=?", waits) == 0 }, "every row is taken")
 			}
 			r.requireOneEach("pay", want)
 		})
 	}
 }
 
-// write is old services: rows one by one and several at a time, committed in another order than they were written.
+// write acts as four old services. They insert rows in transactions and commit them in a different order from the
+// inserts. It returns the number of committed rows.
 func (r *rig) write(n int) (committed int) {
 	var all sync.WaitGroup
 	var mu sync.Mutex // guards committed
@@ -128,7 +130,7 @@ func (r *rig) write(n int) (committed int) {
 					return
 				}
 				_, err = tx.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', '{}')")
-				assert.NoError(r.T, err, "an old service is not harmed")
+				assert.NoError(r.T, err, "an old service is not disturbed")
 				if i%50 == 0 {
 					harness.Elapse(10 * time.Millisecond)
 				}
@@ -147,8 +149,9 @@ func (r *rig) write(n int) (committed int) {
 	return committed
 }
 
-// TestOldScannerAndImportSideBySideRunEachRowOnce: the old scanner claims a row before it runs it, as the page has it, and the
-// new system's handlers run what was taken from it.
+// TestOldScannerAndImportSideBySideRunEachRowOnce runs the old scanner beside the Import. The old scanner claims a row
+// before it runs it, as the documentation page requires. The new system's handlers run the rows that the Import has
+// taken.
 // Failure: F109
 func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	t.Parallel()
@@ -178,10 +181,10 @@ func TestOldScannerAndImportSideBySideRunEachRowOnce(t *testing.T) {
 	assert.Equal(t, want, r.Count("(SELECT DISTINCT what FROM effects) AS d"), "each once")
 	manual := r.Count("old_log WHERE state=1")
 	assert.Equal(t, want, manual+r.Count("common_process_log"))
-	t.Logf("%d by hand, %d by the log", manual, want-manual)
+	t.Logf("%d by the old scanner, %d by the log", manual, want-manual)
 }
 
-// scanManually is the old scanner: it lists rows, takes each for itself, and runs it.
+// scanManually acts as the old scanner: it lists rows, claims each row and runs it.
 func (r *rig) scanManually(ctx context.Context) {
 	for ctx.Err() == nil {
 		found, err := r.DB.Query("SELECT id FROM old_log WHERE state=0 ORDER BY id LIMIT 5")

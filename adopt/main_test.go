@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		runChild() // this process is one that a test kills
+		runChild() // This process was started by a test that will kill it.
 		return
 	}
 	harness.Main(m)

@@ -22,12 +22,12 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Order is what the old rows' contents are.
+// Order is the content of the old rows.
 type Order struct {
 	ID string `json:"id"`
 }
 
-// follow does what the page says, and hands over at each of its steps.
+// follow runs the code of the documentation page. It calls the functions of steps at each step.
 func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) error {
 	if err := compensator.MigrateTable(ctx, db, "entry_log"); err != nil {
 		return err
@@ -41,7 +41,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	if err != nil {
 		return err
 	}
-	nextTry := make(map[int64]time.Time) // of rows that failed: only the ZSET knows when each is tried next
+	nextTry := make(map[int64]time.Time) // next try of each failed row; only the ZSET knows it
 	scores, err := rdb.ZRangeWithScores(ctx, "WAIT_PROCESS_LOG_KEY", 0, -1).Result()
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		if err != nil {
 			return err
 		}
-		nextTry[id] = time.UnixMilli(int64(score.Score)) // time.Unix, if your timer writes seconds
+		nextTry[id] = time.UnixMilli(int64(score.Score)) // use time.Unix if your timer writes seconds
 	}
 	mapRow := func(row *adopt.Row) (compensator.NewEntry, error) {
 		var kind, batch, business, user, content string
@@ -64,17 +64,17 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		case "close_order":
 		case "sync_report":
 			return compensator.NewEntry{}, adopt.Skip("sync_report: the old system finishes these")
-		default: // one that nobody has thought of is refused, not closed
+		default: // refuse unknown types instead of closing them
 			return compensator.NewEntry{}, fmt.Errorf("unknown type %q", kind)
 		}
-		var order Order // as the handler reads it: an old row that it could not read is refused here, by name
+		var order Order // decode as the handler does, so that a row that it cannot decode is refused here
 		if err := json.Unmarshal([]byte(content), &order); err != nil {
 			return compensator.NewEntry{}, err
 		}
 		switch at, waits := nextTry[id]; {
 		case waits:
 			dueIn = max(dueIn, time.Until(at).Microseconds())
-		case state == -1: // no score: spread over an hour, instead of all at once
+		case state == -1: // no score: spread these over an hour
 			dueIn = max(dueIn, rand.N(time.Hour).Microseconds())
 		}
 		return closeOrder.Entry(order, compensator.Options{
@@ -111,14 +111,14 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	running := make(chan error, 1)
 	go func() { running <- c.Run(ctx) }()
 	go steps.write(stop)
-	err = importer.Run(ctx) // pass after pass, while old services still write
+	err = importer.Run(ctx) // repeats passes while old services still write
 	if err != nil {
 		return err
 	}
 	return <-running
 }
 
-// followed is what the test does at the steps.
+// followed holds what the test does at each step.
 type followed struct {
 	close        func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error
 	tried, taken func(*adopt.Report)
@@ -127,7 +127,8 @@ type followed struct {
 
 var pageBlock = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
 
-// TestPageTakesAnOldTableIn follows docs/from-your-own-table.md: its SQL is run as it stands there, and its Go stands in follow.
+// TestPageTakesAnOldTableIn follows docs/from-your-own-table.md. It runs the page's SQL, and checks that the page's Go
+// code is in follow.
 // Failure: F31
 func TestPageTakesAnOldTableIn(t *testing.T) {
 	t.Parallel()
@@ -152,14 +153,14 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 
 	w := harness.NewWorld(t).WithRedis()
 	w.Exec("DROP TABLE common_process_log")
-	t.Cleanup(func() { w.Exec("DROP TABLE common_process_log") }) // the harness looks for entries in it
+	t.Cleanup(func() { w.Exec("DROP TABLE common_process_log") }) // The harness expects to find entries in this table.
 	w.Exec(oldTable)
 	_, err = compensator.New(t.Context(), compensator.Config{DB: w.DB})
 	for _, missing := range []string{"next_at", "lease_until", "version", "epoch"} {
-		require.ErrorContains(t, err, missing, "the old table is no log")
+		require.ErrorContains(t, err, missing, "the old table is not a log")
 	}
-	require.ErrorContains(t, err, "adopt", "what to do with a table of one's own")
-	require.Equal(t, 1, strings.Count(err.Error(), "\n")+1, "in one line")
+	require.ErrorContains(t, err, "adopt", "the error names the package for a hand-made table")
+	require.Equal(t, 1, strings.Count(err.Error(), "\n")+1, "the error is one line")
 	add := func(id, kind string, content any, columns string) {
 		w.Exec("INSERT INTO common_process_log (idempotent_id, business_type, business_id, content, delay_second, state, process_count) VALUES (?,?,?,?,"+columns+")", id, kind, id, content)
 	}
@@ -200,7 +201,7 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 			}
 			assert.Equal(t, said, lines, "as the page shows it")
 			assert.Zero(t, w.Count("entry_log"))
-			result, err := w.DB.Exec(takeFirst, held) // the old timer takes one
+			result, err := w.DB.Exec(takeFirst, held) // The old timer takes one row.
 			require.NoError(t, err)
 			n, _ := result.RowsAffected()
 			require.EqualValues(t, 1, n)
@@ -208,10 +209,10 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 		taken: func(report *adopt.Report) {
 			assert.Equal(t, map[string]int{"close_order": 101}, report.Recorded)
 			assert.Equal(t, 101, w.Count("common_process_log WHERE state=9"))
-			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-waiting' AND ABS(next_at-"+harness.NowMillis+"-3*3600000) < 600000"), "as the ZSET says")
+			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-waiting' AND ABS(next_at-"+harness.NowMillis+"-3*3600000) < 600000"), "due when the ZSET says")
 			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-failed' AND max_process_count=1"))
 			assert.Equal(t, 1, w.Count("entry_log WHERE idempotent_id='close-late' AND ABS(next_at-"+harness.NowMillis+"-3600000) < 600000"))
-			result, err := w.DB.Exec(takeFirst, 1) // too late
+			result, err := w.DB.Exec(takeFirst, 1) // The Import has already taken this row.
 			require.NoError(t, err)
 			n, _ := result.RowsAffected()
 			assert.Zero(t, n)
@@ -219,18 +220,18 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 		write: func(stop func()) {
 			defer stop()
 			add("new", "close_order", `{"id":"new"}`, "0, 0, 0")
-			assert.Eventually(t, func() bool { return w.Count("effects") == 100 }, harness.Timeout, 10*time.Millisecond, "all that is due has run, in the new system")
-			w.Exec("UPDATE common_process_log SET state=1 WHERE id=? AND state=5", held) // and one in the old
+			assert.Eventually(t, func() bool { return w.Count("effects") == 100 }, harness.Timeout, 10*time.Millisecond, "every due entry has run in the new system")
+			w.Exec("UPDATE common_process_log SET state=1 WHERE id=? AND state=5", held) // The old system finishes the row that it holds.
 		},
 	}))
 	assert.Equal(t, 100, w.Count("(SELECT DISTINCT what FROM effects) AS d"), "each once")
 	rest := 0
 	require.NoError(t, w.DB.QueryRow(left).Scan(&rest))
-	assert.Equal(t, 5, rest, "two reports, and what is refused")
+	assert.Equal(t, 5, rest, "two reports and the refused rows")
 }
 
-// TestPagesOtherExpressionsHold: the due moment of a service that writes another zone's time, and the condition for a timer that
-// is left alone.
+// TestPagesOtherExpressionsHold checks two more expressions of the page. One is the due time for a service that writes
+// the time of another zone. The other is the condition for an old timer that stays on.
 func TestPagesOtherExpressionsHold(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/from-your-own-table.md")

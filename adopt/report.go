@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Report is what a pass has done; of a DryRun, what it would have. Entries are counted by business type.
+// Report counts what a pass has done, or what it would do after a DryRun. The maps count entries by business type.
 type Report struct {
-	Rows     int            // that Config.Where found
-	Recorded map[string]int // became entries
-	Known    map[string]int // had their entry already
-	Skipped  map[string]int // by the reason given to Skip
-	Refused  map[string]int // under "" if Map made no entry of them
-	Busy     int            // were locked by somebody, or changed, when their turn came: the next pass looks again
+	Rows     int            // rows that Config.Where found
+	Recorded map[string]int // rows that became entries
+	Known    map[string]int // rows whose entries already existed
+	Skipped  map[string]int // skipped rows, by the reason given to Skip
+	Refused  map[string]int // refused rows; under "" if Map returned no entry
+	Busy     int            // rows that were locked or had changed when the pass reached them; the next pass looks again
 
-	Refusals []*Refusal // the first 1,000 of them
+	Refusals []*Refusal // the first 1,000 refusals
 }
 
-// Refusal is a row that cannot become an entry, and why.
+// Refusal is a row that cannot become an entry, with the reason.
 type Refusal struct {
 	Key          string
-	BusinessType string // empty if Map made no entry of it
-	Err          error  // Map's, its panic as a *compensator.PanicError, or Record's
+	BusinessType string // empty if Map returned no entry
+	Err          error  // the error of Map or of Record; a panic of Map is a *compensator.PanicError
 }
 
 func (r *Refusal) Error() string { return fmt.Sprintf("adopt: row %s is refused: %v", r.Key, r.Err) }
@@ -36,7 +36,7 @@ func newReport() *Report {
 	return &Report{Recorded: map[string]int{}, Known: map[string]int{}, Skipped: map[string]int{}, Refused: map[string]int{}}
 }
 
-// add is for what a transaction has counted, once it has ended well.
+// add adds the counts of a finished transaction.
 func (r *Report) add(t *Report) {
 	r.Rows += t.Rows
 	r.Busy += t.Busy
@@ -53,7 +53,7 @@ func (r *Report) refuse(refusal *Refusal) {
 	r.Refusals = append(r.Refusals, refusal)
 }
 
-// String is the counts, a line each.
+// String returns the counts, one per line.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rows      %8d", r.Rows)

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// rig is a world with an old table in it.
+// rig is a test world with an old table.
 type rig struct {
 	*harness.World
 	c *compensator.Compensator
@@ -34,7 +34,7 @@ func newRig(t *testing.T) *rig {
 	return &rig{World: w, c: w.New(w.Quick())}
 }
 
-// order is what the tests' rows say.
+// order is the content of the tests' rows.
 type order struct {
 	N int `json:"n"`
 }
@@ -44,7 +44,7 @@ const (
 	taken = 9
 )
 
-// moving takes rows from their old system.
+// moving returns a Config whose Take removes rows from the old system.
 func moving() Config {
 	return Config{
 		Name: "old", Table: "old_log", Key: "id", Columns: []string{"kind", "content"}, Where: "state = 0", Take: "state = 9",
@@ -52,7 +52,7 @@ func moving() Config {
 	}
 }
 
-// copying leaves the old table as it is.
+// copying returns a Config that leaves the old table unchanged.
 func copying() Config {
 	cfg := moving()
 	cfg.Take = ""
@@ -106,7 +106,7 @@ func (r *rig) once(im *Import) *Report {
 	return report
 }
 
-// start runs an Import until the test ends, or the returned function is called.
+// start runs an Import until the test ends or the returned function is called.
 func (r *rig) start(im *Import) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
@@ -123,7 +123,7 @@ func (r *rig) start(im *Import) (stop func() error) {
 	return stop
 }
 
-// requireOneEach requires one entry for each old row of a kind, and for nothing else.
+// requireOneEach requires one entry for each old row of a kind, and no other entry of this type.
 func (r *rig) requireOneEach(kind string, rows int) {
 	r.T.Helper()
 	require.Equal(r.T, rows, r.Count("old_log WHERE kind=?", kind), "rows")
@@ -131,7 +131,7 @@ func (r *rig) requireOneEach(kind string, rows int) {
 	require.Equal(r.T, rows, r.Count("old_log o JOIN common_process_log e ON e.idempotent_id = CONCAT('old:', o.id) AND e.business_type = o.kind WHERE o.kind=?", kind), "pairs")
 }
 
-// refusals are the refused rows, each with its type.
+// refusals returns the keys of the refused rows, each with its type.
 func refusals(r *Report) (rows []string) {
 	for _, refusal := range r.Refusals {
 		rows = append(rows, refusal.Key+" "+refusal.BusinessType)

@@ -13,30 +13,31 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Row is an old row while Config.Map looks at it.
+// Row is an old row during a call of Config.Map.
 type Row struct {
-	Key  string // as text; of bytes, in hexadecimal
+	Key  string // the row's key as text; bytes are in hexadecimal
 	rows *sql.Rows
 }
 
 // Scan reads Config.Columns, as sql.Rows.Scan does.
 func (r *Row) Scan(dest ...any) error { return r.rows.Scan(append([]any{new(any)}, dest...)...) }
 
-// Skip is the error of a Map that leaves a row to the old system. The report counts it under the reason, so reasons are few.
+// Skip returns the error with which Map leaves a row to the old system. The report counts it under reason, so use only
+// a few different reasons.
 func Skip(reason string) error { return &skipped{reason} }
 
 type skipped struct{ reason string }
 
 func (s *skipped) Error() string { return "skipped: " + s.reason }
 
-// key is a row's, as the driver takes it back.
+// key is a row's key, in the form that the driver accepts as an argument.
 type key struct {
 	value any
 	text  string
 }
 
-// keyOf makes a key of what a driver has read. Text must go back as text: compared with bytes it is ordered otherwise than
-// its index is.
+// keyOf converts a value read by the driver into a key. Text must stay text, because a comparison with bytes would use
+// a different order from the index.
 func keyOf(value any, column *sql.ColumnType) (key, error) {
 	kind := strings.ToUpper(column.DatabaseTypeName())
 	switch v := value.(type) {
@@ -61,12 +62,12 @@ func keyOf(value any, column *sql.ColumnType) (key, error) {
 	return key{}, &compensator.FieldError{Field: "Key", Reason: fmt.Sprintf("holds a %T (%s): want whole numbers, text or bytes, and no NULL", value, kind)}
 }
 
-// idempotencyKey is what a row's entry is known by, for ever.
+// idempotencyKey returns the idempotency key of a row's entry. The key of a row never changes.
 func (im *Import) idempotencyKey(row string) compensator.IdempotencyKey {
 	id := im.cfg.Name + ":" + row
 	if processlog.FitsIdempotencyKey(id) {
 		return compensator.IdempotencyKey(id)
 	}
 	sum := sha256.Sum256([]byte(row))
-	return compensator.IdempotencyKey(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // no name holds a # or a colon
+	return compensator.IdempotencyKey(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // A Name contains no # and no colon, so the two forms cannot collide.
 }

@@ -14,24 +14,24 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// turn is one transaction: a page of rows behind after, or only those named.
+// turn is one transaction. It handles the page of rows after the key in after, or only the rows in only.
 type turn struct {
 	*Import
 	dry   bool
 	after *key
 	only  []key
 
-	keys    []key // that Where found
+	keys    []key // keys of the rows that Where found
 	tally   *Report
-	taken   []key // of rows that become entries, each with its place in entries
+	taken   []key // keys of the rows that become entries, in the order of entries
 	entries []compensator.NewEntry
 }
 
-// longest bounds a transaction, and so its locks on old rows.
+// longest limits the duration of a transaction, and so how long it locks old rows.
 const longest = 30 * time.Second
 
-// errDry ends a transaction that is only tried.
-var errDry = errors.New("adopt: only tried")
+// errDry rolls back the transaction of a DryRun.
+var errDry = errors.New("adopt: dry run")
 
 func (t *turn) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -76,7 +76,8 @@ func (t *turn) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
 	return nil
 }
 
-// page finds the next rows, and locks none: those it may have to wait for are not in the way of the others.
+// page reads the keys of the next rows. It locks no rows, so that rows which it would have to wait for do not hold up
+// the others.
 func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error) {
 	from, args := "", []any(nil)
 	if t.after != nil {
@@ -99,7 +100,7 @@ func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error
 	return keys, rows.Err()
 }
 
-// scanKey reads the first column; more columns follow it.
+// scanKey reads the key from the first column and discards the more columns after it.
 func scanKey(rows *sql.Rows, more int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
@@ -116,8 +117,8 @@ func scanKey(rows *sql.Rows, more int) (key, error) {
 	return keyOf(value, types[0])
 }
 
-// read locks the rows that Where still finds and nobody else holds, and has each mapped. By their keys, so that an insert
-// beside them waits for nothing.
+// read locks the rows of the page and maps each of them. It skips rows that Where no longer finds and rows that another
+// transaction has locked. It selects rows by their keys, so that concurrent inserts do not wait.
 func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
 	lock, err := t.lock(ctx, tx)
 	if err != nil {
@@ -144,7 +145,8 @@ func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
 	return rows.Err()
 }
 
-// lock is what a SELECT locks rows with. SQLite has locked the whole database for us, and knows no such words.
+// lock returns the locking clause for a SELECT. On SQLite it is empty, because the transaction has locked the whole
+// database and SQLite has no such clause.
 func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, error) {
 	if lock := t.locks.Load(); lock != nil {
 		return *lock, nil
@@ -156,13 +158,13 @@ func (t *turn) lock(ctx context.Context, tx *compensator.ScopedTx) (string, erro
 		lock, err = "", errors.Join(tx.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version), ctx.Err())
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask which database this is: %w", err)
+		return "", fmt.Errorf("detect the database engine: %w", err)
 	}
 	t.locks.Store(&lock)
 	return lock, nil
 }
 
-// take sorts a row into what becomes an entry and what does not.
+// take maps a row. It adds the row's entry to entries, or counts the row as skipped or refused.
 func (t *turn) take(k key, rows *sql.Rows) error {
 	entry, err := t.entry(&Row{Key: k.text, rows: rows})
 	var skip *skipped
@@ -185,7 +187,7 @@ func (t *turn) take(k key, rows *sql.Rows) error {
 	return nil
 }
 
-// entry calls Config.Map.
+// entry calls Config.Map and converts a panic into an error.
 func (t *turn) entry(row *Row) (entry compensator.NewEntry, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,7 +198,7 @@ func (t *turn) entry(row *Row) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// record writes the entries, and takes the rows from the old system.
+// record records the entries and updates the old rows as Take says.
 func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
 	if len(t.entries) == 0 {
 		return nil
@@ -217,26 +219,25 @@ func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
 	}
 	in, args := list(t.taken)
 	if _, err := tx.ExecContext(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (%s)", t.table, t.cfg.Take, t.key, in), args...); err != nil {
-		return fmt.Errorf("take rows of %s: %w", t.table, err)
+		return fmt.Errorf("take rows from %s: %w", t.table, err)
 	}
 	return t.checkTaken(ctx, tx, in, args)
 }
 
-// checkTaken makes sure that the old system's rows are out of its sight: with a Take that does not do what it should both would run
-// them.
+// checkTaken checks that Where no longer finds the taken rows. With a wrong Take, both systems would run the rows.
 func (t *turn) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
 	var left int
 	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&left)
 	if err != nil {
-		return fmt.Errorf("look at the rows taken of %s: %w", t.table, err)
+		return fmt.Errorf("check the rows taken from %s: %w", t.table, err)
 	}
 	if left > 0 {
-		return &compensator.FieldError{Field: "Take", Reason: fmt.Sprintf("Where still finds %d of %d rows after it", left, len(args))}
+		return &compensator.FieldError{Field: "Take", Reason: fmt.Sprintf("Where still finds %d of %d rows after Take", left, len(args))}
 	}
 	return nil
 }
 
-// list is keys for an IN.
+// list returns the placeholders and arguments of keys for an IN list.
 func list(keys []key) (marks string, args []any) {
 	for _, k := range keys {
 		args = append(args, k.value)

@@ -13,9 +13,9 @@ type field struct {
 	name     string
 	least    int
 	most     int
-	constant bool   // its values repeat after most-least+1 of them, so that a step can go on from one round to the next
-	ofDays   bool   // ? stands for *
-	instead  string // what says the same without the field
+	constant bool   // true if every round of the field has the same number of values, so that a step can continue evenly into the next round
+	ofDays   bool   // whether ? is allowed and means *
+	instead  string // alternative without the field, for error messages
 }
 
 var fields = []field{
@@ -26,11 +26,12 @@ var fields = []field{
 	{name: "day of week", most: 6, ofDays: true},
 }
 
-// check refuses expressions that fire at other times than they say. The parser refuses what is no expression at all.
+// check refuses expressions that would fire at other times than they seem to say. The parser refuses invalid
+// expressions.
 func check(expression string) error {
 	texts := strings.Fields(expression)
 	if len(texts) != len(fields) {
-		return nil // a name as @daily, or the parser's to refuse
+		return nil // a name such as @daily, or an expression that the parser refuses
 	}
 	for i, text := range texts {
 		for part := range strings.SplitSeq(text, ",") {
@@ -40,12 +41,12 @@ func check(expression string) error {
 		}
 	}
 	if !star(texts[2]) && !star(texts[4]) {
-		return fmt.Errorf("day of month %q and day of week %q: cron takes a day that fits either of them; use one of the fields, and let the handler look at the other", texts[2], texts[4])
+		return fmt.Errorf("day of month %q and day of week %q: cron would fire on every day that fits either field; set one field and check the other in the handler", texts[2], texts[4])
 	}
 	return nil
 }
 
-// star reports whether a field says every value.
+// star reports whether a field stands for every value.
 func star(text string) bool { return text == "*" || text == "?" || text == "*/1" || text == "?/1" }
 
 // check refuses a part of a list.
@@ -55,22 +56,23 @@ func (f field) check(part string) error {
 	case values == "":
 		return fmt.Errorf("an element of the list is empty")
 	case strings.Contains(part, "+"):
-		return fmt.Errorf("%q is no number", part)
+		return fmt.Errorf("%q is not a number", part)
 	case strings.Contains(values, "?") && (values != "?" || !f.ofDays):
-		return fmt.Errorf("? stands alone, for a day")
+		return fmt.Errorf("? is allowed only alone, and only in a field for days")
 	case strings.Contains(values, "*") && values != "*":
-		return fmt.Errorf("* is no end of a range")
+		return fmt.Errorf("* cannot be the end of a range")
 	case !stepped:
 		return nil
 	}
 	by, err := strconv.Atoi(step)
 	if err != nil || by < 1 {
-		return nil // the parser's to refuse
+		return nil // The parser refuses it.
 	}
 	return f.checkStep(values, by)
 }
 
-// checkStep refuses a step that selects one value only, and one that does not go on evenly although no range limits it.
+// checkStep refuses a step that selects only one value. Without a range it also refuses a step that does not continue
+// evenly into the next round.
 func (f field) checkStep(values string, step int) error {
 	first, last, ranged := f.least, f.most, false
 	if values != "*" && values != "?" {
@@ -80,7 +82,7 @@ func (f field) checkStep(values string, step int) error {
 			last = f.number(to)
 		}
 		if first < 0 || last < 0 {
-			return nil // the parser's to refuse
+			return nil // The parser refuses it.
 		}
 	}
 	instead := fmt.Sprintf("%d-%d/%d", first, last, step)
@@ -91,13 +93,13 @@ func (f field) checkStep(values string, step int) error {
 	case step == 1 && first == f.least || first > last:
 		return nil
 	case step > last-first:
-		return fmt.Errorf("the step %d is larger than the field: it selects %d alone", step, first)
+		return fmt.Errorf("the step %d is larger than the field, so it selects only %d", step, first)
 	case ranged:
 		return nil
 	case !f.constant:
-		return fmt.Errorf("the step %d begins anew with each month or week, so that the last gap is another; if that is meant, write %s", step, instead)
+		return fmt.Errorf("the step %d starts again with each month or week, so the last gap differs; if you want that, write %s", step, instead)
 	case (f.most-f.least+1)%step != 0 || first-f.least >= step:
-		return fmt.Errorf("the step %d does not go on evenly from one round of %d to the next; if that is meant, write %s", step, f.most-f.least+1, instead)
+		return fmt.Errorf("the step %d does not continue evenly from one round of %d to the next; if you want that, write %s", step, f.most-f.least+1, instead)
 	}
 	return nil
 }
@@ -107,7 +109,7 @@ var names = map[string]map[string]int{
 	"day of week": {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6},
 }
 
-// number is a value of the field, or −1.
+// number returns the value of text in the field, or −1.
 func (f field) number(text string) int {
 	if n, named := names[f.name][strings.ToLower(text)]; named {
 		return n
@@ -119,12 +121,13 @@ func (f field) number(text string) int {
 	return n
 }
 
-// daysOf is how many days a month has at most.
+// daysOf holds the maximum number of days of each month.
 var daysOf = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// checkDays refuses an expression whose days its months do not have. Where the months are a star it is enough that one has them.
+// checkDays refuses an expression whose months do not have its days. If the month is a star, one month with such a day
+// suffices.
 func checkDays(s *cron.SpecSchedule) error {
-	if s.Dow&starBit == 0 { // the days of the month are a star
+	if s.Dow&starBit == 0 { // The day of the month is a star.
 		return nil
 	}
 	var without []string
@@ -140,7 +143,7 @@ func checkDays(s *cron.SpecSchedule) error {
 	}
 	switch {
 	case len(without) == months:
-		return fmt.Errorf("it never fires: no such month has such a day")
+		return fmt.Errorf("it never fires: none of its months has such a day")
 	case len(without) > 0 && s.Month&starBit == 0:
 		return fmt.Errorf("month %s has no such day: leave it out", strings.Join(without, ", "))
 	}

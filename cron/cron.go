@@ -11,35 +11,37 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Parse reads a cron expression, whose fields are those of the local clock of in.
+// Parse parses a cron expression. Its fields refer to the local clock of in.
 //
-// A slot is the first moment at which that clock shows the expression's time, or a later one: what falls into an hour that
-// is skipped has its slot at the end of the gap, one for all of it, and what falls into an hour that comes twice has it in
-// the first. An expression of every hour ("*/5 * * * *", "@hourly") goes on through both; it is one where its hour is a star: "0-23" and
-// "0/1" name hours, as a list does.
+// A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
+// hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
+// slots in the first of the two. An expression for every hour ("*/5 * * * *", "@hourly") fires through both hours. An
+// expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" name hours, as a list
+// does.
 //
-// in is not nil; a process's own zone, time.Local, may not be another one's. "@every" and "TZ=" in the expression are
-// refused: compensator.Every and in say the same.
+// in must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every" and "TZ=" in
+// the expression. Use compensator.Every and in instead.
 //
-// Parse refuses an expression that never fires, and one that fires at other times than it says:
+// Parse also refuses expressions that never fire, and expressions that would fire at other times than they seem to say:
 //
-//   - A day that no month of the expression has: "0 0 31 4 *". A month that is named and has none of the days: "0 0 31 1,4 *". The 29th
-//     of February is accepted, and fires in leap years.
+//   - A day that no month of the expression has: "0 0 31 4 *". It also refuses a named month that has none of the days:
+//     "0 0 31 1,4 *". The 29th of February is accepted and fires in leap years.
 //   - A step larger than its field or range, which selects one value: "*/90 * * * *" would fire every hour.
-//   - A step that does not divide its field: "*/7 * * * *" would fire 4 minutes after minute 56. The fields have 60 minutes, 24 hours and
-//     12 months. Days have no such step, because months differ, and 7 has no divisor. A range says that the gap is meant:
-//     "0-59/7 * * * *", "0 0 1-31/2 * *".
+//   - A step that does not divide its field: "*/7 * * * *" would fire 4 minutes after minute 56. The fields have 60
+//     minutes, 24 hours and 12 months. For days no step is accepted, because months differ and 7 has no divisor. To
+//     accept the uneven gap, write a range: "0-59/7 * * * *", "0 0 1-31/2 * *".
 //   - A start that is not within the first step: "20/15 * * * *" is minutes 20, 35 and 50. Write "20-59/15".
 //   - A day of the month together with a day of the week: "0 0 13 * 5" would fire on each 13th and on each Friday.
-//   - An empty element of a list, a sign, a star as an end of a range, and ? for anything but a day.
+//   - An empty element of a list, a sign, a star as an end of a range, and ? in a field that is not for days.
 //
-// Values of a list may overlap. Ranges that go backwards, the 7th day of a week, and a field of seconds are refused as well.
+// Values of a list may overlap. Parse also refuses ranges that go backwards, the 7th day of a week, and a field of
+// seconds.
 func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	if in == nil {
-		return nil, errors.New("compensator/cron: no location")
+		return nil, errors.New("compensator/cron: the location is nil")
 	}
 	if strings.Contains(expression, "TZ=") {
-		return nil, fmt.Errorf("compensator/cron: %q: the zone is the second argument", expression)
+		return nil, fmt.Errorf("compensator/cron: %q: pass the time zone as the second argument", expression)
 	}
 	parsed, err := cron.ParseStandard(expression)
 	if err == nil {
@@ -62,11 +64,11 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 	return wall{spec, in}, nil
 }
 
-// starBit is the bit by which the parser marks a field that is a star.
+// starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// next is the expression's first time after shown. The parser's schedule gives up after five years, and the years around 2100 have eight
-// between two leap days.
+// next returns the expression's first time after shown. The parser's schedule gives up after five years, but around
+// 2100 eight years pass between two leap days.
 func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	for {
 		found := spec.Next(shown)
@@ -77,8 +79,9 @@ func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	}
 }
 
-// every finds the moments at which the clock of in shows the expression's time. It asks the expression in a clock that is never set, and
-// goes from one setting of that of in to the next: asked in the clock of in, the parser's schedule leaves out a day that has no midnight.
+// every schedules an expression for every hour. It evaluates the expression on a clock that is never changed, once for
+// each period between two clock changes of in. The parser's schedule cannot run on the clock of in, because it leaves
+// out a day that has no midnight.
 type every struct {
 	spec *cron.SpecSchedule
 	in   *time.Location
@@ -92,11 +95,12 @@ func (e every) Next(after time.Time) time.Time {
 		if at := shown.Add(-ahead); end.IsZero() || at.Before(end) {
 			return at
 		}
-		local, after = end, end.Add(-time.Nanosecond) // the setting's own moment may be a slot
+		local, after = end, end.Add(-time.Nanosecond) // The moment of the clock change may be a slot itself.
 	}
 }
 
-// wall asks the expression in a clock that is never set, and finds the moment at which that of in shows the same.
+// wall schedules an expression that names hours. It evaluates the expression on a clock that is never changed. Then it
+// finds the moment at which the clock of in shows the same time.
 type wall struct {
 	spec *cron.SpecSchedule
 	in   *time.Location
@@ -114,8 +118,8 @@ func (w wall) Next(after time.Time) time.Time {
 	}
 }
 
-// first is the first moment at which the clock shows that time or a later one: it goes from one setting of the clock to the
-// next.
+// first returns the first moment at which the clock shows the given time or a later time. It goes from one clock change
+// to the next.
 func (w wall) first(shown time.Time) time.Time {
 	for t := shown.Add(-48 * time.Hour).In(w.in); ; {
 		ahead, end := setting(t)
@@ -124,16 +128,19 @@ func (w wall) first(shown time.Time) time.Time {
 			t = end
 			continue
 		}
-		if at.Before(t) { // the clock was set past it
+		if at.Before(t) { // The clock was set forward past that time.
 			at = t
 		}
 		return at.UTC()
 	}
 }
 
-// setting is how far the clock of a moment's zone is ahead then, and until when at least, always later than that; zero: for ever. Where
-// a zone goes on by a rule, as all do that are read from Go's own time/tzdata, ZoneBounds ends each year after 365 days (Go 1.26). Such
-// a rule is asked by the year of UTC: the last day of a leap year is as the one before, and the next year is asked anew.
+// setting returns how far the clock of t's zone is ahead of UTC at t. The offset holds at least until end, which is
+// always after t. A zero end means that the offset never changes.
+//
+// Some zones continue by a rule, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends each year
+// after 365 days (Go 1.26), so in a leap year end may not be after t. In that case setting uses the end of the UTC year
+// instead. The offset does not change on the last day of the year, and the next year is evaluated anew.
 func setting(t time.Time) (ahead time.Duration, end time.Time) {
 	_, offset := t.Zone()
 	if _, end = t.ZoneBounds(); !end.IsZero() && !end.After(t) {

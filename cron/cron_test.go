@@ -27,7 +27,7 @@ func parse(t *testing.T, expression string, in *time.Location) compensator.Sched
 	return schedule
 }
 
-// slots lists a schedule's slots from one moment to another.
+// slots returns a schedule's slots after from and up to to.
 func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time) {
 	for next := schedule.Next(from); !next.IsZero() && !next.After(to); next = schedule.Next(next) {
 		list = append(list, next)
@@ -35,7 +35,7 @@ func slots(schedule compensator.Schedule, from, to time.Time) (list []time.Time)
 	return list
 }
 
-// shown are slots as the clock of a zone shows them.
+// shown formats slots as the clock of a zone shows them.
 func shown(list []time.Time, in *time.Location) (texts []string) {
 	for _, slot := range list {
 		texts = append(texts, slot.In(in).Format("01-02 15:04:05 MST"))
@@ -67,17 +67,18 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	}
 }
 
-// TestExpressionOfEveryHourHasEachMomentTheClockShows walks minute by minute around the days on which clocks are set, among them
-// such as have no midnight. Each expression names the day itself, so that slots looked for the day before reach it.
+// TestExpressionOfEveryHourHasEachMomentTheClockShows walks minute by minute around days on which clocks are changed.
+// Some of these days have no midnight. Each expression names the day itself, so that the slots after the day before
+// reach it.
 func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	for _, c := range []struct {
 		zone       string
 		day        time.Time
-		ofThatDay  int // of "0 * D M *"
+		ofThatDay  int // number of slots of "0 * D M *"
 		expression string
 	}{
 		{"Asia/Beirut", time.Date(2024, 3, 31, 12, 0, 0, 0, time.UTC), 23, "0 * * * 0"},
-		{"Asia/Beirut", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 24, "*/20 * * * 6"}, // back at midnight: 23 o'clock of the day before comes twice
+		{"Asia/Beirut", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 24, "*/20 * * * 6"}, // The clock is set back at midnight, so 23:00 of the day before comes twice.
 		{"Africa/Cairo", time.Date(2024, 4, 26, 12, 0, 0, 0, time.UTC), 23, "0 * * * 5"},
 		{"Africa/Cairo", time.Date(2024, 4, 26, 12, 0, 0, 0, time.UTC), 23, "*/30 * 26 4 *"},
 		{"Africa/Cairo", time.Date(2024, 11, 1, 12, 0, 0, 0, time.UTC), 24, "7 * 31 10 *"},
@@ -88,7 +89,7 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 		{"Europe/Berlin", time.Date(2024, 10, 27, 12, 0, 0, 0, time.UTC), 25, "0-59/7 * * 10 0"},
 		{"Australia/Lord_Howe", time.Date(2024, 10, 6, 12, 0, 0, 0, time.UTC), 23, "15 * * * 0"},
 		{"Australia/Lord_Howe", time.Date(2024, 4, 7, 12, 0, 0, 0, time.UTC), 24, "0-59/45 * * * 0"},
-		{"Pacific/Apia", time.Date(2011, 12, 30, 12, 0, 0, 0, time.UTC), 0, "0 * * 12 4-6"}, // a day that was not
+		{"Pacific/Apia", time.Date(2011, 12, 30, 12, 0, 0, 0, time.UTC), 0, "0 * * 12 4-6"}, // This day did not exist.
 	} {
 		in := zone(t, c.zone)
 		day := strconv.Itoa(c.day.Day()) + " " + strconv.Itoa(int(c.day.Month()))
@@ -100,7 +101,7 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	}
 }
 
-// rules are zones as far as they go on by a rule: the last line of their data.
+// rules holds the rules by which zones continue: the last lines of their data.
 var rules = map[string]string{
 	"Europe/Berlin":    "CET-1CEST,M3.5.0,M10.5.0/3",
 	"Europe/London":    "GMT0BST,M3.5.0/1,M10.5.0",
@@ -109,17 +110,20 @@ var rules = map[string]string{
 	"Africa/Cairo":     "EET-2EEST,M4.5.5/0,M10.5.4/24",
 }
 
-// ruled is a zone that is a rule and nothing else. Go's own time/tzdata has the years to come so; many a machine's files list them.
+// ruled returns a zone that consists of a rule only. Go's time/tzdata stores future years in this form. The zone files
+// of many machines list the changes instead.
 func ruled(t *testing.T, name string) *time.Location {
 	t.Helper()
-	// RFC 8536: a header with one type of local time and its name, which may be anything here; in the form of version 1, then of 2.
+	// RFC 8536 requires a header, one type of local time and its name, first in version 1 and then in version 2. The
+	// name may be anything here.
 	part := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" + "\x00\x00\x00\x00\x00\x00" + "LMT\x00"
 	in, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
 	require.NoError(t, err)
 	return in
 }
 
-// TestSlotsGoOnPastTheLastDayOfALeapYear: ZoneBounds has a year of 365 days end before it. Whoever steps on by that alone never returns.
+// TestSlotsGoOnPastTheLastDayOfALeapYear checks that Next returns on the last day of a leap year. ZoneBounds ends the
+// year after 365 days, so a search that relies on it alone would never return.
 // Failure: F103
 func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	t.Parallel()
@@ -145,11 +149,11 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 	}
 }
 
-// walked are the moments at which the clock of a zone shows what an expression names, found by asking minute by minute whether a clock
-// that is never set and shows the same has a slot there.
+// walked returns the moments at which the clock of a zone shows a time of the expression. It checks minute by minute
+// whether a UTC clock that shows the same time has a slot.
 func walked(t *testing.T, expression string, in *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
-	named := make(map[time.Time]bool) // by the clock that is never set; no zone shows more than a day before or after it
+	named := make(map[time.Time]bool) // slots on a UTC clock; no zone differs by more than a day
 	for _, slot := range slots(parse(t, expression, time.UTC), from.Add(-24*time.Hour), to.Add(24*time.Hour)) {
 		named[slot.UTC()] = true
 	}
@@ -162,7 +166,8 @@ func walked(t *testing.T, expression string, in *time.Location, from, to time.Ti
 	return texts
 }
 
-// TestSlotIsTheSameFromWhereverItIsLookedFor: processes ask from different moments, and must agree.
+// TestSlotIsTheSameFromWhereverItIsLookedFor calls Next from different moments. Processes do the same and must agree on
+// the slot.
 // Failure: F103
 func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
@@ -173,8 +178,8 @@ func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 			list := slots(schedule, begin, end)
 			require.NotEmpty(t, list)
 			for i, slot := range list[1:] {
-				require.True(t, slot.After(list[i]), "they ascend")
-				if len(list) > 1000 && i%10 > 0 && !changes(slot) { // of many, all where the clock changes and a part of the others
+				require.True(t, slot.After(list[i]), "slots ascend")
+				if len(list) > 1000 && i%10 > 0 && !changes(slot) { // Of long lists, check all slots around a clock change and every tenth of the others.
 					continue
 				}
 				for _, from := range []time.Time{slot.Add(-time.Nanosecond), slot.Add(-time.Millisecond), list[i], list[i].Add(time.Nanosecond), list[i].Add(slot.Sub(list[i]) / 2)} {
@@ -185,7 +190,7 @@ func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
 	}
 }
 
-// changes reports whether the clock is set forward or back within half a day.
+// changes reports whether the clock is changed within half a day of the slot.
 func changes(slot time.Time) bool {
 	_, before := slot.Add(-12 * time.Hour).Zone()
 	_, after := slot.Add(12 * time.Hour).Zone()
@@ -204,7 +209,7 @@ func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
 	}
 }
 
-// TestProcessesOwnZoneIsThatZone: it sets time.Local, and so runs beside no other.
+// TestProcessesOwnZoneIsThatZone sets time.Local, so it must not run in parallel with other tests.
 func TestProcessesOwnZoneIsThatZone(t *testing.T) {
 	kolkata := zone(t, "Asia/Kolkata")
 	defer func(own *time.Location) { time.Local = own }(time.Local)
@@ -232,7 +237,8 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused: cron accepts each of them without a word.
+// TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused holds expressions that robfig/cron accepts. An empty string
+// means that Parse accepts the expression too.
 func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
 	for expression, why := range map[string]string{
 		"0 0 31 4 *":           "never fires",
@@ -265,7 +271,7 @@ func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
 		"0 0 ?/2 * *":          "write 1-31/2",
 		"20/15 * * * *":        "write 20-59/15",
 		"5/1 * * * *":          "write 5-59/1",
-		"0 0 1 feb/3 *":        "", // 2, 5, 8, 11: even
+		"0 0 1 feb/3 *":        "", // Months 2, 5, 8 and 11 are evenly spaced.
 		"0 0 13 * 5":           "fits either",
 		"0 0 1-31 * 5":         "fits either",
 		"0 9 1-7 * mon":        "fits either",
@@ -273,10 +279,10 @@ func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
 		", * * * *":            "empty",
 		"1,,2 * * * *":         "empty",
 		"5, * * * *":           "empty",
-		"*-5 * * * *":          "no end of a range",
-		"0 0 ?-5 * *":          "stands alone",
-		"? * * * *":            "for a day",
-		"+5 * * * *":           "no number",
+		"*-5 * * * *":          "cannot be the end of a range",
+		"0 0 ?-5 * *":          "only alone",
+		"? * * * *":            "for days",
+		"+5 * * * *":           "not a number",
 		"*/15 * * * *":         "",
 		"5/15 * * * *":         "",
 		"*/1 * * * *":          "",
@@ -308,7 +314,7 @@ func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
 	}
 }
 
-// TestLeapDayHasItsSlotAcrossAYearThatIsNone: 2100 is no leap year.
+// TestLeapDayHasItsSlotAcrossAYearThatIsNone looks for a leap day across 2100, which is not a leap year.
 func TestLeapDayHasItsSlotAcrossAYearThatIsNone(t *testing.T) {
 	for _, expression := range []string{"0 0 29 2 *", "0 * 29 2 *"} {
 		slot := parse(t, expression, zone(t, "Europe/Berlin")).Next(time.Date(2096, 3, 1, 0, 0, 0, 0, time.UTC))

@@ -1,13 +1,13 @@
-// Package otel tells OpenTelemetry what a Compensator does: spans of attempts, metrics, and the trace context that travels
-// with each entry. It needs OpenTelemetry's API alone; what becomes of it all is your SDK's to say.
+// Package otel reports to OpenTelemetry what a Compensator does: spans of attempts, metrics, and the trace context that
+// travels with each entry. It needs only OpenTelemetry's API. Your SDK decides where the data goes.
 //
-// [New] makes the three parts: an Observer and a Propagator for compensator.Config, and middleware, which [Telemetry.Attach]
-// puts around handlers. All three together tell all there is; each works without the others.
+// [New] returns a Telemetry with three parts: an Observer and a Propagator for compensator.Config, and middleware.
+// [Telemetry.Attach] puts the middleware around handlers. Each part works without the others.
 //
-// Spans, metrics with their units and labels, and what they cost are in docs/telemetry.md; a board for Grafana and rules for
-// Prometheus stand in ops.
+// docs/telemetry.md lists the spans and the metrics with their units, labels and costs. The directory ops holds a
+// Grafana dashboard and Prometheus rules.
 //
-// Nothing of an entry is told but its type, id, attempt, epoch and batch id: no content, no headers, no error's text unless
-// [Options.ErrorText] is set. A provider that panics harms no entry. One that blocks holds up the handlers, as anything
-// does that they call: export from a batching processor.
+// Of an entry, only its type, id, attempt, epoch and batch id are reported. Content and headers are never reported. The
+// text of an error is reported only if [Options.ErrorText] is set. A provider that panics does no harm to an entry. A
+// provider that blocks holds up the handlers, so export from a batching processor.
 package otel

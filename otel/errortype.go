@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// What error.type says; beside these, the words of Options.ErrorType.
+// These are the values of error.type, besides the words of Options.ErrorType.
 const (
 	typePanic       = "panic"
 	typePermanent   = "permanent"
@@ -19,12 +19,12 @@ const (
 	typeFailed      = "failed"
 )
 
-// errorType is a word for how an attempt has failed; "": it has not, and neither has one that was snoozed.
+// errorType returns a word for how an attempt failed. It returns "" for a success and for a snooze.
 func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	if err == nil {
 		return ""
 	}
-	word = typeFailed // should a method of the error panic
+	word = typeFailed // This is the result if a method of the error panics.
 	defer survive()
 	verdict, cause := compensator.VerdictOf(err), context.Cause(ctx)
 	switch {
@@ -50,10 +50,10 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	return word
 }
 
-// mostWrapped bounds how deep isPanic looks: an error of a handler's may unwrap to itself.
+// mostWrapped limits how deep isPanic looks, because the error of a handler may unwrap to itself.
 const mostWrapped = 100
 
-// isPanic reports whether an error is, or wraps, a panic that somebody has recovered from.
+// isPanic reports whether err is, or wraps, a recovered panic.
 func isPanic(err error) bool {
 	for range mostWrapped {
 		if _, panicked := err.(*compensator.PanicError); panicked || err == nil {
@@ -64,7 +64,7 @@ func isPanic(err error) bool {
 	return false
 }
 
-const maxErrorType = 64 // bytes
+const maxErrorType = 64 // in bytes
 
 func (t *Telemetry) ownErrorType(err error) (word string) {
 	word = typeFailed
@@ -82,7 +82,7 @@ func (t *Telemetry) ownErrorType(err error) (word string) {
 	return word
 }
 
-// errorText is what a span may say of an error.
+// errorText returns what a span may say about an error.
 func (t *Telemetry) errorText(err error) (text string) {
 	if t.opts.ErrorText == nil || err == nil {
 		return ""

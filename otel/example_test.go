@@ -11,19 +11,19 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// Traces and metrics go to the global providers. docs/telemetry.md has the same with an SDK and Prometheus.
+// Traces and metrics go to the global providers. docs/telemetry.md shows the same with an SDK and Prometheus.
 func Example() {
 	var (
 		ctx  context.Context
 		db   *sql.DB
-		mine compensator.Observer // of one's own, beside it
+		mine compensator.Observer // your own Observer
 	)
 	telemetry := compensator.Must(otel.New(otel.Options{}))
 	c := compensator.Must(compensator.New(ctx, compensator.Config{
 		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
 	}))
 	detach := compensator.Must(telemetry.Attach(c))
-	// Handlers are registered here, and Run.
+	// Register handlers here, then call Run.
 	if err := detach(); err != nil {
 		log.Print(err)
 	}
@@ -32,18 +32,19 @@ func Example() {
 	}
 }
 
-// Two logs in one process, of two shards, say: a Telemetry each, which names its log.
+// One process uses two logs, for example of two shards. Each has its own Telemetry that names the log.
 func ExampleOptions() {
 	for _, name := range []string{"shop-1", "shop-2"} {
 		telemetry, err := otel.New(otel.Options{Log: name})
 		if err != nil {
 			log.Fatal(err)
 		}
-		_ = telemetry // for the Compensator of that shard's database
+		_ = telemetry // Pass it to the Compensator of that shard's database.
 	}
 }
 
-// Metrics alone: no span is made, and what travelled with an entry goes on to what its handler calls.
+// This Telemetry reports metrics only and creates no spans. The trace context of an entry still reaches the calls of
+// its handler.
 func ExampleNew() {
 	telemetry, err := otel.New(otel.Options{TracerProvider: noop.NewTracerProvider()})
 	if err != nil {

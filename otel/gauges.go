@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// gauges are read from the Compensator, and through it from the database, when somebody collects them.
+// gauges are read when metrics are collected. They query the Compensator and, through it, the database.
 type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
@@ -22,14 +22,14 @@ type gauges struct {
 	cases                                  metric.Int64ObservableGauge
 	overdue, pastDue, atRisk, paused       metric.Float64ObservableGauge
 
-	looking sync.Mutex // held by who asks, and guards at, casesAt and open; others tell what was found before
+	looking sync.Mutex // guards at, casesAt and open; one collector looks at a time, the others report the readings in found
 	at      time.Time
 	casesAt time.Time
 	open    []reading
 	found   atomic.Pointer[[]reading]
 }
 
-// reading is one value to tell.
+// reading is one value of one gauge.
 type reading struct {
 	gauge metric.Observable
 	value float64
@@ -38,9 +38,9 @@ type reading struct {
 
 const (
 	lookEvery   = 15 * time.Second
-	casesEvery  = 2 * lookEvery   // they are many where they matter
-	lookTimeout = 5 * time.Second // a scrape waits no longer for a database that does not answer
-	maxWaiting  = 1000            // of one type and state: this many or more
+	casesEvery  = 2 * lookEvery   // twice as long, because a log with problems has many cases
+	lookTimeout = 5 * time.Second // maximum time that a scrape waits for a database that does not answer
+	maxWaiting  = 1000            // maximum count for one type and state; the true number may be higher
 )
 
 func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, error) {
@@ -51,28 +51,28 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 		problems = append(problems, err)
 		return made
 	}
-	g.ready = gauge(ready, "", "1: this process can do its part. 0: see Health.Ready.")
-	g.queue = gauge(queueUp, "", "1: the queue answers, or is in this process. 0: the database is polled.")
-	g.stuck = gauge(attemptStuck, "{attempt}", "Handlers that run on after their timeout.")
-	g.breakers = gauge(breakerOpen, "", "1: entries of this type are left alone in this process, since what their handler needs is down.")
-	g.waiting = gauge(entryWaiting, "{entry}", "Entries in the log by state, at most 1,000 of each type and state; the same in every process.")
+	g.ready = gauge(ready, "", "1 if this process is ready, else 0. Health.Ready has the reason.")
+	g.queue = gauge(queueUp, "", "1 if the queue answers or is in this process. 0 if this process polls the database instead.")
+	g.stuck = gauge(attemptStuck, "{attempt}", "Handlers that still run after their timeout.")
+	g.breakers = gauge(breakerOpen, "", "1 while the type's breaker is open in this process, because its handler found a service unavailable.")
+	g.waiting = gauge(entryWaiting, "{entry}", "Entries in the log by state, counted up to 1,000 per type and state. The value is the same in every process.")
 	fraction := func(name, unit, what string) metric.Float64ObservableGauge {
 		made, err := t.meter.Float64ObservableGauge(name, metric.WithDescription(what), metric.WithUnit(unit))
 		problems = append(problems, err)
 		return made
 	}
-	g.cases = gauge(caseOpen, "{case}", "Cases that wait for a person; the same in every process.")
-	g.overdue = fraction(entryOldestOverdue, "s", "How long the entry that waits longest has been due and unclaimed; the same in every process.")
-	g.pastDue = fraction(casePastDue, "s", "How long the open case that was due first has been due, 0 when none is; the same in every process.")
-	g.paused = fraction(typePaused, "s", "How long people have paused the type, absent where it is not paused; the same in every process.")
-	g.atRisk = fraction(caseAtRisk, "", "What open cases are worth, in the currency's smallest unit, as far as it is known; the same in every process.")
+	g.cases = gauge(caseOpen, "{case}", "Open cases that wait for a person. The value is the same in every process.")
+	g.overdue = fraction(entryOldestOverdue, "s", "How long the entry that is overdue longest has been due and unclaimed. The value is the same in every process.")
+	g.pastDue = fraction(casePastDue, "s", "How long the open case that is overdue longest has been due, 0 if none is. The value is the same in every process.")
+	g.paused = fraction(typePaused, "s", "How long the type has been paused by a person. Absent if it is not paused. The value is the same in every process.")
+	g.atRisk = fraction(caseAtRisk, "", "Known value of the open cases, in the currency's smallest unit. The value is the same in every process.")
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
 	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
 }
 
-// tell is OpenTelemetry's callback, of any number of readers.
+// tell is the OpenTelemetry callback. Any number of readers may call it.
 func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 	defer survive()
 	for _, r := range g.readings(ctx) {
@@ -86,7 +86,8 @@ func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 	return nil
 }
 
-// readings looks anew, unless that was done a moment ago or somebody else is at it.
+// readings looks again unless the last look is less than lookEvery ago or another goroutine is looking. Otherwise it
+// returns the last readings.
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
@@ -102,7 +103,8 @@ func (g *gauges) readings(ctx context.Context) []reading {
 	return nil
 }
 
-// look asks. What the database does not tell is left out: a value of before would say that all is as it was.
+// look queries the Compensator. It leaves out values that the database does not return. An old value would suggest that
+// nothing has changed.
 func (g *gauges) look(ctx context.Context) (found []reading) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -125,17 +127,17 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 		overdue[businessType] = d.Seconds()
 	}
 	found = append(found, g.byType(g.overdue, g.t.stored, overdue, larger, labels{})...)
-	found = append(found, g.countWaiting(ctx)...) // cases, of which there may be many, have what time it leaves
+	found = append(found, g.countWaiting(ctx)...) // Query the cases last, because there may be many of them.
 	if time.Since(g.casesAt) >= casesEvery {
 		g.open = nil
-		if standing, err := admin.StandingOf(ctx, g.c); err == nil { // otherwise the next look asks again
+		if standing, err := admin.StandingOf(ctx, g.c); err == nil { // After an error the next look tries again.
 			g.open, g.casesAt = g.tellCases(standing), time.Now()
 		}
 	}
 	return append(found, g.open...)
 }
 
-// tellCases tells what of the operator's side is open, where it is on.
+// tellCases returns readings of the open cases, paused types and amounts at risk. It returns none if standing is nil.
 func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
 	if standing == nil {
 		return nil
@@ -151,14 +153,14 @@ func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
 	}
 	found = append(found, g.byType(g.paused, g.t.stored, paused, larger, labels{})...)
 	for currency, minor := range standing.AtRisk {
-		if name, _ := g.t.currencies.of(currency); name != other { // of two currencies there is no sum
+		if name, _ := g.t.currencies.of(currency); name != other { // Amounts of different currencies have no sum, so leave out other.
 			found = append(found, reading{g.atRisk, minor, labels{currency: name}})
 		}
 	}
 	return found
 }
 
-// countWaiting counts what has not ended, and what waits for a person.
+// countWaiting counts entries that have not ended, and dead entries.
 func (g *gauges) countWaiting(ctx context.Context) (found []reading) {
 	counts, err := g.c.Count(ctx, compensator.CountFilter{AtMost: maxWaiting})
 	if err != nil {
@@ -180,7 +182,7 @@ func (g *gauges) countWaiting(ctx context.Context) (found []reading) {
 	return found
 }
 
-// byType makes a reading for each type that has a name of its own, and one of all others.
+// byType returns one reading for each type that has its own name, and one for all other types.
 func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, join func(a, b float64) float64, of labels) (found []reading) {
 	told := make(map[string]float64)
 	for businessType, value := range values {

@@ -2,7 +2,8 @@ package otel
 
 import "sync"
 
-// names are what an attribute may say: the first ones to come, up to a bound. What comes later is other.
+// names limits the values of an attribute. The first names up to the limit are kept, and later names are reported as
+// other.
 type names struct {
 	most int
 
@@ -12,7 +13,7 @@ type names struct {
 
 func newNames(most int) *names { return &names{most: most, known: make(map[string]bool)} }
 
-// of is the name itself, or other; fresh: it has just come.
+// of returns the name itself or other. fresh reports whether the name was added now.
 func (n *names) of(name string) (told string, fresh bool) {
 	n.mu.RLock()
 	known, full := n.known[name], len(n.known) >= n.most
@@ -35,7 +36,7 @@ func (n *names) of(name string) (told string, fresh bool) {
 	return name, true
 }
 
-// kept are values made once for each key. Keys are bounded by who asks.
+// kept caches one value for each key. The callers limit the number of keys.
 type kept[K comparable, V any] struct {
 	mu   sync.RWMutex // guards made
 	made map[K]V

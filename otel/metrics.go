@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// instruments are what is counted as it happens.
+// instruments holds the instruments that count events as they happen.
 type instruments struct {
 	duration, lateness               metric.Float64Histogram
 	sent, consumed, settled, dropped metric.Int64Counter
@@ -30,23 +30,24 @@ func (m *instruments) open(meter metric.Meter) error {
 		problems = append(problems, err)
 		return c
 	}
-	m.duration = histogram(processDuration, "How long handlers and compensations ran, a batch once.", durationBuckets)
-	m.lateness = histogram(entryLateness, "How long after an entry was due its attempt began, by the database's clock.", latenessBuckets)
-	m.sent = counter(sentMessages, "{message}", "Entries recorded, also those whose transaction was rolled back.")
-	m.consumed = counter(consumedMessages, "{message}", "Attempts begun.")
-	m.settled = counter(entrySettled, "{entry}", "Outcomes stored, by the state the entry is in then.")
-	m.dropped = counter(attemptDropped, "{attempt}", "Outcomes that came after somebody else had moved the entry on.")
-	m.enqueued = counter(reconcileEnqueued, "{entry}", "Entries the reconciler told the queue of, which may have known them.")
-	m.polled = counter(reconcilePolled, "{entry}", "Entries the reconciler claimed straight from the database.")
+	m.duration = histogram(processDuration, "Duration of handlers and compensations. A batch counts once.", durationBuckets)
+	m.lateness = histogram(entryLateness, "Time from an entry's due time to the start of its attempt, by the database's clock.", latenessBuckets)
+	m.sent = counter(sentMessages, "{message}", "Entries recorded, including those whose transaction was rolled back.")
+	m.consumed = counter(consumedMessages, "{message}", "Attempts started.")
+	m.settled = counter(entrySettled, "{entry}", "Outcomes stored, by the entry's new state.")
+	m.dropped = counter(attemptDropped, "{attempt}", "Outcomes dropped because the entry had changed in the meantime.")
+	m.enqueued = counter(reconcileEnqueued, "{entry}", "Entries enqueued by the reconciler. The queue may have known them already.")
+	m.polled = counter(reconcilePolled, "{entry}", "Entries claimed by the reconciler directly from the database.")
 	var err error
-	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Attempts under way."), metric.WithUnit("{attempt}"))
+	m.active, err = meter.Int64UpDownCounter(attemptActive, metric.WithDescription("Attempts that are running."), metric.WithUnit("{attempt}"))
 	return errors.Join(append(problems, err)...)
 }
 
-// labels are the attributes of one series; what is empty is left out.
+// labels holds the attributes of one series. Empty attributes are left out.
 type labels struct{ log, operation, businessType, errorType, state, endedBy, currency string }
 
-// options are the same in the forms that instruments take: made once, so that to count allocates nothing.
+// options holds the same attributes in each form that instruments take. They are built once, so that counting allocates
+// nothing.
 type options struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption
@@ -72,7 +73,7 @@ func newOptions(l labels) options {
 	return options{add: []metric.AddOption{with}, record: []metric.RecordOption{with}, observe: []metric.ObserveOption{with}}
 }
 
-// Observer counts what happens. To have it beside one of your own, see compensator.Observers.
+// Observer returns an Observer that counts events. To combine it with your own, see compensator.Observers.
 func (t *Telemetry) Observer() compensator.Observer {
 	return compensator.Observer{
 		Recorded: t.countRecorded, AttemptStarted: t.countStarted, AttemptEnded: t.countEnded,
@@ -88,7 +89,7 @@ func (t *Telemetry) countRecorded(e compensator.RecordedEvent) {
 func (t *Telemetry) countStarted(e compensator.AttemptEvent) {
 	businessType, fresh := t.ran.of(e.BusinessType)
 	ofType := t.options(labels{businessType: businessType})
-	if fresh { // a rate sees no first one of a series that begins with it
+	if fresh { // Start the series at 0, because a rate ignores the first value of a new series.
 		t.metrics.dropped.Add(e.Context, 0, ofType.add...)
 	}
 	operation := operationProcess

@@ -2,8 +2,8 @@ package otel
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The conventions for messaging are still in development: what follows them stands here, and what is ours beside it, outside
-// of their namespace.
+// The OpenTelemetry conventions for messaging are still in development. The names starting with messaging follow them.
+// The names starting with compensator are the library's own.
 const (
 	scope     = "github.com/compensator-go/compensator/otel"
 	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
@@ -54,10 +54,11 @@ const (
 	keyCurrency = attribute.Key("compensator.currency")
 )
 
-// other is the conventions' word for what has no name of its own.
+// other is the conventions' value for everything that has no own name.
 const other = "_OTHER"
 
-// Seconds. The durations' are the conventions'; how late an entry starts ranges from what a claim takes to an outage.
+// The bounds are in seconds. The duration buckets come from the conventions. The lateness buckets range from the
+// duration of a claim to the duration of an outage.
 var (
 	durationBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	latenessBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}

@@ -9,11 +9,13 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Propagator carries the trace context from Record to the handler, in the headers traceparent and tracestate of the W3C:
-// some 75 bytes an entry, and none where no trace is under way. Baggage stays behind: headers are stored. So does a
-// tracestate of more than 512 bytes, which is all that others must pass on: an entry is never refused for its trace. But
-// Options.Headers of these names are refused while a trace is under way, as any that a propagator sets, too. A relay's
-// consumer takes it as its Propagator.
+// Propagator returns a Propagator that carries the trace context from Record to the handler. It uses the W3C headers
+// traceparent and tracestate, which take about 75 bytes per entry. Without an active trace it adds no headers.
+//
+// It does not carry baggage, because headers are stored. It drops a tracestate of more than 512 bytes, so that no entry
+// is refused because of its trace. The W3C requires systems to pass on no more. During an active trace, Record refuses
+// Options.Headers with these names, as it refuses every header that a propagator sets. The consumer of a relay can use
+// it as its Propagator.
 func (t *Telemetry) Propagator() compensator.Propagator { return propagator{} }
 
 type propagator struct{ w3c propagation.TraceContext }

@@ -12,21 +12,22 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Middleware makes a span around each attempt of a handler or a compensation, and measures how long it takes; of a transactional
-// one without its COMMIT. Attach uses it for all types.
+// Middleware creates a span around each attempt of a handler or a compensation, and measures its duration. For a
+// transactional handler the duration does not include COMMIT. Attach uses it for all types.
 func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) (err error) {
 		a := t.begin(ctx, e)
 		returned := false
-		defer func() { t.end(a, returned, err) }() // also of a panic, which goes on
+		defer func() { t.end(a, returned, err) }() // This also runs after a panic, which continues.
 		err = next(a.ctx, e)
 		returned = true
 		return err
 	}
 }
 
-// BatchMiddleware makes one span around a batch, with a link to each context in which one of its entries was recorded, up to 128.
-// An entry of a broken batch that is run again alone comes as a batch of one. Attach uses it for all types.
+// BatchMiddleware creates one span around a batch. The span links to each context in which an entry of the batch was
+// recorded, up to 128. If a batch breaks, each of its entries runs again as a batch of one. Attach uses it for all
+// types.
 func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) (errs []error) {
 		if len(entries) == 0 {
@@ -41,21 +42,21 @@ func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.Batc
 	}
 }
 
-// running is an attempt, or a batch of them, under way.
+// running is an attempt, or a batch, that is running.
 type running struct {
-	ctx   context.Context // the handler's
+	ctx   context.Context // context of the handler
 	kind  spanKind
-	span  trace.Span // nil: none
+	span  trace.Span // nil if no span was created
 	since time.Time
 }
 
-// spanKind is what spans that begin alike have in common.
+// spanKind holds what spans with the same start options have in common.
 type spanKind struct {
 	operation, businessType string
 	root                    bool
 }
 
-// spanStart is how they begin.
+// spanStart holds the name and the start options of a span.
 type spanStart struct {
 	name string
 	opts []trace.SpanStartOption
@@ -83,7 +84,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	return a
 }
 
-// origin is the span in which an entry was recorded. One that is not remote is that of whoever called New.
+// origin returns the span in which an entry was recorded. A span that is not remote belongs to the caller of New, so it
+// is not known.
 func origin(ctx context.Context) (sc trace.SpanContext, known bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()
@@ -100,7 +102,7 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	var links []trace.Link
 	for _, e := range entries {
 		recordedIn, known := origin(e.Context(ctx))
-		same := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // recorded together
+		same := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // entries recorded in the same span
 		if !known || slices.ContainsFunc(links, same) {
 			continue
 		}
@@ -115,7 +117,7 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	return a
 }
 
-// start begins the span; a.ctx changes only once there is one.
+// start starts the span. It changes a.ctx only after the span exists.
 func (t *Telemetry) start(a *running, links ...trace.Link) {
 	begin := t.spans.of(a.kind, t.spanStart)
 	opts := begin.opts
@@ -126,7 +128,7 @@ func (t *Telemetry) start(a *running, links ...trace.Link) {
 	a.ctx, a.span = ctx, span
 }
 
-// spanStart has all that a sampler needs to know.
+// spanStart returns start options with all attributes that a sampler needs.
 func (t *Telemetry) spanStart(kind spanKind) spanStart {
 	opts := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
@@ -142,7 +144,7 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 	return spanStart{kind.operation + " " + kind.businessType, opts}
 }
 
-// ofEntry is what is told of an entry, and all of it.
+// ofEntry returns everything that is reported about an entry.
 func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	told := []attribute.KeyValue{keyMessageID.String(e.ID.String()), keyAttempt.Int(e.Attempt()), keyEpoch.Int64(int64(e.Epoch))}
 	if e.BatchID != "" {
@@ -151,7 +153,7 @@ func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	return told
 }
 
-// end ends the span and counts how long it took. A handler that has not returned has panicked.
+// end ends the span and records the duration. If the handler has not returned, it has panicked.
 func (t *Telemetry) end(a running, returned bool, errs ...error) {
 	word, err := typePanic, error(nil)
 	if returned {
@@ -164,7 +166,7 @@ func (t *Telemetry) end(a running, returned bool, errs ...error) {
 		t.options(labels{operation: a.kind.operation, businessType: businessType, errorType: word}).record...)
 }
 
-// firstFailure is what is said of a batch's verdicts, or of a handler's only one.
+// firstFailure returns the first failure among a batch's verdicts, or the failure of a single handler.
 func (t *Telemetry) firstFailure(ctx context.Context, errs []error) (word string, err error) {
 	for _, err := range errs {
 		if word := t.errorType(ctx, err); word != "" {

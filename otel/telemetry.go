@@ -12,54 +12,58 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Options say where telemetry goes. The zero value works.
+// Options configures Telemetry. The zero value works.
 type Options struct {
-	// TracerProvider makes the spans. nil: the global one at the time of New, which may be given its delegate later. The
-	// no-op one of package go.opentelemetry.io/otel/trace/noop makes none, and costs nothing.
+	// TracerProvider creates the spans. nil means the global provider at the time of New, which may receive its delegate
+	// later. The no-op provider of go.opentelemetry.io/otel/trace/noop creates no spans and costs nothing.
 	TracerProvider trace.TracerProvider
 
-	// MeterProvider makes the instruments. nil: the global one, in the same way.
+	// MeterProvider creates the instruments. nil means the global provider, as for TracerProvider.
 	MeterProvider metric.MeterProvider
 
-	// Log tells this log from others in the same process, by attribute compensator.log of each series and span: two on one
-	// MeterProvider would be one otherwise, and of a gauge one value would stand for both. "": it is left out.
+	// Log distinguishes this log from other logs in the same process. It becomes the attribute compensator.log of each
+	// series and span. Without it, two logs on one MeterProvider would share their series, and a gauge would show one
+	// value for both. An empty Log is left out.
 	Log string
 
-	// Child makes an attempt's span a child of the context that recorded its entry. By default it begins a trace of its own
-	// that is linked to it: attempts come half an hour later, and ten times over. A batch's span is never a child.
+	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
+	// trace with a link to that span, because attempts may come half an hour later and ten times. The span of a batch is
+	// never a child.
 	Child bool
 
-	// ErrorText is given the text of a failed attempt's error, and returns what its span may say of it: a scrubber. nil:
-	// nothing. It is called concurrently; of one that panics nothing is said.
+	// ErrorText receives the text of a failed attempt's error and returns what its span may say. Use it to remove
+	// secrets. With nil, spans hold no error text. It is called concurrently. If it panics, the span holds no error
+	// text.
 	ErrorText func(text string) string
 
-	// ErrorType names a kind of error that would be "failed" otherwise, in a word; "" leaves it at that. The first 32 words
-	// are told, each of at most 64 bytes, and any other as "_OTHER". It is called concurrently; one that panics has said "".
+	// ErrorType returns a word for a kind of error that would otherwise be "failed". An empty word keeps "failed". The
+	// first 32 words are reported, each up to 64 bytes. All others are reported as "_OTHER". It is called concurrently.
+	// A panic counts as "".
 	ErrorType func(err error) string
 }
 
-// Telemetry is what New makes of Options, for one Compensator. Its methods may be called concurrently.
+// Telemetry reports on one Compensator. New creates it. Its methods may be called concurrently.
 type Telemetry struct {
 	opts    Options
 	tracer  trace.Tracer
-	silent  bool // no span is made
+	silent  bool // whether no spans are created
 	meter   metric.Meter
 	metrics instruments
 
-	recorded, ran, stored  *names // types: in Record, in handlers, in the log. None takes places from another
+	recorded, ran, stored  *names // types in Record, in handlers and in the log; each has its own limit
 	errorTypes, currencies *names
 	labels                 kept[labels, options]
 	spans                  kept[spanKind, spanStart]
 }
 
-// Bounds of what an attribute may be: a metric's series stay as long as its process.
+// These limits bound the values of an attribute, because a metric's series live as long as the process.
 const (
 	maxTypes      = 200
 	maxErrorTypes = 32
 	maxCurrencies = 32
 )
 
-// New makes the instruments.
+// New creates a Telemetry with its instruments.
 func New(opts Options) (*Telemetry, error) {
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = otel.GetTracerProvider()
@@ -81,9 +85,11 @@ func New(opts Options) (*Telemetry, error) {
 	return t, nil
 }
 
-// Attach puts the middleware around the handlers registered on c from here on, and has the gauges read c.Health and c.Count
-// when they are collected, at most every 15 seconds and for at most 5; where Config.Operations is set, every other time the open
-// cases too. detach, before c.Close, ends the latter.
+// Attach puts the middleware around all handlers that are registered on c afterwards. It also registers the gauges.
+//
+// The gauges call c.Health and c.Count when they are collected. They do so at most every 15 seconds, and for at most 5
+// seconds. If Config.Operations is set, every other time they read the open cases too. Call detach before c.Close. It
+// stops the gauges.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}
@@ -97,7 +103,8 @@ func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err
 	return gauges.Unregister, nil
 }
 
-// survive keeps what a provider, or a function of Options, panics with from the handler. OpenTelemetry's error handler is told.
+// survive recovers from a panic of a provider or of a function in Options, so that the handler goes on. It reports the
+// panic to OpenTelemetry's error handler.
 func survive() {
 	if p := recover(); p != nil {
 		complain(p)
@@ -105,6 +112,6 @@ func survive() {
 }
 
 func complain(p any) {
-	defer func() { _ = recover() }() // it is the user's, too
+	defer func() { _ = recover() }() // The error handler is the user's code and may panic too.
 	otel.Handle(errors.New("compensator/otel: panic of a provider or an option: " + fmt.Sprint(p)))
 }

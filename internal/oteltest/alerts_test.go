@@ -22,7 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// alert is one of the rules.
+// alert is one of the alert rules.
 type alert struct {
 	Alert, Expr, For    string
 	Labels, Annotations map[string]string
@@ -41,8 +41,9 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// TestAlertsFireForWhatTheySay evaluates each condition on series as Prometheus keeps them: an hour of one situation, a sample a
-// minute, asked in its last minute. What is deliberate pages nobody, and a fleet that is gone does.
+// TestAlertsFireForWhatTheySay evaluates each rule on an hour of series, with one sample a minute, as Prometheus stores
+// them. Each case is one situation, evaluated in its last minute. A deliberate pause must not page anyone. A fleet
+// without processes must.
 // Failure: F129
 func TestAlertsFireForWhatTheySay(t *testing.T) {
 	t.Parallel()
@@ -56,7 +57,7 @@ func TestAlertsFireForWhatTheySay(t *testing.T) {
 	for name, tt := range map[string]struct {
 		load  string
 		pages []string
-		told  []string // of severity ticket
+		told  []string // alerts of severity ticket
 	}{
 		"all is well":     {load: well},
 		"nothing at all":  {load: "\n  up{job=\"shop\"} 0x60\n", pages: []string{"CompensatorAbsent"}},
@@ -124,13 +125,13 @@ func TestAlertsFireForWhatTheySay(t *testing.T) {
 			}
 			slices.Sort(pages)
 			slices.Sort(told)
-			assert.Equal(t, tt.pages, pages, "who is woken up")
-			assert.Equal(t, tt.told, told, "what can wait")
+			assert.Equal(t, tt.pages, pages, "alerts that page somebody")
+			assert.Equal(t, tt.told, told, "alerts that open a ticket")
 		})
 	}
 }
 
-// sample is a chunks.Sample of a number.
+// sample is a chunks.Sample of one number.
 type sample struct {
 	at    int64
 	value float64
@@ -144,10 +145,10 @@ func (s sample) FH() *histogram.FloatHistogram { return nil }
 func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
 func (s sample) Copy() chunks.Sample           { return s }
 
-// series is what Prometheus keeps.
+// series holds series as Prometheus stores them.
 type series []storage.Series
 
-// minutes reads series as promtool's tests write them, a sample a minute.
+// minutes parses series in the notation of promtool's tests, with one sample a minute.
 func minutes(t *testing.T, text string) (all series) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -167,7 +168,7 @@ func minutes(t *testing.T, text string) (all series) {
 	return all
 }
 
-// Querier and the others make series a storage.Queryable.
+// Querier and the other methods implement storage.Queryable.
 func (s series) Querier(int64, int64) (storage.Querier, error) { return s, nil }
 func (s series) Close() error                                  { return nil }
 
@@ -189,7 +190,7 @@ func (s series) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matc
 	return nil, nil, nil
 }
 
-// seriesSet goes through series.
+// seriesSet iterates over series.
 type seriesSet struct {
 	all []storage.Series
 	at  int
@@ -200,7 +201,8 @@ func (s *seriesSet) At() storage.Series                { return s.all[s.at] }
 func (s *seriesSet) Err() error                        { return nil }
 func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 
-// TestEveryAlertSaysWhatToDo: its runbook_url leads to a heading that is there, and it wakes somebody up or does not.
+// TestEveryAlertSaysWhatToDo checks that each runbook_url leads to an existing heading, and that each rule has a
+// severity, a summary and a description.
 // Failure: F129
 func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	t.Parallel()

@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The board is made here: go test -run TestBoardIsWhatIsMade -write. Units, names and labels stand once.
+// This file generates the dashboard: go test -run TestBoardIsWhatIsMade -write. So units, names and labels have one
+// source.
 
-var write = flag.Bool("write", false, "write the board anew")
+var write = flag.Bool("write", false, "write the dashboard again")
 
 const boardFile = "../../ops/grafana/compensator.json"
 
-// board is as much of Grafana's dashboard model (schema 39, Grafana 11 and newer) as is used.
+// board is the part of Grafana's dashboard model that is used here (schema 39, Grafana 11 and newer).
 type board struct {
 	UID           string     `json:"uid"`
 	Title         string     `json:"title"`
@@ -44,7 +45,7 @@ type variable struct {
 	Type       string  `json:"type"`
 	Query      string  `json:"query"`
 	Datasource *source `json:"datasource,omitempty"`
-	Refresh    int     `json:"refresh,omitempty"` // 2: with the time range
+	Refresh    int     `json:"refresh,omitempty"` // 2 refreshes with the time range
 	IncludeAll bool    `json:"includeAll,omitempty"`
 	Multi      bool    `json:"multi,omitempty"`
 	AllValue   string  `json:"allValue,omitempty"`
@@ -106,51 +107,53 @@ type target struct {
 	LegendFormat string `json:"legendFormat"`
 }
 
-// Of the series, only those of the chosen jobs and types.
+// These select the series of the chosen jobs and types.
 const (
 	job   = `job=~"$job"`
 	typed = job + `, messaging_destination_name=~"$type"`
 	every = "[$__rate_interval]"
 )
 
-// once is a gauge of the log by more labels than its own: the same in every process, so one of each log counts. Of several jobs and
-// logs the sum is what there is.
+// once returns a query that counts a gauge once per log, grouped by the additional labels in by. Every process reports
+// the same value for its log. The sum over several jobs and logs is then the total.
 func once(gauge, by string) string { return "max by (job, compensator_log" + by + ") (" + gauge + ")" }
 
-// lately is what a gauge of the log said last, though scrapes since then had no answer of the database.
+// lately returns the last value of a gauge within two minutes. It bridges scrapes to which the database did not answer.
 func lately(gauge string) string { return "last_over_time(" + gauge + "[2m])" }
 
-// orNone is 0 where nothing is told and a process says that the database answers; of one that does not answer nobody knows.
+// orNone yields 0 when there is no value and some process reports that the database answers. If the database does not
+// answer, the value stays unknown.
 const orNone = " or 0 * max(compensator_ready{" + job + "} == 1)"
 
-// orZero is 0 where nothing is told and some process tells that it is there. Of a fleet that is gone nobody knows.
+// orZero yields 0 when there is no value and some process is alive. If no process is alive, the value stays unknown.
 const orZero = " or 0 * max(compensator_ready{" + job + "})"
 
 var prometheusSource = source{Type: "prometheus", UID: "${datasource}"}
 
-// q is one question and what its answer is called.
+// q is a query with its legend.
 type q struct{ expr, legend string }
 
-// rows are the board's, from what wakes somebody up to what explains it.
+// rows returns the panels of the dashboard, row by row. The panels that call for action come first, the panels that
+// explain causes last.
 func rows() [][]panel {
 	perType := "{{messaging_destination_name}}"
 	return [][]panel{
 		{
-			missing("Processes", "Processes that tell something. None: all are gone, or are not scraped, and nothing else here means anything.",
+			missing("Processes", "Processes that report metrics. If there are none, all processes are gone or are not scraped, and the other panels mean nothing.",
 				q{`count(compensator_ready{` + job + `}) or vector(0)`, ""}),
-			light("Dead", "Entries that wait for a person, at most 1,000 of each type. List, then Requeue or SettleManually. No data: the database does not answer.", "short", 1,
+			light("Dead", "Dead entries, counted up to 1,000 per type. List them, then use Requeue or SettleManually. No data means that the database does not answer.", "short", 1,
 				q{"sum(" + once(lately(`compensator_entry_waiting{compensator_state="dead", `+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
-			light("Case past due", "How long the open case that was due first has been due. The operator's pages have it on top. No data: the database did not tell, or nobody keeps cases.", "s", 1,
+			light("Case past due", "How long the open case that is overdue longest has been due. The admin pages show it first. No data means that the database did not answer, or that Config.Operations is not set.", "s", 1,
 				q{`max(compensator_case_past_due_seconds{` + job + `})`, ""}),
-			light("Oldest overdue", "How long the entry that waits longest has been due and unclaimed. No data: the database does not answer.", "s", 60,
+			light("Oldest overdue", "How long the entry that is overdue longest has been due and unclaimed. No data means that the database does not answer.", "s", 60,
 				q{"max(" + lately(`compensator_entry_oldest_overdue_seconds{`+typed+`}`) + ")" + orNone, ""}),
-			light("Stuck", "Handlers that run on after their timeout.", "short", 1,
+			light("Stuck", "Handlers that still run after their timeout.", "short", 1,
 				q{`sum(compensator_attempt_stuck{` + typed + `})` + orZero, ""}),
-			light("Open breakers", "Types that a process leaves alone, since what their handler needs is down.", "short", 1,
+			light("Open breakers", "Types whose breaker is open in some process, because their handler found a service unavailable.", "short", 1,
 				q{`sum(compensator_breaker_open{` + typed + `})` + orZero, ""}),
-			light("Paused", "Types that people have paused, on purpose: the overview says who and why. No data: the database did not tell, or no process tells anything.", "short", 1,
+			light("Paused", "Types that a person has paused. The overview of the admin pages shows who and why. No data means that the database or all processes do not answer.", "short", 1,
 				q{"count(" + once(lately(`compensator_type_paused_seconds{`+typed+`}`), ", messaging_destination_name") + ")" + orNone, ""}),
-			light("Not ready", "Processes that cannot do their part: see Health.Ready.", "short", 1,
+			light("Not ready", "Processes that are not ready. Health.Ready has the reason.", "short", 1,
 				q{`count(compensator_ready{` + job + `} == 0)` + orZero, ""}),
 			light("Queue down", "Processes that poll the database because the queue does not answer.", "short", 1,
 				q{`count(compensator_queue_up{` + job + `} == 0)` + orZero, ""}),
@@ -159,42 +162,42 @@ func rows() [][]panel {
 			graph("Recorded and ended", "Entries a second.", "ops",
 				q{`sum(rate(messaging_client_sent_messages_total{` + typed + `}` + every + `))`, "recorded"},
 				q{`sum by (compensator_state) (rate(compensator_entry_settled_total{` + typed + `}` + every + `))`, "{{compensator_state}}"}),
-			graph("Attempts", "Attempts begun a second: handlers and compensations.", "ops",
+			graph("Attempts", "Attempts of handlers and compensations started a second.", "ops",
 				q{`sum by (messaging_destination_name, messaging_operation_name) (rate(messaging_client_consumed_messages_total{` + typed + `}` + every + `))`,
 					perType + " {{messaging_operation_name}}"}),
 		},
 		{
-			graph("Lateness", "From due to begun: half of all entries, and all but one in a hundred.", "s",
+			graph("Lateness", "Time from due to started: median and 99th percentile.", "s",
 				quantile("0.5", "compensator_entry_lateness_seconds_bucket", "p50"), quantile("0.99", "compensator_entry_lateness_seconds_bucket", "p99")),
-			graph("Duration of attempts", "Of all but one in twenty, by type.", "s",
+			graph("Duration of attempts", "95th percentile by type.", "s",
 				q{`histogram_quantile(0.95, sum by (le, messaging_destination_name) (rate(messaging_process_duration_seconds_bucket{` + typed + `}` + every + `)))`, perType}),
 		},
 		{
-			graph("Failed attempts", "A second, by type and by what failed.", "ops",
+			graph("Failed attempts", "Failed attempts a second, by type and kind of failure.", "ops",
 				q{`sum by (messaging_destination_name, error_type) (rate(messaging_process_duration_seconds_count{error_type!="", ` + typed + `}` + every + `))`,
 					perType + " {{error_type}}"}),
-			graph("Given up", "Entries a second that became dead, by why.", "ops",
+			graph("Given up", "Entries a second that became dead, by reason.", "ops",
 				q{`sum by (messaging_destination_name, compensator_ended_by) (rate(compensator_entry_settled_total{compensator_state="dead", ` + typed + `}` + every + `))`,
 					perType + " {{compensator_ended_by}}"}),
 		},
 		{
-			graph("Waiting", "Entries in the log, by type and state; 1,000 is that many or more.", "short",
+			graph("Waiting", "Entries in the log, by type and state. 1,000 means 1,000 or more.", "short",
 				q{"sum by (messaging_destination_name, compensator_state) (" + once(`compensator_entry_waiting{`+typed+`}`, ", messaging_destination_name, compensator_state") + ")",
 					perType + " {{compensator_state}}"}),
-			graph("Overdue", "How long the entry that waits longest has been due, by type.", "s",
+			graph("Overdue", "How long the entry that is overdue longest has been due, by type.", "s",
 				q{`max by (messaging_destination_name) (compensator_entry_oldest_overdue_seconds{` + typed + `})`, perType}),
 		},
 		{
 			graph("Open cases", "Entries that wait for a person, by type.", "short",
 				q{"sum by (messaging_destination_name) (" + once(`compensator_case_open{`+typed+`}`, ", messaging_destination_name") + ")", perType}),
-			graph("Value at risk", "What open cases are worth, by currency, in its smallest unit.", "short",
+			graph("Value at risk", "Known value of the open cases by currency, in the currency's smallest unit.", "short",
 				q{"sum by (compensator_currency) (" + once(`compensator_case_value_at_risk{`+job+`}`, ", compensator_currency") + ")", "{{compensator_currency}}"}),
 		},
 		{
-			graph("Under way", "Attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),
-			graph("Dropped outcomes", "A second: somebody else had moved the entry on. Many say that leases are too short.", "ops",
+			graph("Under way", "Running attempts, by type.", "short", q{`sum by (messaging_destination_name) (compensator_attempt_active{` + typed + `})`, perType}),
+			graph("Dropped outcomes", "Dropped outcomes a second. An outcome is dropped if the entry has changed in the meantime. Many of them show that leases are too short.", "ops",
 				q{`sum by (messaging_destination_name) (rate(compensator_attempt_dropped_total{` + typed + `}` + every + `))`, perType}),
-			graph("Reconciler", "Entries a second. Polled for long with a healthy queue: announcements are being lost.", "ops",
+			graph("Reconciler", "Entries a second. If many are polled for long while the queue is healthy, enqueued entries are being lost.", "ops",
 				q{`sum(rate(compensator_reconcile_announced_total{` + job + `}` + every + `))`, "announced"},
 				q{`sum(rate(compensator_reconcile_polled_total{` + job + `}` + every + `))`, "polled"}),
 		},
@@ -205,14 +208,14 @@ func quantile(of, bucket, name string) q {
 	return q{`histogram_quantile(` + of + `, sum by (le) (rate(` + bucket + `{` + typed + `}` + every + `)))`, name}
 }
 
-// light is a number that turns red somewhere.
+// light returns a panel with a number that turns red at a threshold.
 func light(title, what, unit string, red float64, questions ...q) panel {
 	p := graph(title, what, unit, questions...)
 	p.Type, p.FieldConfig.Defaults.Thresholds = "stat", &thresholds{"absolute", []step{{"green", nil}, {"red", &red}}}
 	return p
 }
 
-// missing is a number that is red where there is none.
+// missing returns a panel with a number that is red below 1.
 func missing(title, what string, questions ...q) panel {
 	p, some := graph(title, what, "short", questions...), 1.0
 	p.Type, p.FieldConfig.Defaults.Thresholds = "stat", &thresholds{"absolute", []step{{"red", nil}, {"green", &some}}}
@@ -228,12 +231,12 @@ func graph(title, what, unit string, questions ...q) panel {
 	return p
 }
 
-// makeBoard lays the rows out.
+// makeBoard arranges the rows on the dashboard.
 func makeBoard() board {
 	const width = 24
 	b := board{
 		UID: "compensator", Title: "compensator", Tags: []string{"compensator"}, SchemaVersion: 39, Refresh: "30s", Time: timeRange{"now-3h", "now"},
-		Description: "Made by internal/oteltest; metrics are those of docs/telemetry.md. Counts of the log are added up over jobs: of several that share a log choose one.",
+		Description: "Generated by internal/oteltest. docs/telemetry.md explains the metrics. Counts of the log are summed over jobs, so choose one job if several share a log.",
 		Templating: templating{[]variable{
 			{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus"},
 			ask("job", "Job", `label_values(compensator_ready, job)`),

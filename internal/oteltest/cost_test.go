@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// attempt is all that telemetry does for one entry from Record to its end.
+// attempt returns a function that does everything that telemetry does for one entry, from Record to the outcome.
 func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure error) func() {
 	telemetry, err := otel.New(opts)
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func attempt(t testing.TB, opts otel.Options, headers map[string]string, failure
 	}
 }
 
-// never and always are tracer providers that export nothing.
+// never and always return tracer providers that export nothing.
 func never() trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
 }
@@ -56,7 +56,7 @@ func metered() metric.MeterProvider {
 	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 }
 
-// cost is what docs/telemetry.md says of an entry's allocations.
+// cost is the maximum number of allocations per entry that docs/telemetry.md promises.
 type cost struct {
 	name    string
 	opts    otel.Options
@@ -77,7 +77,7 @@ func costs() []cost {
 		{"metrics, in a trace", metrics, request, nil, 5},
 		{"global providers that nobody has set", otel.Options{}, nil, nil, 3},
 		{"metrics and a trace not sampled", otel.Options{TracerProvider: never(), MeterProvider: metered()}, request, nil, 14},
-		{"metrics and a sampled trace", otel.Options{TracerProvider: always(), MeterProvider: metered()}, request, nil, 20 + 2}, // two are the race detector's
+		{"metrics and a sampled trace", otel.Options{TracerProvider: always(), MeterProvider: metered()}, request, nil, 20 + 2}, // two allocations come from the race detector
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTelemetryOfAnEntryAllocatesWhatTheDocsSay(t *testing.T) {
 	}
 }
 
-// BenchmarkEntry is how long it takes: go test -bench Entry, on a quiet machine.
+// BenchmarkEntry measures the time per entry. Run go test -bench Entry on an idle machine.
 func BenchmarkEntry(b *testing.B) {
 	for _, c := range costs() {
 		b.Run(c.name, func(b *testing.B) {

@@ -1,3 +1,3 @@
-// Package oteltest holds the tests of package otel that need OpenTelemetry's SDK and Prometheus, and makes the board in
-// ops/grafana. It is a module of its own, so that whoever imports otel never sees them.
+// Package oteltest holds the tests of package otel that need OpenTelemetry's SDK and Prometheus. It also generates the
+// dashboard in ops/grafana. It is a separate module, so that importing otel does not pull in these dependencies.
 package oteltest

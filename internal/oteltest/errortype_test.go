@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// oneAttempt runs a handler in the middleware alone, and returns its span. A panic of the handler's is swallowed.
+// oneAttempt runs a handler in the middleware without a Compensator and returns its span. It recovers from a panic of
+// the handler.
 func oneAttempt(t *testing.T, opts otel.Options, ctx context.Context, handler compensator.HandlerFunc) sdktrace.ReadOnlySpan {
 	ended := tracetest.NewSpanRecorder()
 	opts.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
@@ -31,7 +32,7 @@ func oneAttempt(t *testing.T, opts otel.Options, ctx context.Context, handler co
 	return ended.Ended()[0]
 }
 
-// over is a context that has ended with a cause.
+// over returns a context that has ended with a cause.
 func over(cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
@@ -47,7 +48,7 @@ func TestErrorTypeSaysHowAnAttemptFailed(t *testing.T) {
 		err   error
 	}{
 		{"", nil, nil},
-		{"", compensator.ErrTimeout, nil}, // late, and a success
+		{"", compensator.ErrTimeout, nil}, // a success after the timeout
 		{"", nil, compensator.Snooze(0)},
 		{"failed", nil, failed},
 		{"failed", nil, compensator.RetryAfter(1, failed)},

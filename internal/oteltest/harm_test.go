@@ -26,7 +26,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// broken is a tracer provider all of whose work panics.
+// broken is a tracer provider whose tracer panics.
 type broken struct{ trace.TracerProvider }
 
 func (broken) Tracer(string, ...trace.TracerOption) trace.Tracer { return brokenTracer{} }
@@ -37,7 +37,7 @@ func (brokenTracer) Start(context.Context, string, ...trace.SpanStartOption) (co
 	panic("tracing is broken")
 }
 
-// exporter is a span processor that exports in place, as it should not be done.
+// exporter is a span processor that exports synchronously. Real services should not do this.
 type exporter struct {
 	sdktrace.SpanProcessor
 	export func()
@@ -46,7 +46,7 @@ type exporter struct {
 func (exporter) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (e exporter) OnEnd(sdktrace.ReadOnlySpan)                   { e.export() }
 
-// brokenMeters are instruments that panic.
+// brokenMeters is a meter provider whose instruments panic.
 type brokenMeters struct{ metricnoop.MeterProvider }
 
 func (brokenMeters) Meter(string, ...metric.MeterOption) metric.Meter { return brokenMeter{} }
@@ -105,8 +105,8 @@ func TestPanickingProviderHarmsNoEntry(t *testing.T) {
 	}
 }
 
-// TestSlowExporterIsASlowHandler: one that exports in place, beyond the type's timeout at first. Nothing is lost by that, and
-// nothing happens twice.
+// TestSlowExporterIsASlowHandler exports synchronously. The first export takes longer than the type's timeout. No entry
+// may be lost, and no effect may happen twice.
 // Failure: F128
 func TestSlowExporterIsASlowHandler(t *testing.T) {
 	t.Parallel()
@@ -127,13 +127,13 @@ func TestSlowExporterIsASlowHandler(t *testing.T) {
 	assert.Equal(t, 1, effects)
 }
 
-// counted is a store that counts how often it is looked at, and answers only when it may.
+// counted is a store that counts queries and can stop answering.
 type counted struct {
 	*compensatortest.MemoryStore
 	looks  atomic.Int64
 	cases  atomic.Int64
 	silent atomic.Bool
-	slow   atomic.Bool // what is asked of cases, beyond any time
+	slow   atomic.Bool // makes queries for cases block until their context ends
 }
 
 func (s *counted) CaseGroups(ctx context.Context, types []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
@@ -154,7 +154,7 @@ func (s *counted) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return s.MemoryStore.Heads(ctx)
 }
 
-// deaf is a queue that may stop answering.
+// deaf is a queue that can stop answering.
 type deaf struct {
 	processlog.Queue
 	down atomic.Bool
@@ -201,7 +201,8 @@ func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
 	})
 }
 
-// TestSlowCasesTakeNoOtherGaugeWithThem: what waits is told, and cases again as soon as the database tells them.
+// TestSlowCasesTakeNoOtherGaugeWithThem makes the queries for cases block. The gauge of waiting entries must still be
+// reported. The gauges of cases must return as soon as the database answers.
 // Failure: F128
 func TestSlowCasesTakeNoOtherGaugeWithThem(t *testing.T) {
 	t.Parallel()
@@ -230,7 +231,7 @@ func TestSlowCasesTakeNoOtherGaugeWithThem(t *testing.T) {
 		assert.Contains(t, collect(t, reader), pastDue)
 		store.slow.Store(true)
 		time.Sleep(30 * time.Second)
-		assert.NotContains(t, collect(t, reader), pastDue, "a value of before would say that all is as it was")
+		assert.NotContains(t, collect(t, reader), pastDue, "an old value would hide the failure")
 	})
 }
 

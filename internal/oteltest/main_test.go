@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// world is a Compensator on a database of its own whose telemetry is kept.
+// world is a Compensator on its own database. It records all telemetry.
 type world struct {
 	*harness.World
 	c      *compensator.Compensator
@@ -26,11 +26,11 @@ type world struct {
 	reader *sdkmetric.ManualReader
 }
 
-// newWorld is given what differs from all being recorded.
+// newWorld returns a world. opts overrides the default of recording everything.
 func newWorld(t *testing.T, opts otel.Options) *world {
 	w := &world{World: harness.NewWorld(t), ended: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
 	limits := sdktrace.NewSpanLimits()
-	limits.LinkCountLimit = -1 // the bound is to be ours
+	limits.LinkCountLimit = -1 // no limit in the SDK, so that the test sees the limit of package otel
 	w.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.ended), sdktrace.WithRawSpanLimits(limits))
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = w.traces
@@ -53,7 +53,7 @@ func newWorld(t *testing.T, opts otel.Options) *world {
 	return w
 }
 
-// run runs it until the test ends, or stop is called.
+// run runs the Compensator until the test ends or stop is called.
 func (w *world) run() (stop func() error) { return w.Run(w.c) }
 
 // handle registers a handler of single entries.
@@ -66,7 +66,7 @@ func (w *world) handle(name string, handler func(ctx context.Context, e *compens
 	return typ
 }
 
-// record records an entry with its type as its content.
+// record records an entry whose content is the name of its type.
 func (w *world) record(ctx context.Context, typ *compensator.Type[string], opts compensator.Options) compensator.EntryID {
 	var receipt *compensator.Receipt
 	require.NoError(w.T, w.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) (err error) {
@@ -76,7 +76,7 @@ func (w *world) record(ctx context.Context, typ *compensator.Type[string], opts 
 	return receipt.Entries[0].ID
 }
 
-// reaches waits for an entry's state.
+// reaches waits until an entry has the given state.
 func (w *world) reaches(id compensator.EntryID, state compensator.State) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -85,7 +85,7 @@ func (w *world) reaches(id compensator.EntryID, state compensator.State) {
 	}, "the entry is %v", state)
 }
 
-// series collects all values there are: a histogram's is how many there were.
+// series collects the values of all series. The value of a histogram is its count.
 func (w *world) series() map[string]float64 { return collect(w.T, w.reader) }
 
 func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
@@ -103,7 +103,7 @@ func collect(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	return found
 }
 
-// values are a metric's, by attributes.
+// values returns the values of a metric by attributes.
 func values(m metricdata.Metrics) map[string]float64 {
 	found := make(map[string]float64)
 	switch data := m.Data.(type) {

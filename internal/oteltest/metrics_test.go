@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// live lets entries of all kinds live, until each metric has something to tell.
+// live runs entries of all kinds until each metric has a value.
 func (w *world) live() {
 	ctx, t := w.T.Context(), w.T
 	ok := func(context.Context, *compensator.Entry, string) error { return nil }
@@ -53,12 +53,12 @@ func (w *world) live() {
 	}
 	closed, refused, undone := w.record(ctx, orders, compensator.Options{}), w.record(ctx, refunds, compensator.Options{}), w.record(ctx, ships, compensator.Options{})
 	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"})
-	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"}) // a repetition is nothing recorded
+	w.record(ctx, orders, compensator.Options{IdempotencyKey: "close-42"}) // A duplicate records nothing.
 	d, err := admin.New(w.c, admin.Options{Access: admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })})
 	require.NoError(t, err)
 	require.NoError(t, d.Pause(ctx, admin.Actor{ID: "mei"}, "later", admin.Why{Reason: "stocktaking"}))
 	w.run()
-	deaf.OpenAtEnd(t) // before Run is told to stop
+	deaf.OpenAtEnd(t) // The gate opens before Run is stopped.
 	late := w.record(ctx, dropped, compensator.Options{})
 	overtaken.Await(t)
 	_, err = w.c.Cancel(ctx, late)
@@ -70,14 +70,14 @@ func (w *world) live() {
 	w.Eventually(func() bool {
 		health := w.c.Health(ctx)
 		return len(health.Stuck) == 1 && len(health.UnknownTypes) == 1 && len(health.OpenBreakers) == 1
-	}, "one is stuck, one of a type that nobody has, one breaker open")
+	}, "one handler is stuck, one type is unknown, one breaker is open")
 }
 
 func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	w.live()
-	_, err := w.DB.Exec("UPDATE common_process_log_case SET due_at=due_at-2*86400000") // the default is a day
+	_, err := w.DB.Exec("UPDATE common_process_log_case SET due_at=due_at-2*86400000") // By default a case is due after one day.
 	require.NoError(t, err)
 	w.Eventually(func() bool { return w.series()["compensator.attempt.dropped{messaging.destination.name=dropped}"] == 1 }, "dropped")
 	w.Eventually(func() bool {
@@ -126,7 +126,8 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 	}
 }
 
-// TestLogsOfOneProcessAreToldApart: a shard whose entries die is not hidden by one that is well, whichever was attached last.
+// TestLogsOfOneProcessAreToldApart attaches two logs in one process. A log with dead entries must stay visible,
+// whichever log was attached last.
 func TestLogsOfOneProcessAreToldApart(t *testing.T) {
 	t.Parallel()
 	reader, ended := sdkmetric.NewManualReader(), tracetest.NewSpanRecorder()
@@ -168,7 +169,8 @@ func TestLogsOfOneProcessAreToldApart(t *testing.T) {
 	assert.Equal(t, of, told)
 }
 
-// TestCurrenciesBeyondTheBoundAreNotAddedUp: of two there is no sum.
+// TestCurrenciesBeyondTheBoundAreNotAddedUp opens cases in more currencies than the limit. Amounts of different
+// currencies have no sum.
 func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)
@@ -190,7 +192,7 @@ func TestCurrenciesBeyondTheBoundAreNotAddedUp(t *testing.T) {
 	assert.NotContains(t, atRisk, "compensator.case.value_at_risk{compensator.currency=_OTHER}")
 }
 
-// deadRefunds is a log that telemetry is attached to, and whose refunds die at once, with a case each.
+// deadRefunds returns a log with telemetry attached. Its refunds die at once and each opens a case.
 func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer compensator.Observer, worth func(*compensator.Entry) (compensator.Amount, error)) (*compensator.Compensator, *compensator.Type[string]) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Observer: observer,
 		Operations: &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Amount: worth}}}})
@@ -205,7 +207,7 @@ func deadRefunds(t *testing.T, telemetry *otel.Telemetry, observer compensator.O
 	return c, refunds
 }
 
-// unbounded is telemetry whose series nobody else bounds.
+// unbounded returns telemetry whose SDK does not limit the number of series.
 func unbounded(t *testing.T) (*otel.Telemetry, *sdkmetric.ManualReader) {
 	reader := sdkmetric.NewManualReader()
 	telemetry, err := otel.New(otel.Options{ErrorType: func(err error) string { return err.Error() },
@@ -223,7 +225,7 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 		odd := fmt.Sprintf("odd-%d", i)
 		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
 		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i}
-		switch i % 5 { // so that those of each kind are more than there is room for
+		switch i % 5 { // Each kind gets more different values than the limit.
 		case 0:
 			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd})
 		case 1:
@@ -252,7 +254,8 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	assert.Len(t, byMetric, 7)
 }
 
-// TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun: what is recorded here may come from anywhere.
+// TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun records many types first, because the types of recorded
+// entries may come from outside. A type that runs afterwards must still have its own series.
 // Failure: F128
 func TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun(t *testing.T) {
 	t.Parallel()

@@ -23,8 +23,8 @@ import (
 
 const rulesFile = "../../ops/prometheus/compensator.rules.yml"
 
-// TestBoardAndRulesAskForWhatAServiceTells: each metric and label of theirs is in what a service tells Prometheus, and each
-// value they ask for is one that is told.
+// TestBoardAndRulesAskForWhatAServiceTells checks the queries of the dashboard and the alert rules against a running
+// service. The service must report each metric and each label in them, and a value that matches each label matcher.
 // Failure: F129
 func TestBoardAndRulesAskForWhatAServiceTells(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestBoardAndRulesAskForWhatAServiceTells(t *testing.T) {
 	}
 }
 
-// told are metrics with the values of their labels.
+// told maps each metric to its labels and their values.
 type told map[string]map[string][]string
 
 var (
@@ -68,10 +68,10 @@ func readPage(text string) told {
 	return all
 }
 
-// fromPrometheus are the labels that Prometheus itself adds.
+// fromPrometheus lists the labels that Prometheus itself adds.
 var fromPrometheus = []string{"job", "instance"}
 
-// requireTold goes through an expression. What a sum is made by must be a label of all that it is made of.
+// requireTold checks an expression. A label in a grouping must exist on every metric that is grouped.
 func requireTold(t *testing.T, all told, expr parser.Expr) {
 	parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
 		if node, is := node.(*parser.VectorSelector); is {
@@ -99,12 +99,13 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 	})
 }
 
-// ofTheLog are gauges that the database tells, the same in every process and absent while it does not answer; true: they count.
+// ofTheLog lists the gauges that come from the database. They are the same in every process and absent while the
+// database does not answer. The value is true if the gauge is a count.
 var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk": true,
 	"compensator_type_paused_seconds": true, "compensator_entry_oldest_overdue_seconds": false, "compensator_case_past_due_seconds": false}
 
-// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer: the largest of several jobs and logs is not what there is of them, and
-// no alert ends, and nothing turns green, because the database does not answer.
+// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer checks that queries add up counts per job and log,
+// instead of taking the largest. If the database does not answer, no alert may end and no panel may turn green.
 func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer(t *testing.T) {
 	t.Parallel()
 	asked := make(map[string]int)
@@ -121,7 +122,7 @@ func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer(t *testing.
 				return nil
 			}
 			asked[gauge.Name]++
-			var first *parser.AggregateExpr // that it goes into
+			var first *parser.AggregateExpr // innermost aggregation of the gauge
 			lasts := false
 			for _, above := range path {
 				if by, is := above.(*parser.AggregateExpr); is {
@@ -149,7 +150,7 @@ func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer(t *testing.
 	assert.Len(t, asked, len(ofTheLog))
 }
 
-// boardExprs are the board's questions, with everything chosen.
+// boardExprs returns the queries of the dashboard with all jobs and types selected.
 func boardExprs(t *testing.T) (exprs []string) {
 	text, err := os.ReadFile(boardFile)
 	require.NoError(t, err)
@@ -172,7 +173,7 @@ func boardExprs(t *testing.T) (exprs []string) {
 	return exprs
 }
 
-// ruleExprs are the alerts' conditions. Of their templates promtool check rules knows more.
+// ruleExprs returns the conditions of the alert rules. Their templates are checked by promtool check rules instead.
 func ruleExprs(t *testing.T) (exprs []string) {
 	text, err := os.ReadFile(rulesFile)
 	require.NoError(t, err)

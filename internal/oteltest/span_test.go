@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// span waits for the n-th span of a name.
+// span waits for the n-th span with a name.
 func (w *world) span(name string, n int) sdktrace.ReadOnlySpan {
 	w.T.Helper()
 	var found []sdktrace.ReadOnlySpan
@@ -34,7 +34,7 @@ func (w *world) span(name string, n int) sdktrace.ReadOnlySpan {
 	return found[n-1]
 }
 
-// inRequest records an entry in a span of its own, and returns that one's context.
+// inRequest records an entry within a new span and returns the span's context.
 func (w *world) inRequest(typ *compensator.Type[string], opts compensator.Options) (compensator.EntryID, trace.SpanContext) {
 	ctx, span := w.traces.Tracer("shop").Start(w.T.Context(), "POST /orders")
 	defer span.End()
@@ -85,7 +85,7 @@ func TestEachAttemptIsATraceOfItsOwnLinkedToWhoRecordedIt(t *testing.T) {
 		}
 		assert.Equal(t, want, attributes(s))
 	}
-	assert.Equal(t, sdktrace.Status{Code: codes.Error}, first.Status(), "and no text")
+	assert.Equal(t, sdktrace.Status{Code: codes.Error}, first.Status(), "no error text")
 	assert.Equal(t, codes.Unset, second.Status().Code)
 	assert.Equal(t, second.SpanContext().SpanID(), inHandler.SpanID())
 }
@@ -166,7 +166,8 @@ func TestBatchIsNobodysChild(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
-// TestSpanInWhichNewWasCalledIsNobodys: handlers' contexts have its values.
+// TestSpanInWhichNewWasCalledIsNobodys calls a handler in a context with a local span, as the context of New may have
+// one. The attempt must not link to this span.
 func TestSpanInWhichNewWasCalledIsNobodys(t *testing.T) {
 	t.Parallel()
 	for _, child := range []bool{false, true} {
@@ -187,7 +188,7 @@ func TestEntriesRecordedTogetherAreOneLink(t *testing.T) {
 		w.record(ctx, mails, compensator.Options{})
 	}
 	span.End()
-	w.record(t.Context(), mails, compensator.Options{}) // by somebody who is not traced
+	w.record(t.Context(), mails, compensator.Options{}) // recorded without a trace
 	w.run()
 	s := w.span("process mail", 1)
 	assert.Equal(t, "4", attributes(s)[semconv.MessagingBatchMessageCountKey])

@@ -24,17 +24,17 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// wired is docs/telemetry.md's.
+// wired is the example in docs/telemetry.md.
 func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine compensator.Observer, run func(*compensator.Compensator) error) (err error) {
 	// wiring:
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
 	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter))
-	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans)) // an OTLP exporter, say
-	// After c.Close: what a stop stores is in the last export.
+	tracing := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans)) // for example an OTLP exporter
+	// This runs after c.Close, so that the last export includes the outcomes stored by the stop.
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		err = errors.Join(err, tracing.Shutdown(ending), metrics.Shutdown(ending)) // err is what is returned
+		err = errors.Join(err, tracing.Shutdown(ending), metrics.Shutdown(ending)) // err is the named result
 	}()
 
 	telemetry := compensator.Must(otel.New(otel.Options{TracerProvider: tracing, MeterProvider: metrics}))
@@ -42,9 +42,9 @@ func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registr
 		DB: db, Propagator: telemetry.Propagator(), Observer: compensator.Observers(telemetry.Observer(), mine),
 	}))
 	defer func() { err = errors.Join(err, c.Close()) }()
-	detach := compensator.Must(telemetry.Attach(c)) // before handlers are registered
+	detach := compensator.Must(telemetry.Attach(c)) // call it before you register handlers
 	defer func() { err = errors.Join(err, detach()) }()
-	return run(c) // registers them; then serve.Run, or c.Run
+	return run(c) // registers handlers, then calls serve.Run or c.Run
 	// :wiring
 }
 
@@ -77,7 +77,7 @@ func TestTelemetryWiredAsTheDocsHaveItTells(t *testing.T) {
 	assert.Equal(t, "process close_order", spans.GetSpans()[0].Name)
 }
 
-// pushed is an exporter that remembers the names of each export.
+// pushed is an exporter that remembers the metric names of each export.
 type pushed struct {
 	sdkmetric.Exporter
 	exports [][]string
@@ -103,7 +103,8 @@ func (p *pushed) Export(_ context.Context, told *metricdata.ResourceMetrics) err
 	return nil
 }
 
-// TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore: gauges are read from a Compensator that is there.
+// TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore flushes once before detach and once after. The last
+// export must hold the counters. Gauges exist only until detach.
 func TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore(t *testing.T) {
 	t.Parallel()
 	w, exporter := harness.NewWorld(t), new(pushed)
@@ -135,7 +136,7 @@ func TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore(t *testing.T)
 	}
 }
 
-// keeping keeps what it has after its shutdown.
+// keeping is an exporter that keeps its spans after its shutdown.
 type keeping struct{ *tracetest.InMemoryExporter }
 
 func (keeping) Shutdown(context.Context) error { return nil }
@@ -151,7 +152,7 @@ func TestDocsShowTheWiringThatRuns(t *testing.T) {
 	assert.Contains(t, string(page), "```go\n"+strings.TrimPrefix(strings.ReplaceAll("\n"+wiring, "\n\t", "\n"), "\n")+"```\n")
 }
 
-// TestDocsListWhatIsTold: each metric of a living service, and no other.
+// TestDocsListWhatIsTold requires docs/telemetry.md to list each metric of a running service, and no other.
 // Failure: F129
 func TestDocsListWhatIsTold(t *testing.T) {
 	t.Parallel()

@@ -1,13 +1,13 @@
-// Package gormtx lets GORM work inside a transaction of the library's: that of a handler registered with HandleTx, or of
-// InTx. What is written through it commits with the entry's outcome, or not at all.
+// Package gormtx runs GORM inside a transaction of the library: the transaction of a handler registered with HandleTx,
+// or of InTx. Writes through it commit together with the entry's outcome, or not at all.
 //
 //	func (w *Wallet) book(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, p Payment) error {
 //		db := gormtx.Use(ctx, w.db, tx)
 //		return db.CreateInBatches(p.Lines, 100).Error
 //	}
 //
-// A request's transaction is RetryTx, which runs it again where that is right. In one that GORM has begun, or in any of these, Tx
-// is the handle that Record, CancelTx and CompleteTx take:
+// For a request, use RetryTx. It runs the transaction again where this is safe. Tx returns the handle that Record,
+// CancelTx and CompleteTx need. It works in a transaction that GORM has begun and in all transactions of this package:
 //
 //	err := gormtx.RetryTx(ctx, c, db, "close-42", func(tx *gorm.DB) error {
 //		receipt, err := closeOrder.Record(ctx, gormtx.Tx(tx), order, compensator.Options{IdempotencyKey: "close-42"})
@@ -29,31 +29,34 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// ErrCommit is what a Commit through GORM returns: the library commits, once the function has returned nil.
-var ErrCommit = errors.New("gormtx: the transaction is the library's, which commits it: return nil instead")
+// ErrCommit is the error of a Commit through GORM. The library commits after the function has returned nil.
+var ErrCommit = errors.New("gormtx: the library commits this transaction: return nil instead of calling Commit")
 
-// ErrPrepare is what a statement of a Session with PrepareStmt returns: what is prepared is kept for the whole pool, and this
-// transaction ends. gorm.Config's PrepareStmt may be set: inside the transaction nothing is prepared then.
-var ErrPrepare = errors.New("gormtx: no Session with PrepareStmt in a transaction of the library's")
+// ErrPrepare is the error of a statement in a Session with PrepareStmt. GORM keeps prepared statements for the whole
+// pool, but this transaction ends. You may set PrepareStmt in gorm.Config. GORM then prepares nothing inside the
+// transaction.
+var ErrPrepare = errors.New("gormtx: a transaction of the library prepares no statements: use a Session without PrepareStmt")
 
-// Use returns db on tx, with ctx. Callbacks, plugins, hooks and the default transaction of single statements are as db has
-// them. It serves the function that tx was given to, and one goroutine at a time.
+// Use returns a copy of db that runs on tx with ctx. It keeps db's callbacks, plugins, hooks and default transactions
+// of single statements. Use the result only within the function that received tx, and in one goroutine at a time.
 //
-// Transaction sets a savepoint, and goes back to it on an error or a panic; so do CreateInBatches and what else begins one.
-// Begin returns gorm.ErrInvalidTransaction and Commit ErrCommit. Rollback rolls all of it back: from then on every
-// statement returns compensator.ErrNoTransaction, and a handler that returns nil all the same has failed.
+// Transaction sets a savepoint and returns to it after an error or a panic. CreateInBatches and other calls that begin
+// a transaction do the same. Begin returns gorm.ErrInvalidTransaction, and Commit returns ErrCommit. Rollback rolls
+// back the whole transaction. Every later statement then returns compensator.ErrNoTransaction. A handler fails after a
+// Rollback even if it returns nil.
 //
-// Tx of the result is a handle to record through, as tx is itself.
+// Both Tx of the result and tx itself are handles for Record.
 func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 	scoped := db.WithContext(ctx)
 	p := &pool{ctx: ctx, tx: tx}
-	// Both: what GORM makes of a session may begin with either.
+	// Set both, because sessions that GORM derives may start from either.
 	scoped.Statement.ConnPool, scoped.Config.ConnPool = p, p
 	return scoped
 }
 
-// Tx is the handle of the transaction that tx is in, whoever has begun it, for what the log does there: Record, Once, CancelTx and their like.
-// Of a db outside a transaction it is the pool, which they refuse with compensator.ErrNoTransaction; of nil it is nil, which they refuse, too.
+// Tx returns the handle of the transaction that tx is in, for Record, Once, CancelTx and similar calls. It does not
+// matter who began the transaction. Outside a transaction it returns the pool, which these calls refuse with
+// compensator.ErrNoTransaction. For a nil tx it returns nil, which they refuse too.
 func Tx(tx *gorm.DB) compensator.Tx {
 	if tx == nil || tx.Statement == nil {
 		return nil
@@ -61,12 +64,17 @@ func Tx(tx *gorm.DB) compensator.Tx {
 	return tx.Statement.ConnPool
 }
 
-// RetryTx is c.RetryTx of an InTx through GORM: do runs with Use of db on a transaction of c's, at READ COMMITTED, that commits when it returns
-// nil, is run again from its beginning where it lost against others, and is not where the answer to its COMMIT was lost and proof, the
-// idempotency key of an entry that do records, tells that it happened. It needs no Connector. For another isolation level call
-// c.RetryTx with a Transaction of GORM's. What do calls takes ctx, or tx.Statement.Context: either will do.
+// RetryTx runs do in a transaction of c at READ COMMITTED, through Use of db. The transaction commits when do returns
+// nil. It needs no Connector. do may use ctx or tx.Statement.Context.
 //
-// A *compensator.FieldError names what is missing, and a db that is in a transaction: what is run again is the whole one.
+// If the transaction lost to a concurrent transaction, RetryTx runs do again from the beginning. If the answer to
+// COMMIT was lost, RetryTx looks for the entry with the idempotency key proof. do must record this entry. If the entry
+// exists, the transaction was committed and do is not run again.
+//
+// For another isolation level, call c.RetryTx with a Transaction of GORM.
+//
+// A *compensator.FieldError names a missing argument. It also reports a db that is inside a transaction, because
+// RetryTx can only repeat a whole transaction.
 func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof compensator.IdempotencyKey, do func(tx *gorm.DB) error) error {
 	switch {
 	case c == nil:
@@ -77,23 +85,23 @@ func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof
 		return &compensator.FieldError{Field: "do", Reason: "is nil"}
 	}
 	if _, within := db.Statement.ConnPool.(gorm.TxCommitter); within {
-		return &compensator.FieldError{Field: "db", Reason: "is in a transaction, of which a part cannot be run again: want the db that it was begun on"}
+		return &compensator.FieldError{Field: "db", Reason: "is inside a transaction, and RetryTx can repeat only a whole one: pass the db on which it was begun"}
 	}
 	return c.RetryTx(ctx, proof, func(ctx context.Context) error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error { return do(Use(ctx, db, tx)) })
 	})
 }
 
-// pool is what GORM takes for a transaction of its own.
+// pool implements gorm.Tx on a transaction of the library.
 type pool struct {
-	ctx  context.Context // Rollback is given none
+	ctx  context.Context // for Rollback, which receives no context
 	tx   *compensator.ScopedTx
-	over error // it was rolled back through GORM
+	over error // error of statements after a rollback through GORM
 }
 
 var _ gorm.Tx = (*pool)(nil)
 
-// Scoped leads the library back to its transaction.
+// Scoped returns the library's transaction.
 func (p *pool) Scoped() *compensator.ScopedTx { return p.tx }
 
 func (p *pool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -110,22 +118,24 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return p.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext returns its error with the row: once it is over, the connection refuses by itself.
+// QueryRowContext does not check over, because a *sql.Row carries its own error. After a rollback, tx refuses the
+// query.
 func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return p.tx.QueryRowContext(ctx, query, args...)
 }
 
-// PrepareContext is called by GORM's cache of statements alone.
+// PrepareContext returns ErrPrepare. Only GORM's statement cache calls it.
 func (p *pool) PrepareContext(context.Context, string) (*sql.Stmt, error) { return nil, ErrPrepare }
 
-// StmtContext is called for what the cache has already. Of a pool without Connector the statement returns an error.
+// StmtContext runs a statement that GORM has already cached. On a pool without the Connector the statement returns an
+// error.
 func (p *pool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 	return p.tx.StmtContext(ctx, stmt)
 }
 
 func (p *pool) Commit() error { return ErrCommit }
 
-// Rollback ends the transaction on the server, and the library sees it.
+// Rollback ends the transaction on the server. The library notices it.
 func (p *pool) Rollback() error {
 	if p.over != nil {
 		return p.over

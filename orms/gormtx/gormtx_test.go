@@ -52,7 +52,7 @@ func TestBatchesCommitWithTheOutcome(t *testing.T) {
 	})
 }
 
-// The third batch fails: the batches before it are gone, what was written before them is not.
+// The third batch fails. The batches before it are rolled back. Writes before CreateInBatches stay.
 // Failure: F10
 func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestTheLibraryAloneCommits(t *testing.T) {
 			assert.ErrorIs(t, db.Session(&gorm.Session{}).Commit().Error, gormtx.ErrCommit)
 			assert.ErrorIs(t, db.Begin().Error, gorm.ErrInvalidTransaction)
 			_, err := db.DB()
-			assert.Error(t, err, "the pool is no way out")
+			assert.Error(t, err, "DB must not return the pool")
 			return errBack
 		})
 		assert.Equal(t, errBack.Error(), entry.LastError)
@@ -138,8 +138,8 @@ func TestRollbackThroughGORMIsAFailure(t *testing.T) {
 	})
 }
 
-// A session's statements are kept for the whole pool: one of those, run here, would write outside the transaction, and one
-// prepared here would fail in others.
+// GORM keeps a session's statements for the whole pool. A cached statement would write outside the transaction. A
+// statement prepared inside the transaction would fail in later transactions.
 // Failure: F10
 func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,8 @@ func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	})
 }
 
-// What is recorded through GORM's handle is told when the library's transaction commits: nobody polls here in time.
+// An entry recorded through GORM's handle is enqueued when the library's transaction commits. The poll interval is too
+// long to find it in time.
 func TestEntryRecordedThroughTheHandleIsEnqueued(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -189,7 +190,7 @@ func TestEntryRecordedThroughTheHandleIsEnqueued(t *testing.T) {
 		case note := <-ran:
 			assert.Equal(t, "kept", note)
 		case <-time.After(time.Minute):
-			t.Fatal("nobody ran the entry")
+			t.Fatal("the entry did not run")
 		}
 		compensatortest.WaitIdle(t, w.Compensator)
 		compensatortest.RequireRecorded(t, w.Compensator, "next", 1)
@@ -204,7 +205,7 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 			db := gormtx.Use(ctx, w.db, tx)
 			assert.NoError(t, db.Create(&order{Note: "a"}).Error)
 			_, err := w.Record(ctx, gormtx.Tx(db), compensator.NewEntry{})
-			assert.Error(t, err) // and swallowed
+			assert.Error(t, err) // The handler ignores the error.
 			return nil
 		})
 		require.ErrorIs(t, err, compensator.ErrNotRecorded)
@@ -212,7 +213,8 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 	})
 }
 
-// What docs/orms.md says of TranslateError: gorm.io/driver/sqlite reads the exported fields of mattn's errors, and modernc's have none.
+// This test checks what docs/orms.md says about TranslateError. gorm.io/driver/sqlite reads exported fields of mattn's
+// errors, and modernc's errors have no such fields.
 func TestDuplicateKeyIsTranslatedOfMySQLAndNotOfModernc(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	code := testservers.Main(m)
 	if code == 0 {
-		// The goroutine of GORM's statement cache has no end.
+		// The goroutine of GORM's statement cache never ends.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// databases are what the tests run on.
+// databases lists the databases that the tests run on.
 var databases = map[string]func(t *testing.T) (*compensator.Compensator, *sql.DB, gorm.Dialector){
 	"SQLite": func(t *testing.T) (*compensator.Compensator, *sql.DB, gorm.Dialector) {
 		c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })
@@ -64,13 +64,13 @@ func onServer(t *testing.T, wrap func(driver.Connector) driver.Connector) (*comp
 	return c, db, mysql.New(mysql.Config{Conn: db})
 }
 
-// order is what handlers write.
+// order is a row that handlers write.
 type order struct {
 	ID   int64
 	Note string `gorm:"size:191;unique"`
 }
 
-// world is a database with orders, and a type whose handler is the test's.
+// world is a database with orders and a type whose handler is the function work.
 type world struct {
 	*compensator.Compensator
 	t     *testing.T
@@ -100,14 +100,14 @@ func each(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// handle runs one handler, and returns what became of its entry.
+// handle runs work as the handler of a new entry and returns the entry afterwards.
 func (w *world) handle(work func(ctx context.Context, tx *compensator.ScopedTx) error) compensator.Entry {
 	w.t.Helper()
 	w.work = work
 	return compensatortest.Call(w.t, w.Compensator, w.write, "", compensator.Options{})
 }
 
-// notes are those of the orders that are committed.
+// notes returns the notes of the committed orders.
 func (w *world) notes() (list []string) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.Model(&order{}).Order("note").Pluck("note", &list).Error)

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// place is a request that may come twice: what closes the order is its proof.
+// place handles a request that may come twice. Its entry proves that the request was done.
 func (w *world) place(tx *gorm.DB, note string) error {
 	receipt, err := w.write.Record(w.t.Context(), gormtx.Tx(tx), note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("close-" + note)})
 	if err != nil || receipt.Duplicate() {
@@ -34,7 +34,7 @@ func (w *world) place(tx *gorm.DB, note string) error {
 func TestTransactionThatLostIsRunAgainAndHappensOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
-		for range 2 { // the request comes twice
+		for range 2 { // The request comes twice.
 			tries := 0
 			require.NoError(t, gormtx.RetryTx(t.Context(), w.Compensator, w.db, "close-a", func(tx *gorm.DB) error {
 				if err := w.place(tx, "a"); err != nil {
@@ -51,11 +51,11 @@ func TestTransactionThatLostIsRunAgainAndHappensOnce(t *testing.T) {
 		assert.ErrorIs(t, gormtx.RetryTx(t.Context(), w.Compensator, w.db, "close-b", func(tx *gorm.DB) error {
 			return errors.Join(w.place(tx, "b"), errBack)
 		}), errBack)
-		assert.Equal(t, []string{"a"}, w.notes(), "the business's own refusal is not run again")
+		assert.Equal(t, []string{"a"}, w.notes(), "an error of the business is not retried")
 	})
 }
 
-// Two transactions wait for each other's rows, and the server ends the one that has written less.
+// Two transactions wait for each other's rows. The server rolls back the one that has written less.
 func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	t.Parallel()
 	inEveryPool(t, func(t *testing.T, w *world, _ *faultproxy.MySQL) {
@@ -84,12 +84,12 @@ func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 			return w.place(tx, "a")
 		}))
 		assert.Equal(t, 2, tries)
-		assert.Subset(t, w.notes(), []string{"1.", "2", "a"}, "it was done once")
+		assert.Subset(t, w.notes(), []string{"1.", "2", "a"}, "the update happened once")
 	})
 }
 
-// A COMMIT whose request is lost did not happen and is run again; one whose reply is lost happened, and is not. The pool needs
-// no Connector for that.
+// A COMMIT whose request is lost did not happen and is run again. A COMMIT whose reply is lost did happen and is not
+// run again. This needs no Connector.
 func TestLostCommitThroughGORMHappensOnce(t *testing.T) {
 	t.Parallel()
 	for lost, test := range map[string]struct {
@@ -131,7 +131,7 @@ func inEveryPool(t *testing.T, test func(t *testing.T, w *world, proxy *faultpro
 	}
 }
 
-// proxied is a world whose connections may break.
+// proxied returns a world whose connections run through a fault proxy.
 func proxied(t *testing.T, wrap func(driver.Connector) driver.Connector) (*world, *faultproxy.MySQL) {
 	cfg, err := mysqldriver.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
@@ -181,7 +181,8 @@ func TestRetryTxNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-// The handle of a transaction, whoever began it, is one to record through; of anything else there is none.
+// Tx must return a handle for Record in a transaction that GORM or the library has begun. Outside a transaction Record
+// must refuse the handle.
 func TestTxIsTheHandleOfTheTransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

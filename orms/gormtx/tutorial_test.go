@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// tutorial is a service on a pool that GORM opens by a DSN. Nobody wraps the driver, and nobody calls Committed.
+// tutorial is a service whose pool GORM opens by a DSN. It uses no Connector and does not call Committed.
 type tutorial struct {
 	c       *compensator.Compensator
 	db      *gorm.DB
@@ -59,7 +59,7 @@ func newTutorial(tb testing.TB, cfg compensator.Config) *tutorial {
 	return s
 }
 
-// place writes an order, and records its notification in the same transaction.
+// place writes an order and records its notification in the same transaction.
 func (s *tutorial) place(tb testing.TB, note string) {
 	tb.Helper()
 	require.NoError(tb, s.db.Transaction(func(tx *gorm.DB) error {
@@ -71,7 +71,7 @@ func (s *tutorial) place(tb testing.TB, note string) {
 	}))
 }
 
-// TestEntryRecordedAsInTheTutorialStarts has no other way to find the entry: every interval is an hour.
+// TestEntryRecordedAsInTheTutorialStarts sets every interval to an hour, so that only the queue can start the entry.
 // Failure: F12
 func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func TestEntryRecordedAsInTheTutorialStarts(t *testing.T) {
 	require.Equal(t, "a", <-s.started)
 }
 
-// BenchmarkTutorialStart reports how late handlers start, from the end of the transaction, at the default settings.
+// BenchmarkTutorialStart reports how long handlers start after the end of the transaction, with default settings.
 func BenchmarkTutorialStart(b *testing.B) {
 	s := newTutorial(b, compensator.Config{})
 	var late []time.Duration
