@@ -14,20 +14,20 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// What the log of fillAdminLog holds beside its ended entries, of adminTypes types.
+// These constants set what fillAdminLog writes beside the ended entries.
 const (
 	adminTypes    = 40
-	adminDeadOf   = 2 // types that have dead entries
+	adminDeadOf   = 2 // number of types that have dead entries
 	adminOpen     = 100_000
 	adminCases    = 20_000
-	adminFailures = 12      // groups of cases that are alike, of each type that has some
-	adminRecords  = 10_000  // of what people did, in each of its tables
-	adminStep     = 200_000 // rows of a statement that fills
+	adminFailures = 12      // groups of similar cases in each type that has cases
+	adminRecords  = 10_000  // rows in each of the tables that record people's actions
+	adminStep     = 200_000 // rows per filling statement
 )
 
 func adminType(n int) string { return fmt.Sprintf("type_%02d", n) }
 
-// operations are those of a service whose dead entries are worth something.
+// operations returns the Operations of a service whose dead entries carry amounts of money.
 func operations() *compensator.Operations {
 	worth := compensator.CaseConfig{Amount: func(*compensator.Entry) (compensator.Amount, error) {
 		return compensator.Amount{Minor: 12900, Currency: "CNY"}, nil
@@ -39,14 +39,15 @@ func operations() *compensator.Operations {
 	return &compensator.Operations{Types: types}
 }
 
-// numbers is a table of a column seq, which MySQL has no engine for; its server is to be started with adminServer.
+// numbers returns a table expression with a column seq. MySQL has no sequence engine, so the expression is recursive.
+// The server must run with the options of adminServer.
 func numbers(first, last int) string {
 	return fmt.Sprintf("(WITH RECURSIVE n (seq) AS (SELECT %d UNION ALL SELECT seq+1 FROM n WHERE seq<%d) SELECT seq FROM n) AS numbers", first, last)
 }
 
 var adminServer = []string{"--innodb-buffer-pool-size=8G", "--innodb-io-capacity=10000", "--loose-cte-max-recursion-depth=1000000", "--loose-max-recursive-iterations=1000000"}
 
-// fillAdminLog fills the log: so many ended entries, and what the constants say.
+// fillAdminLog fills the log with that many ended entries, and with the rows that the constants set.
 func (a *arena) fillAdminLog(ended int) {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_flush_log_at_trx_commit=0")
@@ -59,9 +60,11 @@ func (a *arena) fillAdminLog(ended int) {
 		}
 	}
 	now := fmt.Sprint(time.Now().UnixMilli())
-	// 98 in 100 have succeeded, over the last 30 days; the others were compensated, cancelled or settled manually.
+	// Of 100 entries 98 have succeeded, over the last 30 days. The others were compensated, cancelled or settled
+	// manually.
 	insert("e", 1, ended, "IF(MOD(seq,100)<98,1,2+MOD(seq DIV 100,3))", "0", fmt.Sprintf("%s-30*86400000+seq*%d", now, 30*86_400_000/(ended+1)), "'handler'", "''")
-	// Of ten open ones eight are pending, one retries and one is compensated. They are due in the coming days, but for those of one type.
+	// Of ten open entries eight are pending, one is retrying and one is being compensated. The entries of one type are
+	// overdue. All others are due in the coming days.
 	insert("o", 1, adminOpen, "CASE MOD(seq DIV 40,10) WHEN 0 THEN -1 WHEN 1 THEN -3 ELSE 0 END", "1",
 		fmt.Sprintf("%s+IF(MOD(seq,%d)=1,-600000,3600000)+MOD(seq*7919,5*86400000)*IF(MOD(seq,%d)=1,0,1)", now, adminTypes, adminTypes), "''", "''")
 	dead := fmt.Sprintf("CONCAT('POST https://psp.example/v2/refund: status ', 500+MOD(seq DIV %d,%d), ': upstream busy (order o-', seq, ')')", adminTypes, adminFailures)
@@ -81,11 +84,11 @@ func (a *arena) fillAdminLog(ended int) {
 	a.writeBack()
 }
 
-// adminLog is a process that serves the pages, and runs nothing.
+// adminLog is a process that serves the admin pages and runs no entries.
 type adminLog struct {
 	*library
 	pages http.Handler
-	seen  [viewers]string // the page that each who watches has
+	seen  [viewers]string // ETag of the page that each viewer holds
 }
 
 func (a *arena) adminLog() *adminLog {
@@ -97,7 +100,7 @@ func (a *arena) adminLog() *adminLog {
 	return h
 }
 
-// open makes pages to which nobody has come yet.
+// open returns new admin pages that have served no request yet.
 func (h *adminLog) open() http.Handler {
 	everything := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	d, err := admin.New(h.Compensator, admin.Options{Access: everything})
@@ -107,7 +110,7 @@ func (h *adminLog) open() http.Handler {
 	return pages
 }
 
-// adminReader is somebody new with each request, who need not wait: one may read twenty times a second.
+// adminReader returns a new reader's name for each request. The pages limit one reader to twenty requests a second.
 func adminReader(r *http.Request) string {
 	if name := r.Header.Get("X-Who"); name != "" {
 		return name
@@ -115,7 +118,7 @@ func adminReader(r *http.Request) string {
 	return fmt.Sprint("reader ", time.Now().UnixNano())
 }
 
-// ask asks pages for one, in this process, as a browser would.
+// ask requests one page in this process, with the headers of a browser.
 func (h *adminLog) ask(pages http.Handler, path string, set ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(h.a.Context(), http.MethodGet, "/ops/"+path, nil)
 	r.Header.Set("Accept-Encoding", "gzip")
@@ -131,13 +134,13 @@ func (h *adminLog) ask(pages http.Handler, path string, set ...string) *httptest
 	return w
 }
 
-// figure is something measured, and the limit that the design has set.
+// figure is a measurement with the limit that the design sets.
 type figure struct {
 	What  string    `json:"what"`
 	Unit  string    `json:"unit,omitempty"`
-	Most  []float64 `json:"limit,omitempty"` // of each; none: shown only
+	Most  []float64 `json:"limit,omitempty"` // limit for each measured value; empty means no limit
 	Got   []float64 `json:"measured"`
-	Least bool      `json:"at_least,omitempty"` // so much Got must be, not at most
+	Least bool      `json:"at_least,omitempty"` // the values must be at least the limit, not at most
 }
 
 const figureHead = "| what | limit | measured | |\n| --- | ---: | ---: | --- |"
@@ -169,7 +172,7 @@ func (f figure) String() string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", what, limit, numbers(f.Got), verdict)
 }
 
-// quantiles are the median and the 95th percentile, in ms.
+// quantiles returns the median and the 95th percentile in ms.
 func quantiles(all []time.Duration) []float64 {
 	slices.Sort(all)
 	at := func(q int) float64 { return all[min(len(all)-1, len(all)*q/100)].Seconds() * 1000 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-var part = flag.String("part", "pages,viewers,producers,browser,idle,pairs,deaths", "what TestAdmin measures, of these")
+var part = flag.String("part", "pages,viewers,producers,browser,idle,pairs,deaths", "comma-separated parts that TestAdmin measures")
 
-// TestAdmin asks what the operator's pages take, on a log with -most ended entries, and what the operator's side costs the log. It takes
-// about twelve minutes with -pairs 10, and 8 GB of disk with 10 million entries.
+// TestAdmin measures the admin pages on a log with -most ended entries, and what administration costs the log. It takes
+// about twelve minutes with -pairs 10. With 10 million entries it needs 8 GB of disk.
 func TestAdmin(t *testing.T) {
 	a := newArena(t, adminServer...)
 	var figures []figure
@@ -35,7 +35,7 @@ func TestAdmin(t *testing.T) {
 		tell("producers", func() []figure { return a.adminBeside(h, *pairs, n(20_000)) })
 		tell("browser", func() []figure { return a.adminBrowser(h) })
 		h.close()
-		tell("idle", func() []figure { return a.adminIdle(6 * *still) }) // its rarest statements come each three minutes
+		tell("idle", func() []figure { return a.adminIdle(6 * *still) }) // The rarest statements run every three minutes.
 	}
 	tell("pairs", func() (found []figure) {
 		for _, c := range []contest{a.records(n(8000), 1), a.sustained(n(6000)), a.drain(n(40_000), 4)} {

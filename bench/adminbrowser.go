@@ -14,13 +14,13 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// visit is what a browser tells of a page that it has not seen before, and of a click on it.
+// visit holds what a browser measures when it opens a page for the first time and clicks on it.
 type visit struct {
 	Bytes, Requests, Nodes, Heap float64
-	LCP, TBT, CLS, INP           float64 // ms, but for CLS
+	LCP, TBT, CLS, INP           float64 // in ms, except CLS
 }
 
-// watching notes what the browser observes from the page's beginning on.
+// watching is a script that records the browser's observations from the start of the page.
 const watching = `window.seen = {lcp: 0, fcp: 0, long: [], cls: 0, inp: 0};
 const watch = (type, note, more) => new PerformanceObserver((list) => list.getEntries().forEach(note)).observe({type, buffered: true, ...more});
 watch("largest-contentful-paint", (e) => { seen.lcp = e.startTime; });
@@ -29,11 +29,11 @@ watch("longtask", (e) => { seen.long.push(e); });
 watch("layout-shift", (e) => { if (!e.hadRecentInput) seen.cls += e.value; });
 watch("event", (e) => { if (e.interactionId) seen.inp = Math.max(seen.inp, e.duration); }, {durationThreshold: 16});`
 
-// blocking is for how long, beyond 50 ms each, tasks have kept the page busy after its first paint.
+// blocking is an expression for the total blocking time: the time beyond 50 ms of each task after the first paint.
 const blocking = `seen.long.filter((e) => e.startTime >= seen.fcp).reduce((sum, e) => sum + e.duration - 50, 0)`
 
-// adminBrowser opens the overview in a browser on a machine four times as slow, behind 1.6 Mbit/s and 150 ms, five times, each time
-// for the first time. The figures are medians.
+// adminBrowser opens the overview five times in a new browser. The processor is slowed down four times, and the network
+// has 1.6 Mbit/s and a latency of 150 ms. The figures are medians.
 func (a *arena) adminBrowser(h *adminLog) []figure {
 	a.Helper()
 	server := httptest.NewServer(h.pages)
@@ -61,19 +61,19 @@ func (a *arena) adminBrowser(h *adminLog) []figure {
 	}
 }
 
-// visit opens a page in a browser of its own.
+// visit opens a page in a new browser.
 func (a *arena) visit(address string) (v visit) {
 	a.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1280, 800))
 	allocated, stop := chromedp.NewExecAllocator(a.Context(), options...)
 	defer stop()
-	browser, _ := chromedp.NewContext(allocated, chromedp.WithErrorf(func(string, ...any) {})) // of events that chromedp does not know
+	browser, _ := chromedp.NewContext(allocated, chromedp.WithErrorf(func(string, ...any) {})) // chromedp logs events that it does not know
 	defer func() { a.must(chromedp.Cancel(browser)) }()
 	a.must(chromedp.Run(browser))
 	tab, cancel := context.WithTimeout(browser, time.Minute)
 	defer cancel()
 	chromedp.ListenTarget(tab, func(event any) {
-		if e, ok := event.(*network.EventLoadingFinished); ok { // one after the other, and all before they are read
+		if e, ok := event.(*network.EventLoadingFinished); ok { // Events arrive one by one, and all of them arrive before v is read.
 			v.Requests++
 			v.Bytes += e.EncodedDataLength
 		}

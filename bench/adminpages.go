@@ -18,17 +18,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// adminPage is a page, and what it may take.
+// adminPage is an admin page with its limits.
 type adminPage struct {
 	what, path string
-	times      []float64 // ms, p50 and p95
+	times      []float64 // limits in ms for p50 and p95
 	statements float64
 	rows       float64
-	of         func(h *adminLog) http.Handler // each is of such an Admin
+	of         func(h *adminLog) http.Handler // returns the pages on which each request runs
 }
 
-// An Admin to which nobody has come before; one that knows which types there are, for somebody has asked for another page in the
-// last five seconds; one that has read just what is asked for.
+// unvisited returns pages that have served no request. visited returns pages that know the existing types, because they
+// have served another page within the last five seconds. watched returns pages that have just read the requested data.
 func unvisited(h *adminLog) http.Handler { return h.open() }
 
 func visited(h *adminLog) http.Handler {
@@ -61,24 +61,25 @@ func (a *arena) adminPages(h *adminLog) (figures []figure) {
 		{"cases by due time", "cases/due", cases, 4, rows, visited},
 		{"cases of a failure", fmt.Sprintf("cases/due?failure=%016x&type=%s", 3, adminType(0)), cases, 4, rows, visited},
 		{"trail", "trail", listed, 1, rows, visited},
-		{"trail of somebody", "trail?actor=mei", listed, 1, rows, visited},
+		{"audit log of one person", "trail?actor=mei", listed, 1, rows, visited},
 	} {
 		figures = append(figures, a.adminPage(h, p)...)
 	}
 	return append(figures, a.adminTypes(h))
 }
 
-// adminTypes is what an Admin asks once in five seconds, and whoever comes then waits for: which types there are.
+// adminTypes measures the query for the existing types. An Admin runs it at most once in five seconds, and requests
+// wait for it.
 func (a *arena) adminTypes(h *adminLog) figure {
 	pages := unvisited(h)
 	first, firstRows := a.asked(func() { h.ask(pages, "trail") })
 	second, secondRows := a.asked(func() { h.ask(pages, "trail") })
-	return figure{What: "looking for the types, once in 5 s an Admin: statements / rows read", Got: []float64{first - second, firstRows - secondRows}}
+	return figure{What: "query for the types, at most once in 5 s: statements / rows read", Got: []float64{first - second, firstRows - secondRows}}
 }
 
 var nextLink = regexp.MustCompile(`[?&;]c=([^&"]+)[^"]*" rel="next"`)
 
-// cursor is where the page after one begins.
+// cursor returns the cursor of the page after the given page.
 func (h *adminLog) cursor(path string) string {
 	found := nextLink.FindStringSubmatch(h.ask(h.pages, path, "Accept-Encoding", "identity").Body.String())
 	if found == nil {
@@ -87,9 +88,10 @@ func (h *adminLog) cursor(path string) string {
 	return found[1]
 }
 
-// adminPage is what a page takes: of the server's time, its statements, and the rows that they read, by the server's Handler_read counters.
+// adminPage measures a page: its time, its statements and the rows that they read. The rows come from the server's
+// Handler_read counters.
 func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
-	for range 5 { // the server's caches are warm
+	for range 5 { // Warm the caches of the server.
 		h.ask(p.of(h), p.path)
 	}
 	times := make([]time.Duration, 60)
@@ -107,7 +109,7 @@ func (a *arena) adminPage(h *adminLog, p adminPage) []figure {
 	}
 }
 
-// asked is what work asks of the database, where nobody else does.
+// asked returns the statements and the rows read that work causes. Nothing else may use the database meanwhile.
 func (a *arena) asked(work func()) (statements, rows float64) {
 	own := a.between(func() {})
 	all := a.between(work)
@@ -121,14 +123,15 @@ func (a *arena) between(work func()) serverWork {
 	return serverWork{after.statements - before.statements, after.rows - before.rows, after.redis - before.redis, after.cpu - before.cpu}
 }
 
-// The people who watch the overview.
+// These constants describe the viewers of the overview.
 const (
 	viewers   = 50
 	viewEvery = 5 * time.Second
 	viewFor   = 6 * viewEvery
 )
 
-// watch has them watch until ctx ends, and returns once all have gone. Who watches again has the page still.
+// watch lets all viewers refresh the overview until ctx ends. It returns when the last viewer has stopped. A viewer
+// keeps its ETag for the next call.
 func (h *adminLog) watch(ctx context.Context) {
 	var group sync.WaitGroup
 	for v := range viewers {
@@ -146,24 +149,25 @@ func (h *adminLog) watch(ctx context.Context) {
 	group.Wait()
 }
 
-// watchFor has them watch for a while.
+// watchFor lets the viewers watch for the duration d.
 func (h *adminLog) watchFor(d time.Duration) {
 	ctx, cancel := context.WithTimeout(h.a.Context(), d)
 	defer cancel()
 	h.watch(ctx)
 }
 
-// spentIn is what the servers and this process have done, a second, while work ran for d.
+// spentIn returns what the servers and this process spent a second while work ran for d.
 func (a *arena) spentIn(d time.Duration, work func()) serverWork {
 	own := processCPU()
 	all := a.between(work)
 	return serverWork{statements: all.statements / d.Seconds(), cpu: (all.cpu + processCPU() - own) / d.Seconds()}
 }
 
-// adminViewers has people watch the overview of a log in which nothing happens, and then asks what a refresh is over the wire.
+// adminViewers lets viewers watch the overview of a log without changes. Then it measures the bytes of a refresh on the
+// wire.
 func (a *arena) adminViewers(h *adminLog) []figure {
 	a.Helper()
-	h.watchFor(viewEvery) // what is measured are refreshes
+	h.watchFor(viewEvery) // The first requests load the whole page, so that only refreshes are measured.
 	quiet := a.spentIn(viewFor, func() { time.Sleep(viewFor) })
 	watched := a.spentIn(viewFor, func() { h.watchFor(viewFor) })
 	server := httptest.NewServer(h.pages)
@@ -177,11 +181,10 @@ func (a *arena) adminViewers(h *adminLog) []figure {
 	}
 }
 
-// adminBeside has producers record as fast as they can, beside those people and without them in turns, and compares what the
-// slowest hundredth of them takes.
+// adminBeside compares the 99th percentile of producers at full load with and without viewers, in pairs.
 func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 	a.Helper()
-	h.watchFor(viewEvery) // who watches has the page
+	h.watchFor(viewEvery) // The viewers load the page before the measurement.
 	ratios := make([]float64, pairs)
 	for pair := range ratios {
 		var slowest [2]float64
@@ -204,7 +207,7 @@ func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 		Most: []float64{1.05}, Got: []float64{s.Median, s.Min, s.Max}}}
 }
 
-// slowestHundredth is the 99th percentile, in ms, of n business transactions whose entries are due another day.
+// slowestHundredth returns the 99th percentile in ms of n business transactions. Their entries are due two days later.
 func (a *arena) slowestHundredth(l *library, n int) float64 {
 	a.Helper()
 	var mu sync.Mutex
@@ -222,7 +225,7 @@ func (a *arena) slowestHundredth(l *library, n int) float64 {
 	return took[len(took)*99/100].Seconds() * 1000
 }
 
-// wire is an answer and how many bytes it is, its head included.
+// wire returns a response and its size in bytes, with the header.
 func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http.Response, int) {
 	a.Helper()
 	var dialer net.Dialer
@@ -247,7 +250,7 @@ func (a *arena) wire(server *httptest.Server, path string, set ...string) (*http
 	return got, len(all)
 }
 
-// adminIdle is what a process asks for that has Operations and nothing to do: what is overdue in the log is put off.
+// adminIdle measures what a process with Operations costs at rest. It first postpones the overdue entries of the log.
 func (a *arena) adminIdle(rest time.Duration) []figure {
 	a.Helper()
 	a.exec("UPDATE common_process_log SET next_at=next_at+86400000 WHERE state IN (0,-1,-3) AND business_type=?", adminType(1))

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// operated is a contest of the library with Config.Operations beside the same without.
+// operated compares the library with Config.Operations and without.
 func (a *arena) operated(c contest) contest {
 	without := c.ours
 	c.other, c.goal, c.theirs = "the same without Operations", 0, without
@@ -23,8 +23,8 @@ func (a *arena) operated(c contest) contest {
 
 var errFails = errors.New("POST https://psp.example/v2/refund: status 503")
 
-// failing is the rate of outcomes of entries that come due at 2,000 a second, all of which fail, and again a second later, and then
-// are dead.
+// failing measures the rate of outcomes of entries that come due at 2,000 a second. Each entry fails, fails again a
+// second later, and is then dead.
 func (a *arena) failing(seconds int) contest {
 	const aSecond = 2000
 	n := aSecond * seconds
@@ -50,7 +50,7 @@ func (a *arena) failing(seconds int) contest {
 
 func fails(context.Context, *compensator.Entry) error { return errFails }
 
-// dieAtOnce is how long it takes until n entries that are all due, and all die, have their cases, in seconds.
+// dieAtOnce returns the seconds until n due entries that all die have their cases.
 func (a *arena) dieAtOnce(n int) float64 {
 	a.Helper()
 	a.empty()
@@ -71,8 +71,8 @@ func (a *arena) dieAtOnce(n int) float64 {
 	return took
 }
 
-// ratios are a pair's figures for the Admin's table. It costs nothing when an entry asks for the same statements, Redis calls and
-// allocations, and the ratio's interval has 1 in it or lies above.
+// ratios returns the figures of a contest for the admin table. Operations cost nothing if an entry needs the same
+// statements, Redis calls and allocations, and the upper end of the ratio's interval is at least 1.
 func ratios(r row, least float64) []figure {
 	found := []figure{
 		{What: fmt.Sprintf("%s, with Operations ÷ without: median of %d pairs", r.Work, r.Pairs), Least: true, Got: []float64{r.Ratio.Median}},

@@ -13,13 +13,13 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// payload is what every entry, and every job of another library, carries.
+// payload is the size in bytes of the content of every entry and of every peer's job.
 const payload = 200
 
-// producers is how many goroutines record at the same time.
+// producers is the number of goroutines that record at the same time.
 const producers = 16
 
-// arena is the servers of one run. Nothing in it is shared with tests.
+// arena holds the servers of one run. It shares no server with the tests.
 type arena struct {
 	testing.TB
 	sql   *testservers.SQLServer
@@ -27,19 +27,19 @@ type arena struct {
 	dsn   string
 	admin *sql.DB
 
-	postgres *postgres // nil: not here, or not asked for
-	peers    bool      // their tables are there
-	lost     int       // jobs that the running contest's peer has never run
+	postgres *postgres // nil if PostgreSQL is missing or was not asked for
+	peers    bool      // whether the peers' tables exist
+	lost     int       // jobs that the peer of the running contest never ran
 
-	operations *compensator.Operations // of whatever library is made
+	operations *compensator.Operations // passed to every library made on this arena
 }
 
-// newArena starts servers that keep every acknowledged commit, with memory enough that no figure measures
-// the disk's reads. flags are more for the SQL server, and win.
+// newArena starts servers that keep every acknowledged commit. The SQL server has enough memory that no figure measures
+// disk reads. flags are passed to the SQL server last, so they override the defaults.
 func newArena(tb testing.TB, flags ...string) *arena {
 	a := &arena{TB: tb}
 	a.sql = testservers.NewSQL(tb, append([]string{"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=2G",
-		"--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G", // MariaDB's name for it, and MySQL's
+		"--loose-innodb-log-file-size=1G", "--loose-innodb-redo-log-capacity=1G", // MariaDB's option, then MySQL's option for the same size
 		"--max-connections=500", "--innodb-print-all-deadlocks=1"}, flags...)...)
 	a.redis = testservers.NewRedis(tb)
 	a.dsn = a.sql.Database(tb, "interpolateParams=true")
@@ -49,7 +49,7 @@ func newArena(tb testing.TB, flags ...string) *arena {
 	return a
 }
 
-// invite starts what peers need beside, and makes their tables.
+// invite starts the servers that the peers need and creates the peers' tables.
 func (a *arena) invite() {
 	a.Helper()
 	a.peers, a.postgres = true, startPostgres(a)
@@ -72,7 +72,7 @@ func (a *arena) exec(query string, args ...any) {
 	a.must(err)
 }
 
-// empty brings every table and key back to the start, so that a pair's second half is not the slower one.
+// empty truncates every table and flushes Redis. Otherwise the second run of a pair would be slower than the first.
 func (a *arena) empty() {
 	a.Helper()
 	a.exec("TRUNCATE TABLE common_process_log")
@@ -90,10 +90,10 @@ func (a *arena) empty() {
 	}
 }
 
-// plain opens a pool of n connections that stay open.
+// plain opens a pool of n open connections without the Connector.
 func (a *arena) plain(n int) *sql.DB { return a.open(n, false) }
 
-// watched opens the same through the Connector.
+// watched opens a pool of n open connections through compensator.Connector.
 func (a *arena) watched(n int) *sql.DB { return a.open(n, true) }
 
 func (a *arena) open(n int, watched bool) *sql.DB {
@@ -101,7 +101,7 @@ func (a *arena) open(n int, watched bool) *sql.DB {
 	db, err := openPool(a.dsn, n, watched)
 	a.must(err)
 	a.Cleanup(func() { _ = db.Close() })
-	conns := make([]*sql.Conn, n) // opened now: a short run is not about them
+	conns := make([]*sql.Conn, n) // Open all connections now, so that a short run does not measure connecting.
 	for i := range conns {
 		conns[i], err = db.Conn(a.Context())
 		a.must(err)

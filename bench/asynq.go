@@ -10,25 +10,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqSettings are what asynq's users turn.
+// asynqSettings holds the asynq settings that its users tune.
 type asynqSettings struct {
-	concurrency int           // 0: asynq's, one a CPU
-	poll        time.Duration // of an empty queue; 0: asynq's, 1 s
-	forward     time.Duration // of due tasks to the queue; 0: asynq's, 5 s
+	concurrency int           // 0 means asynq's default: one worker per CPU
+	poll        time.Duration // interval for polling an empty queue; 0 means asynq's default of 1 s
+	forward     time.Duration // interval for moving due tasks to the queue; 0 means asynq's default of 5 s
 }
 
 var (
 	asynqPlain = asynqSettings{}
 
-	// asynqTuned: one goroutine of a server takes the tasks one by one, so that more workers than keep it busy do
-	// not help; from 10 to 100 the rate is the same. The intervals are short because the latencies are theirs: half
-	// to one and a half of the poll, and up to one forward. Its documents warn only of the load on Redis, which
-	// here has nothing else to do.
+	// asynqTuned holds tuned settings. One goroutine of an asynq server fetches all tasks, so more workers than it can
+	// feed do not help. The rate is the same from 10 to 100 workers.
+	//
+	// The intervals are short because they set the latency: 0.5 to 1.5 polls, plus up to one forward interval. asynq's
+	// documentation warns only of the load on Redis, and this Redis has no other work.
 	asynqTuned = asynqSettings{concurrency: 20, poll: 10 * time.Millisecond, forward: 10 * time.Millisecond}
 )
 
-// asynqPeer is a client and a server of asynq on Redis, beside a business transaction on MariaDB. There is no
-// transaction over both, and Redis is as its users have it: it keeps nothing durably.
+// asynqPeer is an asynq client and server on Redis, plus a business transaction on MariaDB. No transaction covers both.
+// Redis runs without persistence, as asynq's users run it.
 type asynqPeer struct {
 	a      *arena
 	db     *sql.DB
@@ -43,7 +44,7 @@ type asynqPeer struct {
 func (a *arena) asynq(name string, settings asynqSettings) rival {
 	return rival{name, func(handler func(string)) peer {
 		q := &asynqPeer{a: a, db: a.plain(producers), redis: a.client(), handler: handler}
-		// Workers and producers do not wait for a connection.
+		// The pool is large enough that no worker or producer waits for a connection.
 		at := asynq.RedisClientOpt{Addr: a.redis.Addr(), PoolSize: max(settings.concurrency, producers) + 4}
 		q.client = asynq.NewClient(at)
 		q.server = asynq.NewServer(at, asynq.Config{
@@ -89,7 +90,8 @@ func (q *asynqPeer) run() {
 	})))
 }
 
-// finished asks Redis at the end only, for the counter that asynq moves with every outcome.
+// finished returns the number of handled tasks. Once it has reached n, finished returns asynq's own counter from Redis
+// instead. asynq increments this counter with every outcome.
 func (q *asynqPeer) finished(n int) int {
 	q.a.Helper()
 	if handled := int(q.handled.Load()); handled < n {

@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	quick = flag.Bool("quick", false, "short pairs of ours against the floors, 3 unless -pairs says how many, and no peers")
-	size  = flag.Float64("size", 1, "factor of every amount of work: 0.01 to see that it runs")
-	pairs = flag.Int("pairs", 5, "pairs of runs of each work")
-	only  = flag.String("only", "", "only where the work's name and the other's contain this")
-	out   = flag.String("out", "../build/bench.json", "where the table goes as JSON")
+	quick = flag.Bool("quick", false, "short pairs against the floors only, without peers; 3 pairs unless -pairs is set")
+	size  = flag.Float64("size", 1, "factor for the amount of work; 0.01 for a trial run")
+	pairs = flag.Int("pairs", 5, "number of pairs of runs per contest")
+	only  = flag.String("only", "", "run only contests whose names contain this text")
+	out   = flag.String("out", "../build/bench.json", "path of the JSON report")
 )
 
 func TestMain(m *testing.M) {

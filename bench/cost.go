@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// cost is what one entry asks for: of the servers, and of this process's memory. The business transaction's own
-// statements are among it.
+// cost is what one entry costs the servers and this process's memory. It includes the statements of the business
+// transaction.
 type cost struct {
-	Statements float64 `json:"statements"` // BEGIN and COMMIT, too
+	Statements float64 `json:"statements"` // including BEGIN and COMMIT
 	Redis      float64 `json:"redis_calls"`
 	Allocs     float64 `json:"allocations"`
 	Bytes      float64 `json:"allocated_bytes"`
@@ -24,7 +24,7 @@ func (c cost) String() string {
 	return fmt.Sprintf("%.2f | %.3f | %.0f | %.0f", c.Statements, c.Redis, c.Allocs, c.Bytes)
 }
 
-// costOf does work on n entries.
+// costOf runs work, which processes n entries, and returns the cost of one entry.
 func (a *arena) costOf(n int, work func()) cost {
 	a.Helper()
 	var before, after runtime.MemStats
@@ -40,10 +40,10 @@ func (a *arena) costOf(n int, work func()) cost {
 	}
 }
 
-// serverWork is what the servers have done since they started.
+// serverWork holds counters of the servers since they started.
 type serverWork struct {
 	statements, rows, redis float64
-	cpu                     float64 // of the database, in seconds
+	cpu                     float64 // CPU seconds of the database
 }
 
 func (a *arena) serverWork() serverWork {
@@ -67,14 +67,14 @@ func (a *arena) serverWork() serverWork {
 	return work
 }
 
-// status is one of the database's own counters.
+// status returns one of the database's status counters.
 func (a *arena) status(name string) (value float64) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name=?", name).Scan(&name, &value))
 	return value
 }
 
-// redisCalls counts what clients have asked for. What a script asks for within is no call of its own.
+// redisCalls counts the calls made by clients. Calls that a script makes do not count.
 func (a *arena) redisCalls() (calls float64) {
 	a.Helper()
 	client := a.client()
@@ -83,13 +83,13 @@ func (a *arena) redisCalls() (calls float64) {
 	a.must(err)
 	for _, name := range []string{"evalsha", "eval", "publish", "subscribe", "ping"} {
 		stat, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_"+name], "calls="), ",")
-		n, _ := strconv.ParseFloat(stat, 64) // absent: none
+		n, _ := strconv.ParseFloat(stat, 64) // An absent command was never called: n is 0.
 		calls += n
 	}
 	return calls
 }
 
-// databaseCPU is the processor time of the database's process, in seconds; 0 where there is no /proc.
+// databaseCPU returns the CPU time of the database process in seconds. It returns 0 on systems without /proc.
 func (a *arena) databaseCPU() float64 {
 	a.Helper()
 	var dir, file string
@@ -106,5 +106,5 @@ func (a *arena) databaseCPU() float64 {
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	user, _ := strconv.ParseFloat(fields[11], 64)
 	system, _ := strconv.ParseFloat(fields[12], 64)
-	return (user + system) / 100 // USER_HZ
+	return (user + system) / 100 // /proc counts in USER_HZ, 100 a second.
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crowd is how several processes get on with each other on one database: each records and runs. They share this
-// process, but nothing else: each has its Compensator, its pool and its connection to Redis.
+// crowd measures several instances on one database. Each instance records and runs entries. The instances live in one
+// process. Each has its own Compensator, pool and Redis connection.
 type crowd struct {
 	Instances int     `json:"instances"`
 	Sustained float64 `json:"sustained_per_second"`
@@ -46,7 +46,7 @@ func (a *arena) crowd(instances, sustained, drained int) crowd {
 	return c
 }
 
-// together runs instances until n entries are settled, and returns the rate.
+// together runs the instances until n entries are settled. It returns the entries settled a second.
 func (a *arena) together(instances, n int, work func([]*library)) float64 {
 	a.Helper()
 	members := make([]*library, instances)
@@ -69,7 +69,7 @@ func (a *arena) together(instances, n int, work func([]*library)) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// conflicts are the deadlocks and the waits for row locks since the server started, of any statement.
+// conflicts returns the deadlocks and row lock waits of all statements since the server started.
 func (a *arena) conflicts() (deadlocks, waits int) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_deadlocks','Innodb_row_lock_waits')")

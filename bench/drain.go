@@ -11,10 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dueKey is where the library keeps the due entries of benchType.
+// dueKey is the Redis key of the library's due entries of benchType.
 const dueKey = "{compensator:v1:0}:" + benchType + ":0:due"
 
-// drain works off a backlog that is due and known to Redis, with a handler that does nothing.
+// drain compares how fast both sides run a backlog of due entries that Redis knows. The handler does nothing.
 func (a *arena) drain(n, loops int) contest {
 	return contest{
 		work: "drain a due backlog", other: fmt.Sprintf("floor: %d loops", loops), unit: "entries/s", goal: 0.7, entries: n,
@@ -39,7 +39,7 @@ func (a *arena) drain(n, loops int) contest {
 	}
 }
 
-// backlog fills the table with n due rows and Redis with their ids.
+// backlog inserts n due rows and adds their ids to Redis.
 func (a *arena) backlog(n int) {
 	a.Helper()
 	var last uint64
@@ -48,7 +48,7 @@ func (a *arena) backlog(n int) {
 	a.enqueue(last)
 }
 
-// insert fills the table with n due rows of which Redis knows nothing.
+// insert inserts n due rows. It does not add them to Redis.
 func (a *arena) insert(n int) {
 	a.Helper()
 	for left := n; left > 0; left -= floorBatch {
@@ -57,7 +57,7 @@ func (a *arena) insert(n int) {
 	}
 }
 
-// enqueue tells Redis of the rows after an id.
+// enqueue adds all rows with larger ids than after to Redis.
 func (a *arena) enqueue(after uint64) {
 	a.Helper()
 	rows, err := a.admin.QueryContext(a.Context(), "SELECT id, next_at FROM common_process_log WHERE id>?", after)
@@ -80,7 +80,8 @@ func (a *arena) enqueue(after uint64) {
 	}
 }
 
-// floorDrain runs loops of: claim script, claim transaction, settle, ack script.
+// floorDrain starts loops goroutines. Each repeats the claim script, the claim transaction, the settle statement and
+// the ack script.
 func (a *arena) floorDrain(own *sql.DB, client *redis.Client, n, loops int) error {
 	claim, err := script("claim")
 	if err != nil {

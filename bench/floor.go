@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The statements of the floors, as the library sends them: the same table, columns and expressions, and no proof of the
-// transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them.
+// These are the statements of the floors. They have the table, columns and expressions of the library's statements.
+// They leave out the checks of the transaction and its session. TestFloorsSendTheStatementsOfTheLibrary compares them.
 const (
 	floorNow     = "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)"
 	floorColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
@@ -25,7 +25,7 @@ const (
 	floorInsert = "INSERT INTO `common_process_log` " + floorColumns + " VALUES "
 	floorTuple  = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?,0,0,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
 	floorLeased = "(?,?,?,?,?,?,?,?,?,?,?,UNHEX(?)," + floorNow + " + ?," + floorNow + " + 30000,1,UTC_TIMESTAMP(3),UTC_TIMESTAMP(3),0,X'')"
-	floorIDs    = " RETURNING id, CAST(idempotent_id AS BINARY)" // of more than one row
+	floorIDs    = " RETURNING id, CAST(idempotent_id AS BINARY)" // used when more than one row is inserted
 	floorOrder  = "INSERT INTO orders (buyer, amount, note) VALUES (?,?,?)"
 	floorVerify = "SELECT " + floorRow + " FROM `common_process_log` WHERE id IN (%s)"
 	floorLock   = "SELECT " + floorRow + " FROM " + floorByID + " WHERE id IN (%s) ORDER BY id FOR UPDATE SKIP LOCKED"
@@ -35,27 +35,27 @@ const (
 		"updated_at=UTC_TIMESTAMP(3), next_at=" + floorNow + "+0, last_error=X'' WHERE id IN (%s) AND epoch=0 AND state+0 IN (0,-1) AND CRC32(idempotent_id) IN (%s)"
 )
 
-// floorRow is what the library reads of a row.
+// floorRow lists the columns that the library reads.
 const floorRow = "id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY), CAST(batch_id AS BINARY), CAST(business_id AS BINARY), " +
 	"CAST(business_ext_id AS BINARY), CAST(user_id AS BINARY), CAST(user_name AS BINARY), content, headers, " +
 	"state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at, CAST(ended_by AS BINARY), CAST(last_error AS BINARY), " +
 	"COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',created_at) DIV 1000,0), COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',updated_at) DIV 1000,0), " +
 	"token, lease_until, " + floorNow
 
-// floorBatch is how many rows a statement of a floor holds at most, as ours.
+// floorBatch is the maximum number of rows in one floor statement. The library has the same maximum.
 const floorBatch = 500
 
 var note = []byte(strings.Repeat("n", 60))
 var content = []byte(`{"k":"` + strings.Repeat("x", payload-8) + `"}`)
 
-// floorArgs are the values of one row of an entry.
+// floorArgs returns the values of one entry's row.
 func floorArgs(token []byte, delay time.Duration) []any {
 	return []any{newKey(), benchType, "", "", "", "", "", content, []byte{}, int64(0), (delay.Milliseconds() + 999) / 1000, hex.EncodeToString(token), delay.Milliseconds()}
 }
 
 func newKey() string { return uuid.Must(uuid.NewV7()).String() }
 
-// floorRecord is a business transaction with n entries, written manually.
+// floorRecord runs a business transaction with n entries, without the library.
 func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay time.Duration) (first int64, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -78,8 +78,8 @@ func floorRecord(ctx context.Context, db *sql.DB, n int, tuple string, delay tim
 	return first, tx.Commit()
 }
 
-// floorInserted inserts rows and learns their ids: of one from the answer, of more by asking, since servers may step
-// and interleave them. The answer names the rows.
+// floorInserted inserts n rows and reads their ids. The id of a single row comes from LastInsertId. For more rows the
+// query returns ids and keys, because a server may leave gaps between ids or interleave them.
 func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []any) (id int64, err error) {
 	if n == 1 {
 		res, err := tx.ExecContext(ctx, query, args...)
@@ -104,7 +104,8 @@ func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []
 	return id, rows.Err()
 }
 
-// floorRead runs a query and reads its rows as the library must: every column. It returns the checksums of the rows' idempotency keys.
+// floorRead runs a query and scans every column of its rows, as the library does. It returns the checksums of the rows'
+// idempotency keys.
 func floorRead(ctx context.Context, db querier, query string) (sums []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
@@ -132,7 +133,8 @@ type querier interface {
 
 func idList(ids []string) string { return strings.Join(ids, ",") }
 
-// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns the checksums of their idempotency keys.
+// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns the checksums of their idempotency
+// keys.
 func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) (sums []string, err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -169,7 +171,7 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// script reads one of the library's own.
+// script reads one of the library's Lua scripts.
 func script(name string) (*redis.Script, error) {
 	text, err := os.ReadFile("../internal/redisqueue/lua/" + name + ".lua")
 	return redis.NewScript(string(text)), err

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
-// A floor that runs scripts of its own would be another machine's.
+// The floors run the library's own scripts. Otherwise the comparison would not be fair.
 func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	for _, name := range []string{"claim", "settle"} {
 		if _, err := script(name); err != nil {
@@ -24,9 +24,9 @@ func TestFloorsRunTheScriptsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestFloorsSendTheStatementsOfTheLibrary records what the library sends for entries that are recorded, verified, claimed and
-// settled. It requires each statement of the floors to be among it. Only the proof in an INSERT that its transaction is open, and
-// that its session is fit, is left out of the floors: docs/performance.md says that they prove nothing.
+// TestFloorsSendTheStatementsOfTheLibrary captures the statements that the library sends when it records, verifies,
+// claims and settles entries. It requires each statement of the floors to be one of them. The floors leave out only the
+// check in an INSERT that its transaction is open and its session is suitable. docs/performance.md says so.
 func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	a := newArena(t)
 	config, err := mysql.ParseDSN(a.dsn)
@@ -34,7 +34,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 	proxy, err := faultproxy.NewMySQL(config.Addr)
 	a.must(err)
 	defer proxy.Close()
-	config.Addr, config.InterpolateParams = proxy.Addr(), false // otherwise the driver writes the values into the text
+	config.Addr, config.InterpolateParams = proxy.Addr(), false // Otherwise the driver inserts the values into the text.
 	var mu sync.Mutex                                           // guards sent
 	sent := make(map[string]bool)
 	proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
@@ -59,7 +59,7 @@ func TestFloorsSendTheStatementsOfTheLibrary(t *testing.T) {
 			recorded += int64(n)
 		}
 	}
-	// Entries that are due at once are inserted with a lease as soon as the process has seen its first ones.
+	// Due entries are inserted with a lease as soon as the process has run its first entries.
 	leased := withoutValues(floorInsert + floorLeased + "," + floorLeased + floorIDs)
 	a.until(func() bool {
 		_, err := l.record(t.Context(), 2, compensator.Options{})

@@ -18,20 +18,21 @@ import (
 
 const forwarderTopic = "bench_forwarder"
 
-// The settings of the forwarder's table: those of watermill.go, in the version that is its newest.
+// The forwarder's table has the settings of watermill.go, in the newest version of watermill-sql.
 var (
 	forwarderSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
 	forwarderOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
 )
 
-// amqpPublisher is watermill's own on the post's broker: persistent, with confirms, on as many channels as the others.
+// amqpPublisher returns watermill's AMQP publisher for the broker. It publishes persistent messages with confirms, on
+// relayChannels channels.
 func amqpPublisher(url string) (message.Publisher, error) {
 	config := wmamqp.NewDurableQueueConfig(url)
 	config.Publish.ConfirmDelivery, config.Publish.ChannelPoolSize = true, relayChannels
 	return wmamqp.NewPublisher(config, watermill.NopLogger{})
 }
 
-// byWatermill is relay/watermill on that.
+// byWatermill registers relay/watermill on a publisher from amqpPublisher.
 func byWatermill(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error) {
 	to, err := amqpPublisher(url)
 	if err != nil {
@@ -49,8 +50,8 @@ func byWatermill(c *compensator.Compensator, url, queue string, batch int, cfg c
 	return to, err
 }
 
-// throughWatermill are the contests of relay/watermill: beside relay/rabbitmq, and beside watermill's own forwarder, both
-// from the same database to the same broker.
+// throughWatermill returns the contests of relay/watermill. The other sides are relay/rabbitmq and watermill's own
+// forwarder. All use the same database and the same broker.
 func (p *post) throughWatermill(n, batch int) []contest {
 	work := "relay by watermill, one by one"
 	if batch > 1 {
@@ -68,8 +69,8 @@ func (p *post) throughWatermill(n, batch int) []contest {
 	}
 }
 
-// forwarded is how fast watermill's forwarder gets a backlog of its own SQL table into the post's queue: one subscriber,
-// message by message, as it is.
+// forwarded measures how fast watermill's forwarder moves a backlog from its SQL table into the queue. The forwarder
+// has its default form: one subscriber that forwards message by message.
 func (p *post) forwarded(n int) float64 {
 	p.a.Helper()
 	db := p.a.plain(4)
@@ -91,7 +92,7 @@ func (p *post) forwarded(n int) float64 {
 	return float64(n) / took.Seconds()
 }
 
-// enclose fills the forwarder's table with n messages for the post's queue. Their payload is what the entries have.
+// enclose fills the forwarder's table with n messages for the queue. They carry the same payload as the entries.
 func (p *post) enclose(db *sql.DB, n int) {
 	p.a.Helper()
 	config := watermillsql.PublisherConfig{SchemaAdapter: forwarderSchema}
@@ -119,7 +120,7 @@ func (p *post) enclose(db *sql.DB, n int) {
 	}
 }
 
-// awaitDepth waits until the queue holds n messages, asking every 10 ms.
+// awaitDepth waits until the queue holds n messages. It checks every 10 ms.
 func (p *post) awaitDepth(n int) {
 	p.a.Helper()
 	p.with(func(ch *amqp091.Channel) error {

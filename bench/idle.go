@@ -10,16 +10,16 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// idle is what a process at rest asks for, a second.
+// idle holds what a process at rest costs a second.
 type idle struct {
-	Entries    int     `json:"entries"` // waiting, beyond the horizon, and as many settled
+	Entries    int     `json:"entries"` // entries that wait beyond the horizon; the log holds as many settled entries
 	Types      int     `json:"types"`
 	Statements float64 `json:"statements"`
 	Rows       float64 `json:"rows_read"`
 	Redis      float64 `json:"redis_calls"`
 	Database   float64 `json:"database_cpu_percent"`
 	Process    float64 `json:"process_cpu_percent"`
-	Heap       uint64  `json:"heap_bytes"` // after a collection
+	Heap       uint64  `json:"heap_bytes"` // after a garbage collection
 }
 
 const idleHead = "| at rest: waiting + settled | types | statements /s | rows read /s | Redis calls /s | database CPU % | process CPU % | heap MB |\n" +
@@ -30,7 +30,8 @@ func (i idle) String() string {
 		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
 }
 
-// idle watches a process with nothing to do for that long, with so many entries in the table.
+// idle measures a process that has nothing to do, for the duration rest. entries is the number of waiting entries in
+// the table, for the report.
 func (a *arena) idle(entries, types int, rest time.Duration) idle {
 	a.Helper()
 	l := a.ours(100, nothing)
@@ -41,7 +42,7 @@ func (a *arena) idle(entries, types int, rest time.Duration) idle {
 		a.must(err)
 	}
 	l.run()
-	time.Sleep(3 * time.Second) // its start is over
+	time.Sleep(3 * time.Second) // Wait until the start of the process is over.
 	before, spent := a.serverWork(), processCPU()
 	time.Sleep(rest)
 	used := processCPU() - spent
@@ -52,7 +53,7 @@ func (a *arena) idle(entries, types int, rest time.Duration) idle {
 	seconds := rest.Seconds()
 	return idle{
 		Entries: entries, Types: types,
-		Statements: (after.statements - before.statements - 2) / seconds, // two are our own questions
+		Statements: (after.statements - before.statements - 2) / seconds, // Subtract the two statements of this measurement.
 		Rows:       (after.rows - before.rows) / seconds,
 		Redis:      (after.redis - before.redis) / seconds,
 		Database:   100 * (after.cpu - before.cpu) / seconds,
@@ -61,7 +62,7 @@ func (a *arena) idle(entries, types int, rest time.Duration) idle {
 	}
 }
 
-// processCPU is the processor time of this process, in seconds.
+// processCPU returns the CPU time of this process in seconds.
 func processCPU() float64 {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

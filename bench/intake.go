@@ -19,15 +19,15 @@ import (
 const (
 	intakeStream = "bench:orders"
 	intakeGroup  = "shop"
-	intakeBatch  = 200 // of an Intake by default, and of the floor
+	intakeBatch  = 200 // the default of an Intake; the floor has the same batch
 )
 
-// intakeOrder is the business row of n messages, in both.
+// intakeOrder returns the statement that inserts one business row for each of n messages. Both sides run it.
 func intakeOrder(n int) string {
 	return "INSERT INTO orders (buyer, amount, note) VALUES " + strings.Repeat("(1,100,?),", n-1) + "(1,100,?)"
 }
 
-// flow fills the stream; of every thousand messages bad ones cannot be read.
+// flow fills the stream with n messages. Of every thousand messages, bad of them cannot be decoded.
 func (a *arena) flow(n, bad int) {
 	a.Helper()
 	client := a.client()
@@ -48,8 +48,8 @@ func (a *arena) flow(n, bad int) {
 	}
 }
 
-// takenIn is how fast a stream's messages become committed entries, each with a row, beside the same loop manually: it
-// knows nothing of failures, doubt, or messages that come again.
+// takenIn measures how fast messages of a stream become committed entries, each with a business row. The floor is the
+// same loop without the library. It does not handle failures, unknown commits or redelivered messages.
 func (a *arena) takenIn(n int) contest {
 	return contest{
 		work: "intake from a Redis Stream", other: "floor: XREADGROUP, 2 INSERTs, XACK", unit: "messages/s", goal: 0.85,
@@ -58,7 +58,7 @@ func (a *arena) takenIn(n int) contest {
 	}
 }
 
-// poisoned is what one message in a thousand that cannot be read costs the others.
+// poisoned measures how much one undecodable message in a thousand slows down the others.
 func (a *arena) poisoned(n int) contest {
 	return contest{
 		work: "intake, 1 in 1,000 is poison", other: "the same, none is", unit: "messages/s", goal: 0.9,
@@ -67,7 +67,7 @@ func (a *arena) poisoned(n int) contest {
 	}
 }
 
-// intake runs an Intake until all is in the log.
+// intake runs an Intake until every message is settled.
 func (a *arena) intake(n int) float64 {
 	a.Helper()
 	l := a.ours(1, nil)
@@ -112,7 +112,7 @@ func notes(n int) []any {
 	return args
 }
 
-// bareIntake is the loop manually.
+// bareIntake is the floor: the same loop without the library.
 func (a *arena) bareIntake(n int) float64 {
 	a.Helper()
 	db, client := a.plain(4), a.client()

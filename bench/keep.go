@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keeping compares sustained work while Keep purges a backlog of old entries with the same work and the same backlog left alone. It
-// shows what producers feel of a purge.
+// keeping measures what producers notice of a purge. It compares sustained work while Keep purges a backlog of old
+// entries with the same work without a purge.
 func (a *arena) keeping(n int) contest {
 	rate := func(l *library) float64 {
 		began := time.Now()
@@ -36,14 +36,14 @@ func (a *arena) keeping(n int) contest {
 			defer l.close()
 			before := 4 * n
 			a.until(func() bool {
-				time.Sleep(20 * time.Millisecond) // counting costs, too
+				time.Sleep(20 * time.Millisecond) // Counting has a cost too, so count every 20 ms only.
 				before = a.oldLeft()
 				return before < 4*n
 			})
 			found := rate(l)
 			purged := before - a.oldLeft()
-			if a.Logf("%d entries purged meanwhile", purged); purged == 0 {
-				a.Errorf("nothing was purged meanwhile: this pair says nothing")
+			if a.Logf("%d entries were purged during this run", purged); purged == 0 {
+				a.Errorf("nothing was purged during this pair, so the pair is void")
 			}
 			return found
 		},
@@ -55,7 +55,8 @@ func (a *arena) keeping(n int) contest {
 	}
 }
 
-// awaitRound returns when a round of purging can begin and last: it begins with a minute and ends 45 s later, also when it begins late.
+// awaitRound waits until a whole purge round fits into the current minute. A round starts with a minute and ends at its
+// 45th second, even if it starts late.
 func (a *arena) awaitRound() {
 	a.Helper()
 	a.until(func() bool {
@@ -65,7 +66,7 @@ func (a *arena) awaitRound() {
 	})
 }
 
-// old adds rows that were settled three days ago, and has a round of purging be due.
+// old inserts n rows that were settled three days ago and makes a purge round due.
 func (a *arena) old(n int) {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, user_id, content, state, version, next_at, created_at, updated_at) "+
@@ -73,7 +74,7 @@ func (a *arena) old(n int) {
 	a.exec("REPLACE INTO common_process_log_slots (business_type, slot) VALUES (' keep', " + floorNow + "-120000)")
 }
 
-// oldLeft counts them.
+// oldLeft counts the rows from old that are still there.
 func (a *arena) oldLeft() (n int) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COUNT(*) FROM common_process_log WHERE user_id='old'").Scan(&n))

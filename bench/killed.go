@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// killed is how long entries wait whose process dies while it runs them. Nobody can tell a dead process from a slow
-// one sooner than its leases end.
+// killed measures how long entries wait after their process dies while it runs them. No process can distinguish a dead
+// process from a slow one before the leases end.
 type killed struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Entries int           `json:"entries"`
@@ -31,18 +31,18 @@ func (k killed) String() string {
 	return fmt.Sprintf("| %v | %d | %s | %s |", k.Lease, k.Entries, s(k.P50), s(k.Max))
 }
 
-// victimEnv holds the victim of a re-executed test binary.
+// victimEnv names the environment variable that carries the victim as JSON to a re-executed test binary.
 const victimEnv = "BENCH_VICTIM"
 
-// victim is a process that runs entries until it is killed.
+// victim configures a process that runs entries until it is killed.
 type victim struct {
 	DSN, Redis string
 	Lease      time.Duration
-	Entries    int           // at once
-	Takes      time.Duration // each; 0: for ever, of entries that it has recorded itself
+	Entries    int           // entries that run at the same time
+	Takes      time.Duration // duration of each handler; 0 means that the victim records its own entries and their handlers never return
 }
 
-// killed has a process killed that runs entries, beside one that takes them over.
+// killed kills a process that runs entries. A second process takes the entries over.
 func (a *arena) killed(lease time.Duration, entries int) killed {
 	a.Helper()
 	a.empty()
@@ -57,7 +57,7 @@ func (a *arena) killed(lease time.Duration, entries int) killed {
 	ids, err := successor.List(a.Context(), compensator.Filter{BusinessType: benchType, Limit: entries})
 	a.must(err)
 	successor.run()
-	time.Sleep(time.Second) // the successor is at work, and finds nothing to do
+	time.Sleep(time.Second) // Let the second process start its claims and find nothing to do.
 	now := kill()
 	for _, e := range ids.Entries {
 		at[e.ID.String()] = now
@@ -67,7 +67,7 @@ func (a *arena) killed(lease time.Duration, entries int) killed {
 	return killed{lease, entries, l.P50, l.Max}
 }
 
-// startVictim returns once the victim runs all its entries.
+// startVictim starts the victim and returns once it runs all its entries.
 func (a *arena) startVictim(v victim) (kill func() time.Time) {
 	a.Helper()
 	text, err := json.Marshal(v)
@@ -86,13 +86,13 @@ func (a *arena) startVictim(v victim) (kill func() time.Time) {
 	})
 	a.Cleanup(func() { once() })
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
-		a.Fatalf("the process to be killed did not come up: %v", err)
+		a.Fatalf("the process to be killed did not start: %v", err)
 	}
 	return once
 }
 
-// runVictim is what a re-executed test binary does instead of its tests: it never returns. It returns at once when
-// this process is no victim.
+// runVictim runs the victim in a re-executed test binary, and then never returns. In any other process it returns at
+// once.
 func runVictim() {
 	text := os.Getenv(victimEnv)
 	if text == "" {
@@ -135,7 +135,7 @@ func (v victim) run() error {
 	return l.Run(ctx)
 }
 
-// work runs what others have recorded.
+// work runs entries that other processes have recorded.
 func (v victim) work() error {
 	db, err := openPool(v.DSN, producers+4, true)
 	if err != nil {

@@ -12,20 +12,20 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lags are latencies of one work; the table shows them beside the contests.
+// lags holds the latencies of one work. The table shows them beside the contests.
 type lags struct {
 	Work   string        `json:"work"`
 	N      int           `json:"n"`
 	P50    time.Duration `json:"p50"`
 	P99    time.Duration `json:"p99"`
 	Max    time.Duration `json:"max"`
-	Less   int           `json:"early"`            // that began before they were due
-	Lost   int           `json:"lost,omitempty"`   // that never began
-	Goal   time.Duration `json:"goal,omitempty"`   // of P99; 0: shown only
-	Absent bool          `json:"absent,omitempty"` // not measured: a program that it needs is not here
+	Less   int           `json:"early"`            // handlers that began before they were due
+	Lost   int           `json:"lost,omitempty"`   // handlers that never began
+	Goal   time.Duration `json:"goal,omitempty"`   // goal for P99; 0 means that no goal is set
+	Absent bool          `json:"absent,omitempty"` // not measured, because a program that it needs is missing
 }
 
-// latency is one work whose lags are asked for.
+// latency is one work whose latencies are measured.
 type latency struct {
 	work    string
 	measure func() lags
@@ -67,7 +67,7 @@ func (l lags) verdict() string {
 
 const lagHead = "| latency | entries | p50 ms | p99 ms | max ms | early | p99 goal | |\n| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |"
 
-// starts notes when each handler began.
+// starts records when each handler began.
 type starts struct {
 	mu sync.Mutex // guards at
 	at map[string]time.Time
@@ -88,8 +88,8 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// since returns how long after its moment each handler began, without those that never did. Without a delay a
-// handler may begin before Commit has returned to the caller: that counts as 0.
+// since returns how long each handler began after its moment in from. It leaves out handlers that never began. Without
+// a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,18 +106,18 @@ func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Du
 	return all
 }
 
-// lagPlan is one latency to ask for: from the end of Commit, or from the due moment, to the handler's start. The
-// due moment is counted from just before the insert, so that nothing on time can look early.
+// lagPlan describes one latency measurement. The latency runs from the end of Commit, or from the due time, to the
+// start of the handler. The due time counts from just before the insert, so that no punctual handler appears early.
 type lagPlan struct {
 	work      string
 	goal      time.Duration
 	delay     time.Duration
-	instances int  // that run handlers
-	apart     bool // the producer runs none itself
+	instances int  // number of instances that run handlers
+	apart     bool // the producer runs no handlers itself
 }
 
-// lag records 500 entries a second for a while and asks how long after its commit, or its due moment, each
-// handler began.
+// lag records 500 entries a second and measures when each handler began. The latency counts from the entry's commit, or
+// from its due time.
 func (a *arena) lag(plan lagPlan, seconds int) latency {
 	return latency{plan.work, func() lags {
 		a.empty()
@@ -138,7 +138,7 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 			producer = a.ours(0, nil)
 			defer producer.close()
 		}
-		time.Sleep(300 * time.Millisecond) // the scanners have looked once
+		time.Sleep(300 * time.Millisecond) // Wait until the scanners have made their first claims.
 		from := atRate(500, 500*seconds, func() (string, time.Time) {
 			recorded := time.Now()
 			receipt, err := producer.record(a.Context(), 1, compensator.Options{Delay: plan.delay})
@@ -153,8 +153,7 @@ func (a *arena) lag(plan lagPlan, seconds int) latency {
 	}}
 }
 
-// commits is what the disk has to do with every latency: how long a business transaction with an entry takes, at the
-// same 500 a second.
+// commits measures a business transaction with one entry at 500 a second. It shows the disk's share of every latency.
 func (a *arena) commits(seconds int) latency {
 	const work = "for comparison: a business transaction + 1 entry, 500/s"
 	return latency{work, func() lags {
@@ -165,7 +164,7 @@ func (a *arena) commits(seconds int) latency {
 	}}
 }
 
-// timedRecords records 500 entries a second, of which none is due, and tells how long each transaction took.
+// timedRecords records 500 entries a second and returns how long each transaction took. None of the entries comes due.
 func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
 	return slices.Collect(maps.Values(atRate(500, 500*seconds, func() (string, time.Duration) {
 		began := time.Now()
@@ -175,7 +174,7 @@ func (a *arena) timedRecords(l *library, seconds int) []time.Duration {
 	})))
 }
 
-// atRate calls do n times, evenly spread over n/rate seconds, however long each takes.
+// atRate calls do n times, evenly spread over n/rate seconds. It does not wait for one call before the next.
 func atRate[T any](rate, n int, do func() (string, T)) map[string]T {
 	var mu sync.Mutex // guards found
 	found := make(map[string]T, n)

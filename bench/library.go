@@ -11,10 +11,10 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// benchType is the business type of every entry here.
+// benchType is the business type of every entry in this package.
 const benchType = "bench"
 
-// library is one Compensator on a pool of its own, with a handler that does nothing.
+// library is one Compensator with its own pool.
 type library struct {
 	*compensator.Compensator
 	a       *arena
@@ -24,7 +24,7 @@ type library struct {
 	stop    func()
 }
 
-// ours makes one for a figure. handler nil means that this process only records.
+// ours opens a library for one figure. A nil handler means that the library only records.
 func (a *arena) ours(concurrency int, handler func(context.Context, *compensator.Entry) error) *library {
 	a.Helper()
 	return a.oursWith(compensator.TypeConfig{Concurrency: concurrency}, handler)
@@ -57,7 +57,7 @@ func openLibrary(db *sql.DB, client *redis.Client, cfg compensator.TypeConfig, o
 	return l, err
 }
 
-// run starts its scanners; close stops them.
+// run starts the library's scanners. close stops them.
 func (l *library) run() {
 	ctx, cancel := context.WithCancel(l.a.Context())
 	done := make(chan error, 1)
@@ -76,7 +76,7 @@ func (l *library) close() {
 	l.a.must(l.client.Close())
 }
 
-// record is a business transaction with n entries.
+// record runs a business transaction with n entries.
 func (l *library) record(ctx context.Context, n int, opts compensator.Options) (*compensator.Receipt, error) {
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -97,7 +97,7 @@ func (l *library) record(ctx context.Context, n int, opts compensator.Options) (
 	return receipt, tx.Commit()
 }
 
-// raw is content as it is stored; asIs its codec, so that no figure measures JSON.
+// raw is content as it is stored. asIs is its codec, so that no figure measures JSON.
 type raw []byte
 
 type asIs struct{}

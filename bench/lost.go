@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lostType is what it costs that Redis loses the queue of the one type three processes work on: entries run in each
-// second, beside those of the same seconds in which nothing is lost.
+// lostType measures what it costs when Redis loses the queue of a type. Three processes run the entries of this one
+// type. It holds the entries run in each second, with the loss and without it.
 type lostType struct {
 	Undisturbed []int `json:"undisturbed"`
 	Lost        []int `json:"lost"`
@@ -23,24 +23,24 @@ type lostType struct {
 const (
 	lostProcesses = 3
 	lostSlots     = 4
-	lostTakes     = 40 * time.Millisecond // each handler: it waits, as one does that calls a service
+	lostTakes     = 40 * time.Millisecond // duration of each handler; it waits as if it called a service
 )
 
-// lossPlan is how much there is to run, and when the queue is lost.
+// lossPlan says how many entries there are and when the queue is lost.
 type lossPlan struct {
-	due     int           // entries due at once
-	later   int           // due one after the other from then on, as fast as they are run
-	records time.Duration // all is recorded by then
-	at      int           // the second at whose start Redis loses the queue
+	due     int           // entries that are due at once
+	later   int           // entries that come due one after the other from then on, as fast as they are run
+	records time.Duration // time within which all entries are recorded
+	at      int           // second at whose start Redis loses the queue
 	seconds int
 }
 
 var (
 	wholeLoss = lossPlan{due: 2400, later: 2400, records: 6 * time.Second, at: 7, seconds: 17}
-	shortLoss = lossPlan{due: 400, later: 400, records: 2 * time.Second, at: 1, seconds: 3} // to see that it runs
+	shortLoss = lossPlan{due: 400, later: 400, records: 2 * time.Second, at: 1, seconds: 3} // for a trial run only
 )
 
-// losses are what may befall the one type's queue, by the name that -loses takes.
+// losses holds the faults of the queue by the name that the flag -loses takes.
 var losses = map[string]func(a *arena, client *redis.Client){
 	"its key": (*arena).loseKey,
 	"its key, and has no memory left": func(a *arena, client *redis.Client) {
@@ -58,18 +58,18 @@ var losses = map[string]func(a *arena, client *redis.Client){
 	},
 	"its key to a list": func(a *arena, client *redis.Client) {
 		a.loseKey(client)
-		a.must(client.RPush(a.Context(), dueKey, "somebody else's").Err())
+		a.must(client.RPush(a.Context(), dueKey, "another application's").Err())
 	},
 }
 
 func (a *arena) loseKey(client *redis.Client) { a.must(client.Del(a.Context(), dueKey).Err()) }
 
-// fillRedis makes Redis refuse whatever needs memory.
+// fillRedis makes Redis refuse every command that needs memory.
 func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio is how many entries ran from one second to another, beside those undisturbed.
+// ratio returns the entries run from second from to second to, divided by those of the undisturbed run.
 func (l lostType) ratio(from, to int) string {
 	if from >= to {
 		return "–"
@@ -92,7 +92,7 @@ func (l lostType) String() string {
 		l.ratio(at, at+1), l.ratio(at+1, min(at+5, end)), l.ratio(at+5, end))
 }
 
-// lostType takes turns as to which side comes first.
+// lostType measures both sides. Odd pairs measure the side with the loss first.
 func (a *arena) lostType(plan lossPlan, pair int, loses func(*arena, *redis.Client)) lostType {
 	a.Helper()
 	l := lostType{plan: plan}
@@ -109,7 +109,7 @@ func (a *arena) lostType(plan lossPlan, pair int, loses func(*arena, *redis.Clie
 	return l
 }
 
-// workedOff has three processes run what comes due, and counts what they have settled in each second.
+// workedOff lets three processes run the entries and returns how many they settled in each second.
 func (a *arena) workedOff(plan lossPlan, loses func(*arena, *redis.Client)) []int {
 	a.Helper()
 	a.empty()
@@ -158,7 +158,7 @@ func (a *arena) recordFor(plan lossPlan, recorder *library, began time.Time) {
 	}
 }
 
-// settledPerSecond counts from when the first entry was due.
+// settledPerSecond counts the settled entries of each second, from epoch on.
 func (a *arena) settledPerSecond(epoch int64, seconds int) []int {
 	a.Helper()
 	perSecond := make([]int, seconds)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The statements of a poller as people write it, in the order of one row's life. Only pending rows are asked for,
-// because an IN list of states would make the server sort every due row for each page.
+// These are the statements of a hand-written poller, in the order of one row's life. The page query selects one state
+// only. With an IN list of states the server would sort every due row for each page.
 const (
 	handPage = "SELECT id, version, content FROM common_process_log WHERE state=0 AND business_type=? AND next_at<=" + floorNow +
 		" AND lease_until<=" + floorNow + " ORDER BY next_at LIMIT 20"
@@ -18,14 +18,15 @@ const (
 	handDone  = "UPDATE common_process_log SET state=1, version=version+1, lease_until=0, updated_at=UTC_TIMESTAMP(3) WHERE id=? AND version=?"
 )
 
-// handPause is for how long the poller sleeps when it has found nothing.
+// handPause is how long the poller sleeps after an empty page.
 const handPause = time.Second
 
-// handPeer is that poller, on our table: a page of due rows, and each in turn claimed, handled and settled.
+// handPeer is the hand-written poller on compensator's table. It reads a page of due rows, then claims, handles and
+// settles them one by one.
 type handPeer struct {
 	a       *arena
 	db, own *sql.DB
-	stop    func() // ends what run began
+	stop    func() // stops the poller that run started
 
 	handler func(id string)
 	settled atomic.Int64
@@ -89,7 +90,7 @@ func (h *handPeer) poll(ctx context.Context) error {
 	}
 }
 
-// handRow is what the poller reads of a row.
+// handRow holds the columns that the poller reads.
 type handRow struct {
 	id, version int64
 	content     []byte
@@ -112,7 +113,7 @@ func (h *handPeer) page(ctx context.Context) ([]handRow, error) {
 	return page, rows.Err()
 }
 
-// process skips what another poller has claimed.
+// process claims, handles and settles one row. It skips a row that another poller has claimed.
 func (h *handPeer) process(ctx context.Context, row handRow) error {
 	res, err := h.own.ExecContext(ctx, handClaim, row.id, row.version)
 	if err != nil {

@@ -12,38 +12,38 @@ import (
 	"time"
 )
 
-// contest is one work done by two sides in turn. Each run returns its figure: a rate, higher is better.
+// contest is one work that two sides do in alternation. Each run returns a rate, so higher is better.
 type contest struct {
 	work, other string
 	unit        string
-	entries     int     // of each run; 0: its cost is not asked
-	goal        float64 // ours ÷ other, at least; 0: shown only
-	reset       func()  // before each run; nil: every table and key is emptied
-	prepare     func()  // then, not measured; may be nil
+	entries     int     // entries of each run; 0 means that the cost of an entry is not measured
+	goal        float64 // minimum of ours ÷ theirs; 0 means no goal
+	reset       func()  // runs before each run; nil empties every table and key
+	prepare     func()  // runs after reset and is not measured; may be nil
 	ours        func() float64
-	theirs      func() float64 // nil: a program that it needs is not here
+	theirs      func() float64 // nil if a program that it needs is missing
 }
 
-// row is the outcome of a contest, a line of the table and of build/bench.json.
+// row is the result of a contest: one row of the table and of build/bench.json.
 type row struct {
 	Work   string     `json:"work"`
 	Other  string     `json:"other"`
 	Unit   string     `json:"unit"`
 	Ours   spread     `json:"ours"`
 	Theirs spread     `json:"theirs"`
-	Ratio  spread     `json:"ratio"`  // within each pair
-	Within [2]float64 `json:"within"` // the ratio's ends without the least and the greatest pair: of ten, 98 % that its median is there
+	Ratio  spread     `json:"ratio"`  // ratio within each pair
+	Within [2]float64 `json:"within"` // range of the ratio without the lowest and the highest pair; with ten pairs it holds the median with 98 % confidence
 	Goal   float64    `json:"goal,omitempty"`
 	Pairs  int        `json:"pairs"`
 
-	OursCost   cost `json:"ours_cost,omitzero"` // of an entry, in the last pair
+	OursCost   cost `json:"ours_cost,omitzero"` // cost of an entry in the last pair
 	TheirsCost cost `json:"theirs_cost,omitzero"`
 
-	Lost   int  `json:"lost,omitempty"`   // jobs that the other never ran, of all pairs
-	Absent bool `json:"absent,omitempty"` // not measured: a program that the other needs is not here
+	Lost   int  `json:"lost,omitempty"`   // jobs that the other side never ran, in all pairs
+	Absent bool `json:"absent,omitempty"` // not measured, because a program that the other side needs is missing
 }
 
-// spread is the median of some figures, and their ends.
+// spread holds the median, the minimum and the maximum of some figures.
 type spread struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -62,7 +62,7 @@ func within(figures []float64) [2]float64 {
 	return [2]float64{sorted[cut], sorted[len(sorted)-1-cut]}
 }
 
-// hold runs the pairs. Who begins alternates, so that neither always runs on warmer servers.
+// hold runs the pairs. The side that begins alternates, so that the servers are equally warm for both.
 func (c contest) hold(a *arena, pairs int) row {
 	if c.theirs == nil {
 		return row{Work: c.work, Other: c.other, Unit: c.unit, Goal: c.goal, Absent: true}
@@ -108,7 +108,7 @@ func (r row) verdict() string {
 	return "short"
 }
 
-// table is the run's result for a reader.
+// table formats the results as a Markdown table.
 func table(rows []row) string {
 	var b strings.Builder
 	line := func(cells ...string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -129,7 +129,8 @@ func table(rows []row) string {
 	return b.String()
 }
 
-// costs is what an entry costs, for a reader; with peers only ours says much, since they use other servers, too.
+// costs formats the cost of an entry as a Markdown table. With peers, only our side is comparable, because peers use
+// other servers too.
 func costs(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -140,7 +141,7 @@ func costs(rows []row) string {
 	return costHead + "\n" + b.String()
 }
 
-// notHere stands where a figure would, when a program is not on this machine.
+// notHere replaces a figure when a needed program is missing on this machine.
 const notHere = "not here"
 
 func lostNote(lost int) string {
@@ -152,10 +153,10 @@ func lostNote(lost int) string {
 
 func (s spread) String() string { return fmt.Sprintf("%.0f (%.0f–%.0f)", s.Median, s.Min, s.Max) }
 
-// report is what build/bench.json holds.
+// report is the content of build/bench.json.
 type report struct {
 	Contests  []row  `json:"contests"`
-	Latencies []lags `json:"latencies"` // in ns
+	Latencies []lags `json:"latencies"` // in nanoseconds
 }
 
 func save(path string, result any) error {
@@ -169,7 +170,7 @@ func save(path string, result any) error {
 	return os.WriteFile(path, append(data, '\n'), 0o644)
 }
 
-// share runs work n times, split among workers that begin together, and returns how many were done a second.
+// share runs work n times, split among workers that start together. It returns the runs a second.
 func share(n, workers int, work func(worker int) error) (float64, error) {
 	var left atomic.Int64
 	var failed atomic.Pointer[error]

@@ -15,19 +15,19 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// orderRun is a backlog of a serial type, worked off by one process with its defaults.
+// orderRun measures how fast one process with default settings runs a backlog of a serial type.
 type orderRun struct {
 	Keys    int           `json:"keys"`
-	Each    int           `json:"each"` // entries of a key
+	Each    int           `json:"each"` // entries per key
 	Serial  bool          `json:"serial"`
 	Redis   bool          `json:"redis"`
-	Handler time.Duration `json:"handler"` // how long a call takes
+	Handler time.Duration `json:"handler"` // duration of each handler call
 
 	Rate   float64 `json:"rate"`   // entries a second
-	Writes float64 `json:"writes"` // rows inserted, updated or deleted an entry, after recording
+	Writes float64 `json:"writes"` // rows inserted, updated or deleted per entry, after recording
 }
 
-// orderConcurrency is how many calls run at once.
+// orderConcurrency is the number of calls that run at the same time.
 const orderConcurrency = 100
 
 const orderHead = "| backlog | handler | Redis | order | entries/s | row writes an entry |\n|---|---|---|---|---|---|"
@@ -43,12 +43,13 @@ func (r orderRun) String() string {
 	return fmt.Sprintf("| %d keys × %d | %v | %s | %s | %.0f | %.2f |", r.Keys, r.Each, r.Handler, redis, order, r.Rate, r.Writes)
 }
 
-// most is what Concurrency and keys allow: each call takes the handler's time.
+// most returns the highest possible rate: each call takes the handler's time, and Concurrency and the keys limit the
+// calls.
 func (r orderRun) most() float64 {
 	return float64(min(r.Keys, orderConcurrency)) / r.Handler.Seconds()
 }
 
-// run records the backlog, and measures a process that works it off.
+// run records the backlog and measures how fast one process runs it.
 func (r orderRun) run(a *arena) orderRun {
 	a.Helper()
 	a.empty()
@@ -67,7 +68,7 @@ func (r orderRun) run(a *arena) orderRun {
 	return r
 }
 
-// record records the entries of all keys in turn, a hundred at a time.
+// record records a hundred entries at a time. Successive entries have different keys.
 func (r orderRun) record(a *arena) {
 	a.Helper()
 	db := a.watched(2)
@@ -134,8 +135,8 @@ func (r orderRun) close(a *arena, c *compensator.Compensator, db *sql.DB, client
 	}
 }
 
-// rowWrites is how many rows the server has written: as InnoDB counts them, or as MariaDB does, which keeps its temporary
-// tables apart.
+// rowWrites returns the number of rows that the server has written. It reads the counters of InnoDB. On MariaDB it
+// reads the handler counters, which leave out temporary tables.
 func (a *arena) rowWrites() (n int64) {
 	a.Helper()
 	counted := "'Innodb_rows_inserted','Innodb_rows_updated','Innodb_rows_deleted'"

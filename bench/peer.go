@@ -6,38 +6,37 @@ import (
 	"time"
 )
 
-// peer is another library at work on a pool of its own, as library is ours. Its handler does nothing but call the
-// function that it was opened with.
+// peer is another library that runs on its own pool. Its handler only calls the function that open received.
 type peer interface {
-	// record is a business transaction with n jobs, due after delay. It returns the name of one of them and the
-	// moment from which its lag counts: the end of Commit, or the due moment.
+	// record runs a business transaction with n jobs that are due after delay. It returns the id of one job and the
+	// moment from which its latency counts. That moment is the end of Commit, or the due time.
 	record(ctx context.Context, n int, delay time.Duration) (id string, from time.Time, err error)
 
-	// backlog writes n due jobs, before run.
+	// backlog writes n due jobs. It is called before run.
 	backlog(n int)
 
-	// run begins to run handlers.
+	// run starts to run handlers.
 	run()
 
-	// finished returns how many jobs have an outcome that stays. Until the handlers of n jobs have run, it may
-	// return how many have run.
+	// finished returns how many jobs have a stored outcome. Until n handlers have run, it may return the number of
+	// handlers that have run.
 	finished(n int) int
 
-	// close ends everything that the peer has begun.
+	// close stops everything that the peer has started.
 	close()
 }
 
-// rival opens a peer, as often as there are runs of it.
+// rival opens a new peer for each run.
 type rival struct {
 	name string
-	open func(handler func(id string)) peer // nil: a program that it needs is not here
+	open func(handler func(id string)) peer // nil if a program that it needs is missing
 }
 
-// against is the same work of ours beside a peer's.
+// against returns the contest c with the peer r as the other side.
 func (c contest) against(r rival, theirs func(peer) float64) contest {
 	c.other, c.goal, c.entries, c.theirs = r.name, 0, 0, nil
 	if prepare, ours := c.prepare, c.ours; prepare != nil {
-		c.prepare, c.ours = nil, func() float64 { // the peer prepares in its own way
+		c.prepare, c.ours = nil, func() float64 { // prepare runs for our side only, because the peer prepares in its own way
 			prepare()
 			return ours()
 		}
@@ -85,23 +84,24 @@ func (a *arena) drainAgainst(r rival, n int) contest {
 	})
 }
 
-// rate waits until n jobs have their outcomes. What a peer has lost it does not pay for: its clock stops with the
-// last outcome.
+// rate waits until n jobs have outcomes, and returns the finished jobs a second. Lost jobs do not lower the rate,
+// because the time ends with the last outcome.
 func (a *arena) rate(p peer, n int, began time.Time) float64 {
 	a.Helper()
 	done, at := progress(n, func() int { return p.finished(n) })
 	if done == 0 {
-		a.Fatal("the peer has run nothing")
+		a.Fatal("the peer ran no job")
 	}
 	a.lost += n - done
 	return float64(done) / at.Sub(began).Seconds()
 }
 
-// waitTimeout is for how long a peer may stand still before what is missing counts as lost: more than twice the
-// longest interval of any of them, 5 s.
+// waitTimeout is how long a peer may make no progress before its missing jobs count as lost. It is more than twice the
+// longest poll interval of any peer, 5 s.
 const waitTimeout = 15 * time.Second
 
-// progress waits until count returns n, or stands still; it returns the last count, and since when it stood.
+// progress waits until count returns n, or has not grown for waitTimeout. It returns the last count and the
+// time at which it was reached.
 func progress(n int, count func() int) (last int, at time.Time) {
 	at = time.Now()
 	for last < n && time.Since(at) < waitTimeout {
@@ -113,7 +113,7 @@ func progress(n int, count func() int) (last int, at time.Time) {
 	return last, at
 }
 
-// lagOf asks a peer what lag asks of ours.
+// lagOf measures a peer's latency, as lag measures the library's.
 func (a *arena) lagOf(r rival, delay time.Duration, seconds int) latency {
 	work := "commit → handler, 500/s, " + r.name
 	if delay > 0 {
@@ -128,14 +128,14 @@ func (a *arena) lagOf(r rival, delay time.Duration, seconds int) latency {
 		p := r.open(seen.note)
 		defer p.close()
 		p.run()
-		time.Sleep(2 * time.Second) // whoever elects a leader has one
+		time.Sleep(2 * time.Second) // Wait until a peer that elects a leader has one.
 		from := atRate(500, 500*seconds, func() (string, time.Time) {
 			id, moment, err := p.record(a.Context(), 1, delay)
 			a.must(err)
 			return id, moment
 		})
 		if done, _ := progress(len(from), seen.count); done == 0 {
-			a.Fatalf("%s has run nothing", r.name)
+			a.Fatalf("%s ran no job", r.name)
 		}
 		l := lagsOf(work, 0, seen.since(from, delay))
 		l.Lost = len(from) - l.N

@@ -8,21 +8,21 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/pgserver"
 )
 
-// postgres is a PostgreSQL server of the benchmark's own, as durable as the arena's MariaDB.
+// postgres is a PostgreSQL server for the benchmark alone. It is as durable as the arena's MariaDB.
 type postgres struct {
 	a     *arena
 	url   string
 	admin *pgxpool.Pool
 }
 
-// postgresSettings are those that differ from the defaults, and the two that durability hangs on. As MariaDB here:
-// memory for everything, and no log for replicas. No checkpoint falls into a run.
+// postgresSettings holds the settings that differ from the defaults, and the two that ensure durability. As on MariaDB,
+// all data fits into memory and the server writes no log for replicas. No checkpoint happens during a run.
 var postgresSettings = []string{
 	"fsync=on", "synchronous_commit=on", "shared_buffers=2GB", "max_wal_size=4GB", "checkpoint_timeout=30min",
 	"wal_level=minimal", "max_wal_senders=0", "max_connections=200",
 }
 
-// startPostgres returns nil, and says why in the log, when this machine cannot run it.
+// startPostgres starts the server. On a machine without PostgreSQL it logs the reason and returns nil.
 func startPostgres(a *arena) *postgres {
 	a.Helper()
 	server, err := pgserver.Start(a, postgresSettings...)
@@ -36,7 +36,7 @@ func startPostgres(a *arena) *postgres {
 	return p
 }
 
-// pool opens n connections, of which none is to be made within a measurement.
+// pool opens a pool and waits for its n connections, so that no measurement includes connecting.
 func (p *postgres) pool(n int32) *pgxpool.Pool {
 	p.a.Helper()
 	cfg, err := pgxpool.ParseConfig(p.url)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/observe/probe"
 )
 
-// TestReady counts how often a process that only records is ready while Redis is stopped by SIGSTOP. A prober asks every 2 s
-// and waits 1.5 s.
+// TestReady measures the readiness of a process that only records while Redis is stopped by SIGSTOP. A prober sends a
+// request every 2 s and accepts an answer within 1.5 s.
 func TestReady(t *testing.T) {
 	const tries, every, deadline = 20, 2 * time.Second, 1500 * time.Millisecond
 	a := newArena(t)

@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// records is the rate of business transactions with perTx entries each, that nobody runs meanwhile. The
-// library's entries are enqueued to Redis; the floor has no such call.
+// records measures the rate of business transactions with perTx entries each. No process runs the entries meanwhile.
+// The library also adds its entries to Redis. The floor makes no such call.
 func (a *arena) records(transactions, perTx int) contest {
 	work, goal := "record: business transaction + 1 entry", 0.85
 	if perTx > 1 {
@@ -42,7 +42,7 @@ func (a *arena) recordRate(l *library, transactions, perTx int) float64 {
 	return rate * float64(perTx)
 }
 
-// withoutConnector is the same through a plain pool, where MySQL has to be asked whether a transaction is open.
+// withoutConnector is records through a plain pool. There the library must ask MySQL whether a transaction is open.
 func (a *arena) withoutConnector(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.work, c.goal = "record without the Connector: business transaction + 1 entry", 0
@@ -52,7 +52,8 @@ func (a *arena) withoutConnector(transactions int) contest {
 	return c
 }
 
-// withoutEntry shows what the entry costs the business transaction: the library against no entry at all.
+// withoutEntry compares the library with a business transaction that has no entry. It shows what an entry costs the
+// transaction.
 func (a *arena) withoutEntry(transactions int) contest {
 	c := a.records(transactions, 1)
 	c.other, c.goal = "business transaction alone", 0

@@ -13,17 +13,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// recovery is how the library comes back, and what it costs meanwhile.
+// recovery measures how the library recovers, and what new entries notice meanwhile.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
-	Enqueued    int           `json:"announced"`          // entries within the horizon when Redis forgot everything
-	Seconds     float64       `json:"announced_seconds"`  // from the first of them that Redis knew again to the last
-	Bytes       float64       `json:"redis_bytes"`        // that Redis needs for each
+	Enqueued    int           `json:"announced"`          // entries within the horizon when Redis lost all data
+	Seconds     float64       `json:"announced_seconds"`  // from the first entry that Redis knew again to the last
+	Bytes       float64       `json:"redis_bytes"`        // bytes of Redis memory per entry
 	Backlog     int           `json:"backlog"`            // due entries after an outage
-	BacklogRate float64       `json:"backlog_per_second"` // worked off, while
-	NewP50      time.Duration `json:"new_p50_ns"`         // from commit to handler of new entries,
+	BacklogRate float64       `json:"backlog_per_second"` // rate at which the backlog is run
+	NewP50      time.Duration `json:"new_p50_ns"`         // from the commit of a new entry to its handler
 	NewP99      time.Duration `json:"new_p99_ns"`
-	NewRate     int           `json:"new_per_second"` // of which so many came
+	NewRate     int           `json:"new_per_second"` // new entries a second
 }
 
 func (r recovery) String() string {
@@ -42,7 +42,7 @@ func (r recovery) String() string {
 func (a *arena) recovery(enqueued, backlog int) recovery {
 	a.Helper()
 	r := recovery{Enqueued: enqueued, Backlog: backlog, NewRate: 500}
-	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default, and a short one
+	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default, and a short lease
 		r.Killed = append(r.Killed, a.killed(lease, 100))
 	}
 	a.forgotten(&r)
@@ -50,7 +50,7 @@ func (a *arena) recovery(enqueued, backlog int) recovery {
 	return r
 }
 
-// forgotten has Redis forget entries that are due in some minutes.
+// forgotten flushes Redis while it holds entries that are due in some minutes.
 func (a *arena) forgotten(r *recovery) {
 	a.Helper()
 	a.empty()
@@ -83,7 +83,7 @@ func (a *arena) redisBytes(client *redis.Client) float64 {
 	return used
 }
 
-// outage works off a backlog that nobody enqueued, while new entries come.
+// outage runs a backlog that Redis does not know, while new entries are recorded.
 func (a *arena) outage(r *recovery) {
 	a.Helper()
 	a.empty()
@@ -92,7 +92,7 @@ func (a *arena) outage(r *recovery) {
 	seen := newStarts()
 	var old atomic.Int64
 	l := a.ours(1000, func(_ context.Context, e *compensator.Entry) error {
-		if e.BusinessID == "" { // of the backlog
+		if e.BusinessID == "" { // an entry of the backlog
 			old.Add(1)
 		} else {
 			seen.note(e.ID.String())

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	relayChannels = 50  // of a Publisher by default, and of the floor
-	relayBatch    = 100 // of a batch handler by default, and of the floor
+	relayChannels = 50  // default of a Publisher; the floor has the same number
+	relayBatch    = 100 // default of a batch handler; the floor has the same number
 )
 
-// post is a broker with a durable queue.
+// post is a RabbitMQ broker with one durable queue.
 type post struct {
 	a      *arena
 	server *testservers.RabbitMQServer
@@ -44,7 +44,7 @@ func (a *arena) newPost() *post {
 	return p
 }
 
-// with runs work on a connection of its own.
+// with runs work on a separate connection.
 func (p *post) with(work func(ch *amqp091.Channel) error) {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())
@@ -63,8 +63,8 @@ func (p *post) empty() {
 	})
 }
 
-// relayed is how fast a due backlog gets into a durable queue with confirms, beside bare amqp091, which has no log to
-// read and no outcome to store.
+// relayed measures how fast a due backlog gets into a durable queue, with confirms. The floor is bare amqp091, which
+// reads no log and stores no outcome.
 func (p *post) relayed(n, batch int) contest {
 	how := "one by one"
 	if batch > 1 {
@@ -78,7 +78,7 @@ func (p *post) relayed(n, batch int) contest {
 	}
 }
 
-// relay is how fast a way to the broker takes the backlog there.
+// relay returns the messages a second that the relay by publishes.
 func (p *post) relay(by way, n, batch int) float64 {
 	p.a.Helper()
 	r, err := openRelay(by, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)
@@ -98,7 +98,7 @@ type relaying struct {
 	publisher io.Closer
 }
 
-// way registers the type whose entries go to a queue, and returns what to close after its Run.
+// way registers the type whose entries go to a queue. It returns the publisher to close after Run.
 type way func(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error)
 
 func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, error) {
@@ -118,7 +118,7 @@ func openRelay(by way, dsn, redis, url, queue string, batch int) (*relaying, err
 	return &relaying{l, publisher}, err
 }
 
-// direct is relay/rabbitmq.
+// direct registers relay/rabbitmq.
 func direct(c *compensator.Compensator, url, queue string, batch int, cfg compensator.TypeConfig) (io.Closer, error) {
 	publisher, err := rabbitmq.Open(rabbitmq.Config{URL: url, Channels: relayChannels, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -132,7 +132,7 @@ func direct(c *compensator.Compensator, url, queue string, batch int, cfg compen
 	return publisher, err
 }
 
-// bare publishes manually: on each channel so many messages, and then their confirms.
+// bare publishes without the library. Each channel publishes batch messages and then waits for their confirms.
 func (p *post) bare(n, batch int) float64 {
 	p.a.Helper()
 	conn, err := amqp091.Dial(p.server.URL())
@@ -184,7 +184,7 @@ func (p *post) bareChannel(conn *amqp091.Connection, left *atomic.Int64, batch i
 	}
 }
 
-// relayVictimEnv holds the relay that is killed.
+// relayVictimEnv names the environment variable that configures the relay to be killed.
 const relayVictimEnv = "BENCH_RELAY_VICTIM"
 
 type relayVictim struct {
@@ -192,7 +192,7 @@ type relayVictim struct {
 	Batch                  int
 }
 
-// runRelayVictim relays until it is killed, in a process that was started for it.
+// runRelayVictim relays until it is killed, if this process was started as a relay victim.
 func runRelayVictim() {
 	text := os.Getenv(relayVictimEnv)
 	if text == "" {
@@ -210,7 +210,7 @@ func runRelayVictim() {
 	os.Exit(1)
 }
 
-// doubled is what kills of a relaying process cost: messages that came twice.
+// doubled counts the messages that arrived twice because relaying processes were killed.
 type doubled struct {
 	Batch    int `json:"batch"`
 	Messages int `json:"messages"`
@@ -225,7 +225,7 @@ func (d doubled) String() string {
 	return fmt.Sprintf("| %d | %d | %d | %d | %d |", d.Batch, d.Messages, d.Kills, d.Lost, d.Doubled)
 }
 
-// doubled kills one relaying process after the other; the last is left to finish.
+// doubled kills one relaying process after the other. The last process relays the rest.
 func (p *post) doubled(n, kills, batch int) doubled {
 	p.a.Helper()
 	p.empty()

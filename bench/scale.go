@@ -9,15 +9,15 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// growth is what an entry costs with so many waiting beyond the horizon and as many settled.
+// growth holds what an entry costs in a log with many waiting entries beyond the horizon and as many settled entries.
 type growth struct {
-	Entries   int           `json:"entries"` // waiting; as many again are settled
+	Entries   int           `json:"entries"` // waiting entries; the log holds as many settled entries
 	Record    row           `json:"record"`
 	Drain     row           `json:"drain"`
 	Purge     float64       `json:"purge_per_second"`
-	Start     time.Duration `json:"start_ns"` // from New to the handler of an entry that is due
-	List      time.Duration `json:"list_ns"`  // the newest 50 of a type that wait
-	Deep      time.Duration `json:"deep_ns"`  // 1,000 entries a page, the tenth page
+	Start     time.Duration `json:"start_ns"` // from New to the handler of a due entry
+	List      time.Duration `json:"list_ns"`  // time to list the newest 50 waiting entries of a type
+	Deep      time.Duration `json:"deep_ns"`  // time for the tenth page, with 1,000 entries a page
 	Count     time.Duration `json:"count_ns"`
 	TableSize int64         `json:"table_bytes"`
 }
@@ -32,7 +32,7 @@ func (g growth) String() string {
 		float64(g.TableSize)/1e6)
 }
 
-// grow fills the table up and asks.
+// grow fills the table up to that many entries and takes all measurements.
 func (a *arena) grow(entries int) growth {
 	a.Helper()
 	a.fill(entries)
@@ -50,13 +50,13 @@ func (a *arena) grow(entries int) growth {
 	return g
 }
 
-// onTop holds a contest on top of what is filled.
+// onTop runs a contest on the filled table.
 func (a *arena) onTop(filled uint64, c contest) row {
 	c.reset = func() { a.forget(filled) }
 	return c.hold(a, 5)
 }
 
-// writeBack waits until what was filled is in the data files, so that nobody pays for it later.
+// writeBack waits until the filled rows are in the data files, so that later measurements do not pay for writing them.
 func (a *arena) writeBack() {
 	a.Helper()
 	a.exec("SET GLOBAL innodb_max_dirty_pages_pct=0")
@@ -66,8 +66,8 @@ func (a *arena) writeBack() {
 	a.exec("SET GLOBAL innodb_max_dirty_pages_pct=90")
 }
 
-// awaitPurge waits until the server has tidied away what was deleted. A measurement beside it pays for it, with twice
-// the pages read an entry.
+// awaitPurge waits until InnoDB has purged the deleted rows. A measurement that runs during this purge reads twice as
+// many pages per entry.
 func (a *arena) awaitPurge() {
 	a.Helper()
 	for last, still := 0.0, 0; still < 3; still++ {
@@ -80,15 +80,15 @@ func (a *arena) awaitPurge() {
 	}
 }
 
-// filled is the highest id that fill has written: everything above it is a measurement's.
+// filled returns the highest id that fill has written. Rows with higher ids belong to measurements.
 func (a *arena) filled() (id uint64) {
 	a.Helper()
 	a.must(a.admin.QueryRowContext(a.Context(), "SELECT COALESCE(MAX(id),0) FROM common_process_log WHERE user_id='fill'").Scan(&id))
 	return id
 }
 
-// forget removes what a measurement has left, so that the next one does not pay for it: all rows after the filled ones,
-// and what Redis knows.
+// forget removes what a measurement has left, so that the next one does not pay for it. It deletes all rows after the
+// filled rows and flushes Redis.
 func (a *arena) forget(filled uint64) {
 	a.Helper()
 	a.exec("DELETE FROM common_process_log WHERE id>?", filled)
@@ -99,8 +99,8 @@ func (a *arena) forget(filled uint64) {
 	a.awaitPurge()
 }
 
-// fill brings the table to so many waiting rows, due from an hour to 30 days from now, and as many settled ones. Ids
-// are in the order of time, as the library's are.
+// fill adds waiting and settled rows until the table has the given number of each. The waiting rows are due between one
+// hour and 30 days from now. Ids grow with the time of recording, as the library's do.
 func (a *arena) fill(entries int) {
 	a.Helper()
 	var have int
@@ -117,7 +117,7 @@ func (a *arena) fill(entries int) {
 	}
 }
 
-// purge deletes n rows that were settled three days ago.
+// purge deletes n rows that were settled three days ago, and returns the rows a second.
 func (a *arena) purge(n int) float64 {
 	a.Helper()
 	a.exec(fmt.Sprintf("INSERT INTO common_process_log (idempotent_id, business_type, content, state, version, next_at, created_at, updated_at) "+
@@ -133,7 +133,7 @@ func (a *arena) purge(n int) float64 {
 	return float64(n) / time.Since(began).Seconds()
 }
 
-// start is the time from New to the first handler.
+// start returns the time from New to the first handler.
 func (a *arena) start() time.Duration {
 	a.Helper()
 	a.backlog(1)
@@ -149,7 +149,7 @@ func (a *arena) start() time.Duration {
 	return time.Since(began)
 }
 
-// dashboard is what a person's page asks for.
+// dashboard measures the queries of a typical operator's page.
 func (a *arena) dashboard() (list, deep, count time.Duration) {
 	a.Helper()
 	l := a.ours(0, nil)

@@ -12,10 +12,11 @@ import (
 var (
 	most  = flag.Int("most", 10_000_000, "the largest table of TestScale, in waiting entries")
 	still = flag.Duration("still", 60*time.Second, "how long TestScale watches a process at rest")
-	loses = flag.String("loses", "its key", "what Redis loses of the type in TestLostType")
+	loses = flag.String("loses", "its key", "fault of the type's queue in TestLostType")
 )
 
-// TestScale asks what growth costs. It takes about half an hour, and 12 GB of disk with 10 million entries.
+// TestScale measures how the library behaves on a growing table. It takes about half an hour. With 10 million entries
+// it needs 12 GB of disk.
 func TestScale(t *testing.T) {
 	a := newArena(t, "--innodb-buffer-pool-size=8G")
 	var result scale
@@ -45,8 +46,8 @@ func TestScale(t *testing.T) {
 	a.must(save("../build/scale.json", result))
 }
 
-// TestLostType asks what it costs that something befalls the queue of one type in Redis, in pairs. A pair takes 50 s; with
-// -short there is one, of seconds, that measures nothing and sees that no entry runs twice.
+// TestLostType measures, in pairs, what a fault in the queue of one type in Redis costs. A pair takes 50 s. With -short
+// it runs one pair of a few seconds. That pair measures nothing. It only checks that no entry runs twice.
 func TestLostType(t *testing.T) {
 	a := newArena(t)
 	lose := losses[*loses]

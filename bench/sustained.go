@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// sustained produces and runs at the same time; the clock stops when the last outcome is durable.
+// sustained records and runs entries at the same time. The time ends when the last outcome is durable.
 func (a *arena) sustained(n int) contest {
 	return contest{
 		work: "sustained: record and run at once", other: "floor: the same statements", unit: "entries/s", goal: 0.8, entries: n,
@@ -39,7 +39,7 @@ func (a *arena) sustained(n int) contest {
 	}
 }
 
-// floorSustained inserts rows that are leased already, and two loops read them back and settle them.
+// floorSustained inserts rows with a lease. Two loops read the rows back and settle them.
 func (a *arena) floorSustained(db, own *sql.DB, n int) error {
 	ctx, cancel := context.WithCancelCause(a.Context())
 	defer cancel(nil)
@@ -75,7 +75,7 @@ func floorRun(ctx context.Context, own *sql.DB, ids []string) error {
 	return floorSettle(ctx, own, ids, sums)
 }
 
-// batches yields what has piled up, at most floorBatch at a time, until ids is closed and empty.
+// batches yields the ids that have accumulated, at most floorBatch at a time, until ids is closed and empty.
 func batches(ids <-chan string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		for first := range ids {
@@ -97,7 +97,7 @@ func batches(ids <-chan string) func(yield func([]string) bool) {
 	}
 }
 
-// until waits for what must happen.
+// until waits until done returns true. It fails the test after two minutes.
 func (a *arena) until(done func() bool) {
 	a.Helper()
 	deadline := time.Now().Add(2 * time.Minute)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestBench holds every contest and prints the table. It measures; nothing here fails for being slow. When a contest fails, the table
-// still shows those before it.
+// TestBench runs every contest and prints the table. It never fails because a figure is low. If a contest fails, the
+// table still shows the contests before it.
 func TestBench(t *testing.T) {
 	factor, rounds := *size, *pairs
 	if *quick {
@@ -37,13 +37,13 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// given reports whether the command line has that flag.
+// given reports whether the flag was set on the command line.
 func given(name string) (found bool) {
 	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
 }
 
-// show prints a report and saves it.
+// show prints the report and saves it.
 func show(t *testing.T, found report) {
 	fmt.Print("\n", table(found.Contests), "\n", costs(found.Contests), "\n", lagHead, "\n")
 	for _, l := range found.Latencies {
@@ -54,7 +54,7 @@ func show(t *testing.T, found report) {
 	}
 }
 
-// contests are the works of the table: ours beside the floors, then beside the peers.
+// contests returns the contests of the table: first those with the floors, then those with the peers.
 func contests(a *arena, n func(full int) int) []contest {
 	all := []contest{
 		a.records(n(50_000), 1),
@@ -68,13 +68,13 @@ func contests(a *arena, n func(full int) int) []contest {
 	if *quick {
 		return all
 	}
-	all = append(all, a.keeping(n(50_000))) // a quick one is over before the first look for what is to be purged
+	all = append(all, a.keeping(n(50_000))) // A quick run would end before the first purge round.
 	river, tuned := a.river("River", riverPlain), a.river("River, tuned", riverTuned)
 	asynq, asynqTuned := a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned)
 	watermill, hand := a.watermill("watermill-sql"), a.manually("a poller by hand")
 	againstRiver := a.drainAgainst(tuned, n(200_000))
 	againstRiver.goal = 2
-	// The slow ones get less to do. What is compared is the rate.
+	// Slow peers get less work. Only the rates are compared.
 	return append(all,
 		a.withoutConnector(n(50_000)),
 		a.recordsAgainst(river, n(50_000), 1),

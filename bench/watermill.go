@@ -11,10 +11,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// The settings of watermill-sql. Its payload column is JSON by default, which MariaDB would check: ours is not
-// checked either. An empty table is read again after 10 ms instead of 1 s, because the last messages of a run would
-// wait for that. The page of 100 messages is its default: every message costs a statement of its own, whatever the
-// page.
+// These are the settings of watermill-sql. Its payload column is JSON by default, which MariaDB would validate. The
+// library's column is not validated either, so the payload here is a MEDIUMBLOB.
+//
+// An empty table is read again after 10 ms instead of 1 s. Otherwise the last messages of a run would wait for the
+// poll. A page has the default of 100 messages. Every message costs its own statement, whatever the page size.
 var (
 	watermillSchema  = watermillsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "MEDIUMBLOB" }}
 	watermillOffsets = watermillsql.DefaultMySQLOffsetsAdapter{}
@@ -23,14 +24,16 @@ var (
 	}
 )
 
-// watermillPeer publishes inside the business transaction, and has one subscriber: a second one of the same group
-// would only wait for the first one's offsets. Messages may stay unread for ever when several transactions publish:
-// one that has its offset but not yet its row, when a page is read past it, is behind the group's offset.
+// watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber of the same group
+// would only wait for the first one's offsets.
+//
+// Messages may stay unread for ever when several transactions publish. A transaction may hold an offset before its row
+// is visible. If the subscriber reads a page past this offset, the group's offset moves on and the message is lost.
 type watermillPeer struct {
 	a       *arena
 	db, own *sql.DB
 	reader  *watermillsql.Subscriber
-	stop    func() // ends what run began
+	stop    func() // stops what run started
 
 	handler func(id string)
 	handled atomic.Int64
@@ -63,7 +66,7 @@ func (w *watermillPeer) record(ctx context.Context, n int, _ time.Duration) (str
 	return id, time.Now(), err
 }
 
-// watermillPublish makes a publisher for this transaction, as its documents do.
+// watermillPublish creates a publisher for this transaction, as watermill's documentation does.
 func watermillPublish(tx *sql.Tx, n int) (last string, err error) {
 	publisher, err := watermillsql.NewPublisher(tx, watermillsql.PublisherConfig{SchemaAdapter: watermillSchema}, nil)
 	if err != nil {
@@ -104,7 +107,8 @@ func (w *watermillPeer) run() {
 	}
 }
 
-// finished asks at the end only whether the last page has been committed.
+// finished returns the number of handled messages. After the last message it also checks that the last page's offset is
+// committed.
 func (w *watermillPeer) finished(n int) int {
 	w.a.Helper()
 	handled := int(w.handled.Load())

@@ -20,17 +20,18 @@ import (
 )
 
 var (
-	seconds = flag.Int("seconds", 90, "how long the server blocks")
-	only    = flag.String("only", "", "only blocks and pools whose name contains this")
+	seconds = flag.Int("seconds", 90, "seconds for which the server blocks")
+	only    = flag.String("only", "", "run only blocks and pools whose names contain this text")
 )
 
-// processes is how many run the library, each as a database user of its own, so that the server counts its sessions.
+// processes is the number of processes that run the library. Each connects as its own database user, so that the server
+// can count its sessions.
 const processes = 4
 
-// entries come due one after the other while the server blocks, and some before and after.
+// entries is the number of entries. They come due one by one, most of them while the server blocks.
 const entries = 4000
 
-// childEnv holds the pool and the DSN of a re-executed test binary.
+// childEnv names the environment variable with the pool and the DSN of a re-executed test binary.
 const childEnv = "BENCH_BLOCKED"
 
 func TestMain(m *testing.M) {
@@ -41,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// live runs the library at its default Config until the process is ended.
+// live runs the library with its default Config until the process is killed.
 func live(text string) error {
 	pool, dsn, _ := strings.Cut(text, " ")
 	db, err := open(pool, dsn)
@@ -79,11 +80,11 @@ func register(c *compensator.Compensator) error {
 	return err
 }
 
-// block is a way to make the server block statements of others.
+// block is a way to make the server block the statements of other sessions.
 type block struct {
 	name, only string
 	begin, end []string
-	freeze     bool // the server's process is stopped
+	freeze     bool // stops the server's process
 }
 
 var blocks = []block{
@@ -94,7 +95,8 @@ var blocks = []block{
 	{name: "table lock", begin: []string{"LOCK TABLES common_process_log WRITE"}, end: []string{"UNLOCK TABLES"}},
 }
 
-// TestBlocked prints, for each way to block and each kind of pool, the most sessions that one process held, and what was lost.
+// TestBlocked prints one row for each kind of block and each kind of pool. A row shows the most sessions that one
+// process held, and how many entries were lost.
 func TestBlocked(t *testing.T) {
 	server := testservers.NewSQL(t, "--max-connections=500")
 	fmt.Printf("\n%s, %d processes, blocked for %d s\n\n| block | pool | most sessions of a process | entries | not succeeded | paid twice or never |\n| --- | --- | ---: | ---: | ---: | ---: |\n", server.Flavor, processes, *seconds)
@@ -159,8 +161,8 @@ func run(t *testing.T, server *testservers.SQLServer, b block, pool string) (mos
 		count("(SELECT l.id FROM common_process_log l LEFT JOIN paid p ON p.number=l.user_id WHERE l.business_type='pay' GROUP BY l.id HAVING COUNT(p.number)<>1) w")
 }
 
-// record writes entries that come due over the time of the block. A frozen server is counted once it answers again: those
-// whose handlers have transactions would count as sessions of the service then.
+// record writes entries that come due during the block. A frozen server can be counted only after it answers again.
+// Handlers with transactions would then count as sessions of the service, so transactional is false for it.
 func record(t *testing.T, admin *sql.DB, transactional bool) {
 	types := []string{"close", "close"}
 	if transactional {
@@ -184,7 +186,7 @@ func record(t *testing.T, admin *sql.DB, transactional bool) {
 	}
 }
 
-// start runs a process as a database user of its own, until the test ends.
+// start runs a process with its own database user until the test ends.
 func start(t *testing.T, admin *sql.DB, dsn, pool string, i int) {
 	config, err := mysql.ParseDSN(dsn)
 	must(t, err)
@@ -204,10 +206,10 @@ func start(t *testing.T, admin *sql.DB, dsn, pool string, i int) {
 		_ = cmd.Wait()
 	})
 	_, err = ready.Read(make([]byte, 1))
-	must(t, err, "a process does not come up")
+	must(t, err, "a process did not start")
 }
 
-// sessions is how many the process with most has on the server.
+// sessions returns the number of server sessions of the process that has the most.
 func sessions(t *testing.T, admin *sql.DB) (most int) {
 	err := admin.QueryRowContext(t.Context(), "SELECT COALESCE(MAX(n),0) FROM (SELECT COUNT(*) AS n FROM information_schema.processlist WHERE user LIKE 'process%' GROUP BY user) s").Scan(&most)
 	must(t, err)

@@ -1,3 +1,3 @@
-// Package blocked measures how many sessions processes of the library hold on a server that blocks their statements, and
-// whether anything is lost by it. See TestBlocked.
+// Package blocked measures how many sessions the library's processes hold on a server that blocks their statements. It
+// also checks that nothing is lost. See TestBlocked.
 package blocked

@@ -9,8 +9,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// asynqQueue is github.com/hibiken/asynq as its README shows it, Concurrency 10 included. All else is default:
-// scheduled tasks are looked for every 5 s, and a dead process's tasks every minute.
+// asynqQueue uses github.com/hibiken/asynq as its README shows it, with Concurrency 10. All other settings keep their
+// defaults: asynq polls scheduled tasks every 5 s and a dead process's tasks every minute.
 type asynqQueue struct{}
 
 const asynqType = "order:close"

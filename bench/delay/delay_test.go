@@ -12,11 +12,11 @@ import (
 )
 
 var (
-	deadlines = flag.Int("deadlines", 10_000, "how many")
+	deadlines = flag.Int("deadlines", 10_000, "number of deadlines")
 	span      = flag.Duration("span", 30*time.Second, "the longest delay; the shortest is 1 s")
-	timeout   = flag.Duration("patience", time.Minute, "after the last deadline, until what has not fired counts as not fired")
-	only      = flag.String("only", "", "only the mechanisms whose name contains this")
-	out       = flag.String("out", "../../build/delay", "where the table and the picture go, less .md, .json, .svg and .png")
+	timeout   = flag.Duration("patience", time.Minute, "time after the last deadline until a missing firing counts as not fired")
+	only      = flag.String("only", "", "run only mechanisms whose names contain this text")
+	out       = flag.String("out", "../../build/delay", "path of the table and the picture, without the extensions .md, .json, .svg and .png")
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testservers.Main(m))
 }
 
-// TestDelay holds every mechanism's trial and prints the table. It measures; nothing here fails for being late.
+// TestDelay runs every mechanism's trial and prints the table. It never fails because a mechanism is late.
 func TestDelay(t *testing.T) {
 	p := plan{Deadlines: *deadlines, Span: *span, Timeout: *timeout}
 	if p.Deadlines < 1 || p.Span <= shortest {

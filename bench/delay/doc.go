@@ -1,13 +1,13 @@
-// Package delay measures, one after the other, the usual ways to have something done at its deadline: how early,
-// how late, and what is lost and done twice when the process that does it is killed and started again.
+// Package delay compares the usual mechanisms for running work at a deadline. It measures how early and how late each
+// fires. It also kills and restarts the process, and counts what is lost and what fires twice.
 //
-// A service, a process of its own, records 10,000 deadlines as fast as the mechanism takes them, and fires them
-// as they come due. Half way it is killed with SIGKILL and started again at once. What it recorded and fired it
-// has told the benchmark through a pipe, so the benchmark knows what the service may have forgotten. The servers
-// are the benchmark's own and are not killed.
+// A service process records 10,000 deadlines as fast as the mechanism accepts them, and fires them when they come due.
+// Half way through, the benchmark kills it with SIGKILL and starts it again at once. The service reports everything
+// that it records and fires through a pipe, so the benchmark knows what must not be forgotten. The servers belong to
+// the benchmark alone and are not killed.
 //
 //	go test -timeout 1h -run '^TestDelay$' -v .                            every mechanism, about 10 minutes
-//	go test -run '^TestDelay$' -v . -deadlines 300 -span 5s -only Redis    a look at some
+//	go test -run '^TestDelay$' -v . -deadlines 300 -span 5s -only Redis    a short run of some mechanisms
 //
-// RabbitMQ and River are measured where their servers are installed (Debian: rabbitmq-server, postgresql).
+// RabbitMQ and River run only where their servers are installed (Debian: rabbitmq-server, postgresql).
 package delay

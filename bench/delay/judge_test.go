@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A made-up service, killed at 15 s: what was due when is in the names.
+// The facts describe an imagined service that is killed at 15 s. due takes the deadline and the firings of one number.
 func TestJudgeTellsWhatTheKillDidFromWhatTheMechanismDoes(t *testing.T) {
 	second := time.Second.Microseconds()
 	due := func(at float64, fired ...firing) fact {
@@ -16,12 +16,12 @@ func TestJudgeTellsWhatTheKillDidFromWhatTheMechanismDoes(t *testing.T) {
 	}
 	facts := []fact{
 		due(3, late(3, -200, 1)),                  // early
-		due(4, late(4, 10, 2), late(4, 5000, 2)),  // one entry twice
-		due(5, late(5, 30, 3), late(5, 40, 4)),    // two entries
-		due(14.9, late(14.9, 30_000, 5)),          // in hand at the kill
-		due(20, late(20, 700, 6)),                 // while it came up
-		due(29, late(29, 20, 7)),                  // calm again
-		due(14, late(14, 1, 8)),                   // fired, and held
+		due(4, late(4, 10, 2), late(4, 5000, 2)),  // one entry fired twice
+		due(5, late(5, 30, 3), late(5, 40, 4)),    // recorded as two entries
+		due(14.9, late(14.9, 30_000, 5)),          // handler was running at the kill
+		due(20, late(20, 700, 6)),                 // due while the service restarted
+		due(29, late(29, 20, 7)),                  // due well after the restart
+		due(14, late(14, 1, 8)),                   // fired, but the store still holds it
 		due(13), due(16), {recorded: 1, due: 2e7}, // never fired
 	}
 	trial := &trial{

@@ -11,23 +11,23 @@ import (
 	"sync"
 )
 
-// keeper starts and kills the service, and writes down what it notes. It is the truth about what was recorded:
-// the service forgets.
+// keeper starts and kills the service and keeps its notes. The service may forget what it recorded, but the keeper
+// knows it.
 type keeper struct {
 	cfg serviceConfig
-	log string // path of what the service says to people
+	log string // path of the service's log
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards facts and all
 	facts []fact
-	all   int64 // when everything was recorded; 0: not yet
+	all   int64 // time at which everything was recorded; 0 until then
 
-	process *exec.Cmd     // nil: none; the benchmark's goroutine alone uses it
-	ended   chan struct{} // closed when the process's notes have ended
+	process *exec.Cmd     // nil if no service runs; only the benchmark's goroutine uses it
+	ended   chan struct{} // closed when the last note of the process is read
 }
 
-// fact is what is known of one number, in µs since 1970.
+// fact holds what is known of one number, in µs since 1970.
 type fact struct {
-	recorded int64 // 0: not yet
+	recorded int64 // 0 until it is recorded
 	due      int64
 	fired    []firing
 }
@@ -41,7 +41,7 @@ func newKeeper(cfg serviceConfig, dir string) *keeper {
 	return &keeper{cfg: cfg, log: filepath.Join(dir, "service.log"), facts: make([]fact, cfg.Plan.Deadlines)}
 }
 
-// start begins a life of the service.
+// start starts the service. record says whether it records the deadlines.
 func (k *keeper) start(record bool) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -90,12 +90,12 @@ func (k *keeper) listen(pipe *os.File, ended chan struct{}) {
 		}
 	})
 	if err != nil {
-		panic(err) // a note is ours, written and read here
+		panic(err) // The notes are written and read by this package, so an error is a bug.
 	}
 }
 
-// kill ends the service with SIGKILL, and returns when it is gone and all its notes are read. It is an error if
-// the service had ended by itself.
+// kill kills the service with SIGKILL. It returns when the process has ended and all its notes are read. It returns an
+// error if the service had already ended.
 func (k *keeper) kill() error {
 	if k.process == nil {
 		return nil
@@ -129,7 +129,7 @@ func (k *keeper) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// recorded is when everything was recorded, in µs since 1970; 0: not yet.
+// recorded returns the time at which everything was recorded, in µs since 1970, or 0 until then.
 func (k *keeper) recorded() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

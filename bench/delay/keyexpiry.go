@@ -13,9 +13,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// keyExpiry is a key for each deadline, and a subscriber told when the server deletes it. The setting is that of
-// Redis's own page on keyspace notifications: E for events, x for expired keys. SET … PX stands for the older
-// SETEX, which knows whole seconds only.
+// keyExpiry stores a key with a time to live for each deadline. A subscriber is notified when the server deletes the
+// key. The setting comes from Redis's page on keyspace notifications: E stands for events, x for expired keys. SET …
+// PX replaces the older SETEX, which supports whole seconds only.
 type keyExpiry struct{}
 
 const (
@@ -27,7 +27,7 @@ func (keyExpiry) prepare(tb testing.TB) (place, error) {
 	return newRedis(tb, "--notify-keyspace-events", "Ex")
 }
 
-// newRedis starts a server and asks which it is.
+// newRedis starts a Redis server and reads its version.
 func newRedis(tb testing.TB, flags ...string) (place, error) {
 	p := place{Redis: testservers.NewRedis(tb, flags...).Addr()}
 	client := redis.NewClient(&redis.Options{Addr: p.Redis})
@@ -44,7 +44,7 @@ func newRedis(tb testing.TB, flags ...string) (place, error) {
 func (keyExpiry) serve(ctx context.Context, p place, fire fire) (record, error) {
 	client := redis.NewClient(&redis.Options{Addr: p.Redis})
 	events := client.Subscribe(ctx, expiryChannel)
-	if _, err := events.Receive(ctx); err != nil { // the subscription stands
+	if _, err := events.Receive(ctx); err != nil { // Wait for the confirmation of the subscription.
 		return nil, err
 	}
 	go func() {

@@ -7,46 +7,47 @@ import (
 	"time"
 )
 
-// mechanism is one way to have something done at its deadline.
+// mechanism is one way to run work at its deadline.
 type mechanism interface {
-	// prepare starts the servers it needs, for as long as the test runs, and makes its tables there. It returns
-	// errNotHere when a program is not installed.
+	// prepare starts the servers until the end of the test and creates the tables. It returns errNotHere when a program
+	// is not installed.
 	prepare(tb testing.TB) (place, error)
 
-	// serve runs in the service. It begins to fire what is due, whoever recorded it, and returns how this
-	// process records. ctx ends with the process.
+	// serve runs in the service. It starts to fire due deadlines, including those that an earlier process recorded. It
+	// returns the function with which this process records. ctx lives as long as the process.
 	serve(ctx context.Context, p place, fire fire) (record, error)
 
-	// left is what its own store says is not done yet. It may disturb the mechanism, so it is asked only when
-	// everything has fired, or at the end.
+	// left returns the numbers that the mechanism's own store holds as not done. The call may disturb the mechanism. So
+	// it is made only when everything has fired, or at the end.
 	left(ctx context.Context, p place) ([]int, error)
 }
 
-// fire is the handler: it notes that number n was fired. entry is the mechanism's own id of it, where one number
-// could be recorded as several; 0: none. It may be called concurrently.
+// fire is the handler. It reports that number n was fired. It may be called concurrently. entry is the mechanism's own
+// id, for mechanisms that could record one number several times. Otherwise entry is 0.
 type fire func(n int, entry uint64)
 
-// record returns when the mechanism has taken number n, to be fired after delay. It is called concurrently.
+// record records number n, to be fired after delay. It returns when the mechanism has accepted it. It is called
+// concurrently.
 type record func(ctx context.Context, n int, delay time.Duration) error
 
-// place is where a mechanism's servers are.
+// place holds the addresses of a mechanism's servers.
 type place struct {
 	SQL      string `json:",omitempty"` // DSN
 	Redis    string `json:",omitempty"` // host:port
 	Postgres string `json:",omitempty"` // URL
 	RabbitMQ string `json:",omitempty"` // URL
-	Versions string `json:",omitempty"` // of the servers, for the reader
+	Versions string `json:",omitempty"` // versions of the servers, for the table
 }
 
 var errNotHere = errors.New("not here")
 
-// entrant is a mechanism with its name, and how it was set, for the table.
+// entrant is a mechanism with its name and its settings for the table.
 type entrant struct {
 	name, setting string
 	mechanism
 }
 
-// entrants are in the order of the table.
+// entrants lists the mechanisms in the order of the table.
 var entrants = []entrant{
 	{"timer polling", "MariaDB table, index on (status, due_at); every 1 s pages of 100 until one is short; UPDATE to claim, handler, UPDATE to finish", polling{}},
 	{"RabbitMQ TTL + DLX", "one durable waiting queue, persistent messages, `expiration` each, dead-lettered to the queue consumed; publisher confirms, prefetch 100, manual acks", rabbitMQ{}},

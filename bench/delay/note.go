@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// note is a line the service writes to the benchmark. Each is one write to a pipe: a kill loses none that was
-// written, and leaves no half of one.
+// note is a line that the service writes to the benchmark. Each note is a single write to a pipe. A kill therefore
+// loses no written note and leaves no partial note.
 type note struct {
-	what  string // recorded, fired, or one of the words below
+	what  string // isRecorded, isFired or allRecorded
 	n     int
-	at    int64 // µs since 1970, by the one clock all processes here share
+	at    int64 // µs since 1970; all processes here share one clock
 	entry uint64
 }
 
 const (
-	isRecorded  = "recorded" // at: just before the mechanism was given it, so that nothing early can look on time
+	isRecorded  = "recorded" // Its time is just before the mechanism receives the number, so that an early firing cannot look punctual.
 	isFired     = "fired"
 	allRecorded = "all"
 )
@@ -26,7 +26,7 @@ const (
 // notes is the service's end of the pipe. Its methods may be called concurrently.
 type notes struct{ pipe *os.File }
 
-// notesDescriptor is the pipe's in the service: the first of exec.Cmd's ExtraFiles.
+// notesDescriptor is the file descriptor of the pipe in the service: the first of exec.Cmd's ExtraFiles.
 const notesDescriptor = 3
 
 func (w notes) write(n note) error {
@@ -34,7 +34,7 @@ func (w notes) write(n note) error {
 	return err
 }
 
-// readNotes hands every note on until the pipe ends, which it does when the service does.
+// readNotes passes every note to take until the pipe ends. The pipe ends with the service.
 func readNotes(pipe io.Reader, take func(note)) error {
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// ours is compensator as its README shows it: opened on the Connector, a plain handler, all defaults. Without
-// redis the queue is its timing wheel.
+// ours is compensator as its README shows it: the Connector, a plain handler and all defaults. Without redis, the queue
+// is the library's timing wheel.
 type ours struct{ redis bool }
 
 const oursLeft = "SELECT CAST(business_id AS SIGNED) FROM common_process_log WHERE state+0 IN (0,-1,-2,-3)"

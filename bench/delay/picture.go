@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours are told apart without red and green, too.
+// People who cannot distinguish red from green can distinguish these colours.
 var (
 	blue   = color.RGBA{R: 0x00, G: 0x5a, B: 0xb5, A: 255}
 	orange = color.RGBA{R: 0xdc, G: 0x6a, B: 0x00, A: 255}
@@ -30,25 +30,25 @@ const (
 	laneHeight = 0.75 * vg.Inch
 )
 
-// The horizontal axis is logarithmic to both sides of being on time, in decades.
+// The horizontal axis is logarithmic on both sides of the deadline. Its unit is a decade.
 const (
-	least    = 0.1   // ms; what is nearer to its deadline lies in the middle
+	least    = 0.1   // ms; smaller deviations lie in the middle
 	earliest = 10e3  // ms early, the left end
 	latest   = 100e3 // ms late, where the strips end
-	words    = 3.4   // decades to the right of them, for what they cannot show
-	binsTo   = 12    // of a decade
+	words    = 3.4   // decades to the right of the strips, for text
+	binsTo   = 12    // bins per decade
 )
 
-// A strip is 1 high on the vertical axis: bars upwards from its base, and those of what was due around the kill
+// A strip is 1 high on the vertical axis. Its bars point upwards from base. Bars of deadlines around the kill point
 // downwards.
 const (
 	base  = 0.36
 	up    = 0.56
 	down  = 0.28
-	grain = 0.0005 // the share of all that is just seen
+	grain = 0.0005 // share of all deadlines that is just visible
 )
 
-// axis is where a lateness lies; early is negative.
+// axis returns the position of a lateness on the horizontal axis. A negative lateness is early.
 func axis(ms float64) float64 {
 	if ms < 0 {
 		return -math.Log10(min(earliest, max(least, -ms)) / least)
@@ -56,7 +56,7 @@ func axis(ms float64) float64 {
 	return math.Log10(min(latest, max(least, ms)) / least)
 }
 
-// draw writes the picture in both forms: a strip for each mechanism, with the share of all deadlines at each
+// draw writes the picture as PNG and as SVG. Each mechanism has a strip that shows the share of deadlines at each
 // lateness.
 func draw(p plan, results []result, png, svg string) error {
 	axes := plot.New()
@@ -99,7 +99,7 @@ func write(name string, canvas io.WriterTo) error {
 	return file.Close()
 }
 
-// strip is one mechanism's.
+// strip draws the strip of one mechanism.
 func strip(axes *plot.Plot, r result, low float64, shaded bool) {
 	if shaded {
 		axes.Add(box(axes.X.Min, low, axes.X.Max, low+1, pale))
@@ -114,7 +114,7 @@ func strip(axes *plot.Plot, r result, low float64, shaded bool) {
 	}
 }
 
-// bars show the share of all deadlines at each lateness. What is early has a colour of its own.
+// bars draws the share of all deadlines at each lateness. Early bars are orange.
 func bars(axes *plot.Plot, late []float64, low, full float64, all int, fill color.Color) {
 	for i, n := range bins(late) {
 		left := axis(-earliest) + float64(i)/binsTo
@@ -129,7 +129,7 @@ func bars(axes *plot.Plot, late []float64, low, full float64, all int, fill colo
 	}
 }
 
-// words are what the strip cannot show.
+// words returns the text beside the strip, with figures that the strip cannot show.
 func (r result) words() string {
 	if r.NotHere != "" {
 		return r.NotHere
@@ -146,21 +146,21 @@ func (r result) words() string {
 	return strings.Join(lines, "\n")
 }
 
-// bins counts over the axis.
+// bins counts the deadlines per bin of the axis.
 func bins(late []float64) []int {
 	middle := int(math.Round(-axis(-earliest) * binsTo))
 	counts := make([]int, middle+int(math.Round(axis(latest)*binsTo))+1)
 	for _, ms := range late {
 		i := middle + int(math.Floor(axis(ms)*binsTo))
 		if ms < 0 {
-			i = min(i, middle-1) // less than least, and yet early
+			i = min(i, middle-1) // An early deviation smaller than least still belongs to the early side.
 		}
 		counts[i]++
 	}
 	return counts
 }
 
-// height is logarithmic, up to 1, so that one in a thousand is seen beside all the others.
+// height returns the height of a bar, up to 1. It is logarithmic, so that one in a thousand stays visible.
 func height(n, all int) float64 {
 	return math.Log1p(float64(n)/float64(all)/grain) / math.Log1p(1/grain)
 }
@@ -176,7 +176,7 @@ func lateTicks() []plot.Tick {
 	return ticks
 }
 
-// roundLength is a power of ten of milliseconds for a reader.
+// roundLength formats a power of ten of milliseconds.
 func roundLength(ms float64) string {
 	if ms < 999 {
 		return fmt.Sprintf("%.0f ms", ms)
@@ -184,7 +184,7 @@ func roundLength(ms float64) string {
 	return fmt.Sprintf("%.0f s", ms/1000)
 }
 
-// legend names the colours by bars of nothing.
+// legend names the colours. Each entry is an empty box.
 func legend(axes *plot.Plot) {
 	for _, entry := range []struct {
 		name string
@@ -194,21 +194,21 @@ func legend(axes *plot.Plot) {
 	}
 }
 
-// box is a filled rectangle.
+// box returns a filled rectangle.
 func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 	polygon, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
 	if err != nil {
-		panic(err) // only without points, or with ones that are no numbers
+		panic(err) // fails only without points, or with a NaN or infinite point
 	}
 	polygon.Color, polygon.LineStyle.Width = fill, 0
 	return polygon
 }
 
-// lineOf is an upright line.
+// lineOf returns a vertical line.
 func lineOf(x, low, high float64, c color.Color, points float64) *plotter.Line {
 	line, err := plotter.NewLine(plotter.XYs{{X: x, Y: low}, {X: x, Y: high}})
 	if err != nil {
-		panic(err) // as box
+		panic(err) // for the same reason as in box
 	}
 	line.Color, line.Width = c, vg.Points(points)
 	return line
@@ -217,7 +217,7 @@ func lineOf(x, low, high float64, c color.Color, points float64) *plotter.Line {
 func text(x, y float64, words string) *plotter.Labels {
 	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{words}})
 	if err != nil {
-		panic(err) // as box
+		panic(err) // for the same reason as in box
 	}
 	labels.TextStyle[0].YAlign = vgdraw.YCenter
 	return labels

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// plan is what is asked of every mechanism alike.
+// plan is the same for every mechanism.
 type plan struct {
 	Deadlines int
 	Span      time.Duration // the longest delay; the shortest is 1 s
-	Timeout   time.Duration // after the last deadline, what has not fired counts as not fired
+	Timeout   time.Duration // time after the last deadline until a missing firing counts as not fired
 }
 
 const (
@@ -18,8 +18,8 @@ const (
 	shortest  = time.Second
 )
 
-// delays are the same for every mechanism: uniform, in whole milliseconds, so that a mechanism that knows no
-// finer ones need not round.
+// delays returns the same delays for every mechanism. They are uniformly distributed. They are whole milliseconds, so
+// that no mechanism has to round.
 func (p plan) delays() []time.Duration {
 	random := rand.New(rand.NewPCG(seed, 1))
 	all := make([]time.Duration, p.Deadlines)
@@ -29,11 +29,11 @@ func (p plan) delays() []time.Duration {
 	return all
 }
 
-// killAfter is how long after the last record the service is killed.
+// killAfter returns how long after the last record the service is killed.
 func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
-// What is due within lead before the kill, or within tail after the restart, is counted apart. The lead is there
-// because what is due just before the kill may be in hand, or wait for a poll, when it comes: how late it is then
-// is the kill's doing. 5 s is the longest interval a mechanism here polls at.
+// Deadlines within lead before the kill, or within tail after the restart, are counted separately. Work that is due
+// just before the kill may be running, or may wait for a poll. The kill, not the mechanism, then causes its lateness.
+// The longest poll interval of a mechanism is 5 s.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

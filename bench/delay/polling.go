@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql" // registers itself
+	_ "github.com/go-sql-driver/mysql" // registers the driver
 
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// polling is what is written manually where there is a table and a timer: a page of what is due, and each row
-// claimed, handled and finished by itself. 1 s is also what libraries that poll, Oban and Solid Queue, have.
+// polling is a typical hand-written poller: it reads a page of due rows, then claims, runs and finishes each row. The
+// libraries Oban and Solid Queue also poll every 1 s.
 type polling struct{}
 
 const (
@@ -41,7 +41,7 @@ func (polling) prepare(tb testing.TB) (place, error) {
 	return p, err
 }
 
-// newSQL starts a server that keeps what it has acknowledged, and makes a database.
+// newSQL starts a server that keeps every acknowledged commit, and creates a database.
 func newSQL(tb testing.TB) place {
 	server := testservers.NewSQL(tb, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M")
 	return place{SQL: server.Database(tb, "interpolateParams=true"), Versions: server.Flavor + " " + server.Version}
@@ -65,7 +65,7 @@ func (polling) serve(ctx context.Context, p place, fire fire) (record, error) {
 	}, nil
 }
 
-// pollAll does what is due now.
+// pollAll runs everything that is due now.
 func pollAll(ctx context.Context, db *sql.DB, fire fire) error {
 	for {
 		tasks, err := pollDue(ctx, db)
@@ -110,7 +110,7 @@ func pollDo(ctx context.Context, db *sql.DB, task pollTask, fire fire) error {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return err // another instance has it
+		return err // Another instance has claimed it.
 	}
 	fire(task.n, uint64(task.id))
 	_, err = db.ExecContext(ctx, pollFinish, task.id)
@@ -119,7 +119,7 @@ func pollDo(ctx context.Context, db *sql.DB, task pollTask, fire fire) error {
 
 func (polling) left(ctx context.Context, p place) ([]int, error) { return numbersOf(ctx, p, pollLeft) }
 
-// numbersOf are the numbers a query returns.
+// numbersOf returns the numbers in a query's result.
 func numbersOf(ctx context.Context, p place, query string) (numbers []int, err error) {
 	db, err := sql.Open("mysql", p.SQL)
 	if err != nil {

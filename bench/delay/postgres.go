@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/pgserver"
 )
 
-// startPostgres runs a server with its defaults, and asks which it is.
+// startPostgres starts a server with its default settings and reads its version.
 func startPostgres(tb testing.TB) (place, error) {
 	server, err := pgserver.Start(tb)
 	if errors.Is(err, pgserver.ErrNotHere) {

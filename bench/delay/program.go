@@ -10,18 +10,18 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// childAttributes lets no child outlive the benchmark, however that ends.
+// childAttributes returns attributes with which no child outlives the benchmark, however the benchmark ends.
 func childAttributes() *syscall.SysProcAttr { return child.Attributes(nil, syscall.SIGKILL) }
 
-// serve runs a server in dir, in a process group of its own, until the test ends, and returns when ask is content.
+// serve runs a server in dir, in its own process group, until the test ends. It returns when ask returns nil.
 func serve(tb testing.TB, cmd *exec.Cmd, dir string, ask func() error) error {
 	cmd.Dir, cmd.SysProcAttr = dir, childAttributes()
 	return child.Serve(tb, cmd, ask, func(process *os.Process, _ <-chan struct{}) {
-		_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // its data is thrown away: nothing is gained by an end in order
+		_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // Kill the server, because its data is thrown away.
 	})
 }
 
-// findProgram looks where an ordinary PATH does not lead, too, and there first.
+// findProgram searches the paths elsewhere first, then PATH.
 func findProgram(name string, elsewhere ...string) (string, error) {
 	for _, file := range append(elsewhere, name) {
 		if path, err := exec.LookPath(file); err == nil {

@@ -10,9 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// rabbitMQ is the delay RabbitMQ's users build from two documented parts (its pages on TTL and on dead letter
-// exchanges): messages with an expiration wait in a queue nobody consumes, and from there are dead-lettered to
-// the one that is. With mixed delays in one queue a message waits for those before it.
+// rabbitMQ delays messages as RabbitMQ's documentation on TTL and on dead letter exchanges describes. Messages with an
+// expiration wait in a queue without a consumer. From there RabbitMQ dead-letters them to the queue that is consumed.
+// With mixed delays in one queue, a message waits for all messages before it.
 type rabbitMQ struct{}
 
 const (
@@ -64,8 +64,8 @@ func (rabbitMQ) serve(ctx context.Context, p place, fire fire) (record, error) {
 	if err := rabbitConsume(conn, fire); err != nil {
 		return nil, err
 	}
-	// A channel belongs to one goroutine, says the client's page; its confirms are RabbitMQ's word that a
-	// persistent message is kept.
+	// The client's documentation says that one goroutine must own a channel. A confirm means that RabbitMQ has stored
+	// the persistent message.
 	channels := make(chan *amqp.Channel, producers)
 	for range producers {
 		ch, err := conn.Channel()
@@ -95,12 +95,13 @@ func rabbitPublish(ctx context.Context, ch *amqp.Channel, n int, delay time.Dura
 	}
 	acked, err := confirm.WaitContext(ctx)
 	if err == nil && !acked {
-		err = errors.New("RabbitMQ did not take the message")
+		err = errors.New("RabbitMQ did not confirm the message")
 	}
 	return err
 }
 
-// rabbitConsume acknowledges after the handler. RabbitMQ's page on confirms names a prefetch of 100 to 300.
+// rabbitConsume acknowledges each message after its handler. RabbitMQ's page on confirms recommends a prefetch of 100
+// to 300.
 func rabbitConsume(conn *amqp.Connection, fire fire) error {
 	ch, err := conn.Channel()
 	if err != nil {
@@ -125,7 +126,7 @@ func rabbitConsume(conn *amqp.Connection, fire fire) error {
 	return nil
 }
 
-// left reads both queues to their ends and gives the messages back.
+// left reads both queues to their ends and returns the messages to them.
 func (rabbitMQ) left(_ context.Context, p place) (numbers []int, err error) {
 	conn, err := amqp.Dial(p.RabbitMQ)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/compensator-go/compensator/bench/internal/child"
 )
 
-// startRabbitMQ runs a server of the benchmark's own and returns its URL. Erlang's name service, which would
-// outlive it, is started first, on a port of its own.
+// startRabbitMQ starts a RabbitMQ server for the benchmark and returns its URL. It starts Erlang's name service first,
+// on a separate port. Otherwise the name service would outlive the server.
 func startRabbitMQ(tb testing.TB) (string, error) {
-	// Debian's own wrapper in the PATH insists on the user rabbitmq.
+	// Debian's wrapper in PATH requires the user rabbitmq.
 	server, err := findProgram("rabbitmq-server", "/usr/lib/rabbitmq/bin/rabbitmq-server")
 	if err != nil {
 		return "", err
@@ -47,8 +47,8 @@ func startRabbitMQ(tb testing.TB) (string, error) {
 	})
 }
 
-// rabbitEnv keeps everything in dir. With RABBITMQ_ALLOW_INPUT the script becomes the server, rather than start
-// it as a child which could outlive us.
+// rabbitEnv keeps all files in dir. With RABBITMQ_ALLOW_INPUT the script becomes the server. Otherwise it would start
+// the server as a child, which could outlive the benchmark.
 func rabbitEnv(dir string, names, port, distribution int) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,

@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// result is what came of one mechanism. Durations are in ms.
+// result holds the measurements of one mechanism. Durations are in ms.
 type result struct {
 	Name     string `json:"name"`
 	Setting  string `json:"setting"`
-	Versions string `json:"versions,omitempty"` // of its servers
+	Versions string `json:"versions,omitempty"` // versions of its servers
 	NotHere  string `json:"not_here,omitempty"`
 
 	Deadlines  int     `json:"deadlines"`
 	RecordRate float64 `json:"recorded_per_second"`
 
-	Early   int     `json:"early"` // of all: a kill excuses nobody for being early
+	Early   int     `json:"early"` // of all deadlines, because a kill does not excuse an early firing
 	EarlyBy float64 `json:"early_by_at_most"`
 
-	// Of what was due well before the kill, or well after the restart.
+	// These cover deadlines well before the kill or well after the restart.
 	Calm int     `json:"calm"`
 	P50  float64 `json:"p50_late"`
 	P99  float64 `json:"p99_late"`
 	Max  float64 `json:"max_late"`
 
-	OverKill float64 `json:"max_late_over_the_kill"` // of the others that fired at all
+	OverKill float64 `json:"max_late_over_the_kill"` // of the other deadlines that fired at all
 
 	Waiting  int `json:"waiting_at_the_kill"`
 	NotFired int `json:"not_fired"`         // until the timeout ended
-	Held     int `json:"not_fired_held"`    // of them, still in the mechanism's own store
+	Held     int `json:"not_fired_held"`    // those of NotFired that the mechanism's own store still holds
 	Twice    int `json:"fired_twice"`       // numbers
-	Entries  int `json:"entries_run_twice"` // entries, where the mechanism has such
-	Again    int `json:"fired_still_held"`  // fired, and yet in the mechanism's own store as not done
+	Entries  int `json:"entries_run_twice"` // entries, for mechanisms with entry ids
+	Again    int `json:"fired_still_held"`  // fired, but the mechanism's own store holds it as not done
 
 	calm, over []float64 // lateness, sorted
 }
 
-// judge turns the facts into figures.
+// judge computes the figures from the facts. left holds the numbers that the mechanism's store holds as not done.
 func (t *trial) judge(left []int) result {
 	k := t.keeper
 	k.mu.Lock()
@@ -74,7 +74,7 @@ func (t *trial) isCalm(due int64) bool {
 	return due < t.killed-t.plan.lead().Microseconds() || due > t.restarted+t.plan.tail().Microseconds()
 }
 
-// add takes what fired. Only the first time is early or late.
+// add adds a fired number. Only its first firing can be early or late.
 func (r *result) add(f fact, calm bool) {
 	late := float64(f.fired[0].at-f.due) / 1000
 	if late < 0 {

@@ -12,12 +12,14 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverQueue is github.com/riverqueue/river as its README shows it, MaxWorkers 100 included. All else is
-// default: scheduled jobs are looked for every 5 s, 5 s ahead, available ones every second or when PostgreSQL
-// notifies; a dead process's jobs are rescued after an hour.
+// riverQueue uses github.com/riverqueue/river as its README shows it, with MaxWorkers 100. All other settings keep
+// their defaults.
+//
+// River polls scheduled jobs every 5 s, 5 s ahead. It polls available jobs every second, and when PostgreSQL notifies
+// it. It rescues a dead process's jobs after an hour.
 type riverQueue struct{}
 
-// riverJob are a job's arguments.
+// riverJob holds a job's arguments.
 type riverJob struct {
 	N int `json:"n"`
 }
@@ -50,7 +52,7 @@ func (riverQueue) serve(ctx context.Context, p place, fire fire) (record, error)
 	if err != nil {
 		return nil, err
 	}
-	config.MaxConns = producers + 10 // pgxpool's 4 would make producers and workers wait for each other
+	config.MaxConns = producers + 10 // With pgxpool's default of 4, producers and workers would wait for each other.
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err

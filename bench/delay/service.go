@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// serviceConfig is what the benchmark tells its service.
+// serviceConfig is what the benchmark sends to its service.
 type serviceConfig struct {
 	Mechanism string
 	Place     place
 	Plan      plan
-	Record    bool // its first life: it records, too
+	Record    bool // true in the first process, which also records the deadlines
 }
 
-// serviceEnv holds the serviceConfig of a re-executed test binary.
+// serviceEnv names the environment variable with the serviceConfig of a re-executed test binary.
 const serviceEnv = "DELAY_SERVICE"
 
-// runService is what a re-executed test binary does instead of its tests: it never returns. It returns at once
-// when this process is no service.
+// runService runs the service in a re-executed test binary, and then never returns. In any other process it returns at
+// once.
 func runService() {
 	text := os.Getenv(serviceEnv)
 	if text == "" {
@@ -42,10 +42,10 @@ func runService() {
 		must(recordAll(ctx, w, cfg.Plan.delays(), record))
 		must(w.write(note{what: allRecorded, at: now()}))
 	}
-	select {} // until it is killed
+	select {} // until the process is killed
 }
 
-// must ends a service that cannot go on. The benchmark shows its last words.
+// must ends the service with an error. The benchmark shows the end of the service's log.
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "delay service:", err)
@@ -53,7 +53,7 @@ func must(err error) {
 	}
 }
 
-// recordAll records as fast as the mechanism takes it from some producers.
+// recordAll records all deadlines with several producers, as fast as the mechanism accepts them.
 func recordAll(ctx context.Context, w notes, delays []time.Duration, record record) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// trial is one mechanism's turn.
+// trial is the run of one mechanism.
 type trial struct {
 	entrant
 	plan   plan
@@ -18,10 +18,10 @@ type trial struct {
 	killed, restarted int64 // µs since 1970
 }
 
-// recordLimit bounds the recording of everything.
+// recordLimit is the maximum time for recording everything.
 const recordLimit = 10 * time.Minute
 
-// hold runs the trial and says what came of it.
+// hold runs the trial and returns its result.
 func (e entrant) hold(tb testing.TB, p plan) (result, error) {
 	place, err := e.prepare(tb)
 	if errors.Is(err, errNotHere) {
@@ -32,13 +32,13 @@ func (e entrant) hold(tb testing.TB, p plan) (result, error) {
 	}
 	t := &trial{entrant: e, plan: p, place: place}
 	t.keeper = newKeeper(serviceConfig{Mechanism: e.name, Place: place, Plan: p}, tb.TempDir())
-	tb.Cleanup(func() { _ = t.keeper.kill() }) // when the trial ends early
+	tb.Cleanup(func() { _ = t.keeper.kill() }) // if the trial ends early
 	if err := t.run(tb.Context()); err != nil {
 		return result{}, err
 	}
 	left, err := e.left(tb.Context(), place)
 	if err != nil {
-		return result{}, fmt.Errorf("ask what is left: %w", err)
+		return result{}, fmt.Errorf("read the numbers that the mechanism has left: %w", err)
 	}
 	return t.judge(left), nil
 }
@@ -62,7 +62,7 @@ func (t *trial) run(ctx context.Context) error {
 	if err := t.keeper.start(false); err != nil {
 		return err
 	}
-	last := began.Add(t.plan.Span) // no deadline is later
+	last := began.Add(t.plan.Span) // No deadline is later.
 	if err := sleepUntil(ctx, last); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	for t.keeper.recorded() == 0 {
 		switch {
 		case t.keeper.isOver():
-			return t.keeper.kill() // it tells the service's last words
+			return t.keeper.kill() // returns the end of the service's log
 		case time.Now().After(limit):
 			return fmt.Errorf("not recorded after %v", recordLimit)
 		}
@@ -88,7 +88,8 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	return nil
 }
 
-// awaitFired returns when everything has fired and nothing is left that could fire again, or at the end.
+// awaitFired returns when everything has fired and the store holds nothing that could fire again. It returns at end at
+// the latest.
 func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 	for time.Now().Before(end) {
 		if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil {
@@ -99,7 +100,7 @@ func (t *trial) awaitFired(ctx context.Context, end time.Time) error {
 		}
 		left, err := t.left(ctx, t.place)
 		if err != nil {
-			return fmt.Errorf("ask what is left: %w", err)
+			return fmt.Errorf("read the numbers that the mechanism has left: %w", err)
 		}
 		if len(left) == 0 {
 			return nil

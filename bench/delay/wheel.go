@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timingWheel keeps deadlines in the memory of the service.
+// timingWheel keeps the deadlines in the memory of the service.
 type timingWheel struct{}
 
 func (timingWheel) prepare(testing.TB) (place, error) { return place{}, nil }
@@ -21,16 +21,16 @@ func (timingWheel) serve(_ context.Context, _ place, fire fire) (record, error) 
 	}, nil
 }
 
-// left: it has no store.
+// left returns nothing, because the wheel has no store.
 func (timingWheel) left(context.Context, place) ([]int, error) { return nil, nil }
 
-// wheel is the hashed timing wheel of Varghese and Lauck, as Netty's HashedWheelTimer has it: a slot holds what
-// comes due at its tick, with the rounds that have to pass before.
+// wheel is the hashed timing wheel of Varghese and Lauck, as in Netty's HashedWheelTimer. A slot holds the timers that
+// come due at its tick. Each timer counts the rounds that must pass first.
 type wheel struct {
 	start time.Time
 	tick  time.Duration
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards slots and passed
 	slots  [][]wheelTimer
 	passed int64 // ticks
 }
@@ -44,7 +44,7 @@ func newWheel(slots int, tick time.Duration) *wheel {
 	return &wheel{start: time.Now(), tick: tick, slots: make([][]wheelTimer, slots)}
 }
 
-// add has do called in a goroutine of its own no earlier than after delay.
+// add calls do in a new goroutine after delay, and never earlier.
 func (w *wheel) add(delay time.Duration, do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *wheel) add(delay time.Duration, do func()) {
 	w.slots[slot] = append(w.slots[slot], wheelTimer{rounds: (due - w.passed - 1) / size, do: do})
 }
 
-// turn never returns. A tick that comes late is made up for.
+// turn runs the wheel for ever. After a late tick it catches up.
 func (w *wheel) turn() {
 	ticker := time.NewTicker(w.tick)
 	for range ticker.C {
@@ -63,7 +63,7 @@ func (w *wheel) turn() {
 	}
 }
 
-// pass does one tick, and says whether it was behind until.
+// pass does one tick. It reports whether the wheel was behind until.
 func (w *wheel) pass(until int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,7 @@ func TestWheelFiresEachTimerOnceInItsTickNeverEarly(t *testing.T) {
 		w := newWheel(8, tick) // a round is 80 ms
 		stop := make(chan struct{})
 		defer close(stop)
-		go func() { // as turn, until the bubble's end
+		go func() { // as turn does, until the end of the bubble
 			for range 1000 {
 				select {
 				case <-stop:

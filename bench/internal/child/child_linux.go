@@ -2,8 +2,8 @@ package child
 
 import "syscall"
 
-// Attributes lets a child run as its owner, nil being this process's user, not interrupted from the terminal before we
-// have ended it, and not longer than this process, however that ends: it gets signal then.
+// Attributes returns the attributes of a child process that runs as owner. A nil owner means this process's user. The
+// terminal's interrupts do not reach the child. The child receives signal when this process ends, however it ends.
 func Attributes(owner *syscall.Credential, signal syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: owner, Setpgid: true, Pdeathsig: signal}
 }

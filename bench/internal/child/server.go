@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// startLimit is generous: a loaded machine must not turn into a failed run.
+// startLimit is long enough that a loaded machine does not fail the run.
 const startLimit = 90 * time.Second
 
-// Serve runs a server until the test ends, and returns when ask is content. What it writes goes to a file in cmd.Dir.
-// stop makes it end, which closes ended.
+// Serve starts a server and returns once ask returns nil. The server's output goes to a file in cmd.Dir. At the end of
+// the test, stop must end the process. ended is closed when the process has ended.
 func Serve(tb testing.TB, cmd *exec.Cmd, ask func() error, stop func(process *os.Process, ended <-chan struct{})) error {
 	path := filepath.Join(cmd.Dir, filepath.Base(cmd.Path)+".log")
 	log, err := os.Create(path)
@@ -44,13 +44,14 @@ func Serve(tb testing.TB, cmd *exec.Cmd, ask func() error, stop func(process *os
 	return nil
 }
 
-// await looks whether the server has ended after an answer, too: its port may be another's by now.
+// await waits until ask returns nil. It checks for the end of the server after each answer, because another process may
+// already use the port.
 func await(ask func() error, ended <-chan struct{}) error {
 	for limit := time.Now().Add(startLimit); ; {
 		answer := ask()
 		select {
 		case <-ended:
-			return errors.New("it ended at its start")
+			return errors.New("the process ended during its start")
 		case <-time.After(50 * time.Millisecond):
 		}
 		if answer == nil {
@@ -62,7 +63,7 @@ func await(ask func() error, ended <-chan struct{}) error {
 	}
 }
 
-// FreePorts returns ports of 127.0.0.1 nobody listens on now.
+// FreePorts returns n ports of 127.0.0.1 that are free now.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
@@ -70,7 +71,7 @@ func FreePorts(n int) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() // only now, so that no port comes twice
+		defer listener.Close() // Close the listeners at the end, so that no port is returned twice.
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil

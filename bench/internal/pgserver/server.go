@@ -1,4 +1,4 @@
-// Package pgserver starts a PostgreSQL that is thrown away when the test ends.
+// Package pgserver starts a PostgreSQL server that is removed when the test ends.
 package pgserver
 
 import (
@@ -24,9 +24,9 @@ import (
 // ErrNotHere is the error of Start on a machine that cannot run PostgreSQL.
 var ErrNotHere = errors.New("no PostgreSQL")
 
-// Server is a running server.
+// Server is a running PostgreSQL server.
 type Server struct {
-	URL     string // of a superuser
+	URL     string // connects as a superuser
 	Version string
 
 	dir        string
@@ -35,8 +35,8 @@ type Server struct {
 
 const dirPrefix = "compensator-bench-postgres-"
 
-// Start returns when the server answers. Where no setting, name=value, says otherwise it has its defaults: fsync and
-// synchronous_commit are on.
+// Start starts a server and returns when it answers. settings have the form name=value. All other settings keep their
+// defaults, so fsync and synchronous_commit are on.
 func Start(tb testing.TB, settings ...string) (*Server, error) {
 	programs, err := findPrograms()
 	if err != nil {
@@ -50,7 +50,7 @@ func Start(tb testing.TB, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// To the postmaster SIGQUIT is an immediate end with all its children, which SIGKILL would leave.
+	// On SIGQUIT the postmaster ends at once with all its children. SIGKILL would leave the children running.
 	s := &Server{dir: dir, attributes: child.Attributes(owner, syscall.SIGQUIT)}
 	if err := s.initialize(filepath.Join(programs, "initdb")); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func Start(tb testing.TB, settings ...string) (*Server, error) {
 	return s, s.serve(tb, filepath.Join(programs, "postgres"), settings)
 }
 
-// findPrograms returns the directory of the newest server here. Debian keeps it out of PATH.
+// findPrograms returns the directory of the newest PostgreSQL on this machine. Debian keeps it out of PATH.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("postgres"); err == nil {
 		return filepath.Dir(path), nil
@@ -74,7 +74,7 @@ func findPrograms() (string, error) {
 	return filepath.Dir(slices.MaxFunc(found, func(x, y string) int { return version(x) - version(y) })), nil
 }
 
-// findOwner returns whom the server runs as: it refuses to be root's. nil: this process's user.
+// findOwner returns the user that runs the server. PostgreSQL refuses to run as root. nil means this process's user.
 func findOwner() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -88,10 +88,10 @@ func findOwner() (*syscall.Credential, error) {
 		gid, err2 := strconv.ParseUint(found.Gid, 10, 32)
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(err1, err2)
 	}
-	return nil, fmt.Errorf("%w: neither postgres nor nobody is a user here, and root may not run it", ErrNotHere)
+	return nil, fmt.Errorf("%w: it does not run as root, and this machine has neither a user postgres nor a user nobody", ErrNotHere)
 }
 
-// makeDir makes no TempDir of the test's, because nobody but this process's user could enter that.
+// makeDir creates a directory that owner can enter. A directory from TempDir is accessible to this process's user only.
 func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
 	sweepDirs()
 	dir, err := os.MkdirTemp("", dirPrefix)
@@ -105,8 +105,8 @@ func makeDir(tb testing.TB, owner *syscall.Credential) (string, error) {
 	return dir, os.Chown(dir, int(owner.Uid), int(owner.Gid))
 }
 
-// sweepDirs removes what benchmarks that were killed have left: gigabytes. A minute is long enough for a server
-// to say that it uses its directory.
+// sweepDirs removes the directories that killed benchmarks have left, which take gigabytes. It skips directories that
+// changed within the last minute, because a server needs this time to write its lock file.
 func sweepDirs() {
 	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
 	for _, dir := range dirs {
@@ -117,7 +117,7 @@ func sweepDirs() {
 	}
 }
 
-// served reports whether the process that the server's lock file names is there.
+// served reports whether the process in the server's lock file is running.
 func served(dir string) bool {
 	lock, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Server) initialize(initdb string) error {
 	return nil
 }
 
-// serve starts the server, to end with the test, and returns when it answers.
+// serve starts the server and returns when it answers. The server stops at the end of the test.
 func (s *Server) serve(tb testing.TB, postgres string, settings []string) error {
 	ports, err := child.FreePorts(1)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Server) serve(tb testing.TB, postgres string, settings []string) error 
 	return child.Serve(tb, cmd, func() error { return s.ask(tb.Context()) }, end)
 }
 
-// end asks for a fast shutdown, which waits for no client, and for an immediate one when that takes too long.
+// end requests a fast shutdown, which does not wait for clients. After 15 s it requests an immediate shutdown.
 func end(process *os.Process, ended <-chan struct{}) {
 	_ = process.Signal(syscall.SIGINT)
 	select {
