@@ -20,10 +20,10 @@ func main() {
 	c := compensator.Must(compensator.New(ctx, compensator.Config{DB: db}))
 	closeOrder := compensator.Must(compensator.HandleTx(c, "close_order",
 		func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, o Order) error {
-			defer stop() // one order is enough: Run ends, and stores what this one comes to
+			defer stop() // stop after one order; Run stores its outcome before it returns
 			fmt.Println("closing order", o.ID)
 			_, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
-			return err // in one transaction with the entry's success: exactly once
+			return err // commits together with the entry's success, so it happens exactly once
 		}, compensator.TypeConfig{}))
 
 	check(c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -35,7 +35,7 @@ func main() {
 		_, err := closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: closing, Delay: 2 * time.Second})
 		return err
 	}))
-	check(c.Run(ctx)) // until ctx ends, and what has begun is stored
+	check(c.Run(ctx)) // runs until ctx ends, then stores the outcomes of running handlers
 	check(c.Close())
 }
 

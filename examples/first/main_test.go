@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asItself has the test's binary be the program.
+// asItself names the environment variable with which the test binary runs the program.
 const asItself = "COMPENSATOR_FIRST"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestFirstProgramClosesItsOrderAgainAndAgain(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	where := t.TempDir()
-	for range 2 { // its file is there the second time
+	for range 2 { // The second run finds the file of the first.
 		run := exec.Command(program)
 		run.Dir, run.Env = where, append(os.Environ(), asItself+"=1")
 		said, err := run.CombinedOutput()

@@ -16,14 +16,14 @@ import (
 
 const longestRequest = 10 * time.Second
 
-// routes is the service's interface: JSON in, an order or {"error"} out. Whatever answers 5xx may be asked
-// again.
+// routes returns the HTTP interface: JSON requests, and an order or {"error"} as response. A client may repeat every
+// request that was answered with 5xx.
 func (s *shop) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", answer(http.StatusCreated, s.placeRequest))
 	mux.HandleFunc("POST /orders/{id}/pay", answer(http.StatusOK, s.payRequest))
 	mux.HandleFunc("GET /orders/{id}", answer(http.StatusOK, s.findRequest))
-	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // for a load balancer: a backlog takes no instance out
+	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // For a load balancer. A backlog does not make an instance unready.
 	return mux
 }
 
@@ -65,7 +65,7 @@ func orderID(r *http.Request) (uint64, error) {
 	return id, nil
 }
 
-// answer turns what serves a request into an HTTP handler.
+// answer turns a function that serves a request into an HTTP handler.
 func answer(success int, serve func(context.Context, *http.Request) (order, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
@@ -79,7 +79,7 @@ func answer(success int, serve func(context.Context, *http.Request) (order, erro
 		}
 		if status == http.StatusServiceUnavailable {
 			slog.Warn("request failed", "path", r.URL.Path, "err", err)
-			body = map[string]string{"error": "try again"} // the details are ours
+			body = map[string]string{"error": "try again"} // Hide the details from the client.
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -96,5 +96,5 @@ func statusOf(err error) int {
 	case errors.Is(err, errSoldOut), errors.Is(err, errClosed):
 		return http.StatusConflict
 	}
-	return http.StatusServiceUnavailable // a deadlock, a broken connection: nothing or everything happened
+	return http.StatusServiceUnavailable // For example a deadlock or a broken connection: nothing or everything happened.
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// books is what the database says about a run's orders when all is over.
+// books holds what the database says about a run's orders at the end.
 type books struct {
 	orders, pieces map[string]int // by the orders' state
 	stock          int            // pieces left
@@ -17,7 +17,7 @@ type books struct {
 	late           lateness
 }
 
-// Each query is given the run's keys or SKUs as a LIKE pattern.
+// The argument of each query is a LIKE pattern for the run's keys or SKUs.
 const (
 	sumOrders = `SELECT state, COUNT(*), SUM(quantity) FROM orders WHERE order_key LIKE ? GROUP BY state`
 	sumStock  = `SELECT SUM(n) FROM stock WHERE sku LIKE ?`

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// child is the service in a process of its own, which may be killed and started again.
+// child runs the service in a separate process, which can be killed and started again.
 type child struct {
 	servers servers
 	lease   time.Duration
-	current atomic.Value // string: the address, of the last one that ran
+	current atomic.Value // string: the address of the last process
 	process *exec.Cmd
-	stdin   io.Closer // the service ends with it, even when we are killed ourselves
+	stdin   io.Closer // the service stops when it is closed, even if this process is killed
 }
 
-// address is where the service listens, or listened last.
+// address returns the address on which the service listens or last listened.
 func (c *child) address() string {
 	address, _ := c.current.Load().(string)
 	return address
 }
 
-// start returns when the service listens.
+// start starts the service and returns when it listens.
 func (c *child) start(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -63,11 +63,11 @@ func (c *child) kill() error {
 	if err := c.process.Process.Kill(); err != nil {
 		return err
 	}
-	_ = c.process.Wait() // it reports the kill
+	_ = c.process.Wait() // Wait reports the kill as an error.
 	return nil
 }
 
-// stop ends the service in order.
+// stop shuts the service down gracefully.
 func (c *child) stop() error {
 	if err := c.stdin.Close(); err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// client asks the service until it answers. It does not know whether a request that failed was heard, and
-// relies on the service to make asking twice harmless.
+// client sends a request again until the service answers. It cannot know whether the service has received a failed
+// request. It relies on the service to handle repeated requests safely.
 type client struct {
 	http    *http.Client
-	address func() string // of the service that runs now
+	address func() string // returns the address of the running service
 	retried atomic.Int64
 }
 
@@ -29,7 +29,7 @@ func newClient(address func() string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// place returns the order's id.
+// place places an order and returns its id.
 func (c *client) place(ctx context.Context, want newOrder) (uint64, error) {
 	var got order
 	status, err := c.post(ctx, "/orders", want, &got)
@@ -39,7 +39,7 @@ func (c *client) place(ctx context.Context, want newOrder) (uint64, error) {
 	return got.ID, err
 }
 
-// pay returns false when the order was closed before.
+// pay pays an order. It returns false if the order was already closed.
 func (c *client) pay(ctx context.Context, id uint64) (bool, error) {
 	status, err := c.post(ctx, fmt.Sprintf("/orders/%d/pay", id), nil, nil)
 	switch {
@@ -51,7 +51,7 @@ func (c *client) pay(ctx context.Context, id uint64) (bool, error) {
 	return false, fmt.Errorf("pay order %d: HTTP status %d", id, status)
 }
 
-// post tries until something below 500 is answered, or ctx ends.
+// post sends a request until the status of the answer is below 500 or ctx ends.
 func (c *client) post(ctx context.Context, path string, body, into any) (int, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *client) try(ctx context.Context, path string, body []byte, into any) (i
 	return response.StatusCode, json.Unmarshal(answer, into)
 }
 
-// pause waits, and returns false when ctx ends first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// lateness is how late orders were closed, earliest first.
+// lateness holds how late orders were closed, in ascending order.
 type lateness []bin
 
-// bin is n orders closed ms milliseconds after their deadline; before it when ms is negative.
+// bin is n orders that were closed ms milliseconds after their deadline. A negative ms means before it.
 type bin struct{ ms, n int }
 
 func (l lateness) count() int {
@@ -19,7 +19,7 @@ func (l lateness) count() int {
 
 func (l lateness) early() int { return l.within(math.MinInt, 0) }
 
-// within counts the orders that were closed from from to before to.
+// within counts orders with a lateness of at least from and less than to.
 func (l lateness) within(from, to int) (n int) {
 	for _, b := range l {
 		if b.ms >= from && b.ms < to {
@@ -29,7 +29,7 @@ func (l lateness) within(from, to int) (n int) {
 	return n
 }
 
-// percentile is the lateness that p percent of the orders do not exceed, in ms.
+// percentile returns the lateness in ms that p percent of the orders do not exceed.
 func (l lateness) percentile(p float64) int {
 	rank := int(math.Ceil(float64(l.count()) * p / 100))
 	for _, b := range l {
@@ -40,7 +40,7 @@ func (l lateness) percentile(p float64) int {
 	return 0
 }
 
-// steps are where the histogram's bars begin, in ms; the first is for those closed early.
+// steps holds the lower bounds of the histogram's bars in ms. The first bar is for orders that were closed early.
 var steps = []int{math.MinInt, 0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, math.MaxInt}
 
 const longestBar = 50

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// load puts the service under load and checks its books.
+// load puts the service under load and checks the result.
 type load struct {
 	servers
 	orders           int
@@ -24,7 +24,7 @@ type load struct {
 	kills            int
 	gap, lease       time.Duration
 
-	run     string // starts the keys and SKUs of this run, so that one database serves many
+	run     string // prefix of the keys and SKUs of this run, so that several runs can use one database
 	out     io.Writer
 	db      *sql.DB
 	service *child
@@ -32,11 +32,11 @@ type load struct {
 }
 
 const (
-	piecesAtMost = 3               // of one order
-	waitAtMost   = 2 * time.Minute // beyond the last deadline
+	piecesAtMost = 3               // per order
+	waitAtMost   = 2 * time.Minute // maximum time after the last deadline
 )
 
-var errWrong = errors.New("a check is WRONG")
+var errWrong = errors.New("at least one check is WRONG")
 
 func runLoad(ctx context.Context, args []string, out io.Writer) error {
 	l := load{out: out, run: strings.ToLower(rand.Text()[:10])}
@@ -46,7 +46,7 @@ func runLoad(ctx context.Context, args []string, out io.Writer) error {
 	flags.Float64Var(&l.rate, "rate", 500, "orders a second")
 	flags.DurationVar(&l.earliest, "earliest", time.Second, "the shortest deadline")
 	flags.DurationVar(&l.latest, "latest", 30*time.Second, "the longest deadline")
-	flags.IntVar(&l.skus, "skus", 100, "articles; fewer make orders wait for each other's stock")
+	flags.IntVar(&l.skus, "skus", 100, "number of articles; with fewer, orders wait for each other's stock")
 	flags.IntVar(&l.kills, "kill", 0, "kill the service this many times with SIGKILL")
 	flags.DurationVar(&l.gap, "gap", 500*time.Millisecond, "pause between a kill and the next start")
 	flags.DurationVar(&l.lease, "lease", 5*time.Second, "the service's -lease")
@@ -69,7 +69,7 @@ func (l *load) validate() error {
 	return nil
 }
 
-// placing is how long it takes to place all orders.
+// placing returns how long it takes to place all orders.
 func (l *load) placing() time.Duration {
 	return time.Duration(float64(l.orders) / l.rate * float64(time.Second))
 }
@@ -102,7 +102,7 @@ func (l *load) start(ctx context.Context) error {
 	return l.report(context.WithoutCancel(ctx), paid)
 }
 
-// stockEach is how many pieces of each article all its orders together may take.
+// stockEach returns the largest number of pieces that all orders of an article can take together.
 func (l *load) stockEach() int { return (l.orders + l.skus - 1) / l.skus * piecesAtMost }
 
 func (l *load) fillStock(ctx context.Context) error {
@@ -116,8 +116,8 @@ func (l *load) fillStock(ctx context.Context) error {
 
 func (l *load) sku(i int) string { return fmt.Sprintf("%s-%d", l.run, i%l.skus) }
 
-// drive runs the customers and, beside them, the kills, and waits until no order is open. It returns how
-// many payments the service has acknowledged.
+// drive runs the customers and the kills, and waits until no order is open. It returns the number of payments that the
+// service has acknowledged.
 func (l *load) drive(ctx context.Context) (paid int, err error) {
 	var killing error
 	var killed sync.WaitGroup
@@ -130,7 +130,7 @@ func (l *load) drive(ctx context.Context) (paid int, err error) {
 	return paid, l.waitUntilNoneIsOpen(ctx)
 }
 
-// place places the orders at the fixed rate, however long the answers take, and pays every third.
+// place places orders at a fixed rate without waiting for answers, and pays one in three.
 func (l *load) place(ctx context.Context) (paid int, err error) {
 	var (
 		customers sync.WaitGroup
@@ -158,7 +158,7 @@ func (l *load) place(ctx context.Context) (paid int, err error) {
 	return paid, errors.Join(err, ctx.Err())
 }
 
-// customer places one order and perhaps pays it.
+// customer places one order and may pay it.
 func (l *load) customer(ctx context.Context, i int) (paid bool, err error) {
 	deadline := l.earliest + mathrand.N(l.latest-l.earliest+1)
 	id, err := l.client.place(ctx, newOrder{
@@ -171,7 +171,7 @@ func (l *load) customer(ctx context.Context, i int) (paid bool, err error) {
 	return l.client.pay(ctx, id)
 }
 
-// kill kills and restarts the service, at moments spread over its work.
+// kill kills and restarts the service at times spread over the run.
 func (l *load) kill(ctx context.Context) error {
 	span := l.placing() + l.latest/2
 	for range l.kills {
@@ -189,7 +189,8 @@ func (l *load) kill(ctx context.Context) error {
 	return nil
 }
 
-// waitUntilNoneIsOpen also returns nil when ctx ends: the report then shows what is open.
+// waitUntilNoneIsOpen waits until no order is open. It also returns nil when ctx ends, because the report then shows
+// the open orders.
 func (l *load) waitUntilNoneIsOpen(ctx context.Context) error {
 	for {
 		var open bool

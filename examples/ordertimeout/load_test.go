@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-addr" {
-		main() // this process is the service that a load has started
+		main() // A load test has started this process as the service.
 		return
 	}
 	os.Exit(testservers.Main(m))

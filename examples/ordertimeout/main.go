@@ -1,5 +1,5 @@
-// Command ordertimeout is an order service: orders that nobody pays are closed at their deadline, and give
-// their stock back. README.md tells how to run it, and how to put it under load.
+// Command ordertimeout is an order service. It closes orders that are not paid before their deadline, and returns their
+// pieces to the stock. README.md shows how to run it and how to put it under load.
 package main
 
 import (

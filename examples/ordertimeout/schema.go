@@ -24,10 +24,10 @@ const createOrders = `CREATE TABLE IF NOT EXISTS orders (
 	closed_at DATETIME(3) NULL
 ) ENGINE=InnoDB`
 
-// someStock lets a first request find something to order.
+// someStock creates an article, so that a first request can order something.
 const someStock = `INSERT IGNORE INTO stock (sku, n) VALUES ('book', 1000)`
 
-// createTables makes what is missing: the process log and the shop's own tables.
+// createTables creates the process log and the missing tables of the shop.
 func createTables(ctx context.Context, db *sql.DB) error {
 	if err := compensator.Migrate(ctx, db); err != nil {
 		return err

@@ -14,19 +14,20 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// poolSize is shared by requests and handlers. A transactional handler holds a connection while it runs.
+// poolSize is the size of the pool that requests and handlers share. A transactional handler holds a connection while
+// it runs.
 const poolSize = 64
 
-// servers are the database and the queue's Redis.
+// servers holds the addresses of the database and Redis.
 type servers struct{ dsn, redis, prefix string }
 
 func (s *servers) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.dsn, "mysql-dsn", "", "database, as user:password@tcp(host:port)/name; default $MYSQL_DSN")
 	flags.StringVar(&s.redis, "redis-addr", "", "Redis, as host:port; default $REDIS_ADDR; neither: no Redis")
-	flags.StringVar(&s.prefix, "redis-prefix", "ordertimeout", "starts every key in Redis; one prefix for each database")
+	flags.StringVar(&s.prefix, "redis-prefix", "ordertimeout", "prefix of every key in Redis; use one prefix per database")
 }
 
-// fill takes from the environment what no flag gave. These are no flag defaults, because -help prints those.
+// fill takes missing values from the environment. They are no flag defaults, because -help prints the defaults.
 func (s *servers) fill() error {
 	s.dsn = cmp.Or(s.dsn, os.Getenv("MYSQL_DSN"))
 	s.redis = cmp.Or(s.redis, os.Getenv("REDIS_ADDR"))
@@ -40,14 +41,14 @@ func (s *servers) environment() []string {
 	return []string{"MYSQL_DSN=" + s.dsn, "REDIS_ADDR=" + s.redis}
 }
 
-// openDB opens the database on the Connector: whatever a transaction records is enqueued by its Commit.
+// openDB opens the database through the Connector, so that Commit enqueues what the transaction has recorded.
 func (s *servers) openDB() (*sql.DB, error) {
 	config, err := mysql.ParseDSN(s.dsn)
 	if err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
 	}
 	config.ParseTime = true
-	config.InterpolateParams = true // one round trip for a statement instead of two
+	config.InterpolateParams = true // one round trip per statement instead of two
 	inner, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
@@ -58,7 +59,7 @@ func (s *servers) openDB() (*sql.DB, error) {
 	return db, nil
 }
 
-// openRedis returns nil where there is no Redis: a timing wheel takes its place.
+// openRedis returns nil if no Redis is given. The library then uses a timing wheel.
 func (s *servers) openRedis() redis.UniversalClient {
 	if s.redis == "" {
 		return nil

@@ -26,8 +26,8 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	var s service
 	flags := flag.NewFlagSet("ordertimeout", flag.ContinueOnError)
 	s.define(flags)
-	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
-	flags.DurationVar(&s.lease, "lease", 5*time.Second, "how long a killed service's orders wait to be taken over")
+	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "HTTP address; port 0 chooses a free port")
+	flags.DurationVar(&s.lease, "lease", 5*time.Second, "time until another process takes over the entries of a killed process")
 	flags.BoolVar(&s.untilEOF, "until-eof", false, "stop when standard input ends")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -40,7 +40,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 		ctx, stop = context.WithCancel(ctx)
 		go func() {
 			defer stop()
-			_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it as well
+			_, _ = io.Copy(io.Discard, os.Stdin) // An error ends it too.
 		}()
 	}
 	return s.run(ctx, out)
@@ -56,8 +56,8 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	if err := createTables(ctx, db); err != nil {
 		return err
 	}
-	// An order whose service dies between its commit and its queue entry is found by the reconciler: at most
-	// grace and one interval late, so both are shorter here than the defaults.
+	// If the service dies after a commit and before it enqueues the entry, the reconciler finds the entry. It finds it
+	// at most Grace plus one interval late, so both are shorter here than the defaults.
 	config := compensator.Config{DB: db, Prefix: s.prefix, Lease: s.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second}
 	if rdb := s.openRedis(); rdb != nil {
 		defer rdb.Close()
@@ -81,5 +81,5 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}})
 }
 
-// greeting comes before the address the service has got.
+// greeting precedes the address that the service prints.
 const greeting = "listening on "

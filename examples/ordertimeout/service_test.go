@@ -46,7 +46,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// lineWriter sends what is written.
+// lineWriter sends everything that is written to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -61,7 +61,7 @@ func (w *world) post(path string, body any) (int, order) {
 	return status, o
 }
 
-// get asks until the order is what the caller waits for.
+// get reads the order until until returns true.
 func (w *world) get(id uint64, until func(order) bool) order {
 	for {
 		response, err := http.Get(fmt.Sprintf("http://%s/orders/%d", w.client.address(), id))
@@ -81,7 +81,7 @@ func TestSameKeyPlacesOneOrder(t *testing.T) {
 	want := newOrder{Key: "k1", SKU: "book", Quantity: 600, DeadlineMS: 60_000}
 	status, first := w.post("/orders", want)
 	require.Equal(t, http.StatusCreated, status)
-	status, second := w.post("/orders", want) // the stock has only 400 left
+	status, second := w.post("/orders", want) // Only 400 pieces are left in the stock.
 	require.Equal(t, http.StatusCreated, status)
 	require.Equal(t, first, second)
 	want.Key = "k2"
@@ -112,12 +112,12 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 	status, again := w.post(path, nil)
 	require.Equal(t, http.StatusOK, status, "paying twice is no error")
 	require.Equal(t, statePaid, again.State)
-	w.get(unpaid.ID, func(o order) bool { return o.State == stateClosed }) // due later, so the other's time has passed
+	w.get(unpaid.ID, func(o order) bool { return o.State == stateClosed }) // It is due later, so the other order's time has passed.
 	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
 }
 
-// The handler of its closing has failed for good before the customer pays. Nobody's compensation has run: the payment is
-// as good as any.
+// The closing is dead because its handler failed too often, and then the customer pays. No compensation has run, so the
+// payment must succeed and cancel the closing.
 // Failure: F73
 func TestDeadClosingKeepsNobodyFromPaying(t *testing.T) {
 	w := newWorld(t)
@@ -132,7 +132,7 @@ func TestDeadClosingKeepsNobodyFromPaying(t *testing.T) {
 	require.Equal(t, "3 cancel", ended)
 }
 
-// A person has settled the closing manually: what becomes of the order is theirs to say.
+// A person has settled the closing manually. The payment must be refused, because this person decides about the order.
 func TestSettledClosingIsLeftToWhoSettledIt(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})

@@ -13,15 +13,15 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// shop takes orders, lets them be paid, and closes those that are not. Each of the three is one transaction
-// over the business tables and the process log.
+// shop takes orders, accepts payments, and closes unpaid orders. Each of these is one transaction over the business
+// tables and the process log.
 type shop struct {
 	db      *sql.DB
 	log     *compensator.Compensator
 	closing *compensator.Type[closing]
 }
 
-// closing is the content of a close_order entry: all that giving the stock back takes.
+// closing is the content of a close_order entry. It holds everything that returning the stock needs.
 type closing struct {
 	Order    uint64 `json:"order"`
 	SKU      string `json:"sku"`
@@ -32,18 +32,18 @@ func newShop(db *sql.DB, log *compensator.Compensator) (*shop, error) {
 	s := &shop{db: db, log: log}
 	var err error
 	s.closing, err = compensator.HandleTx(log, "close_order", s.close, compensator.TypeConfig{
-		// The service's own load is the only reason for a failure, so there is no cause to wait long.
+		// Only the load of this service can cause failures, so short retries suffice.
 		Retry: compensator.Exponential(50*time.Millisecond, 10*time.Second),
 	})
 	return s, err
 }
 
-// closeKey is the idempotency key of an order's close_order entry.
+// closeKey returns the idempotency key of an order's close_order entry.
 func closeKey(id uint64) compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("close-" + strconv.FormatUint(id, 10))
 }
 
-// place creates an order, or finds the one the client has created with this key before.
+// place creates an order, or returns the order that the client has already created with this key.
 func (s *shop) place(ctx context.Context, want newOrder) (order, error) {
 	id, err := s.insert(ctx, want)
 	var refused *mysql.MySQLError
@@ -61,13 +61,13 @@ const duplicateKey = 1062
 const insertOrder = `INSERT INTO orders (order_key, sku, quantity, due_at)
 	VALUES (?, ?, ?, UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
-// insert takes the stock last: its row is the one that other orders wait for.
+// insert updates the stock last, because other orders wait for the lock on its row.
 func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer tx.Rollback() // does nothing after Commit
+	defer tx.Rollback() // Rollback does nothing after Commit.
 	res, err := tx.ExecContext(ctx, insertOrder, want.Key, want.SKU, want.Quantity, want.deadline().Microseconds())
 	if err != nil {
 		return 0, fmt.Errorf("insert order: %w", err)
@@ -83,7 +83,7 @@ func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 		return 0, err
 	}
 	if err := takeStock(ctx, tx, want.SKU, want.Quantity); err != nil {
-		return 0, err // the order and its entry are rolled back with it
+		return 0, err // The order and its entry are rolled back too.
 	}
 	return id, tx.Commit()
 }
@@ -96,8 +96,8 @@ func takeStock(ctx context.Context, tx *sql.Tx, sku string, quantity int) error 
 	return err
 }
 
-// pay marks an open order paid and cancels its closing, both or neither; a closing that is dead, because its handler failed too
-// often, as well. To pay a paid order is no error: the client may not have heard the first answer.
+// pay marks an open order as paid and cancels its closing in one transaction. It can also cancel a dead closing. Paying
+// a paid order is no error, because the client may not have received the first answer.
 func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	}
 	_, err = s.closing.CancelTx(ctx, tx, closeKey(id))
 	var late *compensator.StateError
-	if errors.As(err, &late) { // settled manually, for one: whoever did that is to say what becomes of the order
+	if errors.As(err, &late) { // For example, a person has settled it manually and now decides about the order.
 		err = fmt.Errorf("%w: %w", errClosed, err)
 	}
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *shop) pay(ctx context.Context, id uint64) (order, error) {
 	return s.find(ctx, findByID, id)
 }
 
-// explainUnpaid tells why a payment changed nothing.
+// explainUnpaid returns the reason why a payment changed nothing.
 func (s *shop) explainUnpaid(ctx context.Context, tx *sql.Tx, id uint64) (order, error) {
 	if err := tx.Rollback(); err != nil {
 		return order{}, err
@@ -139,12 +139,12 @@ func (s *shop) explainUnpaid(ctx context.Context, tx *sql.Tx, id uint64) (order,
 
 const closeOrder = `UPDATE orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`
 
-// close is the handler of close_order. Its transaction carries the entry's success too, so however often it
-// is run, the stock is given back once.
+// close is the handler of close_order. Its transaction also stores the entry's success. So the stock is returned once,
+// however often the handler runs.
 func (s *shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, c closing) error {
 	closed, err := changed(tx.ExecContext(ctx, closeOrder, c.Order))
 	if err != nil || !closed {
-		return err // not closed and no error: it was paid in the last moment
+		return err // If no order was closed, it was paid at the last moment.
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE stock SET n = n + ? WHERE sku = ?`, c.Quantity, c.SKU)
 	return err

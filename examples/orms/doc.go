@@ -1,3 +1,3 @@
-// Package orms holds the tests of recording through GORM, bun, ent and sqlx: inside the transaction the ORM has
-// begun, by the expression docs/orms.md names.
+// Package orms tests recording through GORM, bun, ent and sqlx. The entries are recorded inside the ORM's transaction,
+// with the expressions of docs/orms.md.
 package orms

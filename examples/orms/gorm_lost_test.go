@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// scopes are GORM's handles on a transaction of the library's.
+// scopes lists ways to use GORM in a transaction of the library.
 var scopes = map[string]func(ctx context.Context, g *gorm.DB, tx *compensator.ScopedTx) *gorm.DB{
 	"gormtx": gormtx.Use,
 	"statements cached": func(ctx context.Context, g *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
@@ -27,11 +27,11 @@ var scopes = map[string]func(ctx context.Context, g *gorm.DB, tx *compensator.Sc
 	},
 }
 
-// swallowDeadlock has the server roll the transaction back while GORM updates an order, and says nothing.
+// swallowDeadlock lets the server roll back the transaction while GORM updates an order. It does not return the error.
 func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	rival, err := db.Begin()
 	require.NoError(t, err)
-	_, err = rival.Exec("UPDATE orders SET note='rival' WHERE id>1") // heavier than ours
+	_, err = rival.Exec("UPDATE orders SET note='rival' WHERE id>1") // This transaction writes more, so the server rolls back the other one.
 	require.NoError(t, err)
 	require.NoError(t, g.Exec("UPDATE orders SET note=? WHERE id=?", "ours", 1).Error)
 	waited := make(chan error, 1)
@@ -44,7 +44,8 @@ func swallowDeadlock(t *testing.T, db *sql.DB, g *gorm.DB) {
 	require.NoError(t, rival.Rollback())
 }
 
-// TestGORMWritesNothingOnceItsTransactionIsLost: what it sent after a swallowed deadlock would commit by itself.
+// TestGORMWritesNothingOnceItsTransactionIsLost ignores a deadlock and writes on. The later statements must fail,
+// because the server would commit each of them by itself.
 // Failure: F2
 func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 	for name, scope := range scopes {
@@ -69,7 +70,7 @@ func TestGORMWritesNothingOnceItsTransactionIsLost(t *testing.T) {
 					if attempts.Add(1) == 1 {
 						swallowDeadlock(t, db, scoped(tx))
 					}
-					_ = scoped(tx).Create(&gormOrder{Note: "paid"}).Error // swallowed, too
+					_ = scoped(tx).Create(&gormOrder{Note: "paid"}).Error // The handler ignores this error too.
 					return nil
 				}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
 				require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// ways are how mappers read an order in a transaction of the library's, locking it. The error is the mapper's own.
+// ways lists how ORMs read and lock an order in a transaction of the library. Each returns the ORM's error.
 var ways = map[string]func(ctx context.Context, db *sql.DB, tx *compensator.ScopedTx, id int) error{
 	"sqlx.SelectContext": func(ctx context.Context, _ *sql.DB, tx *compensator.ScopedTx, id int) error {
 		var list []sqlxOrder
@@ -74,7 +74,7 @@ var ways = map[string]func(ctx context.Context, db *sql.DB, tx *compensator.Scop
 
 const locking = "SELECT id, note FROM orders WHERE id=? FOR UPDATE"
 
-// queryer is what sqlx wants of a transaction and ScopedTx spells without sqlx's words.
+// queryer adds the methods that sqlx needs to a ScopedTx.
 type queryer struct{ *compensator.ScopedTx }
 
 var mapper = reflectx.NewMapperFunc("db", sqlx.NameMapper)
@@ -87,7 +87,7 @@ func (q queryer) QueryxContext(ctx context.Context, query string, args ...any) (
 	return &sqlx.Rows{Rows: rows, Mapper: mapper}, nil
 }
 
-// QueryRowxContext is called by none of the ways: only sqlx itself can make its Row.
+// QueryRowxContext is never called, because only sqlx can create its Row.
 func (queryer) QueryRowxContext(context.Context, string, ...any) *sqlx.Row { return nil }
 
 func (queryer) DriverName() string { return "mysql" }
@@ -98,7 +98,7 @@ func (queryer) BindNamed(query string, arg any) (string, []any, error) {
 	return sqlx.BindNamed(sqlx.QUESTION, query, arg)
 }
 
-// sqlxWays are how sqlx reads an order in a transaction of its own.
+// sqlxWays lists how sqlx reads an order in its own transaction.
 var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 	"GetContext": func(ctx context.Context, tx *sqlx.Tx, id int) error {
 		var o sqlxOrder
@@ -138,7 +138,8 @@ var sqlxWays = map[string]func(ctx context.Context, tx *sqlx.Tx, id int) error{
 	},
 }
 
-// TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost: nor does it commit.
+// TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost ignores a deadlock and writes on. The later statements and
+// Commit must fail.
 // Failure: F2
 func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	for name, way := range sqlxWays {
@@ -163,7 +164,7 @@ func TestSQLXWritesNothingOnceItsTransactionOnAConnectorIsLost(t *testing.T) {
 	}
 }
 
-// orders makes the tables, and some orders.
+// orders creates the tables and ten orders.
 func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, compensator.Migrate(t.Context(), db))
 	_, err := db.Exec("CREATE TABLE orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, note VARCHAR(191) NOT NULL)")
@@ -172,11 +173,11 @@ func orders(t *testing.T, db *sql.DB) {
 	require.NoError(t, err)
 }
 
-// swallow has the server roll the transaction back while it goes one way, and says nothing.
+// swallow lets the server roll back the transaction during way. It does not return the error.
 func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	rival, err := db.Begin()
 	require.NoError(t, err)
-	_, err = rival.Exec("UPDATE orders SET note='rival' WHERE id>1") // heavier than ours
+	_, err = rival.Exec("UPDATE orders SET note='rival' WHERE id>1") // This transaction writes more, so the server rolls back the other one.
 	require.NoError(t, err)
 	require.NoError(t, way(1))
 	waited := make(chan error, 1)
@@ -189,7 +190,8 @@ func swallow(t *testing.T, db *sql.DB, way func(id int) error) {
 	require.NoError(t, rival.Rollback())
 }
 
-// TestNoMapperWritesOnceItsTransactionIsLost: what is sent after a swallowed deadlock would commit by itself.
+// TestNoMapperWritesOnceItsTransactionIsLost ignores a deadlock and writes on. The later statements must fail, because
+// the server would commit each of them by itself.
 // Failure: F2
 func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 	for name, way := range ways {
@@ -208,7 +210,7 @@ func TestNoMapperWritesOnceItsTransactionIsLost(t *testing.T) {
 					if attempts.Add(1) == 1 {
 						swallow(t, db, func(id int) error { return way(t.Context(), db, tx, id) })
 					}
-					_ = write(tx, "paid") // swallowed, too
+					_ = write(tx, "paid") // The handler ignores this error too.
 					return nil
 				}, compensator.TypeConfig{Retry: compensator.Fixed(0)})
 				require.NoError(t, err)

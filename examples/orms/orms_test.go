@@ -12,18 +12,18 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// orm is one way to a database.
+// orm is one way to use a database through an ORM.
 type orm struct {
 	// inTx begins a transaction, writes an order through the ORM, and commits if work returns nil.
 	inTx func(ctx context.Context, note string, work func(tx compensator.Tx) error) error
 
-	// nest runs outer in a transaction that commits, and inner in one nested in it that does not.
+	// nest runs outer in a transaction that commits. It runs inner in a nested transaction that is rolled back.
 	nest func(ctx context.Context, outer, inner func(tx compensator.Tx) error) error
 
 	// write writes an order through the ORM in a handler's transaction.
 	write func(ctx context.Context, tx *compensator.ScopedTx, note string) error
 
-	// outside is the handle without a transaction.
+	// outside is a handle without a transaction.
 	outside compensator.Tx
 }
 
@@ -35,7 +35,7 @@ var orms = map[string]func(*testing.T, *sql.DB) orm{
 	"sqlx":                    openSQLX,
 }
 
-// each runs the test with every ORM, on a plain database, on one that sees commits, and on SQLite.
+// each runs the test with every ORM, on a plain pool, on a pool with the Connector, and on SQLite.
 func each(t *testing.T, test func(t *testing.T, w *world, o orm)) {
 	for name, open := range orms {
 		for pool, openDB := range map[string]func(*testing.T) *sql.DB{"plain": openPlain, "Connector": openWatched, "SQLite": openSQLite} {
@@ -103,7 +103,8 @@ func TestRecordOutsideATransactionIsRefused(t *testing.T) {
 	})
 }
 
-// TestContentSurvivesTheORM: some put arguments into the statement's text themselves.
+// TestContentSurvivesTheORM records content with special characters, because some ORMs insert arguments into the SQL
+// text themselves.
 func TestContentSurvivesTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		var entries []compensator.NewEntry
@@ -137,7 +138,7 @@ func TestDuplicateIsToldThroughTheORM(t *testing.T) {
 			receipt, err := w.notes.Record(t.Context(), tx, "a", compensator.Options{IdempotencyKey: "a"})
 			require.NoError(t, err)
 			assert.True(t, receipt.Duplicate())
-			return w.record(tx, "b") // the transaction is still good
+			return w.record(tx, "b") // The transaction is still usable.
 		}))
 		w.waitRun("b")
 		assert.Equal(t, 2, w.count("common_process_log"))

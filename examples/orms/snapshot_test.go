@@ -13,8 +13,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// eachSnapshot is each on sessions whose server takes a transaction away when it locks a row that has changed since its
-// snapshot. MariaDB does so when told, and from 11.6 on unless told otherwise; MySQL never.
+// eachSnapshot is each with innodb_snapshot_isolation, on MariaDB only. With this setting the server rolls back a
+// transaction that locks a row which has changed since its snapshot. MariaDB has it on by default from version 11.6.
+// MySQL does not have it.
 func eachSnapshot(t *testing.T, test func(t *testing.T, w *world, o orm, watched, isolated bool)) {
 	isolated := testservers.SharedSQL(t).Flavor == "mariadb"
 	isolate := func(cfg *mysql.Config) {
@@ -33,7 +34,7 @@ func eachSnapshot(t *testing.T, test func(t *testing.T, w *world, o orm, watched
 	}
 }
 
-// snapshot has the transaction see the log as it is now, whatever happens to it.
+// snapshot reads the log, so that the transaction's snapshot is taken now.
 func snapshot(t *testing.T, tx compensator.Tx) (entries int) {
 	rows, err := tx.QueryContext(t.Context(), "SELECT COUNT(*) FROM common_process_log")
 	require.NoError(t, err)
@@ -43,7 +44,8 @@ func snapshot(t *testing.T, tx compensator.Tx) (entries int) {
 	return entries
 }
 
-// TestCompletionBehindTheSnapshotAbortsAndLosesNothing: the whole transaction again is the remedy.
+// TestCompletionBehindTheSnapshotAbortsAndLosesNothing changes an entry after the snapshot and then completes it. The
+// transaction must abort, and must succeed when it runs again.
 // Failure: F16
 func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {
@@ -78,7 +80,7 @@ func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 			if watched {
 				require.ErrorIs(t, err, compensator.ErrTxAborted)
 			} else {
-				require.NoError(t, err, "the driver's own handle cannot know")
+				require.NoError(t, err, "the driver's handle does not see the rollback")
 			}
 			assert.Equal(t, 1, w.count("orders"))
 			assert.Equal(t, 1, w.count("common_process_log WHERE state=0"))
@@ -90,7 +92,8 @@ func TestCompletionBehindTheSnapshotAbortsAndLosesNothing(t *testing.T) {
 	})
 }
 
-// TestRecordBehindTheSnapshotIsADuplicateOrAborts: an id that another has recorded since. A new one is recorded in any case.
+// TestRecordBehindTheSnapshotIsADuplicateOrAborts records a key that another transaction has recorded since the
+// snapshot. An entry with a new key must be recorded.
 // Failure: F16
 func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 	eachSnapshot(t, func(t *testing.T, w *world, o orm, watched, isolated bool) {
@@ -99,7 +102,7 @@ func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 				seen := snapshot(t, tx)
 				if hidden {
 					require.NoError(t, o.inTx(t.Context(), "another's", func(tx compensator.Tx) error { return w.record(tx, "first") }))
-					require.Equal(t, seen, snapshot(t, tx), "the snapshot shows it")
+					require.Equal(t, seen, snapshot(t, tx), "the snapshot must not show the new entry")
 				}
 				if err := w.record(tx, note); err != nil {
 					return err
@@ -111,7 +114,7 @@ func TestRecordBehindTheSnapshotIsADuplicateOrAborts(t *testing.T) {
 				return err
 			})
 		}
-		if err := order("behind", true); isolated && !watched { // only a lock could tell
+		if err := order("behind", true); isolated && !watched { // Without the Connector only a lock shows the duplicate.
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.ErrorContains(t, err, "1020")
 			assert.Zero(t, w.count("orders WHERE note='behind'"))

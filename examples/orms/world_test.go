@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	code := testservers.Main(m)
 	if code == 0 {
-		// The goroutine of GORM's statement cache has no end.
+		// The goroutine of GORM's statement cache never ends.
 		if err := goleak.Find(goleak.IgnoreAnyFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a database with orders and a process log that is being worked off.
+// world is a database with orders and a Compensator that runs its entries.
 type world struct {
 	*compensator.Compensator
 	t      *testing.T
 	db     *sql.DB
-	notes  *compensator.Type[string] // handled by remembering them
-	writes *compensator.Type[string] // by writing them, at the second attempt
+	notes  *compensator.Type[string] // its handler remembers the notes
+	writes *compensator.Type[string] // its handler writes the notes and succeeds at the second attempt
 
 	mu    sync.Mutex // guards calls
 	calls []string
@@ -73,7 +73,7 @@ func unwatched(c driver.Connector) driver.Connector { return c }
 
 func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector) }
 
-// openSQLite opens a file as docs/orms.md does.
+// openSQLite opens a file with the DSN of docs/orms.md.
 func openSQLite(t *testing.T) *sql.DB {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "shop.db")
@@ -83,7 +83,7 @@ func openSQLite(t *testing.T) *sql.DB {
 	return db
 }
 
-// isSQLite decides which dialect an ORM is told to speak.
+// isSQLite reports whether db is SQLite, to choose the dialect of an ORM.
 func isSQLite(db *sql.DB) bool {
 	_, err := db.Exec("SELECT sqlite_version()")
 	return err == nil
@@ -137,14 +137,14 @@ func (w *world) ran() []string {
 	return slices.Clone(w.calls)
 }
 
-// record records a note under itself as idempotency key.
+// record records a note. The note is also the idempotency key.
 func (w *world) record(tx compensator.Tx, note string) error {
 	_, err := w.notes.Record(w.t.Context(), tx, note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(note)})
 	return err
 }
 
-// waitRun waits until the note's handler has run. It is the last one recorded, and so what came before it would
-// have run as well.
+// waitRun waits until the note's handler has run. Call it for the last note recorded, so that the earlier notes have
+// had their chance to run.
 func (w *world) waitRun(note string) {
 	w.t.Helper()
 	w.eventually(func() bool { return slices.Contains(w.ran(), note) })
@@ -161,7 +161,7 @@ func (w *world) count(from string) (n int) {
 	return n
 }
 
-// savepoint is a nested transaction for ORMs that have none, rolled back.
+// savepoint runs work in a nested transaction that is rolled back. It serves ORMs without nested transactions.
 func savepoint(ctx context.Context, tx compensator.Tx, work func(tx compensator.Tx) error) error {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT inner_work"); err != nil {
 		return err

@@ -7,15 +7,15 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// books are what the shop itself has counted. Whatever was killed, the database must agree with them.
+// books counts what the shop has done. The database must agree with it whatever was killed.
 type books struct {
 	placed, rolledBack, committed int
-	paid, unpaid                  int // of the committed ones
-	parcels, drones               int // of the paid ones
-	refusals                      int // of the warehouse, about some of the parcels
+	paid, unpaid                  int // of the committed orders
+	parcels, drones               int // of the paid orders
+	refusals                      int // refusals of the warehouse, for some of the parcels
 }
 
-// enterPlaced takes the result of placing an order. It returns the errors that nobody expects.
+// enterPlaced counts the result of placing an order. It returns unexpected errors.
 func (b *books) enterPlaced(o Order, err error) error {
 	b.placed++
 	switch {
@@ -30,7 +30,7 @@ func (b *books) enterPlaced(o Order, err error) error {
 	return nil
 }
 
-// enterPaid takes the result of paying one.
+// enterPaid counts the result of paying an order. It returns unexpected errors.
 func (b *books) enterPaid(o Order, err error) error {
 	if tooLate := new(compensator.StateError); errors.As(err, &tooLate) {
 		return nil

@@ -16,23 +16,23 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// database is where the shop's tables are, and the process log beside them.
+// database is the database of the shop's tables and of the process log.
 type database struct {
 	*sql.DB
-	dsn   string // of MySQL or MariaDB; empty: SQLite
-	file  string // of SQLite
+	dsn   string // DSN of MySQL or MariaDB; empty means SQLite
+	file  string // file of SQLite
 	redis redis.UniversalClient
-	now   string // the database's own clock in SQL, ms since 1970
+	now   string // SQL expression for the database's clock, in ms since 1970
 }
 
-// The environment: a worker is given the database its shop has made.
+// These are environment variables. A worker receives the database that the shop has created.
 const (
 	dsnVariable   = "MYSQL_DSN"
 	redisVariable = "REDIS_ADDR"
 	fileVariable  = "QUICKSTART_FILE"
 )
 
-// newDatabase makes an empty database where the environment says.
+// newDatabase creates an empty database as the environment says.
 func newDatabase(ctx context.Context) (*database, error) {
 	db, err := placeDatabase(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func placeDatabase(ctx context.Context) (*database, error) {
 	return openSQLite(filepath.Join(dir, "shop.db"))
 }
 
-// openDatabase opens the one a shop has made.
+// openDatabase opens the database that a shop has created.
 func openDatabase() (*database, error) {
 	if dsn := os.Getenv(dsnVariable); dsn != "" {
 		return openMySQL(dsn)
@@ -67,8 +67,9 @@ func openDatabase() (*database, error) {
 	return openSQLite(os.Getenv(fileVariable))
 }
 
-// openSQLite: settings of SQLite belong to a connection, so they stand in the DSN. Transactions take the write
-// lock at BEGIN: one that begins with reading and then writes would fail when another process wrote in between.
+// openSQLite opens a file. SQLite's settings belong to a connection, so they are in the DSN. Transactions take the
+// write lock at BEGIN. Otherwise a transaction that reads first and then writes would fail when another process writes
+// in between.
 func openSQLite(file string) (*database, error) {
 	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}}
 	db, err := compensator.Open("sqlite", "file:"+file+"?"+settings.Encode())
@@ -76,14 +77,14 @@ func openSQLite(file string) (*database, error) {
 	return &database{DB: db, file: file, redis: openRedis(), now: now}, err
 }
 
-// openMySQL opens the database on a Connector: a transaction's own Commit then tells Redis of its entries.
+// openMySQL opens the database through the Connector, so that Commit enqueues the transaction's entries in Redis.
 func openMySQL(dsn string) (*database, error) {
 	db, err := compensator.Open("mysql", dsn)
 	now := "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(3)) DIV 1000)"
 	return &database{DB: db, dsn: dsn, redis: openRedis(), now: now}, err
 }
 
-// openRedis returns nil when there is none: entries of this process then wait in a timing wheel.
+// openRedis returns nil if no Redis is given. The library then keeps this process's entries in a timing wheel.
 func openRedis() redis.UniversalClient {
 	address := os.Getenv(redisVariable)
 	if address == "" {
@@ -102,7 +103,8 @@ func (db *database) Close() error {
 
 const ownName = "compensator_quickstart"
 
-// ownDatabase makes an empty database for the shop and returns its DSN, or the DSN itself when its user may not.
+// ownDatabase creates an empty database for the shop and returns its DSN. If the user may not create one, it returns
+// the given DSN.
 func ownDatabase(ctx context.Context, dsn string) (string, error) {
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -147,7 +149,7 @@ func (db *database) forget(ctx context.Context) error {
 	return keys.Err()
 }
 
-// where, queue and shell describe the database to a person.
+// where, queue and shell describe the database for the output.
 func (db *database) where() string {
 	if db.dsn == "" {
 		return "SQLite, " + db.file
@@ -157,7 +159,7 @@ func (db *database) where() string {
 
 func (db *database) queue() string {
 	if db.redis == nil {
-		return "no Redis: a timing wheel in the worker for its retries; what the shop records it polls for, once a second"
+		return "no Redis: the worker keeps its retries in a timing wheel and polls once a second for entries that the shop records"
 	}
 	return "Redis at " + os.Getenv(redisVariable)
 }
@@ -170,6 +172,6 @@ func (db *database) shell() string {
 }
 
 func (db *database) mysql() *mysql.Config {
-	cfg, _ := mysql.ParseDSN(db.dsn) // it was parsed when the database was opened
+	cfg, _ := mysql.ParseDSN(db.dsn) // The DSN was already parsed when the database was opened.
 	return cfg
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// day is the whole story: the shop trades while a worker works, the worker is killed, another takes over.
+// day runs the whole scene: the shop trades while a worker works, the worker is killed, and another worker takes over.
 func (s *shop) day(ctx context.Context) (books, error) {
 	tell := s.begin()
 	first, err := startWorker(ctx, s.db)
@@ -43,7 +43,7 @@ func (s *shop) day(ctx context.Context) (books, error) {
 	return b, err
 }
 
-// killInTheMiddle returns how far the worker had come.
+// killInTheMiddle kills the worker during its work and returns the progress at that time.
 func (s *shop) killInTheMiddle(ctx context.Context, w *worker) (progress, error) {
 	err := w.await(ctx, func() (bool, error) {
 		p, err := s.progress(ctx)
@@ -58,7 +58,7 @@ func (s *shop) killInTheMiddle(ctx context.Context, w *worker) (progress, error)
 	return s.progress(ctx)
 }
 
-// begin returns a function that tells a person what happens, when it happens.
+// begin prints the servers. It returns a function that prints an event with its time.
 func (s *shop) begin() (tell func(format string, args ...any)) {
 	fmt.Printf("database  %s\nqueue     %s\n\n", s.db.where(), s.db.queue())
 	began := time.Now()

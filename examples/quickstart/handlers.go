@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// register gives each business type its handler. Only a process that calls Run runs them.
+// register registers a handler for each business type. Only a process that calls Run runs them.
 func (s *shop) register() error {
 	var closing, packing, flying error
 	s.closeUnpaid, closing = compensator.HandleTx(s.Compensator, "close_unpaid", s.giveBack, compensator.TypeConfig{
@@ -26,9 +26,11 @@ func (s *shop) register() error {
 	return errors.Join(closing, packing, flying)
 }
 
-// giveBack closes an unpaid order and gives its stock back. Nothing here guards against a second run, and nothing
-// has to: the transaction that does this also records that it is done. A paid order it leaves alone: an operator who has
-// cancelled this entry, and requeues it, may not know that it was paid meanwhile.
+// giveBack closes an unpaid order and returns its pieces to the stock. It needs no protection against a second run,
+// because its transaction also stores the entry's success.
+//
+// It does not change a paid order. An operator may cancel this entry, and requeue it without knowing that the order was
+// paid in the meantime.
 func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
 	closed, err := tx.ExecContext(ctx, "UPDATE shop_orders SET status = 'closed', closed_at = "+s.db.now+" WHERE id = ? AND status <> 'paid'", o.ID)
 	if err != nil {
@@ -41,28 +43,29 @@ func (s *shop) giveBack(ctx context.Context, tx *compensator.ScopedTx, _ *compen
 	if err != nil {
 		return err
 	}
-	return takeTime(ctx, 200*time.Millisecond) // so that the kill falls between effect and commit
+	return takeTime(ctx, 200*time.Millisecond) // Take time, so that the kill happens between the effect and the commit.
 }
 
-// refusals is how often the warehouse refuses the call about a difficult order.
+// refusals is how often the warehouse refuses the call for a difficult order.
 const refusals = 2
 
 func (o Order) difficult() bool { return o.ID%5 == 0 }
 
-// pack calls the warehouse: somebody else's system, played by a table. Its effect and the entry's success cannot
-// be one transaction, so after a kill it is called again. The key tells it that this is the same call.
+// pack calls the warehouse, an external system that a table stands for. The call's effect and the entry's success
+// cannot share one transaction, so the call is repeated after a kill. The idempotency key shows the warehouse that it
+// is the same call.
 func (s *shop) pack(ctx context.Context, e *compensator.Entry, o Order) error {
 	if o.difficult() && e.Attempt() <= refusals {
 		return errors.New("the warehouse answers 503")
 	}
 	_, err := s.db.ExecContext(ctx, "INSERT INTO shop_parcels (order_id, idempotency_key) VALUES (?, ?)", o.ID, e.CallKey())
 	if err != nil {
-		return compensator.Unavailable(err) // it was not reached: no refusal, which would count
+		return compensator.Unavailable(err) // The warehouse was not reached, so this must not count as a failure.
 	}
-	return takeTime(ctx, 150*time.Millisecond) // until it answers
+	return takeTime(ctx, 150*time.Millisecond) // the time until the warehouse answers
 }
 
-// fly always fails; when its attempts are used up, refund undoes the sale.
+// fly always fails. After its last attempt refund undoes the sale.
 func fly(context.Context, *compensator.Entry, Order) error {
 	return errors.New("there is no drone")
 }

@@ -1,14 +1,14 @@
-// Quickstart is a small shop that keeps its promises although its worker is killed in the middle of the work.
+// Quickstart is a small shop that keeps its promises although its worker is killed during its work.
 //
 //	go run ./quickstart                                SQLite in a temporary directory; no servers
 //	MYSQL_DSN=… REDIS_ADDR=… go run ./quickstart       the same shop on MySQL or MariaDB, and Redis
 //
-// With MYSQL_DSN the shop makes a database of its own, compensator_quickstart, or, where its user may not, tables
-// of its own, shop_*, in the DSN's database. They are left to be looked at, and the next run replaces them.
+// With MYSQL_DSN the shop creates the database compensator_quickstart. If its user may not, it creates tables named
+// shop_* in the DSN's database. They stay for inspection, and the next run replaces them.
 //
-// Read order.go first: orders are placed and paid, and what has to happen later is recorded in the same
-// transactions. handlers.go is what happens later, worker.go the process that does it and is killed, and
-// summary.go holds the database against what was promised.
+// Read order.go first. It places and pays orders, and records follow-up work in the same transactions. handlers.go does
+// the follow-up work. worker.go is the process that runs it and is killed. summary.go compares the database with the
+// promises.
 package main
 
 import (

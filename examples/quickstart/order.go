@@ -15,7 +15,7 @@ type Order struct {
 	ID       int
 	Item     string
 	Quantity int
-	PayIn    time.Duration // its time to pay
+	PayIn    time.Duration // time to pay
 	Drone    bool          // sent by drone instead of by post
 }
 
@@ -25,21 +25,21 @@ func newOrder(id int) Order {
 
 func (o Order) number() string { return strconv.Itoa(o.ID) }
 
-// closing is the idempotency key of the entry that closes the order: who pays knows it without having asked.
+// closing returns the idempotency key of the entry that closes the order. A payment can compute it without a query.
 func (o Order) closing() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("close-" + o.number())
 }
 
 var errBlocked = errors.New("the customer is blocked")
 
-// place is one transaction: the order, its share of the stock, and the entry that closes it if it is not paid in
-// time. None of them exists without the others.
+// place places an order in one transaction: the order, its share of the stock, and the entry that closes it if it is
+// not paid in time. They are committed together or not at all.
 func (s *shop) place(ctx context.Context, o Order, blocked bool) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // finds nothing to do after Commit
+	defer tx.Rollback() // Rollback does nothing after Commit.
 	if err := s.reserve(ctx, tx, o); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *shop) place(ctx context.Context, o Order, blocked bool) error {
 		return err
 	}
 	if blocked {
-		return errBlocked // noticed late; all of the above is undone, the entry too
+		return errBlocked // The rollback undoes everything above, including the entry.
 	}
 	return tx.Commit()
 }
@@ -67,9 +67,11 @@ func (s *shop) reserve(ctx context.Context, tx *sql.Tx, o Order) error {
 	return err
 }
 
-// pay is one transaction, too: the order is paid, so it is to be shipped, and not to be closed any more. When it
-// has been closed, the error is a *compensator.StateError, and it stays unpaid. Paid once more, it is not shipped once more:
-// the order says so, and not its closing, which an operator may have cancelled while nobody had paid.
+// pay pays an order in one transaction. It marks the order as paid, cancels its closing, and records its shipping. If
+// the order is already closed, pay returns a *compensator.StateError and the order stays unpaid.
+//
+// A repeated payment does not ship the order again. The status of the order shows the repetition. The closing cannot
+// show it, because an operator may have cancelled the closing of an unpaid order.
 func (s *shop) pay(ctx context.Context, o Order) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -84,7 +86,7 @@ func (s *shop) pay(ctx context.Context, o Order) error {
 		return err
 	}
 	if n, err := paid.RowsAffected(); err != nil || n == 0 {
-		return err // paid before
+		return err // The order was already paid.
 	}
 	shipping := s.packParcel
 	if o.Drone {

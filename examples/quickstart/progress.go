@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// progress is how far the entries have come.
+// progress counts entries.
 type progress struct {
 	done     int            // succeeded or compensated
-	open     int            // on their way
-	underWay map[string]int // claimed, with no outcome yet, by business type
+	open     int            // not ended
+	underWay map[string]int // claimed without an outcome yet, by business type
 }
 
-// progress reads the process log. delivery_count is durable before a handler runs and 0 again with its outcome,
-// so where no worker is alive it counts the attempts that were cut short.
+// progress reads the process log. delivery_count is stored before a handler runs and reset with its outcome. So while
+// no worker is alive, it counts the attempts that were cut short.
 func (s *shop) progress(ctx context.Context) (progress, error) {
 	p := progress{underWay: make(map[string]int)}
 	rows, err := s.db.QueryContext(ctx, "SELECT business_type, SUM(state IN (1, 2)), SUM(state IN (0, -1, -3)), SUM(delivery_count > 0) FROM "+logTable+" GROUP BY business_type")
@@ -37,7 +37,7 @@ func (s *shop) progress(ctx context.Context) (progress, error) {
 	return p, rows.Err()
 }
 
-// attempts lists those under way.
+// attempts lists the claimed entries.
 func (p progress) attempts() string {
 	var list []string
 	for _, businessType := range slices.Sorted(maps.Keys(p.underWay)) {
@@ -48,5 +48,5 @@ func (p progress) attempts() string {
 	return strings.Join(list, ", ")
 }
 
-// middle: a fifth of the work is done, and a worker is inside a transaction that gives stock back.
+// middle reports whether a fifth of the work is done and a worker is inside a transaction that returns stock.
 func (p progress) middle() bool { return p.done >= 20 && p.underWay["close_unpaid"] > 0 }

@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// asProgram makes the test binary the program: built already, and watched by the race detector.
+// asProgram names the environment variable with which the test binary runs the program. It is already built, and with
+// the race detector.
 const asProgram = "QUICKSTART_TEST_RUNS_MAIN"
 
 func TestMain(m *testing.M) {
@@ -57,7 +58,7 @@ func TestQuickstartSharesTheDatabaseOfAUserWhoMayMakeNone(t *testing.T) {
 	assert.Contains(t, output, "no Redis")
 }
 
-// quickstart runs the program, in an environment without servers but for those given.
+// quickstart runs the program. Its environment names no servers except the given ones.
 func quickstart(t *testing.T, environment ...string) (output string) {
 	t.Helper()
 	program, err := os.Executable()
@@ -87,7 +88,7 @@ func execute(t *testing.T, dsn string, statements ...string) {
 	}
 }
 
-// sabotage breaks the promise whose text starts like that.
+// sabotage maps the start of a promise's text to a statement that breaks the promise.
 var sabotage = map[string]string{
 	"committed orders":           "DELETE FROM shop_orders WHERE id = 1",
 	"entries: one an order":      "DELETE FROM shop_process_log WHERE business_id = '1' AND state = 1",
@@ -138,7 +139,7 @@ func TestSummarySeesEveryBrokenPromise(t *testing.T) {
 	assert.Equal(t, 1, broken)
 }
 
-// workedOff trades and runs what was recorded, in this process, until all has ended.
+// workedOff trades, and runs the entries in this process until all have ended.
 func workedOff(ctx context.Context, t *testing.T, s *shop, stop func()) books {
 	t.Helper()
 	ran := make(chan error, 1)
@@ -166,7 +167,7 @@ func harmOf(t *testing.T, p promise) string {
 	return ""
 }
 
-// openTestShop is a shop on SQLite with one order.
+// openTestShop returns a shop on SQLite with one order.
 func openTestShop(t *testing.T) (*shop, Order) {
 	t.Setenv(redisVariable, "")
 	db, err := openSQLite(filepath.Join(t.TempDir(), "shop.db"))
@@ -190,11 +191,12 @@ func parcels(t *testing.T, s *shop, o Order) int {
 func TestOrderPaidTwiceIsShippedOnce(t *testing.T) {
 	s, o := openTestShop(t)
 	require.NoError(t, s.pay(t.Context(), o))
-	require.NoError(t, s.pay(t.Context(), o), "the customer did not hear the first answer")
+	require.NoError(t, s.pay(t.Context(), o), "the first answer was lost")
 	require.Equal(t, 1, parcels(t, s, o))
 }
 
-// TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo also when that is requeued.
+// TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo cancels the closing, pays the order and requeues the
+// closing. The order must stay paid.
 func TestOrderWhoseClosingAnOperatorHasCancelledIsPaidAndStaysSo(t *testing.T) {
 	s, o := openTestShop(t)
 	_, err := s.Cancel(t.Context(), o.closing())

@@ -8,7 +8,7 @@ import (
 
 const (
 	logTable = "shop_process_log"
-	inStock  = 1000 // of each item, in the morning
+	inStock  = 1000 // of each item, at the start of the day
 )
 
 var items = []string{"apples", "bread", "cheese", "dates"}
@@ -16,7 +16,7 @@ var items = []string{"apples", "bread", "cheese", "dates"}
 var tables = []string{"shop_stock", "shop_orders", "shop_parcels", logTable, logTable + "_audit", logTable + "_meta", logTable + "_slots", logTable + "_turns",
 	logTable + "_case", logTable + "_operation", logTable + "_setting"}
 
-// schema is the shop's own part, in the SQL that its databases have in common. Instants are ms since 1970.
+// schema creates the shop's tables, in SQL that all its databases understand. Times are in ms since 1970.
 var schema = []string{
 	`CREATE TABLE shop_stock (
 		item VARCHAR(20) NOT NULL PRIMARY KEY,
@@ -35,7 +35,7 @@ var schema = []string{
 		idempotency_key VARCHAR(64) NOT NULL)`,
 }
 
-// clear replaces what an earlier run has left by empty tables and a full stock.
+// clear replaces the tables of an earlier run with empty tables and a full stock.
 func (db *database) clear(ctx context.Context) error {
 	if err := db.forget(ctx); err != nil {
 		return err

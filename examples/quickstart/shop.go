@@ -7,7 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// shop sells out of a stock. Both processes open one: the first trades and records entries, the worker runs them.
+// shop sells items from a stock. Both processes open one. The first process trades and records entries, and the worker
+// runs them.
 type shop struct {
 	*compensator.Compensator
 	db *database
@@ -17,16 +18,16 @@ type shop struct {
 	sendByDrone *compensator.Type[Order]
 }
 
-// lease is short, so that nobody waits long for what the killed worker held. The default is 30 s.
+// lease is short, so that the entries of the killed worker do not wait long. The default is 30 s.
 const lease = 2 * time.Second
 
-// openShop opens the process log in the shop's database and gives each business type its handler.
+// openShop opens the process log in the shop's database and registers the handlers.
 func openShop(ctx context.Context, db *database) (*shop, error) {
 	c, err := compensator.New(ctx, compensator.Config{
 		DB: db.DB, Redis: db.redis,
 		Table: logTable, Prefix: ownName,
 		Lease: lease,
-		Grace: 100 * time.Millisecond, // polling takes what is overdue by more
+		Grace: 100 * time.Millisecond, // Polling takes entries that are overdue by more than this.
 	})
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func openShop(ctx context.Context, db *database) (*shop, error) {
 	return s, s.register()
 }
 
-// trade places the orders, and pays most of them at once.
+// trade places the orders and pays most of them at once.
 func (s *shop) trade(ctx context.Context) (books, error) {
 	var b books
 	for id := 1; id <= 120; id++ {

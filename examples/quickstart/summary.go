@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// promise is a number in the database, and what it must be.
+// promise is a number in the database and the value that it must have.
 type promise struct {
 	text  string
 	want  int
@@ -23,13 +23,13 @@ func (p promise) ask(ctx context.Context, db interface {
 	return n, err
 }
 
-// outcomes are numbers that nobody can know beforehand.
+// outcomes lists numbers without a promised value.
 var outcomes = []promise{
 	{text: "calls of the warehouse: those cut short were made again, with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
 	{text: "ms after its deadline, the latest closing: the dead worker's lease and, without Redis, polling", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
 }
 
-// promises holds the database against the shop's books.
+// promises lists what the database must hold according to the shop's books.
 func promises(b books) []promise {
 	return []promise{
 		{"committed orders are there", b.committed, "SELECT COUNT(*) FROM shop_orders"},
@@ -55,8 +55,8 @@ func promises(b books) []promise {
 	}
 }
 
-// summarize prints what the database holds, and returns how many promises it breaks. Each number comes with its
-// query, for whoever wants to ask again.
+// summarize prints the content of the database and returns the number of broken promises. Each number is printed with
+// its query, so that you can run it again.
 func (s *shop) summarize(ctx context.Context, b books) (broken int, err error) {
 	if err := s.printEntries(ctx); err != nil {
 		return 0, err

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// workerArgument makes this program a worker.
+// workerArgument starts this program as a worker.
 const workerArgument = "worker"
 
-// work is a worker's whole life: it runs entries until its parent closes its standard input, or is gone.
+// work runs entries until the parent process closes standard input or dies.
 func work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -33,12 +33,12 @@ func work(ctx context.Context) error {
 	return errors.Join(s.Run(ctx), s.Close())
 }
 
-// worker is that process, seen from its parent.
+// worker is a worker process as its parent sees it.
 type worker struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	gone  chan struct{} // closed when the process has ended
-	err   error         // how it ended; read it when gone is closed
+	err   error         // result of the process; read it after gone is closed
 }
 
 func startWorker(ctx context.Context, db *database) (*worker, error) {
@@ -66,7 +66,7 @@ func startWorker(ctx context.Context, db *database) (*worker, error) {
 
 func (w *worker) String() string { return fmt.Sprintf("worker %d", w.cmd.Process.Pid) }
 
-// kill is kill -9: no handler, no deferred call and no Rollback of the worker runs any more.
+// kill sends SIGKILL. The worker runs no handler, no deferred call and no Rollback any more.
 func (w *worker) kill() error {
 	if err := w.cmd.Process.Kill(); err != nil {
 		return err
@@ -75,9 +75,9 @@ func (w *worker) kill() error {
 	return nil
 }
 
-// stop asks the worker to end, and waits until it has finished what it had begun.
+// stop asks the worker to end and waits until it has finished its work.
 func (w *worker) stop() error {
-	_ = w.stdin.Close() // fails only if the worker has ended, and how it did is told below
+	_ = w.stdin.Close() // Close fails only if the worker has ended. Its error is returned below.
 	<-w.gone
 	if w.err != nil {
 		return fmt.Errorf("%v: %w", w, w.err)
@@ -85,7 +85,7 @@ func (w *worker) stop() error {
 	return nil
 }
 
-// await asks until the answer is yes. It does not outlive the worker.
+// await calls ask until it returns true. It returns an error if the worker ends.
 func (w *worker) await(ctx context.Context, ask func() (bool, error)) error {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// counter notes tickets as open, too, until the database has confirmed them. Every script may be run twice.
+// counter also keeps tickets as open until the database has confirmed them. Every script may run twice.
 type counter struct{ *shop.Counter }
 
 var (
@@ -27,7 +27,8 @@ var (
 	abandonedScript = redis.NewScript(abandonedLua)
 )
 
-// take takes a piece and writes the edition into the ticket. ErrSoldOut, ErrAgain; ErrStale: Redis knows of no sale.
+// take takes a piece and writes the edition into the ticket. It returns ErrSoldOut, ErrAgain, or ErrStale if Redis does
+// not know the sale.
 func (c counter) take(ctx context.Context, t *shop.Ticket) error {
 	return shop.Taken(t, takeScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID))
 }
@@ -36,10 +37,10 @@ func (c counter) confirm(ctx context.Context, t shop.Ticket) error {
 	return confirmScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID).Err()
 }
 
-// atOnce bounds the tickets that one look finds.
+// atOnce is the maximum number of tickets that one call of abandoned finds.
 const atOnce = 500
 
-// abandoned are tickets that were taken longer than age ago, and neither confirmed nor given back.
+// abandoned returns tickets that were taken longer than age ago and were neither confirmed nor given back.
 func (c counter) abandoned(ctx context.Context, goods string, age time.Duration) ([]shop.Ticket, error) {
 	found, err := abandonedScript.Run(ctx, c.Redis, c.Keys(goods), age.Milliseconds(), atOnce).StringSlice()
 	if err != nil {
@@ -52,7 +53,7 @@ func (c counter) abandoned(ctx context.Context, goods string, age time.Duration)
 	return tickets, nil
 }
 
-// open is how many tickets are.
+// open returns the number of open tickets.
 func (c counter) open(ctx context.Context, goods string) (int, error) {
 	n, err := c.Redis.ZCard(ctx, c.Keys(goods)[2]).Result()
 	return int(n), err

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// tell has Redis know what became of a ticket. What it does not hear, watch finds.
+// tell updates Redis with the outcome of a ticket's purchase. If that fails, Watch finds the ticket later.
 func (s *sale) tell(ctx context.Context, t shop.Ticket, outcome error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
 	defer cancel()
@@ -22,7 +22,7 @@ func (s *sale) tell(ctx context.Context, t shop.Ticket, outcome error) error {
 		err = s.counter.GiveBack(ctx, t)
 	}
 	if err != nil {
-		s.Logger.Warn("a ticket's end is not told to Redis; watch will", "ticket", t.ID, "err", err)
+		s.Logger.Warn("Redis was not updated with a ticket's outcome; Watch will do it", "ticket", t.ID, "err", err)
 	}
 	if outcome != nil && !errors.Is(outcome, shop.ErrStale) {
 		outcome = fmt.Errorf("%w: %w", shop.ErrBusy, outcome)
@@ -39,14 +39,14 @@ func (s *sale) lookAfter(ctx context.Context, g shop.Goods) error {
 	return err
 }
 
-// decide says whether a ticket was sold whose process has told Redis nothing. Whoever records its entry first has
-// decided: here it is cancelled in the same transaction, so that a purchase that comes to it later, by a process that
-// was only slow, is refused.
+// decide finds out whether a ticket was sold whose process has not updated Redis. The first process that records the
+// ticket's entry decides. If decide records it first, it cancels the entry in the same transaction. A slow process that
+// sells the ticket later is then refused.
 func (s *sale) decide(ctx context.Context, t shop.Ticket) error {
 	sold := false
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		options := t.Options(createKey(t))
-		options.Delay = time.Hour // it never runs
+		options.Delay = time.Hour // It never runs, because it is cancelled below.
 		receipt, err := s.creating.Record(ctx, tx, t, options)
 		if err != nil {
 			return err

@@ -1,5 +1,5 @@
-// Command seckill is a flash sale: many buyers at once, few pieces, one order a buyer. README.md tells how to run it, and
-// how it is put under load and faults.
+// Command seckill is a flash sale: many buyers at once, few pieces, and one order per buyer. README.md shows how to run
+// it, and how to put it under load and faults.
 package main
 
 import (

@@ -7,12 +7,12 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Sell is what POST /seckill does: buy, with a counter that may have to be filled.
+// Sell serves POST /seckill. It buys a piece, and fills the counter first if necessary.
 func (s *sale) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return s.SellOne(ctx, p, s.buy)
 }
 
-// buy takes a piece in Redis, which alone answers those who get none, and then for good in the database.
+// buy takes a piece in Redis, then sells it in the database. Redis alone refuses buyers who get nothing.
 func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	err := s.counter.take(ctx, &t)
@@ -22,10 +22,10 @@ func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	if err == nil {
 		err = s.sell(ctx, t)
 	}
-	return t, s.tell(ctx, t, err) // confirmed, given back, or in doubt
+	return t, s.tell(ctx, t, err) // Redis now has the ticket as confirmed, as given back, or as still open.
 }
 
-// sell: the ticket, its entry and the piece, all three or none.
+// sell stores the ticket, its entry and the taken piece in one transaction.
 func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 	err := s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if err := s.InsertTicket(ctx, tx, t); err != nil {
@@ -39,8 +39,8 @@ func (s *sale) sell(ctx context.Context, t shop.Ticket) error {
 	return s.certain(ctx, t, err)
 }
 
-// send publishes create_order entries. That a queue has the message is no success yet: the consumer completes the entry.
-// A message that nobody has confirmed in time is sent again; the last failure is the verdict, and undo follows.
+// send publishes create_order entries. A message in the queue is no success yet, because the consumer completes the
+// entry. An entry that is not completed in time is sent again. After the last attempt it fails, and undo follows.
 func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) []error {
 	outcomes := s.publish(ctx, s.withSendingsLeft(items))
 	for i, err := range outcomes {
@@ -51,8 +51,8 @@ func (s *sale) send(ctx context.Context, items []compensator.Item[shop.Ticket]) 
 	return outcomes
 }
 
-// create is called for each message: the unpaid order, its closing, and the end of the entry. Told twice, or too late, it
-// finds the entry ended.
+// create runs for each message. It makes the unpaid order, records its closing and completes the entry. For a repeated
+// or late message it finds that the entry has ended.
 func (s *sale) create(ctx context.Context, t shop.Ticket) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := s.creating.CompleteTx(ctx, tx, createKey(t)); err != nil {
@@ -66,16 +66,16 @@ func (s *sale) create(ctx context.Context, t shop.Ticket) error {
 	})
 }
 
-// undo is the end of a ticket that no consumer could make an order of. The buyer may buy again.
+// undo returns the piece of a ticket that no consumer could turn into an order. The buyer may buy again.
 func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, t shop.Ticket) error {
 	return s.PutBack(ctx, tx, t)
 }
 
-// Pay and the closing decide in the order's row which of them is first.
+// Pay marks an order as paid. The update of the order's row decides whether the payment or the closing is first.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		t, err := s.SetPaid(ctx, tx, id)
-		if err != nil || t.ID == "" { // it is paid already
+		if err != nil || t.ID == "" { // It is already paid.
 			return err
 		}
 		_, err = s.Closing.CancelTx(ctx, tx, t.CloseKey())

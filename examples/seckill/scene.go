@@ -12,21 +12,21 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one day of one way.
+// scene is one day of a sale, in one of the two ways.
 type scene struct {
 	day.Day
 	sending
 }
 
-// books are a day's, and what there is of messages.
+// books adds the state of the messages to the books of a day.
 type books struct {
 	*day.Books
-	open    int // tickets in Redis
-	alone   int // tickets and orders without the entry they should have
-	waiting int // messages
+	open    int // open tickets in Redis
+	alone   int // tickets and orders without their entry
+	waiting int // messages in the queue
 }
 
-// prepare says what is this sale's.
+// prepare sets what is specific to this sale.
 func (s *scene) prepare() {
 	s.Tables = tables
 	s.Rest = s.abandon + 2*time.Second
@@ -48,7 +48,7 @@ func (s *scene) run(ctx context.Context) (b *books, err error) {
 	return b, err
 }
 
-// left are messages, and manually what has not been sent.
+// left returns the number of messages in the queue. The hand-written way adds unsent messages.
 func (s *scene) left(ctx context.Context) (int, error) {
 	waiting, err := s.Waiting(s.Queue(orderQueue))
 	if err != nil || !s.Manual {
@@ -58,7 +58,7 @@ func (s *scene) left(ctx context.Context) (int, error) {
 	return waiting + unsent, err
 }
 
-// What has no entry is lost: a ticket's create_order, an order's close_order, an ended ticket's return_stock.
+// A ticket without create_order, an order without close_order, or an ended ticket without return_stock is lost.
 const countAlone = `SELECT
 	(SELECT COUNT(*) FROM shop_tickets t LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('create/', t.goods, '/', t.buyer, '/', t.ticket) WHERE l.id IS NULL) +
 	(SELECT COUNT(*) FROM shop_orders o LEFT JOIN shop_log l ON l.idempotent_id = CONCAT('close/', o.ticket) WHERE l.id IS NULL) +

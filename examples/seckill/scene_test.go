@@ -16,12 +16,12 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The scene as make seckill asks for it. What stands here is a small one.
+// These are the settings of a test run. make seckill sets larger ones.
 var (
 	asked      scene
-	yours      = flag.Bool("yours", false, "use the servers that the environment names")
-	full       = flag.Bool("full", false, "restart RabbitMQ and make the database read-only, too, and do it by hand beside it")
-	screenshot = flag.String("screenshot", "", "write a picture of the page here")
+	yours      = flag.Bool("yours", false, "use the servers from the environment")
+	full       = flag.Bool("full", false, "also restart RabbitMQ and make the database read-only, and also run the hand-written version")
+	screenshot = flag.String("screenshot", "", "file for a picture of the page")
 )
 
 func init() {
@@ -32,13 +32,13 @@ func init() {
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-addr" {
-		main() // this process is an instance that a scene has started
+		main() // A scene has started this process as an instance.
 		return
 	}
 	os.Exit(testservers.Main(m))
 }
 
-// quick lets a test take seconds.
+// quick has settings with which a test takes seconds.
 var quick = settings{
 	shop.Settings{Goods: "phone", Stock: 40, Window: 2 * time.Second, Resend: 500 * time.Millisecond, Most: 4, Lease: time.Second, Fail: 0.1, Hopeless: 0.05, Seed: 1},
 	sending{gather: 20 * time.Millisecond, abandon: 2 * time.Second, workers: 8},
@@ -54,7 +54,8 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale is make seckill, or a small one. With -full it is followed by the same manually, under the same load and blows.
+// TestSale runs a small sale, or the sale of make seckill. With -full it then runs the hand-written way under the same
+// load and faults.
 func TestSale(t *testing.T) {
 	s := asked
 	s.place(t)
@@ -76,8 +77,8 @@ func TestSale(t *testing.T) {
 	require.NotZero(t, ours.Moments.Looks)
 }
 
-// place gives the scene its servers, and says what may be done to them: what is somebody's own is not restarted, and
-// loses only what the scene has put there.
+// place gives the scene its servers and chooses the faults. Servers from the environment are not restarted, and lose
+// only the scene's data.
 func (s *scene) place(t *testing.T) {
 	s.Servers = servers.Servers{Name: "seckill"}
 	if *yours {
@@ -112,7 +113,7 @@ func TestWrongBooksAreFound(t *testing.T) {
 	var out bytes.Buffer
 	require.Equal(t, 16, b.report(&out), out.String())
 	for _, wrong := range []string{"moments in which more was sold", "orders that live", "buyers with more than one", "stock in Redis", "buyers of whom", "buyers shut out",
-		"open tickets", "accepted answers", "tickets and orders without", "entries that still", "messages in the queue"} {
+		"open tickets", "accepted answers", "tickets and orders without", "entries that have not ended", "messages in the queue"} {
 		require.Contains(t, out.String(), "WRONG  "+wrong)
 	}
 	require.Contains(t, out.String(), "ok     tickets that live")

@@ -14,31 +14,31 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// tables start with this.
+// tables is the prefix of the table names.
 const tables shop.Tables = "seckill"
 
-// settings are what both ways go by.
+// settings holds the settings of both ways.
 type settings struct {
 	shop.Settings
 	sending
 }
 
-// sending is how messages are sent, and read.
+// sending holds the settings for sending and consuming messages.
 type sending struct {
-	gather  time.Duration // a ticket waits for others, to be sent with them
-	later   time.Duration // a ticket is not sent before
-	abandon time.Duration // an open ticket's process is taken for dead after this
+	gather  time.Duration // maximum time that a ticket waits for others, to be sent with them
+	later   time.Duration // delay before a ticket is sent
+	abandon time.Duration // age after which the process of an open ticket counts as dead
 	workers int           // consumers in one process
 }
 
 func (p *sending) define(flags *flag.FlagSet) {
-	flags.DurationVar(&p.gather, "gather", 200*time.Millisecond, "a ticket waits at most so long for others, to be sent with them: in a rush batches cost less")
-	flags.DurationVar(&p.later, "later", 0, "tickets are sent so much later: when the rush is over, perhaps")
-	flags.DurationVar(&p.abandon, "abandon", 5*time.Second, "a ticket whose process tells nothing for so long is decided about by others")
-	flags.IntVar(&p.workers, "workers", 8, "messages that this process works on at once")
+	flags.DurationVar(&p.gather, "gather", 200*time.Millisecond, "maximum time that a ticket waits to be sent in a batch with others; batches cost less in a rush")
+	flags.DurationVar(&p.later, "later", 0, "delay before tickets are sent, for example until the rush is over")
+	flags.DurationVar(&p.abandon, "abandon", 5*time.Second, "time without an outcome after which other processes decide about a ticket")
+	flags.IntVar(&p.workers, "workers", 8, "number of messages that this process works on concurrently")
 }
 
-// arguments are the flags that define reads.
+// arguments returns the flags that define reads.
 func (p sending) arguments() []string {
 	return []string{"-gather", p.gather.String(), "-later", p.later.String(), "-abandon", p.abandon.String(), "-workers", strconv.Itoa(p.workers)}
 }
@@ -94,7 +94,7 @@ func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.W
 	return ours, ours.Shop, nil
 }
 
-// prepare makes what is missing. A database that takes no writes at present has it already, or the service cannot start.
+// prepare creates what is missing. While the database accepts no writes, the service starts only if nothing is missing.
 func (s *service) prepare(ctx context.Context, db *sql.DB) error {
 	return errors.Join(tables.Create(ctx, db, createHandLog), tables.PutOnSale(ctx, db, s.Goods, s.Stock), s.OnBroker(servers.Declare(s.Queue(orderQueue))))
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, and another one that only does what a test has it do.
+// world is a service in this process, and a second process's sale that does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -55,7 +55,7 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 	return w
 }
 
-// openOther makes the other process's sale. It does not run.
+// openOther opens the second sale. It does not run.
 func (w *world) openOther(on servers.Servers) {
 	db, err := on.OpenDB(16)
 	require.NoError(w.T, err)
@@ -69,7 +69,7 @@ func (w *world) openOther(on servers.Servers) {
 	w.DB, w.other = db, other
 }
 
-// awaitStock waits until both places have so much.
+// awaitStock waits until Redis and the database both have this many pieces.
 func (w *world) awaitStock(pieces int) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
@@ -148,11 +148,11 @@ func TestPaidOrderIsNotClosed(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.Stock, s.Window = 2, 2*time.Second })
 	w.Buy("ann")
 	order := w.Await("ann", shop.StateOpen)
-	for range 2 { // the first answer may have been lost
+	for range 2 { // The first answer may have been lost.
 		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.Buy("ben")
-	w.Await("ben", shop.StateClosed) // which came due later
+	w.Await("ben", shop.StateClosed) // Its order came due later.
 	require.Equal(t, shop.StatePaid, w.State("ann").State)
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'close_order' AND state = ?`, compensator.Cancelled))
 	w.awaitStock(1)
@@ -179,7 +179,7 @@ func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_orders`))
 }
 
-// A message that nobody can read is an entry with its content, and the next one is not held up.
+// A malformed message becomes an entry with its content. The next message is not held up.
 func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.workers = 2, 1 })
@@ -198,8 +198,8 @@ func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	require.Zero(t, waiting)
 }
 
-// The broker refuses what is sent, and whoever would consume it. Buyers do not notice; no try is spent; when the queue is
-// what it should be every ticket becomes its order.
+// The broker refuses the service's messages and its consumer. Buyers do not notice, and no attempt is counted. When the
+// queue is right again, every ticket becomes an order.
 func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.Most = 3, 1 })
@@ -211,7 +211,7 @@ func TestBrokerThatRefusesMessagesLosesNone(t *testing.T) {
 	full := func(channel *amqp091.Channel) error {
 		return channel.Publish("", queue, true, false, amqp091.Publishing{Body: []byte("{{in the way}")})
 	}
-	require.Eventually(t, func() bool { // unless the consumer is faster to declare its own
+	require.Eventually(t, func() bool { // Repeat it if the consumer declares its queue first.
 		return w.service.OnBroker(servers.Delete(queue), refusing, full) == nil
 	}, time.Minute, time.Millisecond)
 	for _, buyer := range []string{"ann", "ben"} {
@@ -261,7 +261,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 
 func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // nobody else will
+	w := newWorld(t, func(s *settings) { s.Stock, s.abandon = 1, time.Hour }) // so that no other process gives the ticket back
 	require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, "/goods/phone/rebuild", "").Status)
 	w.Exec(`RENAME TABLE seckill_tickets TO seckill_tickets_away`)
 	w.Refused(w.Buy("ben"), http.StatusServiceUnavailable, "try_again")
@@ -270,7 +270,8 @@ func TestPurchaseThatTheDatabaseRefusesGivesItsPieceBack(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Buy("ben").Status)
 }
 
-// A COMMIT whose answer is lost has happened or has not: either way the buyer is told the truth at once.
+// The answer to a COMMIT is lost, and the COMMIT has or has not happened. In both cases the buyer gets the right answer
+// at once.
 func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -289,7 +290,7 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 			cut := w.service.Servers
 			cut.DSN = config.FormatDSN()
 			w.openOther(cut)
-			w.Buy("zoe") // the counter is filled
+			w.Buy("zoe") // The counter is now filled.
 			trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Fault: c.fault, Nth: 1})
 			_, err = w.other.Sell(t.Context(), shop.Purchase{Buyer: "ann", Goods: "phone"})
 			if c.sold == 1 {
@@ -304,7 +305,7 @@ func TestPurchaseWhoseCommitIsUnknownIsResolved(t *testing.T) {
 	}
 }
 
-// take leaves a ticket as a process does that dies right after the script.
+// take leaves a ticket as if its process had died right after the script.
 func (w *world) take(buyer string) shop.Ticket {
 	w.T.Helper()
 	require.NoError(w.T, w.other.Rebuild(w.T.Context(), "phone", ""))
@@ -318,7 +319,7 @@ func TestTicketOfAProcessThatDiedBeforeItsTransactionIsGivenBack(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	lost := w.take("ann")
 	w.awaitStock(1)
-	require.Error(t, w.other.sell(t.Context(), lost), "a process that was only slow comes too late")
+	require.Error(t, w.other.sell(t.Context(), lost), "a slow process is too late")
 	w.awaitStock(1)
 	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckill_tickets`))
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
@@ -334,7 +335,7 @@ func TestTicketOfAProcessThatDiedAfterItsTransactionIsConfirmed(t *testing.T) {
 	w.Refused(w.Buy("ann"), http.StatusConflict, "bought_already")
 }
 
-// What Redis has lost is filled again by whoever asks next, or by nobody in particular.
+// A lost counter is filled again by the next purchase, or by Watch.
 func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 3 })
@@ -349,7 +350,8 @@ func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 	require.Equal(t, http.StatusOK, got.Status)
 }
 
-// Redis goes back in time: it has more pieces than there are, and has forgotten a buyer. Nothing is sold that is not there.
+// Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
+// that do not exist.
 func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1 })
@@ -364,7 +366,8 @@ func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
 	}
 }
 
-// A purchase that was under way when Redis was lost was counted by nobody who filled it: it must not be sold.
+// A purchase was running when Redis lost its data. The new counter does not count its ticket, so the database must not
+// sell it.
 func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
@@ -377,7 +380,8 @@ func TestTicketOfAnEarlierEditionIsNotSold(t *testing.T) {
 	w.awaitStock(2)
 }
 
-// Redis is emptied again and again while everybody buys: in the end both places have what is left, to the piece.
+// Redis loses its keys again and again while many buyers buy. At the end Redis and the database must have the same
+// stock.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 500 })
@@ -398,7 +402,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	bought := make(chan struct{})
 	go func() { buyers.Wait(); close(bought) }()
 	for everybody := false; !everybody; {
-		if sold.Load() < 200 { // what is under way at the last time shows in the end
+		if sold.Load() < 200 { // Purchases that run during the last loss must still be right at the end.
 			require.NoError(t, w.other.counter.Redis.Unlink(t.Context(), w.other.counter.Keys("phone")...).Err())
 		}
 		select {
@@ -412,7 +416,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	w.awaitStock(500 - living)
 }
 
-// On servers that are somebody's own.
+// The scene uses servers from the environment here.
 func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
@@ -432,24 +436,24 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{theirs}, left)
 	_, err = w.service.Waiting("x" + w.service.Queue(orderQueue))
-	require.NoError(t, err, "their queue is there")
+	require.NoError(t, err, "the other queue still exists")
 	_, err = w.service.Waiting(w.service.Queue(orderQueue))
-	require.Error(t, err, "ours is not")
+	require.Error(t, err, "the scene's queue is gone")
 	require.NoError(t, w.service.OnBroker(servers.Delete("x"+w.service.Queue(orderQueue))))
 }
 
-// A service that is told to stop answers what it was asked, and leaves nothing half done.
+// A service that stops answers all running requests and leaves no unfinished work.
 func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1000 })
-	watched, err := http.Get("http://" + w.Address + "/live") // somebody looks at the page, and does not go away
+	watched, err := http.Get("http://" + w.Address + "/live") // An open page does not keep the service from stopping.
 	require.NoError(t, err)
 	defer watched.Body.Close()
 	accepted := w.StopAmidBuyers(20)
 	for _, ticket := range accepted {
 		require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_tickets WHERE ticket = ?`, ticket))
 	}
-	require.Equal(t, len(accepted), w.Count(`SELECT COUNT(*) FROM seckill_tickets`), "and nothing that nobody was told of")
+	require.Equal(t, len(accepted), w.Count(`SELECT COUNT(*) FROM seckill_tickets`), "every ticket was answered")
 	require.Zero(t, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE lease_until > 0`), "no entry is held")
 	w.awaitStock(1000 - len(accepted))
 }

@@ -29,19 +29,19 @@ import (
 const (
 	speedRounds  = 9
 	speedPieces  = 5000
-	speedBuyers  = 32 // at once
+	speedBuyers  = 32 // at the same time
 	speedWorkers = 4  // consumers
 	speedRefused = 20000
 )
 
 // pace is one measurement.
 type pace struct {
-	perSecond float64 // purchases accepted, until the last buyer has his answer
+	perSecond float64 // accepted purchases a second, until the last answer
 	p99       time.Duration
-	orders    float64 // a second, from the first request until the last order is made
+	orders    float64 // orders a second, from the first request to the last order
 }
 
-// arm is a way to sell, as it is measured.
+// arm is one way to sell, with its measurements.
 type arm struct {
 	name    string
 	address string
@@ -49,8 +49,8 @@ type arm struct {
 	paces   []pace
 }
 
-// BenchmarkSale is make bench-seckill: purchases a second with the log and without it, in rounds in which each way has its
-// turn, in changing order; and how fast Redis alone refuses.
+// BenchmarkSale runs for make bench-seckill. It measures purchases a second with the log and without it. Each round
+// measures every way, in a different order. It also measures how fast Redis alone refuses.
 func BenchmarkSale(b *testing.B) {
 	on, ours := openForSpeed(b)
 	serve := func(way shop.Way) string {
@@ -61,7 +61,7 @@ func BenchmarkSale(b *testing.B) {
 		return server.URL
 	}
 	address := serve(ours)
-	later := func(d time.Duration) func() { return func() { ours.later = d } } // nobody asks now
+	later := func(d time.Duration) func() { return func() { ours.later = d } } // No request is running now.
 	arms := []*arm{
 		{name: "with the log, orders made meanwhile", address: address, prepare: later(0)},
 		{name: "with the log, orders made after the rush (`-later 3s`)", address: address, prepare: later(3 * time.Second)},
@@ -80,12 +80,12 @@ func BenchmarkSale(b *testing.B) {
 			b.Logf("%.0f/s, p99 %v", refusing.perSecond, refusing.p99)
 		}
 	})
-	if len(arms[0].paces) > 0 { // else the sold out alone is measured
-		fmt.Println(table(arms)) // of b's own log only ten lines are shown
+	if len(arms[0].paces) > 0 { // Otherwise only the sub-benchmark "sold out" ran.
+		fmt.Println(table(arms)) // The log of b shows only ten lines.
 	}
 }
 
-// openForSpeed is the service, running, with nothing that fails.
+// openForSpeed returns a running service in which nothing fails.
 func openForSpeed(b *testing.B) (servers.Servers, *sale) {
 	cfg := quick
 	cfg.Window, cfg.Fail, cfg.Hopeless, cfg.Lease = time.Hour, 0, 0, 5*time.Second
@@ -109,7 +109,7 @@ func openForSpeed(b *testing.B) (servers.Servers, *sale) {
 	return s.Servers, ours
 }
 
-// measure gives each arm its turn.
+// measure measures each arm once.
 func measure(b *testing.B, ours *sale, arms []*arm) {
 	first := len(arms[0].paces)
 	for i := range arms {
@@ -129,7 +129,7 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 	}
 }
 
-// table has the medians, and those of a round's ratios to each of the ways without the log.
+// table formats the medians, and the medians of the ratios to the two ways without the log.
 func table(arms []*arm) string {
 	var t strings.Builder
 	t.WriteString("| | accepted | 99 % within | orders made | beside a message without the log | beside no message |\n|---|---|---|---|---|---|\n")
@@ -165,7 +165,7 @@ func median(paces []pace, of func(pace) float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// knock has buyers ask, each once, and returns how fast all were answered with this status.
+// knock lets each buyer send one request, and returns how fast all were answered with this status.
 func knock(b *testing.B, address, goods string, buyers, status int) pace {
 	b.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: speedBuyers}
@@ -206,7 +206,7 @@ func awaitOrders(b *testing.B, s *sale, goods string) time.Time {
 	return awaitCount(b, s, speedPieces, `SELECT COUNT(*) FROM seckill_orders WHERE goods = ?`, goods)
 }
 
-// awaitRest returns when the log has nothing to do but to wait for payments.
+// awaitRest returns when no create_order entry is left to run.
 func awaitRest(b *testing.B, s *sale) {
 	awaitCount(b, s, 0, `SELECT COUNT(*) FROM seckill_log WHERE business_type = ? AND state IN (?, ?)`, createType, compensator.Pending, compensator.Retrying)
 }
@@ -220,6 +220,6 @@ func awaitCount(b *testing.B, s *sale, want int, query string, args ...any) time
 			return time.Now()
 		}
 	}
-	b.Fatal("orders are still on their way")
+	b.Fatal("not every order was made in time")
 	return time.Time{}
 }

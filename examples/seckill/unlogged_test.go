@@ -14,14 +14,14 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// plain is the same service without the log: ticket, stock and order in one transaction, and nothing else happens.
+// plain is the service without the log: ticket, stock and order in one transaction, and nothing else.
 type plain struct{ *sale }
 
 func (p plain) Sell(ctx context.Context, want shop.Purchase) (shop.Ticket, error) {
 	return p.sellBare(ctx, want, func(tx *sql.Tx, t shop.Ticket) error { return p.InsertOrder(ctx, tx, t, p.Window) })
 }
 
-// sellBare sells a ticket in one transaction, in which the caller may do more.
+// sellBare sells a ticket in one transaction. more adds statements to the transaction.
 func (s *sale) sellBare(ctx context.Context, want shop.Purchase, more func(*sql.Tx, shop.Ticket) error) (shop.Ticket, error) {
 	t := shop.NewTicket(want)
 	if err := s.counter.take(ctx, &t); err != nil {
@@ -47,9 +47,11 @@ func (s *sale) sellBare(ctx context.Context, want shop.Purchase, more func(*sql.
 	return t, s.counter.confirm(ctx, t)
 }
 
-// unlogged does the same work without the log: the buyer's request publishes the message right after its commit and
-// awaits the confirm, and a consumer makes the order. Killed in between it leaves a piece that nobody has; a message that
-// comes twice makes two orders; nothing is sent again, undone or closed.
+// unlogged does the same work without the log. The buyer's request publishes the message right after its commit and
+// waits for the confirm. A consumer makes the order.
+//
+// If the process is killed in between, it leaves a piece that no buyer has. A message that arrives twice makes two
+// orders. Nothing is sent again, undone or closed.
 type unlogged struct {
 	*sale
 	out   *amqp091.Channel
@@ -76,7 +78,7 @@ func (u unlogged) Sell(ctx context.Context, want shop.Purchase) (shop.Ticket, er
 	return t, nil
 }
 
-// openUnlogged consumes on a queue of its own, as many messages at once as the library's way does.
+// openUnlogged consumes from a separate queue, with as many concurrent messages as the library's way.
 func openUnlogged(b *testing.B, on servers.Servers, ours *sale) unlogged {
 	conn, err := amqp091.Dial(on.AMQP)
 	require.NoError(b, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
-// sale sells one piece of each goods to a buyer. What happens to a ticket stands in sale.go, and what is done about one
-// whose end Redis has not heard in doubt.go.
+// sale sells one piece of each goods to a buyer. sale.go has the life of a ticket. doubt.go handles tickets whose
+// outcome Redis does not know.
 type sale struct {
 	*shop.Shop
 	sending
@@ -32,7 +32,7 @@ type sale struct {
 const (
 	createType = "create_order"
 
-	// redeliveredType is of messages that the broker delivers again, because their first consumer died.
+	// redeliveredType is the type of messages that the broker delivers again because their first consumer died.
 	redeliveredType = "redelivered_order"
 
 	orderQueue  = "orders"
@@ -47,13 +47,13 @@ var look = shop.Look{
 	Types:   []string{createType, shop.CloseType, shop.ReturnType, redeliveredType},
 }
 
-// createKey is the idempotency key of a ticket's create_order entry. Whoever records it first decides whether the ticket was
-// ever sold.
+// createKey returns the idempotency key of a ticket's create_order entry. The process that records this entry first
+// decides whether the ticket was sold.
 func createKey(t shop.Ticket) compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("create/" + t.Goods + "/" + t.Buyer + "/" + t.ID)
 }
 
-// newSale puts the parts together.
+// newSale creates the sale.
 func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, c *shop.Counter) (s *sale, err error) {
 	s = &sale{sending: cfg.sending, counter: counter{c}}
 	if s.Shop, err = shop.Open(ctx, cfg.Settings, tables, db, c); err != nil {
@@ -73,7 +73,7 @@ func newSale(ctx context.Context, cfg settings, on servers.Servers, db *sql.DB, 
 
 func (s *sale) register(on servers.Servers) (err error) {
 	s.creating, err = compensator.HandleBatch(s.Log, createType, s.send, compensator.TypeConfig{
-		MaxProcessCount: s.Most + 1, // the last one sends nothing
+		MaxProcessCount: s.Most + 1, // The last attempt sends nothing.
 		BatchWait:       s.gather,
 		Retry:           compensator.Fixed(s.Resend),
 		CompensateTx:    compensator.TypedTx(s.undo), CompensateCrashed: true,
@@ -89,19 +89,19 @@ func (s *sale) register(on servers.Servers) (err error) {
 	return err
 }
 
-// refused: Redis alone has answered, and has taken nothing.
+// refused reports whether Redis alone has refused the purchase and has taken nothing.
 func refused(err error) bool {
 	return errors.Is(err, shop.ErrSoldOut) || errors.Is(err, shop.ErrAgain) || errors.Is(err, shop.ErrStale)
 }
 
-// unlessGivenUp refuses a ticket that another process has given up: see decide.
+// unlessGivenUp returns options with which Record refuses a ticket that another process has given up. See decide.
 func (s *sale) unlessGivenUp(t shop.Ticket) compensator.Options {
 	o := t.Options(createKey(t))
 	o.Delay, o.FailOnDuplicate = s.later, true
 	return o
 }
 
-// certain finds out what a COMMIT came to whose answer is lost. What it cannot find out stays ErrCommitUnknown.
+// certain finds out whether a COMMIT happened whose answer is lost. If it cannot, the error stays ErrCommitUnknown.
 func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	if !errors.Is(err, compensator.ErrCommitUnknown) {
 		return err
@@ -117,7 +117,7 @@ func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	return err
 }
 
-// withSendingsLeft marks those that have been sent as often as allowed: nil.
+// withSendingsLeft returns the entries. Entries that have been sent as often as allowed become nil.
 func (s *sale) withSendingsLeft(items []compensator.Item[shop.Ticket]) []*compensator.Entry {
 	entries := make([]*compensator.Entry, len(items))
 	for i, item := range items {
@@ -128,7 +128,7 @@ func (s *sale) withSendingsLeft(items []compensator.Item[shop.Ticket]) []*compen
 	return entries
 }
 
-// publish relays entries, and returns each one's outcome; nil entries have none left but failure.
+// publish relays entries and returns their outcomes. A nil entry fails.
 func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []error {
 	outcomes := make([]error, len(entries))
 	var left []*compensator.Entry
@@ -146,12 +146,12 @@ func (s *sale) publish(ctx context.Context, entries []*compensator.Entry) []erro
 	return outcomes
 }
 
-// consume reads a message and makes the order. Its own failure is no reason to deliver it again: the entry is not
-// completed, so it will be sent again.
+// consume reads a message and makes the order. It never asks for a redelivery, because an entry that is not completed
+// is sent again.
 func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var t shop.Ticket
 	if err := json.Unmarshal(d.Body, &t); err != nil {
-		return compensator.Permanent(err) // set aside: a person sees it
+		return compensator.Permanent(err) // The message is set aside for a person.
 	}
 	err := s.Luck().Of(t, rand.Uint64())
 	if err == nil {
@@ -164,8 +164,8 @@ func (s *sale) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	return nil
 }
 
-// Run consumes, relays, closes and watches until ctx ends, and finishes what it has begun: the consumer first, for what
-// it records is then known to the log.
+// Run consumes, relays, closes and watches until ctx ends, and finishes its work. It stops the consumer first, so that
+// the log knows everything that the consumer has recorded.
 func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

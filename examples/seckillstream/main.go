@@ -1,5 +1,5 @@
-// Command seckillstream is a flash sale whose orders come out of a Redis Stream: many buyers at once, few pieces, one order a
-// buyer. README.md tells how to run it, and how it is put under load and faults.
+// Command seckillstream is a flash sale with a Redis Stream: many buyers at once, few pieces, and one order per buyer.
+// README.md shows how to run it, and how to put it under load and faults.
 package main
 
 import (

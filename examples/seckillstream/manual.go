@@ -16,9 +16,9 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// manual is the way people do it: a script takes the stock and adds a message, one thread reads the group under one fixed
-// name, makes the order and acknowledges it, to another stream. On an error it goes through its pending list until that is
-// empty. It is here to be measured beside sale.go.
+// manual is a typical hand-written sale. sale.go is measured against it. A script takes the stock and adds a message.
+// One goroutine reads the group under a fixed consumer name and makes the order. It then acknowledges the message on
+// the wrong stream. After an error it reads its pending list until the list is empty.
 type manual struct{ shop.Manual }
 
 //go:embed lua/hand.lua
@@ -28,12 +28,12 @@ var handScript = redis.NewScript(handLua)
 
 const (
 	handGroup    = "g1"
-	handConsumer = "c1" // in every process
+	handConsumer = "c1" // the same in every process
 )
 
 func (h *manual) stream(goods string) string { return h.Key("orders", goods) }
 
-// Sell is one script.
+// Sell runs one script.
 func (h *manual) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	keys := []string{h.Key("stock", p.Goods), h.Key("buyers", p.Goods), h.stream(p.Goods)}
@@ -48,15 +48,15 @@ func (h *manual) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error)
 	return t, nil
 }
 
-// Run warms Redis up, makes the group, reads and scans until ctx ends.
+// Run sets the stock in Redis, creates the group, then reads and scans until ctx ends.
 func (h *manual) Run(ctx context.Context) error {
 	h.Warm(ctx)
-	_ = h.Redis.XGroupCreateMkStream(ctx, h.stream(h.Goods), handGroup, "0").Err() // it is there already
+	_ = h.Redis.XGroupCreateMkStream(ctx, h.stream(h.Goods), handGroup, "0").Err() // An error means that the group already exists.
 	var scanning sync.WaitGroup
 	scanning.Go(func() { shop.EverySecond(ctx, h.CloseUnpaid) })
 	for ctx.Err() == nil {
 		if _, err := h.next(ctx, ">"); err != nil && ctx.Err() == nil {
-			slog.Debug("by hand: no order made", "err", err)
+			slog.Debug("manual: no order made", "err", err)
 			h.pending(ctx)
 		}
 	}
@@ -64,7 +64,7 @@ func (h *manual) Run(ctx context.Context) error {
 	return nil
 }
 
-// pending goes through what was read and not acknowledged.
+// pending handles messages that were read and not acknowledged.
 func (h *manual) pending(ctx context.Context) {
 	for ctx.Err() == nil {
 		done, err := h.next(ctx, "0")
@@ -77,7 +77,7 @@ func (h *manual) pending(ctx context.Context) {
 	}
 }
 
-// next reads one message and makes its order. It reports that there was none.
+// next reads one message and makes its order. none reports that there was no message.
 func (h *manual) next(ctx context.Context, from string) (none bool, err error) {
 	streams, err := h.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: handGroup, Consumer: handConsumer, Streams: []string{h.stream(h.Goods), from}, Count: 1, Block: 500 * time.Millisecond,
@@ -110,7 +110,7 @@ func (h *manual) order(ctx context.Context, m redis.XMessage) error {
 	return h.insert(ctx, t)
 }
 
-// insert makes the order, unless the buyer has or had one, or there is no stock: then it says nothing.
+// insert makes the order. It silently makes none if the buyer has or had an order, or if no stock is left.
 func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	tx, err := h.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *manual) insert(ctx context.Context, t shop.Ticket) error {
 	return tx.Commit()
 }
 
-// Find is what became of a buyer's latest order. Whom Redis knows without one was accepted.
+// Find returns the state of a buyer's latest order. A buyer without an order whom Redis knows is "accepted".
 func (h *manual) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	o, err := shop.FindOrder(ctx, h.DB, p, h.SQL(`SELECT ticket, id, state, due_at FROM shop_orders WHERE goods = ? AND buyer = ? ORDER BY id DESC LIMIT 1`))
 	if errors.Is(err, shop.ErrNotFound) {
@@ -143,5 +143,5 @@ func (h *manual) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) 
 	return o, err
 }
 
-// End has nothing to close.
+// End does nothing, because there is nothing to close.
 func (h *manual) End() {}

@@ -8,19 +8,20 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// Sell is what POST /seckill does, with a counter that may have to be filled.
+// Sell serves POST /seckill. It fills the counter first if necessary.
 func (s *sale) Sell(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	return s.SellOne(ctx, p, s.buy)
 }
 
-// buy is one script in Redis: the piece, the buyer and the message, all three or none. Nothing else answers a buyer.
+// buy runs one script in Redis, which takes the piece, notes the buyer and adds the message atomically. Only Redis
+// answers a buyer.
 func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	t := shop.NewTicket(p)
 	return t, s.take(ctx, &t)
 }
 
-// entry is what a message becomes in the log: the closing of its order, due when the time for the payment is up. A message
-// that is no ticket waits for a person.
+// entry returns the log entry for a message: the closing of its order, due when the time for the payment is up. A
+// malformed message waits for a person.
 func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 	t, err := s.ticketOf(m)
 	if err != nil {
@@ -30,8 +31,8 @@ func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 	return s.Closing.Entry(t, s.InTime(t)), nil
 }
 
-// create makes the orders of a batch, in the transaction that records their entries. It decides about all of them while it
-// holds the goods' row: so does whoever fills Redis again.
+// create makes the orders of a batch, in the transaction that records their entries. It holds the lock on the goods'
+// row, as Rebuild does, so both see a consistent state.
 func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
 	if err := s.misfortune(batch); err != nil {
 		return err
@@ -48,8 +49,9 @@ func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*in
 	return s.write(ctx, tx, goods, sold, void)
 }
 
-// divide says which tickets are sold. Void are those of a counter that has been lost since: their buyers have nothing, and
-// may buy again. Where Redis has let somebody through for whom there is no piece, it is wrong, and is to be filled again.
+// divide decides which tickets are sold. A ticket of an older edition is void: its buyer has nothing and may buy again.
+// If Redis has accepted a buyer for whom there is no piece, the counter is wrong. divide then clears the edition, so
+// that the counter is filled again.
 func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) (sold, void []shop.Ticket) {
 	edition := goods.Edition
 	for _, m := range batch {
@@ -66,21 +68,22 @@ func divide(goods *shop.Goods, living map[string]bool, batch []*intake.Message) 
 	return sold, void
 }
 
-// undo is the end of a ticket whose order failed again and again. The buyer may buy again.
+// undo ends a ticket whose order failed too often. The buyer may buy again.
 func (s *sale) undo(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, m intake.Message) error {
 	t, err := s.ticketOf(&m)
 	if err != nil {
-		return compensator.Permanent(err) // nobody's piece: a person looks at it
+		return compensator.Permanent(err) // No piece belongs to it, so a person must look at it.
 	}
 	ended, err := s.insertEnded(ctx, tx, t)
-	if err != nil || !ended { // it was sold
+	if err != nil || !ended { // The ticket was sold.
 		return err
 	}
 	_, err = s.Returning.Record(ctx, tx, t, t.Options(t.ReturnKey()))
 	return err
 }
 
-// Pay and the closing decide in the order's row which of them is first. The closing of a paid order finds nothing to do.
+// Pay marks an order as paid. The update of the order's row decides whether the payment or the closing is first. The
+// closing of a paid order does nothing.
 func (s *sale) Pay(ctx context.Context, id uint64) error {
 	return s.Log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := s.SetPaid(ctx, tx, id)
@@ -88,7 +91,8 @@ func (s *sale) Pay(ctx context.Context, id uint64) error {
 	})
 }
 
-// Find is what became of a buyer's latest ticket: where Redis knows another one than the database, its order is on the way.
+// Find returns the state of a buyer's latest ticket. If Redis knows a different ticket than the database, that order is
+// on its way.
 func (s *sale) Find(ctx context.Context, p shop.Purchase) (shop.Order, error) {
 	held, err := s.held(ctx, p)
 	if err != nil {

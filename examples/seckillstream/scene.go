@@ -14,23 +14,23 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// scene is one day of one way.
+// scene is one day of a sale, in one of the two ways.
 type scene struct {
 	day.Day
-	wholeRedis bool            // ours alone: all of it is emptied
+	wholeRedis bool            // whether Redis belongs to the scene alone, so that all of it may be emptied
 	inStream   map[string]bool // tickets whose messages were in the stream when Redis was emptied
-	poison     int             // messages that are no tickets
+	poison     int             // number of malformed messages
 }
 
-// books are a day's, and what there is of messages.
+// books adds the state of the messages to the books of a day.
 type books struct {
 	*day.Books
-	lost      int // accepted tickets that went with Redis before the database had them
+	lost      int // accepted tickets that Redis lost before the database had them
 	poison    int
-	length    int // of the stream
+	length    int // length of the stream
 	pending   int // messages that were read and not acknowledged
-	unread    int // messages that nobody has read
-	consumers int // in the group
+	unread    int // messages that no consumer has read
+	consumers int // consumers in the group
 	doubled   int // tickets with more than one order
 	orderless int // tickets without an order
 }
@@ -55,7 +55,8 @@ func (s *scene) streamAndGroup() (string, string) {
 	return streamKey(s.Counter, s.Goods), group
 }
 
-// left are messages: what is acknowledged is deleted before long. Manually nothing ever is.
+// left returns the number of messages, because acknowledged messages are soon deleted. It returns 0 for the
+// hand-written way, which never deletes any.
 func (s *scene) left(ctx context.Context) (int, error) {
 	if s.Manual {
 		return 0, nil
@@ -65,7 +66,8 @@ func (s *scene) left(ctx context.Context) (int, error) {
 	return int(n), err
 }
 
-// emptied empties Redis while the database is slow, so that something is lost, and notes what was in the stream in that moment.
+// emptied empties Redis while the database is slow, so that something is lost. It notes which messages were in the
+// stream at that moment.
 func (s *scene) emptied(ctx context.Context) error {
 	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {
@@ -83,7 +85,7 @@ func (s *scene) emptied(ctx context.Context) error {
 	return s.empty(ctx)
 }
 
-// unread is how many messages wait while every instance has its hands full.
+// unread returns how many messages wait because every instance is busy.
 func (s *scene) unread(ctx context.Context) (int, error) {
 	stream, name := s.streamAndGroup()
 	groups, err := s.Counter.Redis.XInfoGroups(ctx, stream).Result()
@@ -118,7 +120,7 @@ func (s *scene) empty(ctx context.Context) error {
 	return s.noteLoss(ctx)
 }
 
-// noteLoss tells how many orders nobody knows any more, but for those that an instance has in hand.
+// noteLoss records how many orders are lost, not counting the orders that an instance is working on.
 func (s *scene) noteLoss(ctx context.Context) error {
 	known := make(map[string]bool)
 	err := shop.EachRow(ctx, s.DB, s.SQL(`SELECT ticket FROM shop_tickets UNION SELECT ticket FROM shop_orders`), func(scan func(...any) error) error {
@@ -139,7 +141,7 @@ func (s *scene) noteLoss(ctx context.Context) error {
 	return s.Note(ctx, fmt.Sprintf("with Redis went %d orders that the database did not have", lost))
 }
 
-// poisoned adds a message that is no ticket.
+// poisoned adds a malformed message.
 func (s *scene) poisoned(ctx context.Context) error {
 	stream, _ := s.streamAndGroup()
 	s.poison++
@@ -207,11 +209,11 @@ func (b *books) report(out io.Writer) (wrong int) {
 	s.Expect("other entries that wait for a person", closing[compensator.Dead]+back[compensator.Dead], 0)
 	s.Expect("messages in the stream", b.length, 0)
 	s.Expect("messages on the pending list", b.pending, 0)
-	s.Expect("messages that nobody has read", b.unread, 0)
+	s.Expect("messages that no consumer has read", b.unread, 0)
 	return s.Wrong
 }
 
-// compare prints both ways in one table.
+// compare prints the results of both ways in one table.
 func compare(out io.Writer, ours, manual *books) {
 	day.Compare(out, ours.Books, manual.Books,
 		day.Row{What: "accepted, and lost with Redis", Ours: ours.lost, Manual: manual.lost},

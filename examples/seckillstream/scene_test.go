@@ -16,12 +16,12 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The scene as make seckillstream asks for it. What stands here is a small one.
+// These are the settings of a test run. make seckillstream sets larger ones.
 var (
 	asked      scene
-	yours      = flag.Bool("yours", false, "use the servers that the environment names")
-	full       = flag.Bool("full", false, "make the database read-only, too, and do it by hand beside it")
-	screenshot = flag.String("screenshot", "", "write a picture of the page here")
+	yours      = flag.Bool("yours", false, "use the servers from the environment")
+	full       = flag.Bool("full", false, "also make the database read-only, and also run the hand-written version")
+	screenshot = flag.String("screenshot", "", "file for a picture of the page")
 )
 
 func init() {
@@ -31,13 +31,13 @@ func init() {
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-addr" {
-		main() // this process is an instance that a scene has started
+		main() // A scene has started this process as an instance.
 		return
 	}
 	os.Exit(testservers.Main(m))
 }
 
-// quick lets a test take seconds.
+// quick has settings with which a test takes seconds.
 var quick = shop.Settings{Goods: "phone", Stock: 40, Window: 2 * time.Second, Resend: 500 * time.Millisecond, Most: 4, Lease: time.Second, Fail: 0.1, Hopeless: 0.05, Seed: 1}
 
 func (s *scene) books(t *testing.T) *books {
@@ -50,7 +50,8 @@ func (s *scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestSale is make seckillstream, or a small one. With -full it is followed by the same manually, under the same load and blows.
+// TestSale runs a small sale, or the sale of make seckillstream. With -full it then runs the hand-written way under the
+// same load and faults.
 func TestSale(t *testing.T) {
 	s := &scene{Day: asked.Day}
 	s.place(t)
@@ -75,8 +76,7 @@ func TestSale(t *testing.T) {
 	require.NotZero(t, ours.poison)
 }
 
-// place gives the scene its servers, and says what may be done to them: what is somebody's own loses only what the scene
-// has put there.
+// place gives the scene its servers and chooses the faults. Servers from the environment lose only the scene's data.
 func (s *scene) place(t *testing.T) {
 	s.Servers = servers.Servers{Name: string(tables)}
 	if *yours {
@@ -101,7 +101,7 @@ func TestWrongBooksAreFound(t *testing.T) {
 	require.Equal(t, 19, b.report(&out), out.String())
 	for _, wrong := range []string{"moments in which more was sold", "orders that live", "buyers with more than one", "stock in Redis", "buyers of whom", "buyers shut out",
 		"accepted answers", "tickets with more than one", "tickets without an order", "tickets = close_order", "return_stock", "malformed messages", "other entries",
-		"entries that still", "messages in the stream", "messages on the pending", "messages that nobody"} {
+		"entries that have not ended", "messages in the stream", "messages on the pending", "messages that no consumer"} {
 		require.Contains(t, out.String(), "WRONG  "+wrong)
 	}
 	require.Contains(t, out.String(), "ok     tickets that live")

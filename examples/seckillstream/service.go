@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// tables start with this.
+// tables is the prefix of the table names.
 const tables shop.Tables = "seckillstream"
 
 // service is one process. It needs no broker.
@@ -39,7 +39,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return s.Service.Run(ctx, out)
 }
 
-// open makes what is missing. A database that takes no writes at present has it already, or the service cannot start.
+// open creates what is missing. While the database accepts no writes, the service starts only if nothing is missing.
 func (s *service) open(ctx context.Context, db *sql.DB, c *shop.Counter) (shop.Way, *shop.Shop, error) {
 	if err := errors.Join(tables.Create(ctx, db), tables.PutOnSale(ctx, db, s.Goods, s.Stock)); err != nil {
 		return nil, nil, err

@@ -25,7 +25,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// world is a service in this process, and another one that only does what a test has it do.
+// world is a service in this process, and a second process's sale that does only what the test calls.
 type world struct {
 	*visit.Visit
 	service service
@@ -53,14 +53,14 @@ func newWorld(t *testing.T, change func(*shop.Settings)) *world {
 	return w
 }
 
-// awaitStock waits until both places have so much, and nothing is on its way.
+// awaitStock waits until Redis and the database both have this many pieces and no message is on its way.
 func (w *world) awaitStock(pieces int) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool { return w.stock() == pieces }, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
 }
 
-// stock is what both places have, and -1 while they differ, something is on its way, or one of them does not say: it is asked in
-// other goroutines than the test's, which may not end it.
+// stock returns the pieces in both places. It returns -1 while they differ, a message is on its way, or a query fails.
+// It must not end the test, because it runs in other goroutines than the test's.
 func (w *world) stock() int {
 	n, err1 := w.other.Counter.Read(w.T.Context(), "phone")
 	waiting, err2 := w.other.Counter.Redis.XLen(w.T.Context(), streamKey(w.other.Counter, "phone")).Result()
@@ -72,13 +72,13 @@ func (w *world) stock() int {
 	return n.Stock
 }
 
-// add adds a message as it is.
+// add adds a message to the stream.
 func (w *world) add(values ...string) {
 	w.T.Helper()
 	require.NoError(w.T, w.other.Counter.Redis.XAdd(w.T.Context(), &redis.XAddArgs{Stream: streamKey(w.other.Counter, "phone"), Values: values}).Err())
 }
 
-// holdUp has every batch wait until the returned function is called.
+// holdUp makes every batch wait until the returned function is called.
 func (w *world) holdUp() func() {
 	w.T.Helper()
 	tx, err := w.DB.Begin()
@@ -110,7 +110,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":7,"goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"","goods":"phone"}`:   {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"ben","goods":"moon"}`: {Status: http.StatusNotFound, Code: "no_such_goods"},
-		`{"buyer":"ben","goods":"lamp"}`: {Status: http.StatusNotFound, Code: "no_such_goods"}, // its stream is read elsewhere
+		`{"buyer":"ben","goods":"lamp"}`: {Status: http.StatusNotFound, Code: "no_such_goods"}, // Another service reads its stream.
 		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
 	} {
 		require.Equal(t, want, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)
@@ -140,11 +140,11 @@ func TestPaidOrderIsNotClosed(t *testing.T) {
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 2, 2*time.Second })
 	w.Buy("ann")
 	order := w.Await("ann", shop.StateOpen)
-	for range 2 { // the first answer may have been lost
+	for range 2 { // The first answer may have been lost.
 		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.Buy("ben")
-	w.Await("ben", shop.StateClosed) // which came due later
+	w.Await("ben", shop.StateClosed) // Its order came due later.
 	require.Eventually(t, func() bool {
 		return w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'close_order' AND state = ?`, compensator.Succeeded) == 2
 	}, time.Minute, 20*time.Millisecond)
@@ -163,7 +163,7 @@ func TestTicketThatBecomesNoOrderIsUndone(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
 }
 
-// A message that failed is in nobody's way, and its order is made by the log.
+// A failed message does not hold up the others. The log makes its order later.
 func TestMessageThatFailedIsTriedAgainByTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Resend, s.Most = 3, 100*time.Millisecond, 10 })
@@ -191,17 +191,18 @@ func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND state = ? AND last_error <> ''`, compensator.Dead) == 2
 	}, time.Minute, 20*time.Millisecond)
-	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND content LIKE '%{{no order}%'`), "as it came")
+	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND content LIKE '%{{no order}%'`), "the original message")
 }
 
-// What is in the stream when Redis is emptied, and not in the database, is lost: nobody has it, and the buyer may buy again.
+// When Redis is emptied, it loses the messages that are not in the database yet. No order comes of them, and their
+// buyers may buy again.
 func TestOrderThatRedisLosesIsNoneAndItsBuyerMayBuyAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })
 	w.Buy("ann")
 	w.Await("ann", shop.StateOpen)
 	goOn := w.holdUp()
-	w.Buy("ben") // is in the service's hand, and it waits
+	w.Buy("ben") // The service has read this message and waits for the database.
 	require.Eventually(t, func() bool { return w.unread() == 0 }, time.Minute, 5*time.Millisecond)
 	lost := w.Buy("cid")
 	require.Equal(t, http.StatusAccepted, lost.Status)
@@ -222,7 +223,8 @@ func (w *world) unread() int {
 	return int(stats.Lag)
 }
 
-// What an instance had in hand when Redis was filled again was counted by nobody who filled it: it must not be sold.
+// An instance has read a ticket before Redis was filled again. The new counter does not count it, so it must not be
+// sold.
 func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -236,7 +238,8 @@ func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 	w.awaitStock(0)
 }
 
-// Redis goes back in time: it has more pieces than there are, and has forgotten a buyer. Nothing is sold that is not there.
+// Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
+// that do not exist.
 func TestCounterThatIsWrongIsFoundOutByTheOrderItLetsThrough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -258,8 +261,8 @@ func TestCounterThatIsWrongIsFoundOutByTheOrderItLetsThrough(t *testing.T) {
 	require.Equal(t, 2, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
 }
 
-// Redis is emptied again and again while everybody buys: in the end both places have what is left, to the piece, and who
-// was accepted has an order, or has been lost with Redis.
+// Redis loses its keys again and again while many buyers buy. At the end Redis and the database must have the same
+// stock. Every living ticket must have an order. An accepted ticket that Redis lost has none.
 func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock, s.Window = 500, time.Hour })
@@ -279,8 +282,8 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	}
 	bought := make(chan struct{})
 	go func() { buyers.Wait(); close(bought) }()
-	// All of them at once: who looks first which are there may find the stream alone, and takes orders away that a counter
-	// filled meanwhile has counted.
+	// Remove all keys in one command. If the keys were listed first, the list might hold the stream alone. That would
+	// remove orders that a newly filled counter has counted.
 	keys := append(w.other.Counter.Keys("phone"), streamKey(w.other.Counter, "phone"))
 	for everybody := false; !everybody; {
 		if accepted.Load() < 200 {
@@ -293,10 +296,10 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 		}
 	}
 	var living int
-	require.Eventually(t, func() bool { // also a batch that was read before its stream was lost
+	require.Eventually(t, func() bool { // This includes a batch that was read before its stream was lost.
 		living = w.Count(`SELECT COUNT(*) FROM seckillstream_tickets WHERE living = 1`)
 		return w.stock() == 500-living && living == w.Count(`SELECT COUNT(*) FROM seckillstream_orders`)
-	}, time.Minute, 20*time.Millisecond, "what is left in both places, and an order for whoever was served")
+	}, time.Minute, 20*time.Millisecond, "both places have the same stock, and every served buyer has an order")
 	require.NotZero(t, living)
 	require.LessOrEqual(t, int64(living), accepted.Load())
 }
@@ -326,7 +329,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// On servers that are somebody's own.
+// The scene uses servers from the environment here.
 func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
@@ -345,7 +348,7 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	require.Equal(t, []string{theirs}, left)
 }
 
-// A service that is told to stop answers what it was asked. What it has not taken from the stream waits there.
+// A service that stops answers all running requests. Messages that it has not read stay in the stream.
 func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1000 })

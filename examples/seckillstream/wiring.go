@@ -12,16 +12,15 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// sale sells one piece to a buyer. What happens to a ticket stands in sale.go, and how the counter is kept right in the
-// package shop.
+// sale sells one piece to a buyer. sale.go has the life of a ticket. Package shop keeps the counter right.
 type sale struct {
 	*shop.Shop
 	orders *intake.Intake
 }
 
 const (
-	group     = "orders"      // of the stream's consumers
-	asideType = "order_aside" // of messages of which no order could be made at once
+	group     = "orders"      // consumer group of the stream
+	asideType = "order_aside" // type of messages whose order could not be made at once
 )
 
 var look = shop.Look{
@@ -31,7 +30,7 @@ var look = shop.Look{
 	Types:   []string{asideType, shop.CloseType, shop.ReturnType},
 }
 
-// newSale puts the parts together.
+// newSale creates the sale.
 func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter) (s *sale, err error) {
 	s = new(sale)
 	if s.Shop, err = shop.Open(ctx, cfg, tables, db, c); err != nil {
@@ -54,8 +53,8 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	return s, nil
 }
 
-// misfortune has orders fail, for the scene. One try of a message has the same luck each time, so that a batch is not halved
-// for ever; the log's tries have luck of their own.
+// misfortune makes orders fail, for the scene. The same try of a message always has the same result, so that a batch is
+// not halved for ever. The attempts of the log have results of their own.
 func (s *sale) misfortune(batch []*intake.Message) error {
 	for _, m := range batch {
 		try := uint64(0)
@@ -69,7 +68,7 @@ func (s *sale) misfortune(batch []*intake.Message) error {
 	return nil
 }
 
-// onTheWay are messages that are in the stream and not in the database.
+// onTheWay returns the number of messages that are in the stream and not in the database.
 func (s *sale) onTheWay(ctx context.Context) int {
 	stats, err := s.orders.Stats(ctx)
 	if err != nil {
@@ -78,8 +77,8 @@ func (s *sale) onTheWay(ctx context.Context) int {
 	return int(max(0, stats.Lag) + stats.Pending)
 }
 
-// Run takes messages, makes and closes orders and watches until ctx ends, and finishes what it has begun: the intake first,
-// for what it records is then known to the log.
+// Run takes messages, makes and closes orders and watches until ctx ends, and finishes its work. It stops the intake
+// first, so that the log knows everything that the intake has recorded.
 func (s *sale) Run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()

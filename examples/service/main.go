@@ -1,6 +1,8 @@
-// Command service is what a program around the log is made of, and no more: what starts, in which order, what is asked from
-// outside, and how it stops. It closes an order that nobody has paid in ten seconds. SQLite in service.db, unless MYSQL_DSN
-// names a MySQL or MariaDB; REDIS_ADDR, if there is one.
+// Command service is a minimal program around the log. It shows what starts in which order, what can be queried from
+// outside, and how the program stops. It closes an order that is not paid within ten seconds.
+//
+// MYSQL_DSN selects a MySQL or MariaDB database. Without it, the program uses SQLite in service.db. REDIS_ADDR adds a
+// Redis.
 package main
 
 import (
@@ -30,7 +32,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once, and loses nothing
+	context.AfterFunc(ctx, stop) // A second signal ends the program at once. No entry is lost.
 	if err := run(ctx); err != nil {
 		slog.Error("ended", "err", err)
 		os.Exit(1)
@@ -38,7 +40,7 @@ func main() {
 	slog.Info("stopped in good order")
 }
 
-// run is the program's life; what it opens it closes, last first.
+// run opens everything, runs the program, and closes everything in reverse order.
 func run(ctx context.Context) (err error) {
 	db, err := open(ctx)
 	if err != nil {
@@ -77,9 +79,9 @@ func open(ctx context.Context) (*sql.DB, error) {
 		return nil, err
 	}
 	if driver == "mysql" {
-		db.SetMaxOpenConns(60) // close_order's 50, and some for requests: times the processes, below the server's max_connections
+		db.SetMaxOpenConns(60) // 50 for close_order and some for requests; multiplied by the number of processes it must stay below the server's max_connections
 	}
-	err = compensator.Migrate(ctx, db) // where many processes start at once all may: one does it
+	err = compensator.Migrate(ctx, db) // Several processes may call it at the same time. One of them does the work.
 	if err == nil {
 		_, err = db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS orders (id VARCHAR(64) PRIMARY KEY, state VARCHAR(16) NOT NULL)")
 	}
@@ -111,7 +113,7 @@ func (s *shop) closeUnpaid(ctx context.Context, tx *compensator.ScopedTx, _ *com
 	return err
 }
 
-// place may come twice: the second time changes nothing.
+// place may be called twice for an order. The second call changes nothing.
 func (s *shop) place(w http.ResponseWriter, r *http.Request) {
 	o := order{ID: r.PathValue("id")}
 	closing := compensator.IdempotencyKey("close-" + o.ID)
@@ -130,17 +132,17 @@ func (s *shop) place(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
 	case errors.As(err, &wrong):
-		http.Error(w, "order id: "+wrong.Reason, http.StatusBadRequest) // its Field is the log's word
+		http.Error(w, "order id: "+wrong.Reason, http.StatusBadRequest) // The error's Field is a name of the library, so do not show it to the client.
 	default:
 		slog.ErrorContext(r.Context(), "place an order", "err", err)
 		http.Error(w, "try again", http.StatusServiceUnavailable)
 	}
 }
 
-// operatorPages are for operators and machines, at an address that the public does not reach.
+// operatorPages returns the pages for operators and probes. Serve them on an address that the public cannot reach.
 func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 	may := admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
-		return right != admin.SeeContent && right != admin.Export // who may do what, the service says here
+		return right != admin.SeeContent && right != admin.Export // Your service decides here who may do what.
 	})
 	d, err := admin.New(log, admin.Options{Access: may})
 	if err != nil {
@@ -154,21 +156,21 @@ func operatorPages(log *compensator.Compensator) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /readyz", probe.Ready(log, 0)) // names nothing: it might stand outside as well
+	mux.Handle("GET /readyz", probe.Ready(log, 0)) // shows no names, so it may also be public
 	mux.Handle("GET /health", probe.Health(log, 0))
 	mux.Handle("/log/", pages)
 	return mux, nil
 }
 
-// identify stands for the company's own login.
+// identify stands for your company's login.
 func identify(r *http.Request) (name string, ok bool) {
 	name, password, _ := r.BasicAuth()
 	want := cmp.Or(os.Getenv("OPERATOR_PASSWORD"), "try")
 	return name, name != "" && subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 1
 }
 
-// serveAll works until ctx ends or an address cannot be had, and stops from the outside in: first nothing is recorded any more,
-// then handlers end, and last, while they can be watched, the operators' pages.
+// serveAll works until ctx ends or an address cannot be opened. It stops the public server first, so that nothing is
+// recorded any more. Then it waits for the handlers. It stops the operators' pages last, so that operators can watch.
 func serveAll(ctx context.Context, log *compensator.Compensator, public, operators http.Handler) error {
 	outside, err := listen("orders", cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8080"), public)
 	if err != nil {
@@ -181,7 +183,8 @@ func serveAll(ctx context.Context, log *compensator.Compensator, public, operato
 	return serve.Run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Inside: []serve.Server{inside}})
 }
 
-// listen opens an address and tells it, as a port of 0 is one that nobody knows. Otherwise serve.Run would open it.
+// listen opens an address and logs it, because a port of 0 is chosen by the system. With a fixed port serve.Run could
+// open it.
 func listen(what, addr string, handler http.Handler) (serve.Server, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asItself has the test's binary be the program.
+// asItself names the environment variable with which the test binary runs the program.
 const asItself = "COMPENSATOR_SERVICE"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// service starts the program, and returns what it says, line by line, and where it can be reached.
+// service starts the program. It returns the program's output line by line, and its addresses.
 func service(t *testing.T) (program *exec.Cmd, said *bufio.Scanner, orders, operators string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -37,11 +37,11 @@ func service(t *testing.T) (program *exec.Cmd, said *bufio.Scanner, orders, oper
 	output, err := program.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, program.Start())
-	t.Cleanup(func() { _, _ = program.Process.Kill(), program.Wait() }) // both fail once it has ended well
+	t.Cleanup(func() { _, _ = program.Process.Kill(), program.Wait() }) // Both return an error if the program has already ended.
 	said = bufio.NewScanner(output)
 	open := regexp.MustCompile(`what=(\w+) addr=(\S+)`)
 	for orders == "" || operators == "" {
-		require.True(t, said.Scan(), "it ended before it was open")
+		require.True(t, said.Scan(), "the service ended before it listened")
 		switch found := open.FindStringSubmatch(said.Text()); {
 		case found == nil:
 		case found[1] == "orders":
@@ -86,7 +86,7 @@ func TestServiceIsAskedAndStopsInGoodOrder(t *testing.T) {
 	assert.Contains(t, string(page), "close_order")
 	deadline := time.Now().Add(time.Minute)
 	for ask(t, "GET", operators+"/readyz", "").StatusCode != 200 {
-		require.Less(t, time.Now(), deadline, "it does not get ready")
+		require.Less(t, time.Now(), deadline, "the service did not become ready")
 		time.Sleep(20 * time.Millisecond)
 	}
 

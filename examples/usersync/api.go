@@ -18,7 +18,8 @@ const (
 	longestRequest = 10 * time.Second
 )
 
-// uploadRequest is POST /batches?batch=&operator=, with the users as CSV. Whoever got no answer uploads the same again.
+// uploadRequest serves POST /batches?batch=&operator=, with the users as CSV. A client that got no answer may upload
+// the same batch again.
 func uploadRequest(up func(context.Context, *upload) (batch, error)) func(context.Context, *http.Request) (any, error) {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		users, err := readUsers(http.MaxBytesReader(nil, r.Body, mostBytes))
@@ -37,12 +38,13 @@ func uploadRequest(up func(context.Context, *upload) (batch, error)) func(contex
 	}
 }
 
-// routes is the service's interface: CSV or a form in, JSON out. Whatever answers 5xx may be asked again.
+// routes adds the HTTP interface: CSV or a form as request, JSON as response. A client may repeat every request that
+// was answered with 5xx.
 func (s *syncer) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(s.upload)))
 	mux.HandleFunc("GET /batches/{batch}", answer(http.StatusOK, s.progressRequest))
 	mux.HandleFunc("POST /batches/{batch}/users/{user}/repair", answer(http.StatusOK, s.repairRequest))
-	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // for a load balancer: a backlog takes no instance out
+	mux.Handle("GET /ready", probe.Ready(s.log, longestRequest)) // For a load balancer. A backlog does not make an instance unready.
 }
 
 func (s *syncer) progressRequest(ctx context.Context, r *http.Request) (any, error) {
@@ -63,7 +65,7 @@ func (s *syncer) repairRequest(ctx context.Context, r *http.Request) (any, error
 	return who, s.repair(ctx, who)
 }
 
-// answer turns what serves a request into an HTTP handler.
+// answer turns a function that serves a request into an HTTP handler.
 func answer(success int, serve func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), longestRequest)
@@ -82,7 +84,7 @@ func answer(success int, serve func(context.Context, *http.Request) (any, error)
 	}
 }
 
-// explain is what a client is told of an error. The details of one that is ours are ours.
+// explain returns the status and the body for an error. It hides the details of server errors.
 func explain(err error) (int, *refusal) {
 	var bad *refusal
 	var tooLarge *http.MaxBytesError
@@ -101,5 +103,5 @@ func explain(err error) (int, *refusal) {
 	case errors.Is(err, errNotFound):
 		return http.StatusNotFound, &refusal{Field: "batch", Reason: err.Error()}
 	}
-	return http.StatusServiceUnavailable, &refusal{Reason: "try again"} // nothing or everything happened
+	return http.StatusServiceUnavailable, &refusal{Reason: "try again"} // The outcome is unknown: nothing or everything happened.
 }

@@ -21,25 +21,25 @@ type user struct {
 	Email string `json:"email"`
 }
 
-// upload is a batch of users as an operator gives it.
+// upload is a batch of users from an operator.
 type upload struct {
-	Batch    string // names the batch for good: uploaded again, it is the same batch
+	Batch    string // permanent name of the batch; a second upload with the same name is the same batch
 	Operator string
-	Trace    string // found again in every message and in the directory
+	Trace    string // stored with every message and in the directory
 	Users    []user
 }
 
-// What a batch may hold.
+// These are the limits of a batch.
 const (
 	mostUsers = 5_000
 	mostBytes = 2 << 20
-	mostText  = 64 // characters of a name, an e-mail address, an operator
+	mostText  = 64 // characters of a name, an e-mail address or an operator
 )
 
-// columns are those of an upload's CSV, in any order.
+// columns lists the columns of an upload's CSV. Their order does not matter.
 var columns = []string{"user", "name", "email"}
 
-// refusal is a bad upload. It names the field; nothing of the upload was stored.
+// refusal is the error of a bad upload. It names the field. Nothing of the upload is stored.
 type refusal struct {
 	Field  string `json:"field"`
 	Reason string `json:"error"`
@@ -57,7 +57,7 @@ var (
 	tracePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 )
 
-// validate reports the first thing wrong with it. Rows are counted as lines of the file: the first user is line 2.
+// validate returns the first error. It counts rows as lines of the file, so the first user is line 2.
 func (u *upload) validate() error {
 	switch {
 	case !batchPattern.MatchString(u.Batch):
@@ -78,7 +78,7 @@ func (u *upload) validate() error {
 			return err
 		}
 		if first, twice := lines[one.ID]; twice {
-			return refuse("user", "line %d: %q stands in line %d already", line, one.ID, first)
+			return refuse("user", "line %d: %q is already in line %d", line, one.ID, first)
 		}
 		lines[one.ID] = line
 	}
@@ -92,7 +92,7 @@ func (u user) validate(line int) error {
 	case !isText(u.Name):
 		return refuse("name", "line %d: %q: want 1 to %d characters", line, u.Name, mostText)
 	case !isText(u.Email), !strings.Contains(u.Email, "@"):
-		return refuse("email", "line %d: %q is no address of at most %d characters", line, u.Email, mostText)
+		return refuse("email", "line %d: %q is not an address of at most %d characters", line, u.Email, mostText)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func isText(s string) bool {
 	return utf8.ValidString(s) && n >= 1 && n <= mostText && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' })
 }
 
-// readUsers reads an upload's CSV. It stops at the first user too many.
+// readUsers reads an upload's CSV. It stops after mostUsers plus one users.
 func readUsers(body io.Reader) ([]user, error) {
 	rows := csv.NewReader(body)
 	rows.TrimLeadingSpace = true
@@ -131,16 +131,16 @@ func readUsers(body io.Reader) ([]user, error) {
 	return users, nil
 }
 
-// places finds each column in the header.
+// places returns the index of each column in the header.
 func places(header []string) (map[string]int, error) {
 	place := make(map[string]int)
 	for i, column := range header {
-		column = strings.TrimSpace(strings.TrimPrefix(column, "\ufeff")) // spreadsheets write a byte order mark
+		column = strings.TrimSpace(strings.TrimPrefix(column, "\ufeff")) // Spreadsheets write a byte order mark.
 		if !slices.Contains(columns, column) {
 			return nil, refuse(column, "unknown column; want %s", strings.Join(columns, ", "))
 		}
 		if _, twice := place[column]; twice {
-			return nil, refuse(column, "this column stands twice")
+			return nil, refuse(column, "this column occurs twice")
 		}
 		place[column] = i
 	}
@@ -160,11 +160,11 @@ func refuseCSV(err error) error {
 	return fmt.Errorf("read the upload: %w", err)
 }
 
-// writeUsers is the CSV that readUsers reads.
+// writeUsers returns the CSV that readUsers reads.
 func writeUsers(users []user) []byte {
 	var text bytes.Buffer
 	rows := csv.NewWriter(&text)
-	_ = rows.Write(columns) // a buffer takes everything
+	_ = rows.Write(columns) // Writing to a buffer never fails.
 	for _, u := range users {
 		_ = rows.Write([]string{u.ID, u.Name, u.Email})
 	}
@@ -172,7 +172,7 @@ func writeUsers(users []user) []byte {
 	return text.Bytes()
 }
 
-// digest tells whether two uploads hold the same users.
+// digest returns a hash of the users. Two uploads with the same users have the same digest.
 func (u *upload) digest() string {
 	sum := sha256.Sum256(writeUsers(u.Users))
 	return hex.EncodeToString(sum[:])

@@ -10,7 +10,7 @@ import (
 
 const goodCSV = "user,name,email\nu1,Ann,ann@example.org\nu2,Ben,ben@example.org\n"
 
-// read is what an upload of this text comes to.
+// read parses and validates an upload.
 func read(text string) (upload, error) {
 	users, err := readUsers(strings.NewReader(text))
 	u := upload{Batch: "b", Operator: "op", Trace: "t", Users: users}
@@ -43,8 +43,8 @@ func TestBadUploadIsRefusedByTheNameOfItsField(t *testing.T) {
 		"":                                   "users",
 		"user,name,email\n":                  "users",
 		tooMany:                              "users",
-		"user,name,email\nu1,Ann\n":          "users", // a column short
-		"user,name,email\n\"u1,Ann\n":        "users", // an open quote
+		"user,name,email\nu1,Ann\n":          "users", // a column is missing
+		"user,name,email\n\"u1,Ann\n":        "users", // an unclosed quote
 		"user,name,email,phone\na,b,c,d":     "phone",
 		"user,name\nu1,Ann\n":                "email",
 		"user,user,name,email\n":             "user",
@@ -80,7 +80,7 @@ func TestBadNamesOfAnUploadAreRefused(t *testing.T) {
 	}
 }
 
-// Users of one batch meet the same fate in both algorithms, and every kind of fate is met.
+// A user's fate depends only on the user and the seed, so both ways meet the same fates. Every kind of fate must occur.
 func TestFateIsDecidedBySeedAndUser(t *testing.T) {
 	t.Parallel()
 	kinds := make(map[string]int)

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// books are what a run has left behind, held against what was uploaded.
+// books holds the state after a run and what was uploaded. report compares the two.
 type books struct {
 	settings
 	uploaded     map[message]user
-	acknowledged int // users, by the answers to uploads
-	retried      int // requests
+	acknowledged int // users in the answers to uploads
+	retried      int // repeated requests
 
-	toldSynced, toldPerson int // by the service, of all batches together
+	toldSynced, toldPerson int // as reported by the service, for all batches
 
 	stored  int              // users in the database
-	synced  map[message]int  // how often each
-	said    map[message]bool // done, by the log
-	failed  map[message]bool // by the log: a person has to look
-	waits   []time.Duration  // from upload to directory, ascending
+	synced  map[message]int  // number of times each user is in the directory
+	said    map[message]bool // whether the log says done
+	failed  map[message]bool // whether the log says that a person must look
+	waits   []time.Duration  // time from upload to directory, in ascending order
 	queued  int
-	numbers map[string]int // the library's alone: by the text of its check
+	numbers map[string]int // for the library only: results of checks, by their text
 
-	again, sendings int // users sent again by the library, and in how many messages
+	again, sendings int // users that the library has sent again, and the number of messages for that
 }
 
-// check is a number in the database, and what it must be.
+// check is a number in the database and the value that it must have.
 type check struct {
 	what  string
 	query string
@@ -41,7 +41,7 @@ const (
 	due     = `l.created_at + INTERVAL ? MICROSECOND`
 )
 
-// checks are those that need no knowledge of the users' fates. A ? is the delay.
+// checks returns the checks that do not depend on the users' fates. A ? in a query is the delay.
 func (b *books) checks() []check {
 	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{
@@ -56,12 +56,12 @@ func (b *books) checks() []check {
 		{"entries with more failures than attempts", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.process_count > %d`, b.most+1), 0},
 		{"users sent again more often than allowed", fmt.Sprintf(`SELECT COUNT(*) FROM usersync_sendings WHERE sending > %d`, b.most), 0},
 		{"entries given up before all was tried", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.state = -2 AND l.ended_by = 'exhausted' AND (%s <> %d OR l.process_count <> %d)`, few, b.most, b.most+1), 0},
-		{"messages that a dead consumer left, and nobody took", `SELECT COUNT(*) FROM usersync_log WHERE business_type = 'redelivered_user' AND state <> 1`, 0},
+		{"messages of a dead consumer that no consumer took", `SELECT COUNT(*) FROM usersync_log WHERE business_type = 'redelivered_user' AND state <> 1`, 0},
 		{"users in the directory without their upload's trace", `SELECT COUNT(*) FROM usersync_directory d JOIN usersync_batches b ON b.batch = d.batch WHERE d.trace <> b.trace`, 0},
 	}
 }
 
-// read fills in what the database and the broker hold.
+// read fills in the state of the database and the broker.
 func (s *scene) read(ctx context.Context, b *books) (err error) {
 	b.synced, b.said, b.failed, b.numbers = make(map[message]int), make(map[message]bool), make(map[message]bool), make(map[string]int)
 	if b.queued, err = s.queued(); err != nil {
@@ -89,7 +89,7 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 	return b.readNumbers(ctx, s.db)
 }
 
-// readLog: what the log says of each user.
+// readLog reads what the log says about each user.
 func (s *scene) readLog(ctx context.Context, b *books) error {
 	query := `SELECT batch_id, business_id, state = 1, state = -2 FROM usersync_log WHERE business_type = 'sync_user'`
 	if s.manual {
@@ -119,7 +119,7 @@ func (b *books) readNumbers(ctx context.Context, db *sql.DB) error {
 	return db.QueryRowContext(ctx, `SELECT COUNT(DISTINCT batch, user), COUNT(*) FROM usersync_sendings`).Scan(&b.again, &b.sendings)
 }
 
-// count counts the uploaded users of whom something holds.
+// count counts the uploaded users for which holds returns true.
 func (b *books) count(holds func(m message, hopeless bool) bool) (n int) {
 	for m, u := range b.uploaded {
 		if holds(m, fateOf(u, b.seed).hopeless()) {
@@ -145,12 +145,12 @@ func (b *books) never() int {
 	return b.count(func(m message, hopeless bool) bool { return !hopeless && b.synced[m] == 0 })
 }
 
-// lied: the log says done, and the directory knows nothing.
+// lied counts users that the log calls done and the directory does not have.
 func (b *books) lied() int {
 	return b.count(func(m message, _ bool) bool { return b.said[m] && b.synced[m] == 0 })
 }
 
-// handed: hopeless, and the log says so.
+// handed counts hopeless users that the log calls failed.
 func (b *books) handed() int {
 	return b.count(func(m message, hopeless bool) bool { return hopeless && b.failed[m] })
 }
@@ -172,7 +172,7 @@ func (b *books) report(out io.Writer) (wrong int) {
 	expect("users synced exactly once", b.once(), all-hopeless)
 	expect("users synced more than once", b.twice(), 0)
 	expect("users never synced", b.never(), 0)
-	expect("entries that say done of a user who is not", b.lied(), 0)
+	expect("entries that say done for a user who is not synced", b.lied(), 0)
 	expect("hopeless users with a person", b.handed(), hopeless)
 	expect("synced, as the service tells", b.toldSynced, all-hopeless)
 	expect("with a person, as the service tells", b.toldPerson, hopeless)
@@ -184,7 +184,7 @@ func (b *books) report(out io.Writer) (wrong int) {
 	return wrong
 }
 
-// wait is the share p of all that were synced, at most so long after their upload.
+// wait returns the time from upload to directory that a share p of the synced users does not exceed.
 func (b *books) wait(p float64) time.Duration {
 	if len(b.waits) == 0 {
 		return 0
@@ -192,9 +192,9 @@ func (b *books) wait(p float64) time.Duration {
 	return b.waits[min(len(b.waits)-1, int(p*float64(len(b.waits))))].Round(10 * time.Millisecond)
 }
 
-// compare prints both ways in one table.
+// compare prints the results of both ways in one table.
 func compare(out io.Writer, ours, manual *books) {
-	fmt.Fprint(out, "| | this way | by hand |\n|---|---|---|\n")
+	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
 	row := func(what string, of func(*books) any) {
 		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(manual))
 	}

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// client asks one instance after the other until one answers. It does not know whether an upload that failed was heard,
-// and relies on the service to make uploading twice harmless.
+// client tries one instance after the other until one answers. It cannot know whether the service has received a failed
+// upload. It relies on the service to handle repeated uploads safely.
 type client struct {
 	http      *http.Client
-	addresses []func() string // of the instances, as they run now
+	addresses []func() string // return the current address of each instance
 	asked     atomic.Uint64
 	retried   atomic.Int64
 }
@@ -31,7 +31,7 @@ func newClient(addresses ...func() string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// answered is what the service says; Status is of HTTP.
+// answered is an answer of the service. Status is the HTTP status.
 type answered struct {
 	Status int
 	Batch  string `json:"batch"`
@@ -43,18 +43,18 @@ type answered struct {
 	Error  string `json:"error"`
 }
 
-// upload returns once an instance has acknowledged the batch, or refused it.
+// upload returns once an instance has accepted or refused the batch.
 func (c *client) upload(ctx context.Context, batch, operator, trace string, users []byte) (answered, error) {
 	query := url.Values{"batch": {batch}, "operator": {operator}}
 	return c.untilAnswered(ctx, http.MethodPost, "/batches?"+query.Encode(), trace, users)
 }
 
-// progress asks how far a batch has come.
+// progress asks for the progress of a batch.
 func (c *client) progress(ctx context.Context, batch string) (answered, error) {
 	return c.untilAnswered(ctx, http.MethodGet, "/batches/"+url.PathEscape(batch), "", nil)
 }
 
-// untilAnswered tries until something below 500 is answered, or ctx ends.
+// untilAnswered sends a request until the status of the answer is below 500 or ctx ends.
 func (c *client) untilAnswered(ctx context.Context, method, path, trace string, body []byte) (answered, error) {
 	for {
 		got, err := c.once(ctx, method, path, trace, body)

@@ -9,21 +9,23 @@ import (
 	"time"
 )
 
-// fate is what the world has in store for one user: decided by the user's id and a seed, so that both algorithms meet the
-// same; whom the directory refuses, by the e-mail address, which a person can repair. Messages of a user are counted: the first one is sending 0, the one after it is sending 1.
+// fate decides what goes wrong for one user. It depends on the user's id and a seed, so that both ways meet the same
+// faults. An e-mail address decides whether the directory refuses the user. A person can repair the address. The
+// messages about a user are counted. The first message is sending 0, the next is sending 1.
 type fate struct {
-	slow      time.Duration // how long the work on this user takes
-	lost      int           // so many messages vanish on their way
-	forgotten int           // of the next ones, so many are acknowledged by a consumer that then does nothing
-	hangs     int           // of the next ones, so many end with the consumer's time limit
-	fails     int           // of the next ones, so many fail
-	refused   bool          // the directory will never take this user
+	slow      time.Duration // duration of the work on this user
+	lost      int           // number of messages that are lost on their way
+	forgotten int           // number of messages after these that a consumer acknowledges without doing anything
+	hangs     int           // number of messages after these that run into the consumer's time limit
+	fails     int           // number of messages after these that fail
+	refused   bool          // whether the directory refuses this user for ever
 }
 
-// always is more often than anybody tries.
+// always is larger than any number of tries.
 const always = 1 << 20
 
-// fateOf: half of the users are slow, a third has some bad luck first, and one in a hundred hangs whenever it is tried.
+// fateOf returns a user's fate. Half of the users are slow, a third has a fault at first, and one in a hundred hangs in
+// every try.
 func fateOf(u user, seed uint64) fate {
 	h := draw(u.ID, seed)
 	f := fate{slow: time.Duration(h>>16%5) * time.Millisecond, refused: strings.HasSuffix(u.Email, nobody)}
@@ -47,10 +49,10 @@ func fateOf(u user, seed uint64) fate {
 	return f
 }
 
-// nobody ends the e-mail addresses that the directory does not take.
+// nobody is the suffix of e-mail addresses that the directory refuses.
 const nobody = ".invalid"
 
-// sample makes users up, one in a hundred of them with an address that the directory refuses.
+// sample generates users. One in a hundred has an address that the directory refuses.
 func sample(prefix string, n int, seed uint64) []user {
 	users := make([]user, n)
 	for i := range users {
@@ -69,17 +71,17 @@ func draw(id string, seed uint64) uint64 {
 	return mix(hash.Sum64())
 }
 
-// mix spreads what differs in few bits over all of them (the finalizer of SplitMix64).
+// mix spreads a difference in few bits over all bits (the finalizer of SplitMix64).
 func mix(h uint64) uint64 {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	return h ^ h>>31
 }
 
-// hopeless reports whether no number of tries would get this user into the directory.
+// hopeless reports whether no number of tries can sync this user.
 func (f fate) hopeless() bool { return f.refused || f.hangs == always }
 
-// vanishes reports whether this message is lost on its way; slips, whether a consumer forgets it.
+// vanishes reports whether this message is lost on its way. slips reports whether a consumer forgets it.
 func (f fate) vanishes(sending int) bool { return sending < f.lost }
 func (f fate) slips(sending int) bool    { return !f.vanishes(sending) && sending < f.lost+f.forgotten }
 
@@ -88,7 +90,7 @@ var (
 	errOutage  = errors.New("the directory fails now and then")
 )
 
-// work is what the directory takes to prepare a user, before it is entered.
+// work prepares a user for the directory. It takes the user's time and fails as the fate says.
 func (f fate) work(ctx context.Context, sending int) error {
 	slow := time.NewTimer(f.slow)
 	defer slow.Stop()

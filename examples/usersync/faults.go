@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// strike lets kills and the servers' blows loose, spread over a span, and writes each down for the page.
+// strike spreads kills and the servers' faults over a span and records each for the page.
 func (s *scene) strike(ctx context.Context, span time.Duration) error {
 	processes := make([]faults.Process, len(s.instances))
 	for i, one := range s.instances {

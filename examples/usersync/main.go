@@ -1,8 +1,8 @@
-// Command usersync is a service that syncs users to a directory: an operator uploads a batch, a message for each user
-// goes through RabbitMQ, consumers do the work. Messages get lost, consumers fail and processes die; a user whom nobody
-// has synced in time is sent again, and after some tries handed to a person. README.md tells how to run it.
+// Command usersync is a service that syncs users to a directory. An operator uploads a batch, and a message for each
+// user goes through RabbitMQ. Consumers do the work. Messages get lost, consumers fail and processes die. A user who is
+// not synced in time is sent again, and after some tries handed to a person. README.md shows how to run it.
 //
-// Read sync.go first: it is the whole of it. byhand.go is the same as people write it today.
+// Read sync.go first. It holds the whole logic. manual.go is a typical hand-written version.
 package main
 
 import (

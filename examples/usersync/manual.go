@@ -14,9 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// manual is the same service as people write it today, kept as small as it is there: rows with a status, a message that
-// nobody confirms, a lock of 30 s in Redis, and a scan that sends again what has waited too long and sets the status
-// whatever became of it. It is here to be measured beside sync.go.
+// manual is a typical hand-written version, to be measured against sync.go. It has these parts:
+//   - Rows with a status.
+//   - Messages without confirms.
+//   - A lock of 30 s in Redis.
+//   - A scan that sends late users again and sets their status whatever the outcome is.
 type manual struct {
 	servers
 	settings
@@ -46,7 +48,7 @@ func (h *manual) routes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /batches", answer(http.StatusCreated, uploadRequest(h.upload)))
 }
 
-// upload writes users and log in one transaction, and sends after it.
+// upload stores users and log rows in one transaction and sends the messages after it.
 func (h *manual) upload(ctx context.Context, u *upload) (batch, error) {
 	err := h.insert(ctx, u)
 	if isDuplicate(err) {
@@ -61,7 +63,7 @@ func (h *manual) upload(ctx context.Context, u *upload) (batch, error) {
 			continue
 		}
 		if err := h.send(ctx, m, 0, u.Trace); err != nil {
-			slog.Warn("by hand: not sent", "err", err)
+			slog.Warn("manual: message not sent", "err", err)
 		}
 	}
 	return findBatch(ctx, h.db, u.Batch)
@@ -106,7 +108,7 @@ func (h *manual) run(ctx context.Context) error {
 	both.Go(func() { h.scan(ctx) })
 	for ctx.Err() == nil {
 		if err := h.serve(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("by hand: connection lost", "err", err)
+			slog.Warn("manual: connection lost", "err", err)
 		}
 		pause(ctx, 200*time.Millisecond)
 	}
@@ -161,7 +163,7 @@ func (h *manual) publishOn(c *amqp091.Channel) {
 
 const lockFor = 30 * time.Second
 
-// consume takes the user's lock, does the work, and sets the status.
+// consume takes the user's lock, does the work and sets the status.
 func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
@@ -172,7 +174,7 @@ func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 	lock := h.Name + ":lock:" + m.Batch + ":" + m.User
 	locked, err := h.redis.SetNX(ctx, lock, 1, lockFor).Result()
 	if err != nil || !locked {
-		return // somebody is at it
+		return // Another consumer holds the lock.
 	}
 	defer h.redis.Del(ctx, lock)
 	switch err := h.sync(ctx, m, int(sending), trace); {
@@ -188,7 +190,7 @@ func (h *manual) consume(ctx context.Context, d amqp091.Delivery) {
 func (h *manual) set(ctx context.Context, m message, status int) {
 	_, err := h.db.ExecContext(ctx, `UPDATE usersync_hand_log SET status = ? WHERE batch = ? AND user = ?`, status, m.Batch, m.User)
 	if err != nil {
-		slog.Warn("by hand: status not set", "err", err)
+		slog.Warn("manual: status not set", "err", err)
 	}
 }
 
@@ -209,10 +211,10 @@ func (h *manual) sync(ctx context.Context, m message, sending int, trace string)
 	return enter(ctx, h.db, m, trace)
 }
 
-// scan sends again what has waited for too long.
+// scan sends users again that have waited too long.
 func (h *manual) scan(ctx context.Context) {
 	for pause(ctx, time.Second) {
-		late := make(map[message]string) // their traces
+		late := make(map[message]string) // traces by message
 		err := eachRow(ctx, h.db, findLate, func(scan func(...any) error) error {
 			var m message
 			var trace string
@@ -221,7 +223,7 @@ func (h *manual) scan(ctx context.Context) {
 			return err
 		}, waits, h.delay.Microseconds())
 		if err != nil {
-			slog.Warn("by hand: not scanned", "err", err)
+			slog.Warn("manual: scan failed", "err", err)
 			continue
 		}
 		for m, trace := range late {

@@ -8,18 +8,18 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// overview is what the page shows.
+// overview is the content of the page.
 type overview struct {
 	Total   standing
-	Batches []batchStanding // the latest
+	Batches []batchStanding // the latest batches
 	Persons []forPerson
 	Faults  []struck
 }
 
-// standing is how far users have come.
+// standing counts users by their progress.
 type standing struct {
 	Users, Synced, Waiting, Dead int
-	Again                        int // sent again at least once
+	Again                        int // users sent again at least once
 }
 
 type batchStanding struct {
@@ -27,20 +27,20 @@ type batchStanding struct {
 	standing
 }
 
-// Users is how many were uploaded.
+// Users returns the number of uploaded users.
 func (b batchStanding) Users() int { return b.batch.Users }
 
-// The bar is 1,000 wide: synced, on the way and sent again, with a person.
+// The bar is 1,000 wide. It shows users that are synced, sent again and not synced yet, and with a person.
 func (b batchStanding) width(n int) int { return n * 1000 / max(1, b.batch.Users) }
 func (b batchStanding) GoodWidth() int  { return b.width(b.Synced) }
 func (b batchStanding) BadWidth() int   { return b.width(b.Dead) }
 func (b batchStanding) WarnWidth() int  { return b.width(min(b.Again, b.Waiting)) }
 func (b batchStanding) BadAt() int      { return 1000 - b.BadWidth() }
 
-// forPerson is a user whom nobody can sync without help.
+// forPerson is a user who cannot be synced without a person.
 type forPerson struct{ Batch, User, Email, Reason string }
 
-// struck is a fault that somebody has let loose.
+// struck is a fault that has happened.
 type struck struct {
 	What string
 	At   time.Time
@@ -110,7 +110,7 @@ func (s *syncer) latestBatches(ctx context.Context) (latest []batchStanding, err
 	return latest, err
 }
 
-// fillIn adds what the log knows of a batch.
+// fillIn adds the log's counts of a batch.
 func (s *syncer) fillIn(ctx context.Context, b *batchStanding) error {
 	progress, err := s.log.BatchProgress(ctx, b.Batch)
 	for state, n := range progress.ByState {

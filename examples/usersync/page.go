@@ -18,19 +18,19 @@ var pageFiles embed.FS
 
 var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/page.html"))
 
-// glance is how often a page that somebody looks at is told what is new.
+// glance is the interval at which an open page is updated.
 const glance = time.Second
 
-// page shows the batches to operators. Its parts are rendered here, and sent again and again as server-sent events.
+// page shows the batches to operators. The service renders the changing part and sends it as server-sent events.
 type page struct {
 	s        *syncer
-	stopping chan struct{} // closed when the service stops: a page that is looked at would keep it from stopping
+	stopping chan struct{} // closed when the service stops, because an open page would keep it from stopping
 }
 
 func (p *page) route(mux *http.ServeMux) {
 	assets, err := fs.Sub(pageFiles, "page")
 	if err != nil {
-		panic(err) // the directory is embedded above
+		panic(err) // The directory is embedded above.
 	}
 	mux.HandleFunc("GET /{$}", p.whole)
 	mux.HandleFunc("GET /live", p.live)
@@ -38,7 +38,7 @@ func (p *page) route(mux *http.ServeMux) {
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 }
 
-// shown is what the templates are given.
+// shown is the data of the templates.
 type shown struct {
 	W words
 	overview
@@ -49,13 +49,13 @@ func (p *page) whole(w http.ResponseWriter, r *http.Request) {
 	live.Page(w, html, err)
 }
 
-// live sends the page's changing part.
+// live sends the changing part of the page.
 func (p *page) live(w http.ResponseWriter, r *http.Request) {
 	words := wordsFor(r)
 	live.Stream(w, r, glance, p.stopping, func(ctx context.Context) ([]byte, error) {
 		html, err := p.render(ctx, "live", words)
 		if err != nil {
-			slog.Warn("page not shown", "err", err)
+			slog.Warn("the page could not be rendered", "err", err)
 		}
 		return html, err
 	})
@@ -73,7 +73,7 @@ func (p *page) render(ctx context.Context, part string, w words) ([]byte, error)
 	return html.Bytes(), err
 }
 
-// sample fills the form with users made up.
+// sample returns generated users to fill the form.
 func (p *page) sample(w http.ResponseWriter, r *http.Request) {
 	prefix := r.URL.Query().Get("batch")
 	if !batchPattern.MatchString(prefix) {

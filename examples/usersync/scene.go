@@ -12,18 +12,18 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// scene is one run of one algorithm: three instances, operators who upload, faults, and the books at the end.
+// scene is one run of one of the two ways: three instances, operators who upload, faults, and the final check.
 type scene struct {
 	servers
 	settings
-	kills    int           // of instances, in turn
-	blows    []faults.Blow // on servers: what may be done to them
+	kills    int           // kills of instances, in rotation
+	blows    []faults.Blow // faults of servers
 	manual   bool
-	wheel    bool // no Redis for the library
+	wheel    bool // whether the library runs without Redis
 	users    int
 	perBatch int
 	rate     float64              // users a second
-	watched  func(address string) // called once all are uploaded, with where to look at the page
+	watched  func(address string) // called with a page address once everything is uploaded
 
 	db        *sql.DB
 	instances []*instance.Instance
@@ -34,11 +34,11 @@ type scene struct {
 
 const (
 	instances      = 3
-	restAtMost     = 3 * time.Minute // from the last upload until nothing moves any more
+	restAtMost     = 3 * time.Minute // maximum time from the last upload until nothing changes any more
 	operatorOfLoad = "the scene"
 )
 
-// run returns the books, right or wrong. It begins and ends without tables, queue and keys.
+// run returns the books, right or wrong. It removes the scene's tables, queue and keys before and after the run.
 func (s *scene) run(ctx context.Context) (*books, error) {
 	if err := s.clear(ctx); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s *scene) start(ctx context.Context) error {
 	return nil
 }
 
-// newInstance is the service in a process of its own.
+// newInstance returns the service in a separate process.
 func newInstance(on servers, cfg settings, manual bool) *instance.Instance {
 	arguments := append(cfg.arguments(), "-name", on.Name)
 	if manual {
@@ -94,7 +94,7 @@ func newInstance(on servers, cfg settings, manual bool) *instance.Instance {
 	return &instance.Instance{Arguments: arguments, Environment: on.Environment()}
 }
 
-// stop ends all instances in order. One that cannot is an error.
+// stop shuts all instances down gracefully. It returns an error if an instance fails to stop.
 func (s *scene) stop() (err error) {
 	for _, one := range s.instances {
 		err = errors.Join(err, one.Stop())
@@ -103,7 +103,8 @@ func (s *scene) stop() (err error) {
 	return err
 }
 
-// day uploads while faults strike, and waits until nothing moves. What only a running service tells is in the books then.
+// day uploads while faults happen and waits until nothing changes. It then asks the running service for the figures
+// that only the service knows.
 func (s *scene) day(ctx context.Context) (*books, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.uploading()+restAtMost, fmt.Errorf("not at rest after %v", s.uploading()+restAtMost))
 	defer cancel()
@@ -137,12 +138,12 @@ func (s *scene) day(ctx context.Context) (*books, error) {
 	return b, nil
 }
 
-// uploading is how long it takes to upload all users.
+// uploading returns how long it takes to upload all users.
 func (s *scene) uploading() time.Duration {
 	return time.Duration(float64(s.users) / s.rate * float64(time.Second))
 }
 
-// upload uploads batches at the fixed rate, however long the answers take, and counts the users acknowledged.
+// upload uploads batches at a fixed rate without waiting for answers. It returns the number of acknowledged users.
 func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
 	var operators sync.WaitGroup
 	var mu sync.Mutex // guards acknowledged and err
@@ -171,13 +172,13 @@ func (s *scene) upload(ctx context.Context) (acknowledged int, err error) {
 	return acknowledged, errors.Join(err, context.Cause(ctx))
 }
 
-// awaitRest returns when the log has nothing to do, the queue is empty, and no user has been synced for a while.
+// awaitRest returns when the log has nothing to do, the queue is empty, and no user was synced for a while.
 func (s *scene) awaitRest(ctx context.Context) error {
 	before, since := -1, time.Now()
 	for pause(ctx, 100*time.Millisecond) {
 		moving, err := s.moving(ctx)
 		if err != nil {
-			continue // the broker is coming back, for one
+			continue // for example because the broker is restarting
 		}
 		if moving.left > 0 || moving.synced != before {
 			before, since = moving.synced, time.Now()
@@ -189,7 +190,7 @@ func (s *scene) awaitRest(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// moving is what is under way: messages and entries that are left, and a figure that changes with each user.
+// moving counts the remaining messages and entries, and the synced users.
 type moving struct{ left, synced int }
 
 func (s *scene) moving(ctx context.Context) (m moving, err error) {

@@ -16,12 +16,12 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The scene as make usersync asks for it. What stands here is a small one.
+// These are the settings of a test run. make usersync sets larger ones.
 var (
 	asked      scene
-	yours      = flag.Bool("yours", false, "use the servers that the environment names")
-	full       = flag.Bool("full", false, "restart RabbitMQ and make the database read-only, too")
-	screenshot = flag.String("screenshot", "", "write a picture of the page here")
+	yours      = flag.Bool("yours", false, "use the servers from the environment")
+	full       = flag.Bool("full", false, "also restart RabbitMQ and make the database read-only")
+	screenshot = flag.String("screenshot", "", "file for a picture of the page")
 )
 
 func init() {
@@ -29,20 +29,20 @@ func init() {
 	flag.IntVar(&asked.users, "users", 300, "users to upload")
 	flag.IntVar(&asked.perBatch, "per-batch", 20, "users in a batch")
 	flag.Float64Var(&asked.rate, "rate", 200, "users a second")
-	flag.IntVar(&asked.kills, "kills", 1, "kill instances so many times")
-	flag.BoolVar(&asked.wheel, "wheel", false, "give the library no Redis")
+	flag.IntVar(&asked.kills, "kills", 1, "number of kills of instances")
+	flag.BoolVar(&asked.wheel, "wheel", false, "run the library without Redis")
 	asked.settings = quick
 }
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "-addr" {
-		main() // this process is an instance that a scene has started
+		main() // A scene has started this process as an instance.
 		return
 	}
 	os.Exit(testservers.Main(m))
 }
 
-// quick lets a test take seconds. The shortest delay still gives consumers time to be first.
+// quick has settings with which a test takes seconds. The delay is long enough that consumers usually are first.
 var quick = settings{delay: 2 * time.Second, again: 500 * time.Millisecond, most: 6, limit: time.Second, workers: 8, lease: time.Second, seed: 1}
 
 func (s scene) books(t *testing.T) *books {
@@ -52,8 +52,8 @@ func (s scene) books(t *testing.T) *books {
 	return b
 }
 
-// TestScene is make usersync, or a small one: both ways, the same users, the same faults. That users whom a consumer fails
-// on are never synced manually is no matter of chance.
+// TestScene runs a small scene, or the scene of make usersync. It runs both ways with the same users and the same
+// faults. The hand-written way always loses users, because it never sends a user again on whom a consumer has failed.
 func TestScene(t *testing.T) {
 	t.Parallel()
 	s := asked
@@ -70,7 +70,7 @@ func TestScene(t *testing.T) {
 	t.Log("\n" + report.String())
 	require.Zero(t, wrong, "checks that are WRONG")
 	require.Equal(t, s.users, manual.acknowledged)
-	if s.users >= 300 { // enough for every kind of luck
+	if s.users >= 300 { // enough users for every kind of fate
 		require.NotZero(t, ours.hopeless())
 		require.NotZero(t, manual.never())
 	}
@@ -128,7 +128,7 @@ func TestWrongBooksAreFound(t *testing.T) {
 	require.Contains(t, out.String(), "ok     users acknowledged")
 }
 
-// throwAway are servers that other tests use as well, and names of this test's own on them.
+// throwAway returns servers that tests share, with names for this test alone.
 func throwAway(t *testing.T) servers {
 	t.Helper()
 	rdb, broker := testservers.SharedRedis(t), testservers.SharedRabbitMQ(t)
@@ -137,8 +137,8 @@ func throwAway(t *testing.T) servers {
 	return s
 }
 
-// place gives the scene its servers, and says what may be done to them: what is somebody's own is not restarted, and
-// loses only what the scene has put there.
+// place gives the scene its servers and chooses the faults. Servers from the environment are not restarted, and lose
+// only the scene's data.
 func (s *scene) place(t *testing.T) servers {
 	on := servers{shared.Servers{Name: "usersync"}}
 	if *yours {

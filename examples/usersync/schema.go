@@ -8,7 +8,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// logTable is the process log. All tables of the service start with usersync_, so that they find room beside others.
+// logTable is the process log. All tables of the service start with usersync_, so that they can share a database with
+// others.
 const logTable = "usersync_log"
 
 const createBatches = `CREATE TABLE IF NOT EXISTS usersync_batches (
@@ -31,7 +32,8 @@ const createUsers = `CREATE TABLE IF NOT EXISTS usersync_users (
 	PRIMARY KEY (batch, user)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`
 
-// The directory keeps no user from being entered twice: the books would not see it.
+// The directory has no unique key that would prevent a second row of a user. Otherwise the final check could not find
+// one.
 const createDirectory = `CREATE TABLE IF NOT EXISTS usersync_directory (
 	id        BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	batch     VARCHAR(40) COLLATE utf8mb4_bin NOT NULL,
@@ -56,7 +58,7 @@ const createFaults = `CREATE TABLE IF NOT EXISTS usersync_faults (
 	struck_at DATETIME(3) NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`
 
-// createTables makes what is missing: the process log and the service's own tables.
+// createTables creates the process log and the missing tables of the service.
 func createTables(ctx context.Context, db *sql.DB) error {
 	if err := compensator.MigrateTable(ctx, db, logTable); err != nil {
 		return err
@@ -64,7 +66,7 @@ func createTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, createBatches, createUsers, createDirectory, createSendings, createFaults, createHandLog)
 }
 
-// dropTables removes them all, and nothing else.
+// dropTables removes all these tables, and no others.
 func dropTables(ctx context.Context, db *sql.DB) error {
 	return execAll(ctx, db, `DROP TABLE IF EXISTS usersync_batches, usersync_users, usersync_directory, usersync_sendings,
 		usersync_faults, usersync_hand_log, usersync_log, usersync_log_audit, usersync_log_meta, usersync_log_slots, usersync_log_turns,

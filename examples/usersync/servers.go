@@ -9,14 +9,15 @@ import (
 	shared "github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// poolSize is shared by requests, consumers and the log. A consumer holds a connection while it works on a user.
+// poolSize is the size of the pool that requests, consumers and the log share. A consumer holds a connection while it
+// works on a user.
 const poolSize = 64
 
-// servers are a database, a broker and, unless a timing wheel takes its place, a Redis. The name starts the queue's name
-// and every key in Redis, as usersync_ does every table.
+// servers holds a database, a broker and, unless a timing wheel replaces it, a Redis. The name is the prefix of the
+// queue and of every key in Redis.
 type servers struct{ shared.Servers }
 
-// serversGiven are those that the environment names.
+// serversGiven returns the servers from the environment.
 func serversGiven() servers { return servers{shared.Given("usersync")} }
 
 func (s servers) validate() error {
@@ -29,7 +30,7 @@ func (s servers) validate() error {
 	return nil
 }
 
-// queue is the durable queue that all messages go through.
+// queue returns the name of the durable queue of all messages.
 func (s servers) queue() string { return s.Queue("users") }
 
 func (s servers) declare(channel *amqp091.Channel) error { return shared.Declare(s.queue())(channel) }
@@ -38,7 +39,7 @@ func (s servers) declareQueue() error { return s.OnBroker(s.declare) }
 
 func (s servers) deleteQueue() error { return s.OnBroker(shared.Delete(s.queue())) }
 
-// queued is how many messages wait.
+// queued returns the number of messages in the queue.
 func (s servers) queued() (int, error) { return s.Waiting(s.queue()) }
 
 // clear removes the service's tables, queue and keys, and nothing else.

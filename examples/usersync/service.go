@@ -17,28 +17,28 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// settings are what both algorithms go by.
+// settings holds the settings of both ways.
 type settings struct {
-	delay   time.Duration // after its upload a user who is not synced is sent again
-	again   time.Duration // between two sendings; not manually, where there is one
-	most    int           // sendings after the first, before a person gets it
-	limit   time.Duration // for a consumer's work on one user
+	delay   time.Duration // time after the upload until a user who is not synced is sent again
+	again   time.Duration // time between two sendings; not used by the hand-written way, which sends once more only
+	most    int           // number of sendings after the first before a person gets the user
+	limit   time.Duration // time limit of a consumer's work on one user
 	workers int           // consumers in one process
 	lease   time.Duration
-	seed    uint64 // of the users' fates
+	seed    uint64 // seed of the users' fates
 }
 
 func (s *settings) define(flags *flag.FlagSet) {
-	flags.DurationVar(&s.delay, "delay", 10*time.Second, "after its upload a user who is not synced is sent again")
-	flags.DurationVar(&s.again, "again", 5*time.Second, "between two sendings of a user")
-	flags.IntVar(&s.most, "most", 4, "sendings after the first, before a person gets it")
-	flags.DurationVar(&s.limit, "limit", 2*time.Second, "for a consumer's work on one user")
-	flags.IntVar(&s.workers, "workers", 16, "users that this process works on at once")
-	flags.DurationVar(&s.lease, "lease", 5*time.Second, "how long what a killed process was sending waits to be taken over")
-	flags.Uint64Var(&s.seed, "seed", 1, "of the bad luck that users have")
+	flags.DurationVar(&s.delay, "delay", 10*time.Second, "time after the upload until a user who is not synced is sent again")
+	flags.DurationVar(&s.again, "again", 5*time.Second, "time between two sendings of a user")
+	flags.IntVar(&s.most, "most", 4, "number of further sendings before a person gets the user")
+	flags.DurationVar(&s.limit, "limit", 2*time.Second, "time limit of a consumer's work on one user")
+	flags.IntVar(&s.workers, "workers", 16, "number of users that this process works on concurrently")
+	flags.DurationVar(&s.lease, "lease", 5*time.Second, "time until another process takes over the entries of a killed process")
+	flags.Uint64Var(&s.seed, "seed", 1, "seed for the users' random failures")
 }
 
-// arguments are the flags that define reads.
+// arguments returns the flags that define reads.
 func (s settings) arguments() []string {
 	return []string{"-delay", s.delay.String(), "-again", s.again.String(), "-most", strconv.Itoa(s.most), "-limit", s.limit.String(),
 		"-workers", strconv.Itoa(s.workers), "-lease", s.lease.String(), "-seed", strconv.FormatUint(s.seed, 10)}
@@ -67,10 +67,10 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 	s := service{servers: serversGiven()}
 	flags := flag.NewFlagSet("usersync", flag.ContinueOnError)
 	s.define(flags)
-	flags.StringVar(&s.Name, "name", s.Name, "of the queue, and of every key in Redis")
-	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
+	flags.StringVar(&s.Name, "name", s.Name, "prefix of the queue and of every key in Redis")
+	flags.StringVar(&s.address, "addr", "127.0.0.1:8080", "HTTP address; port 0 chooses a free port")
 	flags.BoolVar(&s.untilEOF, "until-eof", false, "stop when standard input ends")
-	flags.BoolVar(&s.manual, "by-hand", false, "do it the way of byhand.go; it needs a Redis")
+	flags.BoolVar(&s.manual, "by-hand", false, "run the hand-written version of manual.go; it needs a Redis")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func runService(ctx context.Context, args []string, out io.Writer) error {
 // algorithm is one of the two ways.
 type algorithm interface {
 	routes(mux *http.ServeMux)
-	run(ctx context.Context) error // until ctx ends; it finishes what it has begun
+	run(ctx context.Context) error // runs until ctx ends and finishes what it has begun
 	close()
 }
 
@@ -118,7 +118,7 @@ func (s *service) run(ctx context.Context, out io.Writer) error {
 	return instance.Serve(ctx, server, listener, way.run)
 }
 
-// algorithm opens one of the two, and has the server answer for it.
+// algorithm opens one of the two ways and adds its routes to the server.
 func (s *service) algorithm(ctx context.Context, server *http.Server, db *sql.DB, rdb *redis.Client) (way algorithm, err error) {
 	mux := http.NewServeMux()
 	server.Handler = http.NewCrossOriginProtection().Handler(mux)

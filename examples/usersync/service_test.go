@@ -23,7 +23,7 @@ import (
 // world is a service in this process, with a client.
 type world struct {
 	t       *testing.T
-	ctx     context.Context // of what is asked: the client asks until it is answered
+	ctx     context.Context // for requests, because the client repeats them until they are answered
 	address string
 	client  *client
 	db      *sql.DB
@@ -60,7 +60,7 @@ func newWorldOn(t *testing.T, on servers) *world {
 	return w
 }
 
-// lineWriter sends what is written.
+// lineWriter sends everything that is written to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -95,7 +95,7 @@ func TestBatchUploadedTwiceIsSyncedOnce(t *testing.T) {
 	first := w.upload("b1", "op", goodCSV)
 	require.Equal(t, http.StatusCreated, first.Status)
 	again := w.upload("b1", "op", goodCSV)
-	require.Equal(t, first, again, "as if it came first, its trace as well")
+	require.Equal(t, first, again, "the same answer as to the first upload, with its trace")
 	other := w.upload("b1", "op", goodCSV+"u3,Cid,cid@example.org\n")
 	require.Equal(t, http.StatusConflict, other.Status)
 	require.Equal(t, "batch", other.Field)
@@ -147,7 +147,7 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, got.Status)
 }
 
-// What answers that it failed may be asked again.
+// A request that was answered with a failure may be sent again. A repair of a synced user must then change nothing.
 func TestRepairThatIsAskedForAgainSyncsNobodyTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,7 +161,7 @@ func TestRepairThatIsAskedForAgainSyncsNobodyTwice(t *testing.T) {
 	require.Equal(t, 1, w.count(`SELECT COUNT(*) FROM usersync_users WHERE user = 'u' AND email = 'u@example.org'`))
 }
 
-// A message that nobody can read is an entry with its content, and the next one is not held up.
+// A malformed message becomes an entry with its content. The next message is not held up.
 func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -180,7 +180,7 @@ func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// The broker is away when users are uploaded, and comes back: they are uploaded all the same, and sent when it is there.
+// The broker is down when users are uploaded. The upload succeeds, and the messages are sent when the broker is back.
 func TestUploadWhileTheBrokerIsAwayLosesNobody(t *testing.T) {
 	t.Parallel()
 	on := throwAway(t)
@@ -197,8 +197,8 @@ func TestUploadWhileTheBrokerIsAwayLosesNobody(t *testing.T) {
 	require.Equal(t, http.StatusCreated, got.Status, got.Error)
 	require.Eventually(t, func() bool {
 		return w.count(`SELECT COUNT(*) FROM usersync_log WHERE business_type = 'sync_user' AND last_error LIKE '%not connected%'`) == 2
-	}, time.Minute, 20*time.Millisecond, "their time came, and there was no broker")
-	require.Zero(t, w.count(`SELECT SUM(process_count) FROM usersync_log`), "which spends no attempt")
+	}, time.Minute, 20*time.Millisecond, "the entries came due while there was no broker")
+	require.Zero(t, w.count(`SELECT SUM(process_count) FROM usersync_log`), "a broker that is down costs no attempt")
 	proxy.Heal()
 	w.awaitSynced("u1")
 	w.awaitSynced("u2")
@@ -206,7 +206,7 @@ func TestUploadWhileTheBrokerIsAwayLosesNobody(t *testing.T) {
 
 func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	on := throwAway(t)
-	require.NoError(t, on.declareQueue()) // which throwAway deletes
+	require.NoError(t, on.declareQueue()) // throwAway deletes this queue.
 	config, err := mysql.ParseDSN(on.DSN)
 	require.NoError(t, err)
 	config.User, config.Passwd = "nobody", "secret"
@@ -235,7 +235,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// A process that is told to stop finishes what it has begun: nothing is left for others to find out.
+// A process that stops finishes its running work and leaves nothing for other processes.
 func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 	t.Parallel()
 	servers := throwAway(t)
@@ -252,17 +252,17 @@ func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 	uncommitted, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadUncommitted, ReadOnly: true})
 	require.NoError(t, err)
 	defer uncommitted.Rollback()
-	begun := func() bool { // a consumer completes the entry first, in a transaction that takes long from there
+	begun := func() bool { // A consumer completes the entry at the start of a long transaction, so an uncommitted read shows that it has begun.
 		var n int
 		err := uncommitted.QueryRow(`SELECT COUNT(*) FROM usersync_log WHERE state = 1`).Scan(&n)
 		return err == nil && n == len(slow)
 	}
-	watched, err := http.Get("http://" + one.Address() + "/live") // somebody looks at the page, and does not go away
+	watched, err := http.Get("http://" + one.Address() + "/live") // An open page does not keep the service from stopping.
 	require.NoError(t, err)
 	defer watched.Body.Close()
 	require.Eventually(t, begun, time.Minute, 5*time.Millisecond, "all are worked on")
 	require.NoError(t, uncommitted.Rollback())
-	require.NoError(t, one.Stop(), "it ends in order")
+	require.NoError(t, one.Stop(), "it stops gracefully")
 
 	w := &world{t: t, db: db}
 	require.Equal(t, len(slow), w.count(`SELECT COUNT(*) FROM usersync_directory`))
@@ -272,7 +272,7 @@ func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
 	require.Zero(t, left, "and nothing goes back to the queue")
 }
 
-// slowUsers are some whom nothing befalls but work that takes long.
+// slowUsers returns users whose work is slow and who have no other fault.
 func slowUsers(n int) (slow []user) {
 	for _, u := range sample("slow", 1000, 1) {
 		f := fateOf(u, 1)

@@ -30,10 +30,11 @@ var (
 
 const duplicateKey = 1062
 
-// rowsAtOnce bounds one INSERT.
+// rowsAtOnce is the maximum number of rows in one INSERT.
 const rowsAtOnce = 500
 
-// insertBatch writes a batch and its users. Whoever inserts the same batch second finds a duplicate key, and nothing is left.
+// insertBatch stores a batch and its users. A second insert of the same batch returns a duplicate key error, and its
+// transaction stores nothing.
 func insertBatch(ctx context.Context, tx *sql.Tx, u *upload) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO usersync_batches (batch, operator, trace, digest, users, uploaded_at) VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(3))`,
 		u.Batch, u.Operator, u.Trace, u.digest(), len(u.Users))
@@ -53,7 +54,8 @@ func insertBatch(ctx context.Context, tx *sql.Tx, u *upload) error {
 	return nil
 }
 
-// sameBatch answers an upload whose batch is there already: it is told as if it came first, or refused as another.
+// sameBatch handles an upload whose batch already exists. It returns the stored batch if both are equal, and refuses
+// the upload otherwise.
 func sameBatch(ctx context.Context, db *sql.DB, u *upload) (batch, error) {
 	b, err := findBatch(ctx, db, u.Batch)
 	if err == nil && (b.digest != u.digest() || b.Operator != u.Operator) {
@@ -76,13 +78,13 @@ func findBatch(ctx context.Context, db *sql.DB, name string) (b batch, err error
 	return b, err
 }
 
-// querier is a database or a transaction of it.
+// querier is a database or a transaction.
 type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// findUser reads a user as it is now: a person may have repaired it since the upload.
+// findUser reads a user's current data, because a person may have repaired it since the upload.
 func findUser(ctx context.Context, db querier, m message) (u user, err error) {
 	u.ID = m.User
 	err = db.QueryRowContext(ctx, `SELECT name, email FROM usersync_users WHERE batch = ? AND user = ?`, m.Batch, m.User).Scan(&u.Name, &u.Email)
@@ -92,32 +94,32 @@ func findUser(ctx context.Context, db querier, m message) (u user, err error) {
 	return u, err
 }
 
-// enter puts a user into the directory.
+// enter adds a user to the directory.
 func enter(ctx context.Context, db querier, m message, trace string) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO usersync_directory (batch, user, trace, synced_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`, m.Batch, m.User, trace)
 	return err
 }
 
-// noteFailure keeps why a consumer has failed, for whoever sends the user again.
+// noteFailure stores the reason of a consumer's failure, for sendAgain.
 func noteFailure(ctx context.Context, db querier, m message, failure error) error {
 	_, err := db.ExecContext(ctx, `UPDATE usersync_users SET failures = failures + 1, refused = ?, reason = LEFT(?, 255) WHERE batch = ? AND user = ?`,
 		errors.Is(failure, errRefused), failure.Error(), m.Batch, m.User)
 	return err
 }
 
-// findFailure is what a consumer has noted last.
+// findFailure returns the last failure that a consumer has stored.
 func findFailure(ctx context.Context, db querier, m message) (refused bool, reason string, err error) {
 	err = db.QueryRowContext(ctx, `SELECT refused, reason FROM usersync_users WHERE batch = ? AND user = ?`, m.Batch, m.User).Scan(&refused, &reason)
-	return refused, cmp.Or(reason, "no consumer has said anything"), err
+	return refused, cmp.Or(reason, "no consumer has reported a failure"), err
 }
 
-// noteSending is for the books alone.
+// noteSending stores a sending. Only the final check reads it.
 func noteSending(ctx context.Context, db querier, m message, sending int) error {
 	_, err := db.ExecContext(ctx, `INSERT INTO usersync_sendings (batch, user, sending, sent_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`, m.Batch, m.User, sending)
 	return err
 }
 
-// changeEmail also forgets what was wrong before.
+// changeEmail sets a new address and clears the stored failure.
 func changeEmail(ctx context.Context, db querier, m message, email string) error {
 	_, err := db.ExecContext(ctx, `UPDATE usersync_users SET email = ?, refused = FALSE, reason = '' WHERE batch = ? AND user = ?`, email, m.Batch, m.User)
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
-// syncer syncs users. upload, consume and sendAgain are all there is to it; what they are made of stands in wiring.go.
+// syncer syncs users. Its whole logic is upload, consume and sendAgain. wiring.go creates its parts.
 type syncer struct {
 	servers
 	settings
@@ -27,19 +27,20 @@ type syncer struct {
 	publishAgain compensator.HandlerFunc
 }
 
-// message is what goes through the queue, and the content of an entry: consumers read the rest where it may be repaired.
+// message is a message in the queue and the content of an entry. Consumers read the rest from the database, where a
+// person may have repaired it.
 type message struct {
 	Batch string `json:"batch"`
 	User  string `json:"user"`
 }
 
-// key is the idempotency key of a user's entry, and the id of each message about it.
+// key returns the idempotency key of a user's entry. It is also the id of each message about the user.
 func (m message) key() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("sync/" + m.Batch + "/" + m.User)
 }
 
-// upload stores users and, in the same transaction, an entry for each that comes due unless somebody completes it
-// before. Then the messages go out the ordinary way: what becomes of them is nothing to wait for.
+// upload stores users and, in the same transaction, an entry for each user. An entry comes due unless a consumer
+// completes it first. After the commit upload sends the first messages. It does not wait for their outcomes.
 func (s *syncer) upload(ctx context.Context, u *upload) (batch, error) {
 	ctx = withTrace(ctx, u.Trace)
 	err := s.record(ctx, u)
@@ -58,7 +59,7 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // does nothing after Commit
+	defer tx.Rollback() // Rollback does nothing after Commit.
 	if err := insertBatch(ctx, tx, u); err != nil {
 		return err
 	}
@@ -74,12 +75,12 @@ func (s *syncer) record(ctx context.Context, u *upload) error {
 	return tx.Commit()
 }
 
-// consume is called for each message. Its own failure is no reason to have the broker deliver it again: the entry is not
-// completed, so the user will be sent again, and whoever does that is told why.
+// consume runs for each message. It never asks for a redelivery, because an entry that is not completed is sent again.
+// It stores the reason of a failure for sendAgain.
 func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	var m message
 	if err := json.Unmarshal(d.Body, &m); err != nil {
-		return compensator.Permanent(err) // set aside: a person sees it
+		return compensator.Permanent(err) // The message is set aside for a person.
 	}
 	sending, _ := d.Headers[sendingHeader].(int64)
 	err := s.sync(ctx, m, int(sending))
@@ -90,9 +91,9 @@ func (s *syncer) consume(ctx context.Context, d *rabbitmq.Delivery) error {
 	return noteFailure(ctx, s.db, m, err)
 }
 
-// sync does the work and completes the entry, both or neither. To complete it comes first: it locks the entry's row, so
-// that of two consumers with the same user one waits, and then finds the work done. The lock ends with the transaction,
-// whoever is killed, and not after 30 s.
+// sync does the work and completes the entry in one transaction. It completes the entry first, which locks the entry's
+// row. If two consumers have the same user, one waits and then finds the work done. The database releases the lock when
+// the transaction ends, even if the process is killed. A lock in Redis would stay for 30 s.
 func (s *syncer) sync(ctx context.Context, m message, sending int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, errTooSlow)
 	defer cancel()
@@ -117,9 +118,9 @@ func (s *syncer) sync(ctx context.Context, m message, sending int) error {
 	return tx.Commit()
 }
 
-// sendAgain is the handler of an entry that is due: nobody has completed it in time. That the message is in the queue
-// is no success yet, so the attempt counts as a failure and the next one comes later; one more than there are sendings
-// is the verdict, and a person gets the entry, with the reason. A consumer that is late still completes that.
+// sendAgain is the handler of a due entry that no consumer has completed in time. A message in the queue is no success
+// yet. So the attempt counts as a failure, and the next attempt follows later. The last attempt sends nothing: the
+// entry is dead, and a person gets it with the reason. A late consumer can still complete a dead entry.
 func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message) error {
 	refused, reason, err := findFailure(ctx, s.db, m)
 	switch {
@@ -139,7 +140,8 @@ func (s *syncer) sendAgain(ctx context.Context, e *compensator.Entry, m message)
 	return compensator.RetryAfter(s.again, fmt.Errorf("sent again, not synced yet: %s", reason))
 }
 
-// repair is what a person does for a user whom the directory refuses: a new address, and everything from the start.
+// repair is a person's request for a user whom the directory refuses. It sets a new address and starts again from the
+// beginning.
 type repair struct {
 	Batch    string `json:"batch"`
 	User     string `json:"user"`
@@ -163,7 +165,7 @@ func (s *syncer) repair(ctx context.Context, r repair) error {
 	case err != nil:
 		return err
 	case seen.State == compensator.Succeeded:
-		return errSynced // requeued, it would be synced twice
+		return errSynced // Requeued, the user would be synced twice.
 	}
 	if err := changeEmail(ctx, s.db, m, r.Email); err != nil {
 		return err
@@ -173,15 +175,15 @@ func (s *syncer) repair(ctx context.Context, r repair) error {
 	if err != nil {
 		return err
 	}
-	return requeued[0] // ErrChanged: as a late consumer has synced him meanwhile
+	return requeued[0] // ErrChanged, for example if a late consumer has synced the user in the meantime
 }
 
 var errSynced = errors.New("the user is synced already")
 
-// longestSend is how long a broker that is away may hold up the answer to an upload.
+// longestSend limits how long a broker that does not answer can delay the answer to an upload.
 const longestSend = 2 * time.Second
 
-// send publishes the first messages of a batch. One that is not sent is sent when its entry is due.
+// send publishes the first messages of a batch. If a message is not sent, its entry sends it when it is due.
 func (s *syncer) send(ctx context.Context, u *upload) {
 	ctx, cancel := context.WithTimeout(ctx, longestSend)
 	defer cancel()
@@ -194,7 +196,7 @@ func (s *syncer) send(ctx context.Context, u *upload) {
 	}
 	for _, err := range s.publishFirst(ctx, first) {
 		if err != nil {
-			slog.Warn("a first message is not sent; its entry will send it", "batch", u.Batch, "err", err)
+			slog.Warn("a first message was not sent; its entry will send it", "batch", u.Batch, "err", err)
 			return
 		}
 	}

@@ -17,24 +17,24 @@ import (
 const (
 	syncType = "sync_user"
 
-	// redeliveredType is of messages that the broker delivers again, because their first consumer died: the log gives
-	// them to a consumer, and knows what to do with one that kills each.
+	// redeliveredType is the type of messages that the broker delivers again because their first consumer died. The log
+	// passes them to a consumer, and dead-letters a message after repeated crashes.
 	redeliveredType = "redelivered_user"
 
-	sendingHeader = "sending" // which message about its user it is; the first one is 0
+	sendingHeader = "sending" // number of the message about its user; the first is 0
 	traceHeader   = "trace"
 )
 
 var (
-	errTooSlow   = errors.New("the consumer's time was up")
+	errTooSlow   = errors.New("the consumer reached its time limit")
 	errForgotten = errors.New("the consumer has acknowledged the message and done nothing")
 )
 
-// newSyncer puts the parts together. Without rdb a timing wheel in this process takes Redis's place.
+// newSyncer creates the syncer. Without rdb the library uses a timing wheel in this process.
 func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *redis.Client) (s *syncer, err error) {
 	s = &syncer{servers: on, settings: cfg, db: db}
-	// A user whose upload's process dies between commit and queue entry is found by the reconciler: at most grace and one
-	// interval late, so both are shorter here than the defaults.
+	// If the process dies between the commit of an upload and the enqueueing of its entries, the reconciler finds the
+	// entries. It finds them at most Grace plus one interval late, so both are shorter here than the defaults.
 	config := compensator.Config{DB: db, Table: logTable, Prefix: on.Name, Lease: cfg.lease, Grace: time.Second, ReconcileInterval: 2 * time.Second, Propagator: traces{}}
 	if rdb != nil {
 		config.Redis = rdb
@@ -56,7 +56,7 @@ func newSyncer(ctx context.Context, on servers, cfg settings, db *sql.DB, rdb *r
 
 func (s *syncer) register() (err error) {
 	s.entries, err = compensator.Handle(s.log, syncType, s.sendAgain, compensator.TypeConfig{
-		MaxProcessCount: s.most + 1, // the last one sends nothing
+		MaxProcessCount: s.most + 1, // The last attempt sends nothing.
 		Retry:           compensator.Fixed(s.again),
 	})
 	if err != nil {
@@ -70,23 +70,23 @@ func (s *syncer) register() (err error) {
 	return err
 }
 
-// toQueue routes a message to the queue, and says which one about its user it is.
+// toQueue returns a route to the queue. It adds the number of the message about its user.
 func (s *syncer) toQueue(sending func(*compensator.Entry) int) rabbitmq.Route {
 	return func(e *compensator.Entry) (rabbitmq.Destination, error) {
 		return rabbitmq.Destination{Key: s.queue(), Headers: amqp091.Table{sendingHeader: int32(sending(e))}}, nil
 	}
 }
 
-// firstMessage looks like what the entry will send, if it has to.
+// firstMessage returns an entry with the same message that the recorded entry would send.
 func (s *syncer) firstMessage(m message, trace string) *compensator.Entry {
 	content, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // Two strings always encode.
 	}
 	return &compensator.Entry{IdempotencyKey: m.key(), BusinessType: syncType, Content: content, CreatedAt: time.Now(), Headers: traces{}.Inject(withTrace(context.Background(), trace))}
 }
 
-// meet is the user's fate: work that takes its time, and fails.
+// meet runs the user's fate: work that takes time and may fail.
 func (s *syncer) meet(ctx context.Context, u user, sending int) error {
 	f := fateOf(u, s.seed)
 	if f.slips(sending) {
@@ -95,8 +95,8 @@ func (s *syncer) meet(ctx context.Context, u user, sending int) error {
 	return f.work(ctx, sending)
 }
 
-// run consumes and sends again until ctx ends, and finishes what it has begun: consumers first, for what they
-// complete is then known to the log.
+// run consumes and sends again until ctx ends, and finishes its work. It stops the consumers first, so that the log
+// knows everything that they have completed.
 func (s *syncer) run(ctx context.Context) error {
 	logging, stopLog := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLog()
@@ -109,7 +109,8 @@ func (s *syncer) run(ctx context.Context) error {
 
 func (s *syncer) close() { _ = errors.Join(s.messages.Close(), s.log.Close()) }
 
-// traces has the operator's trace id travel from the upload through entry and message to the directory.
+// traces is a Propagator that carries the operator's trace id from the upload through the entry and the message to the
+// directory.
 type traces struct{}
 
 type traceContext struct{}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// words are the page's, in one language.
+// words holds the texts of the page in one language.
 type words struct {
 	Lang, Other, OtherName                                     string
 	Title, Intro, Lost, Failed                                 string
@@ -36,7 +36,7 @@ var chinese = words{
 	Email: "邮箱", Repair: "修正并重发", Faults: "故障",
 }
 
-// wordsFor asks the query before the browser's settings.
+// wordsFor uses the query first, then the language settings of the browser.
 func wordsFor(r *http.Request) words {
 	wish := r.URL.Query().Get("lang")
 	if wish == "" {

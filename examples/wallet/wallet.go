@@ -1,5 +1,5 @@
-// Package wallet is a service as it is tested with no server: payments are booked through GORM, in the transaction of a
-// handler that runs exactly once. Its test is what there is to read.
+// Package wallet shows how to test a service without servers. A handler with exactly-once effects books payments
+// through GORM in its transaction. Read the test first.
 package wallet
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// Account has money.
+// Account is an account with a balance.
 type Account struct {
 	ID      string `gorm:"primaryKey"`
 	Balance int
@@ -32,7 +32,7 @@ type Wallet struct {
 	pay *compensator.Type[Payment]
 }
 
-// New registers what books payments.
+// New registers the handler that books payments.
 func New(c *compensator.Compensator, db *gorm.DB) (*Wallet, error) {
 	w := &Wallet{db: db}
 	var err error
@@ -40,7 +40,7 @@ func New(c *compensator.Compensator, db *gorm.DB) (*Wallet, error) {
 	return w, err
 }
 
-// Pay has a payment booked, if and when tx commits.
+// Pay records a payment in tx. The payment is booked after tx commits.
 func (w *Wallet) Pay(ctx context.Context, tx *gorm.DB, p Payment) error {
 	_, err := w.pay.Record(ctx, gormtx.Tx(tx), p, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("pay-" + p.ID)})
 	return err
@@ -51,7 +51,7 @@ func (w *Wallet) book(ctx context.Context, tx *compensator.ScopedTx, _ *compensa
 		return compensator.Permanent(fmt.Errorf("payment of %d from %q to %q", p.Amount, p.From, p.To))
 	}
 	changes := []change{{p.From, -p.Amount}, {p.To, p.Amount}}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.account, b.account) }) // one order for all, so that no two deadlock
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.account, b.account) }) // Update the accounts in the same order everywhere, so that no two payments deadlock.
 	db := gormtx.Use(ctx, w.db, tx)
 	for _, c := range changes {
 		booked := db.Model(&Account{}).Where("id = ? AND balance + ? >= 0", c.account, c.by).Update("balance", gorm.Expr("balance + ?", c.by))

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// open is a wallet with two accounts, the first of which has 100.
+// open returns a wallet with two accounts. The first has a balance of 100.
 func open(t *testing.T) (*compensator.Compensator, *gorm.DB, *Wallet) {
 	began := time.Now()
 	defer func() { t.Logf("ready in %v", time.Since(began)) }()
@@ -41,7 +41,7 @@ func TestPaymentIsBooked(t *testing.T) {
 	assert.Equal(t, []int{70, 30}, balances(t, db))
 }
 
-// Half of it is none of it, whichever half was tried first.
+// A payment that cannot be booked must move nothing, whichever half fails.
 func TestPaymentThatCannotBeBookedMovesNothing(t *testing.T) {
 	t.Parallel()
 	c, db, w := open(t)

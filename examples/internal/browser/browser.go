@@ -1,4 +1,4 @@
-// Package browser opens pages in a headless Chromium, for tests.
+// Package browser opens pages in a headless Chromium for tests.
 package browser
 
 import (
@@ -11,25 +11,25 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Tab is one tab of a browser of this test's own.
+// Tab is one tab of a separate browser.
 type Tab struct {
 	tb  testing.TB
 	ctx context.Context
 }
 
-// Open returns a tab of this size. The browser ends with the test.
+// Open returns a tab of the given size. The browser ends with the test.
 func Open(tb testing.TB, width, height int64) *Tab {
 	tb.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	tb.Cleanup(stop)
 	tab, _ := chromedp.NewContext(allocated)
-	tb.Cleanup(func() { // it returns when the browser has ended and its files are gone
+	tb.Cleanup(func() { // Cancel returns when the browser has ended and its files are removed.
 		if err := chromedp.Cancel(tab); err != nil {
 			tb.Errorf("browser: %v", err)
 		}
 	})
-	if err := chromedp.Run(tab, chromedp.EmulateViewport(width, height)); err != nil { // the browser lives as long as this context
+	if err := chromedp.Run(tab, chromedp.EmulateViewport(width, height)); err != nil { // The browser lives as long as the context of its first Run, so this context has no timeout.
 		tb.Fatalf("browser: is chromium installed? %v", err)
 	}
 	timed, cancel := context.WithTimeout(tab, 2*time.Minute)
@@ -37,7 +37,7 @@ func Open(tb testing.TB, width, height int64) *Tab {
 	return &Tab{tb: tb, ctx: timed}
 }
 
-// Do fails the test when an action fails.
+// Do runs actions. It fails the test if an action fails.
 func (t *Tab) Do(actions ...chromedp.Action) {
 	t.tb.Helper()
 	if err := chromedp.Run(t.ctx, actions...); err != nil {
@@ -45,7 +45,7 @@ func (t *Tab) Do(actions ...chromedp.Action) {
 	}
 }
 
-// Follow clicks a link and returns when the next page is there.
+// Follow clicks a link and returns when the next page is loaded.
 func (t *Tab) Follow(link string) {
 	t.tb.Helper()
 	if _, err := chromedp.RunResponse(t.ctx, chromedp.Click(link)); err != nil {
@@ -60,17 +60,18 @@ func (t *Tab) Holds(condition string) (holds bool) {
 	return holds
 }
 
-// Until waits for a condition in the page, for as long as its tab has: chromedp's own 30 s are few on a busy machine.
+// Until waits for a condition in the page. It has no timeout other than the tab's, because chromedp's default of 30 s
+// is too short on a busy machine.
 func Until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// Text waits until the first element of a selector says exactly this.
+// Text waits until the text of the first element of a selector equals is.
 func Text(selector, is string) chromedp.Action {
 	return Until(fmt.Sprintf(`document.querySelector(%q)?.textContent === %q`, selector, is))
 }
 
-// Photograph writes the whole page into a file, as PNG.
+// Photograph writes the whole page to a PNG file.
 func (t *Tab) Photograph(file string) {
 	t.tb.Helper()
 	var picture []byte

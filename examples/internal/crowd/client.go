@@ -14,24 +14,24 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// Client is all buyers' way to the instances. It asks one after the other until one answers, and relies on the service
-// to make asking twice harmless.
+// Client sends the buyers' requests to the instances. It tries one instance after the other until one answers. It
+// relies on the service to handle repeated requests safely.
 type Client struct {
 	http      *http.Client
-	addresses []func() string // of the instances, as they run now
+	addresses []func() string // return the current address of each instance
 	asked     atomic.Uint64
 }
 
-// NewClient takes where each instance listens now.
+// NewClient returns a Client. Each function returns the current address of one instance.
 func NewClient(addresses ...func() string) *Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 5000}
 	return &Client{http: &http.Client{Transport: transport, Timeout: 20 * time.Second}, addresses: addresses}
 }
 
-// Close ends connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Answered is what the service says; Status is of HTTP, and 0 when there was no answer.
+// Answered is an answer of the service. Status is the HTTP status, or 0 if no answer came.
 type Answered struct {
 	Status int
 	Order  uint64 `json:"order"`
@@ -40,13 +40,13 @@ type Answered struct {
 	Code   string `json:"code"`
 }
 
-// Pauses before the same is asked again.
+// These are the pauses between tries.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 2 * time.Second
 )
 
-// Ask tries until something below 500 is Answered, or ctx ends. Each try is told to try.
+// Ask sends a request until the status of the answer is below 500 or ctx ends. It calls try with every answer.
 func (c *Client) Ask(ctx context.Context, method, path string, body any, try func(Answered, time.Duration)) (Answered, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte) (go
 		err = json.Unmarshal(text, &got)
 	}
 	if err != nil {
-		return Answered{}, err // half an answer is none
+		return Answered{}, err // An incomplete answer counts as none.
 	}
 	got.Status = response.StatusCode
 	return got, nil

@@ -1,4 +1,4 @@
-// Package crowd is buyers who come to a flash sale, all at once.
+// Package crowd simulates the buyers of a flash sale, who all come at once.
 package crowd
 
 import (
@@ -13,40 +13,41 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// Crowd are buyers who all come in the same moment. Who finds the goods sold out looks in again, for pieces come back;
-// who has got one waits for the order, and pays every third, or asks for a second piece.
+// Crowd is a number of buyers who all come at the same moment. A buyer who finds the goods sold out tries again later,
+// because pieces come back. A buyer who has got a piece waits for the order. One in three pays, and one in ten asks for
+// a second piece.
 type Crowd struct {
 	Client *Client
 	Goods  string
-	Name   string // starts the buyers' names
+	Name   string // prefix of the buyers' names
 	Buyers int
-	Span   time.Duration // how long they keep coming
+	Span   time.Duration // time during which buyers keep trying
 	Seed   uint64
 
-	mu sync.Mutex // guards what follows, until Run has returned
+	mu sync.Mutex // guards Heard until Run has returned
 	Heard
 }
 
-// Heard is what the crowd was told.
+// Heard counts the answers that the crowd received.
 type Heard struct {
-	Asked, Unheard           int // requests to buy; those that no instance Answered
+	Asked, Unheard           int // Asked counts purchase requests, Unheard those without an answer
 	Accepted, SoldOut, Again int
-	Busy                     int // answers of 5xx
-	LeftBusy                 int // buyers who were told nothing else
+	Busy                     int // answers with a 5xx status
+	LeftBusy                 int // buyers who left without any other answer
 	Paid                     int
 	RefusedOtherwise         int
-	Took                     []time.Duration // each answer
-	Tickets                  []string        // that were accepted
+	Took                     []time.Duration // duration of each answer
+	Tickets                  []string        // accepted tickets
 }
 
-// Order states, as the service has them.
+// These are the order states of the service.
 const (
 	stateOpen   = "open"
 	statePaid   = "paid"
 	stateClosed = "closed"
 )
 
-// purchase is what a buyer asks for: one piece.
+// purchase is a request for one piece.
 type purchase struct {
 	Buyer string `json:"buyer"`
 	Goods string `json:"goods"`
@@ -55,10 +56,10 @@ type purchase struct {
 const (
 	oneInPays   = 3
 	oneInGreedy = 10
-	looksIn     = 4 // times, before a buyer gives up
+	looksIn     = 4 // maximum number of visits of a buyer
 )
 
-// Run returns when the last buyer has gone: everybody has after twice the span.
+// Run returns when the last buyer has left, at the latest after twice the span.
 func (c *Crowd) Run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.Span)
 	defer cancel()
@@ -80,7 +81,7 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 			c.count(func(h *Heard) { h.LeftBusy++ })
 			return
 		case got.Code == "sold_out":
-		case !c.hold(ctx, p, mood): // paid, or closed unpaid on purpose
+		case !c.hold(ctx, p, mood): // The buyer has paid, or leaves the order unpaid on purpose.
 			return
 		}
 		again := time.Duration(mood.Float64() * float64(c.Span) / 2)
@@ -90,11 +91,12 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 	}
 }
 
-// hold waits for the order, and pays or does not. It reports whether the buyer may want another: when no order came of it.
+// hold waits for the order and pays it or not. It reports whether the buyer may try to buy again, because the ticket
+// became no order.
 func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
 	pays := mood.IntN(oneInPays) == 0
 	if mood.IntN(oneInGreedy) == 0 {
-		_, _ = c.buy(ctx, p) // the books see what comes of it
+		_, _ = c.buy(ctx, p) // The final check shows what this request caused.
 	}
 	for faults.Pause(ctx, 300*time.Millisecond+time.Duration(mood.IntN(300))*time.Millisecond) {
 		got, err := c.Client.Ask(ctx, http.MethodGet, "/seckill/"+p.Goods+"/"+p.Buyer, nil, func(Answered, time.Duration) {})
@@ -120,7 +122,7 @@ func (c *Crowd) pay(ctx context.Context, order uint64) bool {
 	return false
 }
 
-// buy asks until it is Answered, and counts every answer.
+// buy sends a purchase request until it is answered, and counts every answer.
 func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
 	return c.Client.Ask(ctx, http.MethodPost, "/seckill", p, func(got Answered, took time.Duration) {
 		c.count(func(h *Heard) {
@@ -152,7 +154,7 @@ func (c *Crowd) count(how func(*Heard)) {
 	how(&c.Heard)
 }
 
-// Percentile is what a share p of the times did not exceed.
+// Percentile returns the duration that a share p of the times does not exceed.
 func Percentile(took []time.Duration, p float64) time.Duration {
 	if len(took) == 0 {
 		return 0

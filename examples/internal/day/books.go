@@ -12,38 +12,38 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Books are what a day has left behind, held against what the crowd was told. A sale adds its own.
+// Books holds the state after a day and what the crowd was told. Check compares the two. A sale adds checks of its own.
 type Books struct {
 	shop.Settings
 	Manual bool
 	crowd.Heard
 	Moments Moments
 
-	Left     int // in the database
+	Left     int // stock in the database
 	Counted  shop.Counted
-	Living   map[string]string // tickets that live, by buyer
-	Known    map[string]bool   // tickets that the database has, or has had
-	Orders   map[string]int    // by state
-	Held     map[string]int    // orders that are not closed, by buyer
+	Living   map[string]string // living tickets, by buyer
+	Known    map[string]bool   // tickets that the database has or had
+	Orders   map[string]int    // number of orders by state
+	Held     map[string]int    // number of orders that are not closed, by buyer
 	Overlaps int
 	Early    int
-	Ended    int // tickets that live no more
+	Ended    int // tickets that have ended
 	Unknown  int // accepted tickets that the database does not know
 	Entries  map[string]map[compensator.State]int
-	Stuck    int // entries, or manually messages, that nobody will do anything about
+	Stuck    int // entries, or messages of the hand-written version, that nothing will run any more
 }
 
-// Moments are looks at the database while everything happens.
+// Moments counts checks of the database during the day.
 type Moments struct{ Looks, Wrong int }
 
-// lookAtMoments compares stock and tickets, each time in one statement and so in one moment, until ctx ends.
+// lookAtMoments compares stock and tickets until ctx ends. Each comparison is one statement, so it sees one moment.
 func (d *Day) lookAtMoments(ctx context.Context) (m Moments) {
 	query := d.SQL(`SELECT g.initial, g.stock, (SELECT COUNT(*) FROM shop_tickets t WHERE t.goods = g.goods AND t.living = 1),
 		(SELECT COUNT(*) FROM shop_orders o WHERE o.goods = g.goods AND o.state <> 'closed') FROM shop_goods g WHERE g.goods = ?`)
 	for faults.Pause(ctx, 50*time.Millisecond) {
 		var initial, stock, living, orders int
 		if d.DB.QueryRowContext(ctx, query, d.Goods).Scan(&initial, &stock, &living, &orders) != nil {
-			continue // it is being struck, or we are done
+			continue // A fault hits the database, or the day is over.
 		}
 		m.Looks++
 		sold := living
@@ -57,7 +57,7 @@ func (d *Day) lookAtMoments(ctx context.Context) (m Moments) {
 	return m
 }
 
-// read fills in what the database and Redis hold.
+// read fills in the state of the database and of Redis.
 func (d *Day) read(ctx context.Context, b *Books) error {
 	for _, step := range []func(context.Context, *Books) error{d.readStock, d.readTickets, d.readOrders, d.readLog, d.readCounter} {
 		if err := step(ctx, b); err != nil {
@@ -97,7 +97,7 @@ func (d *Day) readTickets(ctx context.Context, b *Books) error {
 	return err
 }
 
-// Two orders of a buyer overlap when one was made before the other had ended.
+// Two orders of a buyer overlap if the second was created before the first was closed.
 const countOverlaps = `SELECT COUNT(*) FROM shop_orders a JOIN shop_orders b ON b.goods = a.goods AND b.buyer = a.buyer AND b.id > a.id
 	WHERE a.closed_at IS NULL OR a.closed_at > b.created_at`
 
@@ -122,7 +122,7 @@ func (d *Day) readOrders(ctx context.Context, b *Books) error {
 	return err
 }
 
-// Count is a figure of the database.
+// Count returns the number that a query selects.
 func (d *Day) Count(ctx context.Context, query string) (n int, err error) {
 	err = d.DB.QueryRowContext(ctx, d.SQL(query)).Scan(&n)
 	return n, err
@@ -155,7 +155,7 @@ func (d *Day) readCounter(ctx context.Context, b *Books) (err error) {
 		return err
 	}
 	h := &shop.Manual{Redis: d.Counter.Redis, Name: d.Name}
-	b.Counted.Stock, _ = h.Redis.Get(ctx, h.Key("stock", d.Goods)).Int() // none is 0
+	b.Counted.Stock, _ = h.Redis.Get(ctx, h.Key("stock", d.Goods)).Int() // A missing key counts as 0.
 	buyers, err := h.Redis.SMembers(ctx, h.Key("buyers", d.Goods)).Result()
 	b.Counted.Buyers = make(map[string]string, len(buyers))
 	for _, buyer := range buyers {
@@ -164,19 +164,19 @@ func (d *Day) readCounter(ctx context.Context, b *Books) (err error) {
 	return err
 }
 
-// Made is how many orders there were, and Still how many are not closed.
+// Made returns the number of all orders. Still returns the number of orders that are not closed.
 func (b *Books) Made() int {
 	return b.Orders[shop.StateOpen] + b.Orders[shop.StatePaid] + b.Orders[shop.StateClosed]
 }
 func (b *Books) Still() int { return b.Orders[shop.StateOpen] + b.Orders[shop.StatePaid] }
 
-// Taken is how many pieces are gone.
+// Taken returns how many pieces are gone.
 func (b *Books) Taken() int { return b.Stock - b.Left }
 
 func (b *Books) ordersWithoutStock() int { return max(0, b.Still()-b.Taken()) }
 func (b *Books) stockWithoutOrders() int { return max(0, b.Taken()-b.Still()) }
 
-// shutOut are buyers whom Redis takes for such that have an order, and who have none.
+// shutOut returns how many buyers Redis treats as having bought although they have no order.
 func (b *Books) shutOut() (n int) {
 	for buyer := range b.Counted.Buyers {
 		if b.Held[buyer] == 0 {
@@ -186,7 +186,7 @@ func (b *Books) shutOut() (n int) {
 	return n
 }
 
-// twice are buyers with more than one order that is not closed.
+// twice returns how many buyers have more than one order that is not closed.
 func (b *Books) twice() (n int) {
 	for _, orders := range b.Held {
 		if orders > 1 {
@@ -196,7 +196,7 @@ func (b *Books) twice() (n int) {
 	return n
 }
 
-// otherTickets are buyers of whom Redis and the database do not say the same.
+// otherTickets returns how many buyers have different tickets in Redis and in the database.
 func (b *Books) otherTickets() (n int) {
 	for buyer, id := range b.Living {
 		if b.Counted.Buyers[buyer] != id {
@@ -211,13 +211,13 @@ func (b *Books) otherTickets() (n int) {
 	return n
 }
 
-// Sheet prints checks, and counts those that are WRONG.
+// Sheet prints checks and counts those that are WRONG.
 type Sheet struct {
 	Out   io.Writer
 	Wrong int
 }
 
-// Expect is one check.
+// Expect prints one check.
 func (s *Sheet) Expect(what string, got, want int) {
 	verdict := "ok   "
 	if got != want {
@@ -227,7 +227,8 @@ func (s *Sheet) Expect(what string, got, want int) {
 	fmt.Fprintf(s.Out, "  %s  %s: %d, want %d\n", verdict, what, got, want)
 }
 
-// Check makes the checks of every sale. Pieces that are taken and wait with a person are withPerson.
+// Check makes the checks that are common to all sales. withPerson is the number of pieces that are taken and wait for a
+// person.
 func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("moments in which more was sold than there is, or stock and tickets differed", b.Moments.Wrong, 0)
 	s.Expect("orders that live = stock taken - given back", b.Still()+withPerson, b.Taken())
@@ -238,20 +239,20 @@ func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("buyers shut out for ever", b.shutOut()-withPerson, 0)
 	s.Expect("orders closed before their time", b.Early, 0)
 	s.Expect("orders open", b.Orders[shop.StateOpen], 0)
-	s.Expect("payments acknowledged that are no paid order", max(0, b.Paid-b.Orders[shop.StatePaid]), 0)
-	s.Expect("entries that still want something", b.Stuck, 0)
-	s.Expect("answers that a buyer cannot understand", b.RefusedOtherwise, 0)
+	s.Expect("acknowledged payments without a paid order", max(0, b.Paid-b.Orders[shop.StatePaid]), 0)
+	s.Expect("entries that have not ended", b.Stuck, 0)
+	s.Expect("unexpected answers", b.RefusedOtherwise, 0)
 }
 
-// Row is one of the table, of a sale's own.
+// Row is an additional row of the table, for one sale.
 type Row struct {
 	What         string
 	Ours, Manual any
 }
 
-// Compare prints both ways in one table.
+// Compare prints the results of both ways in one table.
 func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
-	fmt.Fprint(out, "| | this way | by hand |\n|---|---|---|\n")
+	fmt.Fprint(out, "| | library | hand-written |\n|---|---|---|\n")
 	row := func(what string, of func(*Books) any) {
 		fmt.Fprintf(out, "| %s | %v | %v |\n", what, of(ours), of(manual))
 	}
@@ -262,8 +263,8 @@ func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	row("refused: bought already", func(b *Books) any { return b.Again })
 	row("refused: busy, try again", func(b *Books) any { return b.Busy })
 	row("refused otherwise", func(b *Books) any { return b.RefusedOtherwise })
-	row("unheard: the instance was down", func(b *Books) any { return b.Unheard })
-	row("buyers who were never told anything but busy", func(b *Books) any { return b.LeftBusy })
+	row("no answer: the instance was down", func(b *Books) any { return b.Unheard })
+	row("buyers who got only busy answers", func(b *Books) any { return b.LeftBusy })
 	row("an answer took: half / 99 %", func(b *Books) any {
 		return fmt.Sprintf("%v / %v", crowd.Percentile(b.Took, 0.5), crowd.Percentile(b.Took, 0.99))
 	})

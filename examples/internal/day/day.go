@@ -1,4 +1,4 @@
-// Package day is one day of a flash sale: three instances, a crowd, faults, and the books at the end.
+// Package day runs one day of a flash sale: three instances, a crowd, faults, and the final check.
 package day
 
 import (
@@ -19,19 +19,19 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Day is one run of one way to sell.
+// Day is one run of a sale, with the library or hand-written.
 type Day struct {
 	servers.Servers
 	shop.Tables
 	shop.Settings
 	Manual bool
 	Buyers int
-	Span   time.Duration // in which the crowd comes and the faults strike
-	Rest   time.Duration // nothing has moved for so long: it is over
+	Span   time.Duration // time in which the crowd comes and the faults happen
+	Rest   time.Duration // time without any change after which the day is over
 	Kills  int
-	Blows  []faults.Blow        // on servers, beside the kills
-	Out    io.Writer            // told of what happens
-	Watch  func(address string) // called while the crowd is there, with an instance's
+	Blows  []faults.Blow        // faults of servers, besides the kills
+	Out    io.Writer            // receives progress lines
+	Watch  func(address string) // called with an instance's address while the crowd is there
 	Sale
 
 	DB        *sql.DB
@@ -39,33 +39,34 @@ type Day struct {
 	instances []*instance.Instance
 }
 
-// Sale is what sales differ in.
+// Sale holds what differs between sales.
 type Sale struct {
-	Arguments   []string // of an instance, beside those of the settings
-	Besides     []string // statements that make more tables
-	HandTickets string   // reads ticket, buyer and 1, of all that are sold manually
+	Arguments   []string // flags of an instance, besides those of the settings
+	Besides     []string // statements that create more tables
+	HandTickets string   // selects ticket, buyer and 1 of everything that the hand-written version sold
 
-	// Clear removes what is neither a table nor in Redis.
+	// Clear removes what is neither in a table nor in Redis.
 	Clear func(context.Context) error
 
-	// Left is how much is under way beside entries and open orders.
+	// Left returns the amount of unfinished work besides entries and open orders.
 	Left func(context.Context) (int, error)
 }
 
 const (
 	instances  = 3
-	restAtMost = 3 * time.Minute // from the last buyer until nothing moves any more
+	restAtMost = 3 * time.Minute // maximum time from the last buyer until nothing changes any more
 )
 
-// Define makes the flags of a day.
+// Define defines the flags of a day.
 func (d *Day) Define(flags *flag.FlagSet) {
 	d.Settings.Define(flags)
-	flags.IntVar(&d.Buyers, "buyers", 300, "buyers who come at once")
-	flags.DurationVar(&d.Span, "span", 6*time.Second, "how long they keep coming")
-	flags.IntVar(&d.Kills, "kills", 1, "kill instances so many times")
+	flags.IntVar(&d.Buyers, "buyers", 300, "number of buyers")
+	flags.DurationVar(&d.Span, "span", 6*time.Second, "time during which buyers keep trying")
+	flags.IntVar(&d.Kills, "kills", 1, "number of kills of instances")
 }
 
-// Run returns the books, right or wrong, and calls read for what a sale's own need. It begins and ends without tables and keys.
+// Run runs the day and returns the books, right or wrong. It calls read to fill in the sale's own figures. It removes
+// the sale's tables and keys before and after the day.
 func (d *Day) Run(ctx context.Context, read func(context.Context, *Books) error) (b *Books, err error) {
 	if d.DB, err = d.OpenDB(8); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (d *Day) Run(ctx context.Context, read func(context.Context, *Books) error)
 	return b, d.Empty(ctx)
 }
 
-// Empty removes what is the sale's own, everywhere.
+// Empty removes everything of the sale from all servers.
 func (d *Day) Empty(ctx context.Context) error {
 	err := errors.Join(d.Drop(ctx, d.DB), d.Forget(ctx))
 	if d.Clear != nil {
@@ -119,7 +120,7 @@ func (d *Day) start(ctx context.Context) error {
 	return nil
 }
 
-// stop ends all instances in order. One that cannot is an error.
+// stop shuts all instances down gracefully. It returns an error if an instance fails to stop.
 func (d *Day) stop() (err error) {
 	for _, one := range d.instances {
 		err = errors.Join(err, one.Stop())
@@ -128,7 +129,7 @@ func (d *Day) stop() (err error) {
 	return err
 }
 
-// pass lets the crowd in while faults strike and somebody looks at the stock all the time, and waits until nothing moves.
+// pass runs the crowd and the faults, and checks the stock all the time. Then it waits until nothing changes any more.
 func (d *Day) pass(ctx context.Context) (*Books, error) {
 	longest := 3*d.Span + restAtMost
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("not at rest after %v", longest))
@@ -148,7 +149,7 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	var looks sync.WaitGroup
 	looks.Go(func() { b.Moments = d.lookAtMoments(looking) })
 	if d.Watch != nil {
-		d.Watch(addresses[len(addresses)-1]()) // the last to be killed
+		d.Watch(addresses[len(addresses)-1]()) // the instance that is killed last
 	}
 	beside.Wait()
 	resting := d.awaitRest(ctx)
@@ -158,7 +159,7 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	return b, errors.Join(striking, resting)
 }
 
-// plan has kills, with the servers' blows between them.
+// plan returns the kills, with the faults of servers between them.
 func (d *Day) plan() []faults.Blow {
 	processes := make([]faults.Process, len(d.instances))
 	for i, one := range d.instances {
@@ -167,7 +168,7 @@ func (d *Day) plan() []faults.Blow {
 	return faults.Plan(d.Kills, processes, d.Blows)
 }
 
-// tell writes a blow down for the page. It falls when there is something to buy, or soon.
+// tell records a fault for the page. It first waits until pieces are in stock, for at most a tenth of the span.
 func (d *Day) tell(ctx context.Context, what string) error {
 	soon := time.Now().Add(d.Span / 10)
 	for left := 0; left < d.Stock/50 && time.Now().Before(soon) && faults.Pause(ctx, 5*time.Millisecond); {
@@ -178,22 +179,22 @@ func (d *Day) tell(ctx context.Context, what string) error {
 	return d.Note(ctx, what)
 }
 
-// Note has the page show what has happened.
+// Note records what has happened, so that the page shows it.
 func (d *Day) Note(ctx context.Context, what string) error {
 	fmt.Fprintf(d.Out, "  %s\n", what)
 	_, err := d.DB.ExecContext(ctx, d.SQL(`INSERT INTO shop_faults (what, struck_at) VALUES (?, UTC_TIMESTAMP(3))`), what)
 	return err
 }
 
-// awaitRest returns when nothing moves for a while: no entry is to be run, no message waits, no order is open, and all
-// that is counted stays as it is.
+// awaitRest returns when nothing has changed for the duration Rest. No entry is left to run, no message waits and no
+// order is open.
 func (d *Day) awaitRest(ctx context.Context) error {
 	var before, now moving
 	var err error
 	since := time.Now()
 	for faults.Pause(ctx, 200*time.Millisecond) {
 		if now, err = d.moving(ctx); err != nil {
-			continue // a server is coming back, for one
+			continue // for example because a server is restarting
 		}
 		if now.left > 0 || now != before {
 			before, since = now, time.Now()
@@ -205,7 +206,7 @@ func (d *Day) awaitRest(ctx context.Context) error {
 	return fmt.Errorf("%w: %+v, %v", context.Cause(ctx), now, err)
 }
 
-// moving is what is under way, and figures that change when something happens.
+// moving counts unfinished work, and figures that change when something happens.
 type moving struct{ left, tickets, orders int }
 
 func (d *Day) moving(ctx context.Context) (m moving, err error) {

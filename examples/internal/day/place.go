@@ -9,12 +9,12 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Blow adds one on servers.
+// Blow adds a fault of a server.
 func (d *Day) Blow(what string, strike func(context.Context) error) {
 	d.Blows = append(d.Blows, faults.Blow{What: what, Strike: strike})
 }
 
-// PlaceRedis gives the day a Redis of its own, unless it has one, which is told.
+// PlaceRedis starts a Redis for the day unless one was given. It reports whether it started one.
 func (d *Day) PlaceRedis(t testing.TB) (own bool) {
 	if own = d.Redis == ""; own {
 		d.Redis = testservers.NewRedis(t).Addr()
@@ -22,7 +22,8 @@ func (d *Day) PlaceRedis(t testing.TB) (own bool) {
 	return own
 }
 
-// PlaceDatabase gives the day a database, unless it has one. One on a server of its own is made read-only for a while.
+// PlaceDatabase creates a database for the day unless one was given. With ownServer it starts a server, which a fault
+// makes read-only for a while.
 func (d *Day) PlaceDatabase(t testing.TB, ownServer bool) {
 	switch {
 	case d.DSN != "":

@@ -9,8 +9,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// ReadOnlyFor makes a database server read-only for a while. To those below that is a switchover, but for the new primary:
-// it becomes this one again. It binds the user whose DSN it returns, and not root.
+// ReadOnlyFor returns a fault that makes a database server read-only for a while. It resembles a switchover, except
+// that the same server becomes the primary again. read_only does not affect root, so the returned DSN is that of an
+// ordinary user.
 func ReadOnlyFor(span time.Duration, root string) (dsn string, b Blow, err error) {
 	config, err := mysql.ParseDSN(root)
 	if err != nil {

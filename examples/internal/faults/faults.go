@@ -1,4 +1,4 @@
-// Package faults lets blows loose on a scene, one after the other.
+// Package faults causes faults in a scene, one after the other.
 package faults
 
 import (
@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Blow is one of them. Strike returns when it is over.
+// Blow is one fault. Strike returns when the fault is over.
 type Blow struct {
 	What   string
 	Strike func(context.Context) error
 }
 
-// DownFor is how long a killed instance is away.
+// DownFor is how long a killed instance stays down.
 const DownFor = 500 * time.Millisecond
 
-// Process is what can be killed and started again.
+// Process can be killed and started again.
 type Process interface {
 	Kill() error
 	Start(context.Context) error
 }
 
-// Kill is a blow.
+// Kill returns a fault that kills a process and starts it again.
 func Kill(name string, p Process) Blow {
 	return Blow{What: "kill -9 " + name, Strike: func(ctx context.Context) error {
 		if err := p.Kill(); err != nil {
@@ -33,7 +33,7 @@ func Kill(name string, p Process) Blow {
 	}}
 }
 
-// Plan has the blows in their order: kills of the processes in turn, with the others between them.
+// Plan returns the faults in their order: kills of the processes in rotation, with the other faults between them.
 func Plan(kills int, processes []Process, others []Blow) (blows []Blow) {
 	for i := range kills {
 		n := i % len(processes)
@@ -45,7 +45,7 @@ func Plan(kills int, processes []Process, others []Blow) (blows []Blow) {
 	return append(blows, others...)
 }
 
-// Strike spreads blows evenly over a span, and tells of each before it falls. Whoever is told may hold it back.
+// Strike spreads the faults evenly over a span. It calls tell before each fault. tell may delay the fault.
 func Strike(ctx context.Context, blows []Blow, span time.Duration, tell func(context.Context, string) error) error {
 	began := time.Now()
 	for i, b := range blows {
@@ -63,7 +63,7 @@ func Strike(ctx context.Context, blows []Blow, span time.Duration, tell func(con
 	return nil
 }
 
-// Pause returns false when ctx ends before d has passed.
+// Pause waits for d. It returns false if ctx ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,4 +1,4 @@
-// Package instance runs a service as a process of its own, which may be killed and started again.
+// Package instance runs a service in a separate process, which can be killed and started again.
 package instance
 
 import (
@@ -14,26 +14,27 @@ import (
 	"syscall"
 )
 
-// Greeting comes before the address that a service has got, on its first line.
+// Greeting precedes the address on the first line that a service prints.
 const Greeting = "listening on "
 
-// Instance is this program once more, with these arguments. One goroutine at a time may use it; Address any.
+// Instance runs this program again with other arguments. Only one goroutine may use it at a time, except that Address
+// may be called concurrently.
 type Instance struct {
-	Arguments   []string // -addr and -until-eof come before them
-	Environment []string // added to ours
+	Arguments   []string // added after -addr and -until-eof
+	Environment []string // added to this process's environment
 
-	current atomic.Value // string: the address, of the last process that ran
+	current atomic.Value // string: the address of the last process
 	process *exec.Cmd
-	stdin   io.Closer // the service ends with it, even when we are killed ourselves
+	stdin   io.Closer // the service stops when it is closed, even if this process is killed
 }
 
-// Address is where the instance listens, or listened last.
+// Address returns the address on which the instance listens or last listened.
 func (i *Instance) Address() string {
 	address, _ := i.current.Load().(string)
 	return address
 }
 
-// Start returns when the instance listens: where it did before, if it did.
+// Start starts the instance and returns when it listens. A restarted instance listens on its previous address.
 func (i *Instance) Start(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -72,11 +73,11 @@ func (i *Instance) Kill() error {
 	if err := i.process.Process.Kill(); err != nil {
 		return err
 	}
-	_ = i.process.Wait() // it reports the kill
+	_ = i.process.Wait() // Wait reports the kill as an error.
 	return nil
 }
 
-// Stop ends the instance in order, and returns when it has finished what it had begun.
+// Stop shuts the instance down gracefully and waits for its end.
 func (i *Instance) Stop() error {
 	if err := i.process.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -84,12 +85,12 @@ func (i *Instance) Stop() error {
 	return i.process.Wait()
 }
 
-// UntilEOF is a context that ends with standard input, too.
+// UntilEOF returns a context that also ends when standard input ends.
 func UntilEOF(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()
-		_, _ = io.Copy(io.Discard, os.Stdin) // an error ends it as well
+		_, _ = io.Copy(io.Discard, os.Stdin) // An error ends it too.
 	}()
 	return ctx
 }

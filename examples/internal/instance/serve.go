@@ -8,12 +8,13 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// Serve answers requests and works until ctx ends, and stops in the order of serve.Run. work finishes what it has begun, and returns.
+// Serve answers requests and runs work until ctx ends. It then stops in the order of serve.Run. work must finish what
+// it has begun and return.
 func Serve(ctx context.Context, server *http.Server, listener net.Listener, work func(context.Context) error) error {
 	return serve.Run(ctx, working(work), serve.Config{Servers: []serve.Server{{Server: server, Listener: listener}}})
 }
 
-// working is work in the place of a log.
+// working adapts a function to the interface of a log in serve.Run.
 type working func(context.Context) error
 
 func (w working) Run(ctx context.Context) error { return w(ctx) }

@@ -1,4 +1,4 @@
-// Package live keeps a page up to date with server-sent events.
+// Package live updates a page with server-sent events.
 package live
 
 import (
@@ -11,24 +11,27 @@ import (
 	"time"
 )
 
-// sendTime is how long a client may take an event.
+// sendTime is the maximum time in which a client must accept an event.
 const sendTime = 30 * time.Second
 
-// Stream sends what render makes, as one JSON string, at once and then each time it is another, until whoever looks has
-// gone or stopping is closed: a page that is looked at would keep the service from stopping. What fails is tried again. A
-// client that does not take an event within sendTime is gone.
+// Stream sends the result of render as one JSON string, first at once and then after each change. It checks every
+// interval for changes. It skips an interval if render fails. It drops a client that does not accept an event within
+// sendTime.
+//
+// Stream returns when the client disconnects or stopping is closed. Without stopping, an open page would keep the
+// service from stopping.
 func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stopping <-chan struct{}, render func(context.Context) ([]byte, error)) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
 	control, ticks := http.NewResponseController(w), time.NewTicker(every)
 	defer ticks.Stop()
-	_ = control.SetReadDeadline(time.Time{}) // the server's would end a stream that is looked at for long
+	_ = control.SetReadDeadline(time.Time{}) // The read timeout of the server would end a long stream.
 	var last []byte
 	for {
 		_ = control.SetWriteDeadline(time.Now().Add(every + sendTime))
 		html, err := render(r.Context())
 		if err == nil && !bytes.Equal(html, last) {
-			line, _ := json.Marshal(string(html)) // one line, whatever it holds; a string always encodes
+			line, _ := json.Marshal(string(html)) // The JSON is one line. A string always encodes.
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", line); err != nil {
 				return
 			}
@@ -47,10 +50,10 @@ func Stream(w http.ResponseWriter, r *http.Request, every time.Duration, stoppin
 	}
 }
 
-// Page answers with a page that was rendered, or could not be.
+// Page answers with a rendered page, or with status 503 if err is set.
 func Page(w http.ResponseWriter, html []byte, err error) {
 	if err != nil {
-		slog.Warn("page not shown", "err", err)
+		slog.Warn("the page could not be rendered", "err", err)
 		http.Error(w, "try again", http.StatusServiceUnavailable)
 		return
 	}

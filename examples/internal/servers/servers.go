@@ -1,5 +1,5 @@
-// Package servers is what the processes of a scene share: a database, a Redis and a broker, and a name on each that is
-// the scene's own.
+// Package servers holds what the processes of a scene share: a database, a Redis, a broker, and a name that keeps
+// scenes apart on them.
 package servers
 
 import (
@@ -16,30 +16,30 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Servers are where they are reached.
+// Servers holds the addresses of the servers.
 type Servers struct {
 	DSN   string // user:password@tcp(host:port)/name
-	Redis string // host:port; empty: none
+	Redis string // host:port; empty means no Redis
 	AMQP  string // amqp://user:password@host:port/
-	Name  string // starts every key and every queue
+	Name  string // prefix of every key and every queue
 }
 
-// Given are those that the environment names.
+// Given returns the servers from the environment.
 func Given(name string) Servers {
 	return Servers{DSN: os.Getenv("MYSQL_DSN"), Redis: os.Getenv("REDIS_ADDR"), AMQP: os.Getenv("AMQP_URL"), Name: name}
 }
 
-// Environment is what Given reads.
+// Environment returns the variables that Given reads.
 func (s Servers) Environment() []string {
 	return []string{"MYSQL_DSN=" + s.DSN, "REDIS_ADDR=" + s.Redis, "AMQP_URL=" + s.AMQP}
 }
 
-// Validate says whether the database or Redis is missing.
+// Validate returns an error if the database or Redis is missing.
 func (s Servers) Validate() error {
 	return errors.Join(missing(s.DSN, "MYSQL_DSN, as user:password@tcp(host:port)/name"), missing(s.Redis, "REDIS_ADDR, as host:port"))
 }
 
-// ValidateBroker says whether the broker is.
+// ValidateBroker returns an error if the broker is missing.
 func (s Servers) ValidateBroker() error {
 	return missing(s.AMQP, "AMQP_URL, as amqp://user:password@host:port/")
 }
@@ -51,14 +51,14 @@ func missing(value, variable string) error {
 	return nil
 }
 
-// OpenDB opens the database on the Connector: whatever a transaction records is enqueued by its Commit.
+// OpenDB opens the database through the Connector, so that Commit enqueues what the transaction has recorded.
 func (s Servers) OpenDB(pool int) (*sql.DB, error) {
 	config, err := mysql.ParseDSN(s.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
 	}
 	config.ParseTime = true
-	config.InterpolateParams = true // one round trip for a statement instead of two
+	config.InterpolateParams = true // one round trip per statement instead of two
 	inner, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
@@ -69,7 +69,7 @@ func (s Servers) OpenDB(pool int) (*sql.DB, error) {
 	return db, nil
 }
 
-// OpenRedis connects when it is first asked. It returns nil where there is none.
+// OpenRedis returns a client that connects at its first use. It returns nil if no Redis was given.
 func (s Servers) OpenRedis() *redis.Client {
 	if s.Redis == "" {
 		return nil
@@ -77,7 +77,7 @@ func (s Servers) OpenRedis() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Redis})
 }
 
-// Forget removes every key that starts with the name, or with the name in a hash tag, and no other.
+// Forget removes every key that starts with the name, or with the name in a hash tag. It removes no other key.
 func (s Servers) Forget(ctx context.Context) error {
 	keys, err := s.Keys(ctx)
 	if err != nil || len(keys) == 0 {
@@ -88,7 +88,7 @@ func (s Servers) Forget(ctx context.Context) error {
 	return rdb.Unlink(ctx, keys...).Err()
 }
 
-// Keys are those that Forget removes.
+// Keys returns the keys that Forget removes.
 func (s Servers) Keys(ctx context.Context) (found []string, err error) {
 	rdb := s.OpenRedis()
 	if rdb == nil {
@@ -107,10 +107,10 @@ func (s Servers) Keys(ctx context.Context) (found []string, err error) {
 	return found, nil
 }
 
-// Queue is the name of a queue.
+// Queue returns the full name of a queue.
 func (s Servers) Queue(what string) string { return s.Name + "." + what }
 
-// Declare makes a queue that survives a restart of the broker.
+// Declare declares a queue that survives a restart of the broker.
 func Declare(queue string) func(*amqp091.Channel) error {
 	return func(channel *amqp091.Channel) error {
 		_, err := channel.QueueDeclare(queue, true, false, false, false, nil)
@@ -118,7 +118,7 @@ func Declare(queue string) func(*amqp091.Channel) error {
 	}
 }
 
-// Delete removes a queue with what is in it.
+// Delete deletes a queue with its messages.
 func Delete(queue string) func(*amqp091.Channel) error {
 	return func(channel *amqp091.Channel) error {
 		_, err := channel.QueueDelete(queue, false, false, false)
@@ -126,7 +126,7 @@ func Delete(queue string) func(*amqp091.Channel) error {
 	}
 }
 
-// OnBroker does things on a connection of their own.
+// OnBroker runs functions on a new connection.
 func (s Servers) OnBroker(todo ...func(*amqp091.Channel) error) error {
 	conn, err := amqp091.Dial(s.AMQP)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s Servers) OnBroker(todo ...func(*amqp091.Channel) error) error {
 	return nil
 }
 
-// Waiting is how many messages wait in a queue.
+// Waiting returns the number of messages in a queue.
 func (s Servers) Waiting(queue string) (n int, err error) {
 	err = s.OnBroker(func(channel *amqp091.Channel) error {
 		found, err := channel.QueueDeclarePassive(queue, true, false, false, false, nil)

@@ -12,7 +12,7 @@ import (
 	"crypto/rand"
 )
 
-// spread is how long answers took: the n-th counts those of up to 0.1 ms · 1.3^n.
+// spread is a histogram of answer times. Element n counts answers of up to 0.1 ms · 1.3^n.
 type spread [60]int
 
 const spreadBase = 1.3
@@ -35,7 +35,7 @@ func (s *spread) count() (n int) {
 	return n
 }
 
-// percentile is what a share p of the answers did not exceed, rounded up to the next bound.
+// percentile returns the time that a share p of the answers does not exceed, rounded up to the next bucket.
 func (s *spread) percentile(p float64) time.Duration {
 	rank := int(math.Ceil(float64(s.count()) * p))
 	for i, n := range s {
@@ -46,8 +46,8 @@ func (s *spread) percentile(p float64) time.Duration {
 	return 0
 }
 
-// answers are those that this process gives to buyers, second by second. Redis has the last second of every instance, for
-// whichever of them is asked for the page.
+// answers measures the answers that this process gives to buyers, second by second. Redis holds the last second of
+// every instance, so that any instance can show the page.
 type answers struct {
 	instance string
 	mu       sync.Mutex // guards second
@@ -67,9 +67,9 @@ func (a *answers) timed(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// told is what an instance says of one second.
+// told is what an instance reports about one second.
 type told struct {
-	At     int64  `json:"at"` // Unix, ms
+	At     int64  `json:"at"` // Unix time in ms
 	Spread spread `json:"spread"`
 }
 
@@ -77,20 +77,20 @@ const freshFor = 3 * time.Second
 
 func answersKey(name string) string { return name + ":answers" }
 
-// share tells Redis until ctx ends. What does not arrive is missed by a page, and nobody else.
+// share writes each second to Redis until ctx ends. A lost write only affects the page.
 func (a *answers) share(ctx context.Context, c *Counter) {
 	for pause(ctx, time.Second) {
 		a.mu.Lock()
 		second := a.second
 		a.second = spread{}
 		a.mu.Unlock()
-		text, _ := json.Marshal(told{At: time.Now().UnixMilli(), Spread: second}) // numbers
+		text, _ := json.Marshal(told{At: time.Now().UnixMilli(), Spread: second}) // Numbers always encode.
 		_ = c.Redis.HSet(ctx, answersKey(c.Name), a.instance, text).Err()
 	}
 	_ = c.Redis.HDel(context.WithoutCancel(ctx), answersKey(c.Name), a.instance).Err()
 }
 
-// lastSecond is what all instances have answered together.
+// lastSecond adds up the last second of all instances.
 func lastSecond(ctx context.Context, c *Counter) (all spread, err error) {
 	texts, err := c.Redis.HGetAll(ctx, answersKey(c.Name)).Result()
 	for _, text := range texts {

@@ -18,20 +18,20 @@ const (
 	MostBytes      = 1 << 12
 )
 
-// API is the service's interface: JSON in, JSON out. An error has a code to go by, and a text. Whatever answers 5xx may
-// be asked again.
+// API is the HTTP interface of the service, with JSON requests and responses. An error has a code and a text. A client
+// may repeat every request that was answered with 5xx.
 type API struct {
 	Mux     *http.ServeMux
 	counter *Counter
 	answers *answers
 }
 
-// NewAPI has no routes yet.
+// NewAPI returns an API without routes.
 func NewAPI(c *Counter) *API {
 	return &API{Mux: http.NewServeMux(), counter: c, answers: newAnswers()}
 }
 
-// Routes are those of every way to sell.
+// Routes adds the routes that every way to sell has.
 func (a *API) Routes(way Way) {
 	a.Mux.HandleFunc("POST /seckill", a.answers.timed(answer(http.StatusAccepted, func(ctx context.Context, r *http.Request) (any, error) {
 		return sellRequest(ctx, r, way)
@@ -48,24 +48,24 @@ func (a *API) Routes(way Way) {
 	}))
 }
 
-// RoutesOfShop are those that only the library's way has.
+// RoutesOfShop adds the routes that only the library's way has.
 func (a *API) RoutesOfShop(s *Shop) {
 	a.Mux.HandleFunc("POST /goods/{goods}/rebuild", answer(http.StatusOK, func(ctx context.Context, r *http.Request) (any, error) {
 		return a.rebuildRequest(ctx, s, r.PathValue("goods"))
 	}))
-	a.Mux.Handle("GET /ready", probe.Ready(s.Log, LongestRequest)) // for a load balancer: a backlog takes no instance out
+	a.Mux.Handle("GET /ready", probe.Ready(s.Log, LongestRequest)) // For a load balancer. A backlog does not make an instance unready.
 }
 
-// Way is how a sale sells.
+// Way is one way to sell.
 type Way interface {
 	Sell(ctx context.Context, p Purchase) (Ticket, error)
 	Find(ctx context.Context, p Purchase) (Order, error)
 	Pay(ctx context.Context, id uint64) error
-	Run(ctx context.Context) error // until ctx ends; it finishes what it has begun
-	End()                          // after Run
+	Run(ctx context.Context) error // runs until ctx ends and finishes what it has begun
+	End()                          // called after Run
 }
 
-// sellRequest answers 202: the piece is the buyer's, and the order will be there in a moment, or the piece goes back.
+// sellRequest answers with 202. The buyer has the piece. The order follows in a moment, or the piece is given back.
 func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	var p Purchase
 	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MostBytes))
@@ -80,7 +80,7 @@ func sellRequest(ctx context.Context, r *http.Request, way Way) (any, error) {
 	return Order{Ticket: t, State: "accepted"}, err
 }
 
-// rebuildRequest fills the counter whatever it says: a person knows better.
+// rebuildRequest fills the counter even if it looks right, because a person has decided so.
 func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, error) {
 	edition, err := a.counter.Edition(ctx, goods)
 	if err != nil {
@@ -93,13 +93,13 @@ func (a *API) rebuildRequest(ctx context.Context, s *Shop, goods string) (any, e
 	return map[string]any{"goods": goods, "stock": n.Stock, "buyers": len(n.Buyers)}, err
 }
 
-// refusal is an error as a client sees it.
+// refusal is an error as the client sees it.
 type refusal struct {
 	Code string `json:"code"`
 	Text string `json:"error"`
 }
 
-// answer turns what serves a request into an HTTP handler.
+// answer turns a function that serves a request into an HTTP handler.
 func answer(success int, serve func(context.Context, *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), LongestRequest)
@@ -119,7 +119,7 @@ func answer(success int, serve func(context.Context, *http.Request) (any, error)
 	}
 }
 
-// explanations are what a client is told, in the order in which errors are looked at.
+// explanations maps errors to answers. The first match counts.
 var explanations = []struct {
 	err    error
 	status int
@@ -135,7 +135,7 @@ var explanations = []struct {
 	{ErrBad, http.StatusBadRequest, "bad_request"},
 }
 
-// explain keeps the details of an error that is ours.
+// explain returns the status and the body for an error. It hides the details of server errors.
 func explain(err error) (int, *refusal) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -150,5 +150,5 @@ func explain(err error) (int, *refusal) {
 		}
 		return e.status, &refusal{e.code, e.err.Error()}
 	}
-	return http.StatusServiceUnavailable, &refusal{"try_again", ErrBusy.Error()} // nothing or everything happened
+	return http.StatusServiceUnavailable, &refusal{"try_again", ErrBusy.Error()} // The outcome is unknown: nothing or everything happened.
 }

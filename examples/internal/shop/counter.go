@@ -9,14 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Counter is the sale as Redis knows it: the stock, and who has bought. It answers those who get nothing, and it may be
-// lost: the database is right, and rebuild.go fills it again.
+// Counter is the sale in Redis: the stock and the buyers. It refuses buyers who get nothing without asking the
+// database. Its data may be lost. The database is always right, and rebuild.go fills the counter again.
 //
-// An edition is one filling. The database takes no ticket of another than its own, so what was taken before a filling
-// and comes after it counts nowhere. Every script may be run twice. How a piece is taken is each sale's own script.
+// An edition names one filling of the counter. The database accepts only tickets of its current edition. So a ticket
+// taken before a filling that arrives after it does not count. Every script may run twice. Each sale has its own script
+// to take a piece.
 type Counter struct {
 	Redis *redis.Client
-	Name  string // starts every key
+	Name  string // prefix of every key
 }
 
 var (
@@ -29,14 +30,15 @@ var (
 	loadScript     = redis.NewScript(loadLua)
 )
 
-// Keys are a hash of edition and stock, a hash of buyers' tickets, and one that is each sale's own. They go together.
+// Keys returns three keys of a sale: a hash with edition and stock, a hash of the buyers' tickets, and a key for the
+// sale's own data. All share one hash slot.
 func (c *Counter) Keys(goods string) []string {
 	tag := "{" + c.Name + ":" + goods + "}"
 	return []string{tag + ":sale", tag + ":buyers", tag + ":open"}
 }
 
-// Taken reads what a script says that takes a piece, {"taken" | "again" | "sold out" | "no sale", edition}, and writes the
-// edition into the ticket. ErrSoldOut, ErrAgain; ErrStale: Redis knows of no sale.
+// Taken reads the answer of a script that takes a piece, {"taken" | "again" | "sold out" | "no sale", edition}. It
+// writes the edition into the ticket. It returns ErrSoldOut, ErrAgain, or ErrStale if Redis does not know the sale.
 func Taken(t *Ticket, script *redis.Cmd) error {
 	answer, err := script.StringSlice()
 	if err != nil {
@@ -54,12 +56,12 @@ func Taken(t *Ticket, script *redis.Cmd) error {
 	return nil
 }
 
-// GiveBack gives a ticket's piece back, once.
+// GiveBack returns a ticket's piece to the counter. A repeated call has no effect.
 func (c *Counter) GiveBack(ctx context.Context, t Ticket) error {
 	return giveBackScript.Run(ctx, c.Redis, c.Keys(t.Goods), t.Buyer, t.ID).Err()
 }
 
-// load fills in what the database says.
+// load fills the counter with the data of the database.
 func (c *Counter) load(ctx context.Context, goods, edition string, stock int, living []Ticket) error {
 	args := make([]any, 0, 2+2*len(living))
 	args = append(args, edition, stock)
@@ -69,7 +71,7 @@ func (c *Counter) load(ctx context.Context, goods, edition string, stock int, li
 	return loadScript.Run(ctx, c.Redis, c.Keys(goods), args...).Err()
 }
 
-// Edition is empty when Redis knows of no sale.
+// Edition returns the counter's edition. It is empty when Redis does not know the sale.
 func (c *Counter) Edition(ctx context.Context, goods string) (string, error) {
 	edition, err := c.Redis.HGet(ctx, c.Keys(goods)[0], "edition").Result()
 	if errors.Is(err, redis.Nil) {
@@ -78,13 +80,13 @@ func (c *Counter) Edition(ctx context.Context, goods string) (string, error) {
 	return edition, err
 }
 
-// Counted is what the counter says of one sale.
+// Counted is the content of the counter of one sale.
 type Counted struct {
 	Stock  int
-	Buyers map[string]string // to their tickets
+	Buyers map[string]string // tickets by buyer
 }
 
-// Read asks for both in one moment.
+// Read reads both at the same moment.
 func (c *Counter) Read(ctx context.Context, goods string) (n Counted, err error) {
 	keys := c.Keys(goods)
 	pipe := c.Redis.TxPipeline()

@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Goods is what is on sale.
+// Goods is an item on sale.
 type Goods struct {
 	Goods   string
 	Initial int
 	Stock   int
-	Edition string // of the counter whose tickets are taken
+	Edition string // edition of the counter whose tickets are accepted
 }
 
 // Order is an order as stored.
@@ -28,7 +28,7 @@ type Order struct {
 	DueAt *time.Time `json:"due_at,omitempty"`
 }
 
-// States of an order. Only an open one changes.
+// These are the states of an order. Only an open order changes.
 const (
 	StateOpen   = "open"
 	StatePaid   = "paid"
@@ -37,7 +37,8 @@ const (
 
 const duplicateKey = 1062
 
-// InsertTicket: ErrStale when the buyer has a living one, of which Redis should have known.
+// InsertTicket stores a ticket. It returns ErrStale if the buyer already has a living ticket. Redis should have known
+// it.
 func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	_, err := tx.ExecContext(ctx, n.SQL(`INSERT INTO shop_tickets (ticket, goods, buyer, taken_at) VALUES (?, ?, ?, UTC_TIMESTAMP(3))`), t.ID, t.Goods, t.Buyer)
 	var refused *mysql.MySQLError
@@ -47,8 +48,9 @@ func (n Tables) InsertTicket(ctx context.Context, tx compensator.Tx, t Ticket) e
 	return err
 }
 
-// TakeStock comes last in its transaction: its row is the one that all buyers wait for. ErrStale when there is no piece
-// left, of which Redis should have known, or when Redis was filled again since.
+// TakeStock takes one piece from the stock. Call it last in the transaction, because all buyers wait for the lock on
+// this row. It returns ErrStale if no piece is left, which Redis should have known, or if Redis was filled again in the
+// meantime.
 func (n Tables) TakeStock(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	taken, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_goods SET stock = stock - 1 WHERE goods = ? AND edition = ? AND stock > 0`), t.Goods, t.Edition))
 	if err == nil && !taken {
@@ -57,7 +59,7 @@ func (n Tables) TakeStock(ctx context.Context, tx compensator.Tx, t Ticket) erro
 	return err
 }
 
-// ReturnStock ends a living ticket and gives its piece back.
+// ReturnStock ends a living ticket and returns its piece to the stock.
 func (n Tables) ReturnStock(ctx context.Context, tx compensator.Tx, t Ticket) error {
 	ended, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_tickets SET living = NULL, ended_at = UTC_TIMESTAMP(3) WHERE ticket = ? AND living = 1`), t.ID))
 	if err != nil || !ended {
@@ -67,11 +69,11 @@ func (n Tables) ReturnStock(ctx context.Context, tx compensator.Tx, t Ticket) er
 	return err
 }
 
-// InsertOpenOrder wants ticket, goods, buyer, and the time for the payment in µs.
+// InsertOpenOrder takes the ticket, the goods, the buyer and the time for the payment in µs.
 const InsertOpenOrder = `INSERT INTO shop_orders (ticket, goods, buyer, created_at, due_at)
 	VALUES (?, ?, ?, UTC_TIMESTAMP(3), UTC_TIMESTAMP(3) + INTERVAL ? MICROSECOND)`
 
-// InsertOrder makes an open order.
+// InsertOrder creates an open order.
 func (n Tables) InsertOrder(ctx context.Context, tx compensator.Tx, t Ticket, window time.Duration) error {
 	if _, err := tx.ExecContext(ctx, n.SQL(InsertOpenOrder), t.ID, t.Goods, t.Buyer, window.Microseconds()); err != nil {
 		return fmt.Errorf("insert order of ticket %s: %w", t.ID, err)
@@ -79,8 +81,8 @@ func (n Tables) InsertOrder(ctx context.Context, tx compensator.Tx, t Ticket, wi
 	return nil
 }
 
-// SetPaid returns the ticket of an order that was open, and none of one that is paid already: who pays twice may not
-// have heard the first answer.
+// SetPaid marks an open order as paid and returns its ticket. For an order that is already paid it returns no ticket
+// and no error, because the client may not have received the first answer.
 func (n Tables) SetPaid(ctx context.Context, tx *compensator.ScopedTx, id uint64) (t Ticket, err error) {
 	paid, err := Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`), id))
 	if err != nil {
@@ -101,12 +103,12 @@ func (n Tables) SetPaid(ctx context.Context, tx *compensator.ScopedTx, id uint64
 	return t, nil
 }
 
-// SetClosed reports whether the ticket's order was open, and its time up.
+// SetClosed closes the ticket's order if it is open and its time is up. It reports whether it did.
 func (n Tables) SetClosed(ctx context.Context, tx compensator.Tx, t Ticket) (bool, error) {
 	return Changed(tx.ExecContext(ctx, n.SQL(`UPDATE shop_orders SET state = 'closed', closed_at = UTC_TIMESTAMP(3) WHERE ticket = ? AND state = 'open' AND due_at <= UTC_TIMESTAMP(3)`), t.ID))
 }
 
-// timeLeft is what a ticket's order has until it may be closed, if it is open.
+// timeLeft returns the time until the ticket's order may be closed, and whether the order is open.
 func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket) (left time.Duration, open bool, err error) {
 	var micros int64
 	err = tx.QueryRowContext(ctx, n.SQL(`SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), due_at) FROM shop_orders
@@ -117,15 +119,16 @@ func (n Tables) timeLeft(ctx context.Context, tx *compensator.ScopedTx, t Ticket
 	return time.Duration(micros) * time.Microsecond, err == nil, err
 }
 
-// Find is what became of a buyer's latest ticket. A ticket without an order is "accepted" while it lives, and "given back"
-// when no order could be made.
+// Find returns the state of a buyer's latest ticket. A ticket without an order is "accepted" while it lives, and "given
+// back" if no order could be made.
 func (s *Shop) Find(ctx context.Context, p Purchase) (Order, error) {
 	return FindOrder(ctx, s.DB, p, s.SQL(`SELECT t.ticket, COALESCE(o.id, 0), COALESCE(o.state, IF(t.living, 'accepted', 'given back')), o.due_at
 		FROM shop_tickets t LEFT JOIN shop_orders o ON o.ticket = t.ticket
 		WHERE t.goods = ? AND t.buyer = ? ORDER BY t.living DESC, t.taken_at DESC LIMIT 1`))
 }
 
-// FindOrder reads ticket, order, state and time from a query about a buyer's goods. ErrNotFound.
+// FindOrder reads ticket, order, state and due time with a query for a buyer and goods. It returns ErrNotFound if there
+// is no row.
 func FindOrder(ctx context.Context, db *sql.DB, p Purchase, query string) (o Order, err error) {
 	o.Goods, o.Buyer = p.Goods, p.Buyer
 	err = db.QueryRowContext(ctx, query, p.Goods, p.Buyer).Scan(&o.Ticket.ID, &o.ID, &o.State, &o.DueAt)
@@ -135,7 +138,7 @@ func FindOrder(ctx context.Context, db *sql.DB, p Purchase, query string) (o Ord
 	return o, err
 }
 
-// LockGoods has purchases and returns wait until the transaction ends.
+// LockGoods locks the row of the goods. Purchases and returns wait until the transaction ends.
 func (n Tables) LockGoods(ctx context.Context, tx *compensator.ScopedTx, name string) (g Goods, err error) {
 	g.Goods = name
 	err = tx.QueryRowContext(ctx, n.SQL(`SELECT initial, stock, edition FROM shop_goods WHERE goods = ? FOR UPDATE`), name).Scan(&g.Initial, &g.Stock, &g.Edition)
@@ -145,7 +148,7 @@ func (n Tables) LockGoods(ctx context.Context, tx *compensator.ScopedTx, name st
 	return g, err
 }
 
-// SetEdition says of which counter tickets are taken from now on.
+// SetEdition sets the edition whose tickets are accepted from now on.
 func (n Tables) SetEdition(ctx context.Context, tx compensator.Tx, name, edition string) error {
 	_, err := tx.ExecContext(ctx, n.SQL(`UPDATE shop_goods SET edition = ? WHERE goods = ?`), edition, name)
 	return err
@@ -171,7 +174,7 @@ func (n Tables) allGoods(ctx context.Context, db rows) (all []Goods, err error) 
 	return all, err
 }
 
-// Changed reports whether a statement has.
+// Changed reports whether a statement has changed a row.
 func Changed(res sql.Result, err error) (bool, error) {
 	if err != nil {
 		return false, err
@@ -180,12 +183,12 @@ func Changed(res sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// rows is a database, or a transaction of it.
+// rows is a database or a transaction.
 type rows interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// EachRow reads what a query finds.
+// EachRow calls read for each row of a query.
 func EachRow(ctx context.Context, db rows, query string, read func(scan func(...any) error) error, args ...any) error {
 	found, err := db.QueryContext(ctx, query, args...)
 	if err != nil {

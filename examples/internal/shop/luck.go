@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Luck is what those have who make orders: some tries fail, and some tickets never become an order.
+// Luck decides which tries to make an order fail, and which tickets never become an order.
 type Luck struct {
 	Seed           uint64
-	Fail, Hopeless float64 // shares
+	Fail, Hopeless float64 // shares between 0 and 1
 }
 
 var (
@@ -18,7 +18,7 @@ var (
 	errHopeless = errors.New("no order can be made of this ticket")
 )
 
-// Of draws for a try. The same try has the same luck.
+// Of returns the error of a try, or nil. The same try always has the same result.
 func (l Luck) Of(t Ticket, try uint64) error {
 	switch {
 	case l.draw(t.ID) < l.Hopeless:
@@ -31,6 +31,6 @@ func (l Luck) Of(t Ticket, try uint64) error {
 
 func (l Luck) draw(what string) float64 {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(strconv.FormatUint(l.Seed, 10) + what)) // never fails
+	_, _ = h.Write([]byte(strconv.FormatUint(l.Seed, 10) + what)) // Write of a hash never fails.
 	return rand.New(rand.NewPCG(h.Sum64(), l.Seed)).Float64()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Manual is what the ways manually share: orders are paid in one statement, and closed in four.
+// Manual holds what the hand-written ways share. They pay an order with one statement and close it with four.
 type Manual struct {
 	Settings
 	Tables
@@ -18,15 +18,15 @@ type Manual struct {
 	Name  string
 }
 
-// Key is one in Redis.
+// Key returns a key in Redis.
 func (h *Manual) Key(what, goods string) string { return h.Name + ":hand:" + what + ":" + goods }
 
-// Warm puts the stock into Redis, unless there is some.
+// Warm sets the stock in Redis unless it is set.
 func (h *Manual) Warm(ctx context.Context) { h.Redis.SetNX(ctx, h.Key("stock", h.Goods), h.Stock, 0) }
 
 const findUnpaid = `SELECT ticket, goods, buyer FROM shop_orders WHERE state = 'open' AND due_at < UTC_TIMESTAMP(3) LIMIT 100`
 
-// CloseUnpaid scans for orders whose time is up.
+// CloseUnpaid closes orders whose time is up.
 func (h *Manual) CloseUnpaid(ctx context.Context) {
 	for _, t := range h.Scan(ctx, findUnpaid) {
 		closed, err := h.SetClosed(ctx, h.DB, t)
@@ -41,7 +41,7 @@ func (h *Manual) CloseUnpaid(ctx context.Context) {
 	}
 }
 
-// Scan reads tickets.
+// Scan reads tickets. It logs an error and returns what it has read.
 func (h *Manual) Scan(ctx context.Context, query string) (found []Ticket) {
 	err := EachRow(ctx, h.DB, h.SQL(query), func(scan func(...any) error) error {
 		var t Ticket
@@ -50,19 +50,19 @@ func (h *Manual) Scan(ctx context.Context, query string) (found []Ticket) {
 		return err
 	})
 	if err != nil {
-		slog.Debug("by hand: not scanned", "err", err)
+		slog.Debug("manual: scan failed", "err", err)
 	}
 	return found
 }
 
-// EverySecond calls until ctx ends.
+// EverySecond calls call every second until ctx ends.
 func EverySecond(ctx context.Context, call func(context.Context)) {
 	for pause(ctx, time.Second) {
 		call(ctx)
 	}
 }
 
-// Pay reports ErrClosed for whatever is not open.
+// Pay marks an order as paid. It returns ErrClosed if the order is not open.
 func (h *Manual) Pay(ctx context.Context, id uint64) error {
 	paid, err := Changed(h.DB.ExecContext(ctx, h.SQL(`UPDATE shop_orders SET state = 'paid', paid_at = UTC_TIMESTAMP(3) WHERE id = ? AND state = 'open'`), id))
 	if err == nil && !paid {

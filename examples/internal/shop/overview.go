@@ -9,17 +9,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Look is what the pages of sales differ in.
+// Look holds what differs between the pages of sales.
 type Look struct {
 	English, Chinese Intro
 	Types            []string                      // business types of entries
-	OnTheWay         func(ctx context.Context) int // tickets that the database does not know yet; nil: none
+	OnTheWay         func(ctx context.Context) int // number of tickets that the database does not know yet; nil means none
 }
 
-// Intro heads a page.
+// Intro is the heading of a page.
 type Intro struct{ Title, Text string }
 
-// In is the introduction in a language.
+// In returns the introduction in a language.
 func (l Look) In(lang string) Intro {
 	if lang == Chinese.Lang {
 		return l.Chinese
@@ -29,14 +29,14 @@ func (l Look) In(lang string) Intro {
 
 const longestSeen = 2 * time.Second
 
-// overview is what the page shows.
+// overview is the content of the page.
 type overview struct {
 	Goods           string
 	Initial         int
 	Redis           Counted
-	Filled          bool // Redis has what the database thinks it has
+	Filled          bool // whether Redis holds a filled counter
 	Database        int  // pieces
-	Waiting         int  // tickets that are no order yet: living ones, and what the sale adds
+	Waiting         int  // tickets without an order: living tickets, and the sale's OnTheWay
 	Open, Paid      int
 	Closed, Undone  int
 	Entries         []entriesOfType
@@ -84,7 +84,7 @@ func (s *Shop) seeGoods(ctx context.Context, o *overview) error {
 	return err
 }
 
-// seeRedis shows what there is: a page is worth most when something is down.
+// seeRedis shows as much as it can read, because the page must also work while Redis is down.
 func (s *Shop) seeRedis(ctx context.Context, o *overview) {
 	ctx, cancel := context.WithTimeout(ctx, longestSeen)
 	defer cancel()

@@ -24,18 +24,18 @@ var pageFiles embed.FS
 var pageTemplate = template.Must(template.ParseFS(pageFiles, "page/page.html"))
 
 const (
-	glance      = time.Second // how often a page that somebody looks at is told what is new
+	glance      = time.Second // interval at which an open page is updated
 	mostInCrowd = 5000
 	crowdSpan   = 15 * time.Second
 )
 
-// page shows the sale, sells a piece and lets a crowd in. Its changing part is rendered here, and sent again and again as
+// page shows the sale, sells a piece and starts a crowd. The service renders the changing part and sends it as
 // server-sent events.
 type page struct {
 	s        *Shop
 	api      *API
-	address  string   // the crowd's way in
-	wanted   chan int // buyers of the next crowd
+	address  string   // address that the crowd calls
+	wanted   chan int // number of buyers of the next crowd
 	stopping chan struct{}
 }
 
@@ -46,7 +46,7 @@ func newPage(s *Shop, a *API, address string, stopping chan struct{}) *page {
 func (p *page) routes() {
 	assets, err := fs.Sub(pageFiles, "page")
 	if err != nil {
-		panic(err) // the directory is embedded above
+		panic(err) // The directory is embedded above.
 	}
 	mux := p.api.Mux
 	mux.HandleFunc("GET /{$}", p.whole)
@@ -55,7 +55,7 @@ func (p *page) routes() {
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 }
 
-// shown is what the templates are given.
+// shown is the data of the templates.
 type shown struct {
 	W     Words
 	Intro Intro
@@ -84,7 +84,7 @@ func (p *page) render(ctx context.Context, part string, w Words) ([]byte, error)
 	return html.Bytes(), err
 }
 
-// crowdRequest lets a crowd in, unless one is there.
+// crowdRequest starts a crowd unless one is already there.
 func (p *page) crowdRequest(_ context.Context, r *http.Request) (any, error) {
 	var want struct {
 		Buyers int `json:"buyers"`
@@ -103,7 +103,7 @@ func (p *page) crowdRequest(_ context.Context, r *http.Request) (any, error) {
 	}
 }
 
-// letIn lets in one crowd after the other until ctx ends.
+// letIn runs one crowd after the other until ctx ends.
 func (p *page) letIn(ctx context.Context) {
 	for {
 		select {

@@ -9,10 +9,10 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// purchaseTries bounds how often a purchase meets a counter that has to be filled first.
+// purchaseTries is how often a purchase is tried when the counter must be filled first.
 const purchaseTries = 4
 
-// SellOne calls buy, with a counter that may have to be filled.
+// SellOne calls buy. If the counter is stale, SellOne fills it and tries again.
 func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context, Purchase) (Ticket, error)) (t Ticket, err error) {
 	for range purchaseTries {
 		t, err = buy(ctx, p)
@@ -26,12 +26,14 @@ func (s *Shop) SellOne(ctx context.Context, p Purchase, buy func(context.Context
 	return Ticket{}, errors.Join(ErrBusy, err)
 }
 
-// Rebuild fills the counter from the database, unless another has since somebody found the given edition wrong.
+// Rebuild fills the counter from the database. It does nothing if the counter has already been filled again since the
+// caller found the edition wrong.
 //
-// The goods' row is locked meanwhile, which every purchase and every return has to change: what has committed before is
-// counted, what comes later waits until Redis is filled. A purchase whose ticket is of an older edition is then refused,
-// and takes another; so nothing is sold that the counter has not counted, whatever was under way when Redis was lost. A
-// transaction that does not commit leaves an edition that the database does not know, and is as good as none.
+// Rebuild locks the row of the goods, which every purchase and every return must update. It counts everything that was
+// committed before. Later transactions wait until Redis is filled. The database then refuses purchases with tickets of
+// an older edition, and they take a new ticket. So the database sells only pieces that the counter has counted, even if
+// purchases were running when Redis lost its data. If the transaction of Rebuild does not commit, the counter has an
+// edition that the database does not know. That is as good as an empty counter.
 func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 	s.rebuilding.Lock()
 	defer s.rebuilding.Unlock()
@@ -43,7 +45,7 @@ func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 			return err
 		}
 		if filled, err := s.Counter.Edition(ctx, goods); err != nil || filled == standing.Edition && filled != wrong {
-			return err // somebody was faster, or Redis is away
+			return err // Another process has filled the counter, or Redis does not answer.
 		}
 		living, err := s.livingTickets(ctx, tx, goods)
 		if err != nil {
@@ -65,12 +67,12 @@ func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 
 const (
 	longestFilling = 5 * time.Second
-	clockTick      = 2 * time.Millisecond // ids that Redis makes of its clock are others than before it was emptied
+	clockTick      = 2 * time.Millisecond // Redis derives ids from its clock, so wait until its clock shows another millisecond than before it was emptied.
 	watchEvery     = time.Second
 )
 
-// Watch keeps the counter right when nobody buys: it fills one that is lost, and looks after what a sale has besides.
-// Every instance does it, and it does no harm when several do.
+// Watch keeps the counter right even if nobody buys. It fills a lost counter and calls besides for the sale's own
+// checks. Every instance runs it. Several may run it at the same time.
 func (s *Shop) Watch(ctx context.Context, besides ...func(context.Context, Goods) error) {
 	for pause(ctx, watchEvery) {
 		onSale, err := s.allGoods(ctx, s.DB)
@@ -78,7 +80,7 @@ func (s *Shop) Watch(ctx context.Context, besides ...func(context.Context, Goods
 			err = errors.Join(err, s.look(ctx, g, besides...))
 		}
 		if err != nil && ctx.Err() == nil {
-			s.Logger.Warn("the counter is not looked after; again in a moment", "err", err)
+			s.Logger.Warn("the counter could not be checked; trying again", "err", err)
 		}
 	}
 }

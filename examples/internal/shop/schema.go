@@ -9,10 +9,10 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Tables is what the names of a sale's tables start with, so that they find room beside others.
+// Tables is the prefix of a sale's table names, so that several sales can share a database.
 type Tables string
 
-// SQL puts the tables' names into a statement, which has them as shop_goods and so on.
+// SQL replaces the prefix shop_ of the table names in a statement.
 func (t Tables) SQL(statement string) string {
 	return strings.ReplaceAll(statement, "shop_", string(t)+"_")
 }
@@ -24,7 +24,7 @@ const createGoods = `CREATE TABLE IF NOT EXISTS shop_goods (
 	edition VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '' COMMENT 'of the counter in Redis whose tickets are taken'
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-// A ticket that lives has living = 1, and one that has given its piece back NULL, of which there may be many.
+// A living ticket has living = 1. A ticket that has given its piece back has NULL, and a buyer may have many of these.
 const createTickets = `CREATE TABLE IF NOT EXISTS shop_tickets (
 	ticket   VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
 	goods    VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -35,7 +35,8 @@ const createTickets = `CREATE TABLE IF NOT EXISTS shop_tickets (
 	UNIQUE KEY (goods, buyer, living)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-// Orders keep no buyer from having two, and no ticket either: the books would not see it.
+// The table of orders has no unique key that would prevent a second order of a buyer or a ticket. Otherwise the final
+// check could not find one.
 const createOrders = `CREATE TABLE IF NOT EXISTS shop_orders (
 	id         BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	ticket     VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -55,7 +56,7 @@ const createFaults = `CREATE TABLE IF NOT EXISTS shop_faults (
 	struck_at DATETIME(3) NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-// Create makes what is missing: the process log, the tables, and what a sale has besides.
+// Create creates the process log and all missing tables. besides holds the statements of the sale's own tables.
 func (t Tables) Create(ctx context.Context, db *sql.DB, besides ...string) error {
 	if err := compensator.MigrateTable(ctx, db, t.SQL("shop_log")); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (t Tables) Create(ctx context.Context, db *sql.DB, besides ...string) error
 	return nil
 }
 
-// Drop removes them all, and nothing else.
+// Drop removes all these tables, and no others.
 func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, t.SQL(`DROP TABLE IF EXISTS shop_goods, shop_tickets, shop_orders, shop_faults,
 		shop_hand_log, shop_log, shop_log_audit, shop_log_meta, shop_log_slots, shop_log_turns,
@@ -76,7 +77,7 @@ func (t Tables) Drop(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// PutOnSale does nothing for goods that are on sale already.
+// PutOnSale puts goods on sale. It does nothing if they already are.
 func (t Tables) PutOnSale(ctx context.Context, db *sql.DB, name string, pieces int) error {
 	_, err := db.ExecContext(ctx, t.SQL(`INSERT IGNORE INTO shop_goods (goods, initial, stock) VALUES (?, ?, ?)`), name, pieces, pieces)
 	return err

@@ -17,43 +17,44 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/servers"
 )
 
-// PoolSize is shared by requests, by what makes orders, and the log. A transactional handler holds a connection while it runs.
+// PoolSize is the size of the pool that requests, the making of orders and the log share. A transactional handler holds
+// a connection while it runs.
 const PoolSize = 64
 
-// Settings are what all sales go by, either way.
+// Settings holds the settings of all sales, for both ways.
 type Settings struct {
-	Goods    string // on sale when the service starts, and shown by the page
+	Goods    string // goods on sale, shown by the page
 	Stock    int
-	Window   time.Duration // for the payment
-	Resend   time.Duration // between two tries to make an order of a ticket
-	Most     int           // tries before it is undone
+	Window   time.Duration // time for the payment
+	Resend   time.Duration // time between two tries to make an order of a ticket
+	Most     int           // maximum number of tries before the ticket is undone
 	Lease    time.Duration
-	Fail     float64 // share of the tries
-	Hopeless float64 // share of the tickets
+	Fail     float64 // share of tries that fail
+	Hopeless float64 // share of tickets that never become an order
 	Seed     uint64
 }
 
-// Define makes their flags.
+// Define defines the flags of the settings.
 func (s *Settings) Define(flags *flag.FlagSet) {
-	flags.StringVar(&s.Goods, "goods", "phone", "put on sale, unless it is, and shown on the page")
-	flags.IntVar(&s.Stock, "stock", 100, "pieces of it")
-	flags.DurationVar(&s.Window, "window", 15*time.Second, "an order that is not paid in this time is closed")
-	flags.DurationVar(&s.Resend, "resend", 2*time.Second, "a ticket of which no order was made is tried again after this")
-	flags.IntVar(&s.Most, "most", 5, "tries with a ticket before it is undone")
-	flags.DurationVar(&s.Lease, "lease", 5*time.Second, "how long what a killed process had under way waits to be taken over")
-	flags.Float64Var(&s.Fail, "fail", 0, "share of the tries that fail, to see what happens")
-	flags.Float64Var(&s.Hopeless, "hopeless", 0, "share of the tickets that never become an order, to see what happens")
-	flags.Uint64Var(&s.Seed, "seed", 1, "of bad luck")
+	flags.StringVar(&s.Goods, "goods", "phone", "goods to put on sale and to show on the page")
+	flags.IntVar(&s.Stock, "stock", 100, "number of pieces")
+	flags.DurationVar(&s.Window, "window", 15*time.Second, "time to pay before an order is closed")
+	flags.DurationVar(&s.Resend, "resend", 2*time.Second, "time after which a ticket without an order is tried again")
+	flags.IntVar(&s.Most, "most", 5, "number of tries to make an order of a ticket before it is undone")
+	flags.DurationVar(&s.Lease, "lease", 5*time.Second, "time until another process takes over the entries of a killed process")
+	flags.Float64Var(&s.Fail, "fail", 0, "share of tries that fail, to test failures")
+	flags.Float64Var(&s.Hopeless, "hopeless", 0, "share of tickets that never become an order, to test failures")
+	flags.Uint64Var(&s.Seed, "seed", 1, "seed for random failures")
 }
 
-// Arguments are the flags that Define reads.
+// Arguments returns the flags that Define reads.
 func (s Settings) Arguments() []string {
 	share := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 	return []string{"-goods", s.Goods, "-stock", strconv.Itoa(s.Stock), "-window", s.Window.String(), "-resend", s.Resend.String(),
 		"-most", strconv.Itoa(s.Most), "-lease", s.Lease.String(), "-fail", share(s.Fail), "-hopeless", share(s.Hopeless), "-seed", strconv.FormatUint(s.Seed, 10)}
 }
 
-// Validate says what is wrong.
+// Validate returns an error for the first wrong setting.
 func (s Settings) Validate() error {
 	switch {
 	case !namePattern.MatchString(s.Goods), s.Stock < 0:
@@ -64,26 +65,26 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Luck is that of whoever makes orders.
+// Luck returns the Luck of these settings.
 func (s Settings) Luck() Luck { return Luck{Seed: s.Seed, Fail: s.Fail, Hopeless: s.Hopeless} }
 
-// Service is one process.
+// Service is one process of a sale.
 type Service struct {
 	servers.Servers
 	Address  string
 	UntilEOF bool
 	Manual   bool
 
-	// Open makes the way it sells, and what is the library's of it: nil manually.
+	// Open returns the way to sell. It also returns the Shop, or nil for the hand-written way.
 	Open func(ctx context.Context, db *sql.DB, c *Counter) (Way, *Shop, error)
 }
 
-// Define makes the flags of every service.
+// Define defines the flags of every service.
 func (s *Service) Define(flags *flag.FlagSet) {
-	flags.StringVar(&s.Name, "name", s.Name, "starts every name in Redis, and in the broker where there is one")
-	flags.StringVar(&s.Address, "addr", "127.0.0.1:8080", "serve HTTP here; port 0 takes a free one")
+	flags.StringVar(&s.Name, "name", s.Name, "prefix of every name in Redis and in the broker")
+	flags.StringVar(&s.Address, "addr", "127.0.0.1:8080", "HTTP address; port 0 chooses a free port")
 	flags.BoolVar(&s.UntilEOF, "until-eof", false, "stop when standard input ends")
-	flags.BoolVar(&s.Manual, "by-hand", false, "do it the way of byhand.go")
+	flags.BoolVar(&s.Manual, "by-hand", false, "run the hand-written version of manual.go")
 }
 
 // Run opens everything and works until ctx ends.
@@ -115,7 +116,7 @@ func serve(ctx context.Context, out io.Writer, listener net.Listener, way Way, o
 	api := NewAPI(c)
 	api.Routes(way)
 	stopping := make(chan struct{})
-	var beside []func(context.Context) // until the context ends
+	var beside []func(context.Context) // run until the context ends
 	if ours != nil {
 		api.RoutesOfShop(ours)
 		p := newPage(ours, api, listener.Addr().String(), stopping)

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/faults"
 )
 
-// Shop is a sale's database, its counter and its log, with what becomes of orders once they are there. A sale embeds it,
-// and adds how a purchase becomes an order.
+// Shop is a sale's database, counter and log. It closes orders and returns their pieces. A sale embeds it and adds how
+// a purchase becomes an order.
 type Shop struct {
 	Settings
 	Tables
@@ -25,20 +25,20 @@ type Shop struct {
 	Closing   *compensator.Type[Ticket]
 	Returning *compensator.Type[Ticket]
 
-	rebuilding sync.Mutex // one filling of the counter at a time is enough for a process
+	rebuilding sync.Mutex // allows one filling of the counter at a time in this process
 }
 
-// Business types that both sales have.
+// These business types exist in both sales.
 const (
 	CloseType  = "close_order"
 	ReturnType = "return_stock"
 )
 
-// Open puts the parts together. The caller closes Log.
+// Open creates the Shop. The caller closes Log.
 func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Counter) (*Shop, error) {
 	s := &Shop{Settings: cfg, Tables: tables, DB: db, Counter: c, Logger: slog.Default()}
-	// What a process that dies has recorded and not enqueued is found by the reconciler: at most grace and one interval
-	// late, so both are shorter here than the defaults.
+	// If a process dies before it enqueues what it has recorded, the reconciler finds the entries. It finds them at most
+	// Grace plus one interval late, so both are shorter here than the defaults.
 	var err error
 	s.Log, err = compensator.New(ctx, compensator.Config{
 		DB: db, Redis: c.Redis, Table: s.SQL("shop_log"), Prefix: c.Name, Lease: cfg.Lease, Grace: time.Second, ReconcileInterval: 2 * time.Second})
@@ -53,14 +53,14 @@ func Open(ctx context.Context, cfg Settings, tables Tables, db *sql.DB, c *Count
 	return s, err
 }
 
-// InTime has an order closed when its time is up.
+// InTime returns options with which the order is closed when its time is up.
 func (s *Shop) InTime(t Ticket) compensator.Options {
 	o := t.Options(t.CloseKey())
 	o.Delay = s.Window
 	return o
 }
 
-// close is the end of an order that is not paid in time.
+// close closes an order that was not paid in time.
 func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, t Ticket) error {
 	closed, err := s.SetClosed(ctx, tx, t)
 	if err != nil {
@@ -70,13 +70,13 @@ func (s *Shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensat
 		return s.PutBack(ctx, tx, t)
 	}
 	left, open, err := s.timeLeft(ctx, tx, t)
-	if open { // the entry was recorded before the order
+	if open { // The entry was recorded before the order, so the order's time is not up.
 		return compensator.Snooze(max(left, time.Millisecond))
 	}
-	return err // it is paid
+	return err // The order is paid.
 }
 
-// PutBack returns a piece to the database, and records the entry by which Redis follows.
+// PutBack returns a piece to the database, and records the entry that returns it to Redis.
 func (s *Shop) PutBack(ctx context.Context, tx *compensator.ScopedTx, t Ticket) error {
 	if err := s.ReturnStock(ctx, tx, t); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *Shop) PutBack(ctx context.Context, tx *compensator.ScopedTx, t Ticket) 
 	return err
 }
 
-// giveBack is the handler of that entry: a ticket goes back to Redis once, however often it is told.
+// giveBack returns a ticket to Redis. Repeated attempts return it only once.
 func (s *Shop) giveBack(ctx context.Context, _ *compensator.Entry, t Ticket) error {
 	if err := s.Counter.GiveBack(ctx, t); err != nil {
 		return compensator.Unavailable(err)

@@ -1,5 +1,5 @@
-// Package shop is what flash sales share, whatever carries a ticket from Redis to the order: goods, tickets and orders in
-// the database, the counter in Redis, and what a buyer and a visitor see of it.
+// Package shop holds what flash sales share, independent of how a ticket gets from Redis to the order. It has the
+// goods, tickets and orders in the database, the counter in Redis, and the API and page.
 package shop
 
 import (
@@ -11,30 +11,30 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Purchase is what a buyer asks for: one piece.
+// Purchase is a buyer's request for one piece.
 type Purchase struct {
 	Buyer string `json:"buyer"`
 	Goods string `json:"goods"`
 }
 
-// What a buyer is told. After ErrBusy nothing has happened, or will be undone: ask again.
+// These errors go to the buyer. After ErrBusy, nothing has happened or it will be undone, so the buyer may try again.
 var (
 	ErrBad      = errors.New("bad request")
 	ErrNoGoods  = errors.New("no such goods on sale")
 	ErrSoldOut  = errors.New("sold out")
-	ErrAgain    = errors.New("you have bought already: one order a buyer")
+	ErrAgain    = errors.New("you have already bought: one order per buyer")
 	ErrNotFound = errors.New("no such order")
 	ErrClosed   = errors.New("the order is closed")
 	ErrBusy     = errors.New("try again")
-	ErrCrowded  = errors.New("a crowd is here already")
+	ErrCrowded  = errors.New("a crowd is already here")
 )
 
-// ErrStale: Redis and the database do not agree, so the counter has to be filled again.
-var ErrStale = errors.New("the counter is not the database's")
+// ErrStale means that Redis and the database disagree. The counter must be filled again.
+var ErrStale = errors.New("the counter does not match the database")
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,40}$`)
 
-// Validate says what is wrong with it: ErrBad.
+// Validate returns an error that wraps ErrBad if a field is wrong.
 func (p Purchase) Validate() error {
 	switch {
 	case !namePattern.MatchString(p.Buyer):
@@ -45,19 +45,19 @@ func (p Purchase) Validate() error {
 	return nil
 }
 
-// Ticket is one piece taken from the stock for a buyer: the same name in Redis, in the database, in its entry and in its
-// message. Whoever has given a piece back gets another ticket with the next one.
+// Ticket is one piece taken from the stock for a buyer. It has the same id in Redis, in the database, in its entry and
+// in its message. A buyer who has given a piece back gets a new ticket with the next piece.
 type Ticket struct {
 	ID      string `json:"ticket"`
 	Goods   string `json:"goods"`
 	Buyer   string `json:"buyer"`
-	Edition string `json:"-"` // of the counter it was taken from
+	Edition string `json:"-"` // edition of the counter that it was taken from
 }
 
-// NewTicket is for a purchase that begins.
+// NewTicket returns a ticket for a new purchase.
 func NewTicket(p Purchase) Ticket { return Ticket{ID: rand.Text(), Goods: p.Goods, Buyer: p.Buyer} }
 
-// CloseKey and ReturnKey are the idempotency keys of entries that both sales have.
+// CloseKey and ReturnKey return the idempotency keys of entries that both sales have.
 func (t Ticket) CloseKey() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("close/" + t.ID)
 }
@@ -66,7 +66,7 @@ func (t Ticket) ReturnKey() compensator.IdempotencyKey {
 	return compensator.IdempotencyKey("return/" + t.ID)
 }
 
-// Options make an entry of the ticket findable.
+// Options returns options with which the entry of a ticket can be found.
 func (t Ticket) Options(key compensator.IdempotencyKey) compensator.Options {
 	return compensator.Options{IdempotencyKey: key, BatchID: t.Goods, BusinessID: t.Buyer, BusinessExtID: t.ID}
 }

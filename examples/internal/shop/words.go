@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Words are the page's, in one language.
+// Words holds the texts of the page in one language.
 type Words struct {
 	Lang, Other, OtherName                                          string
 	Lost, Failed                                                    string
@@ -19,7 +19,7 @@ type Words struct {
 	Accepted, SoldOut, Again, Busy, Bad, CrowdIn, Crowded           string
 }
 
-// What a page says.
+// These are the texts of the page.
 var English = Words{
 	Lang: "en", Other: "zh", OtherName: "中文",
 	Lost: "No connection to the service; trying again.", Failed: "The service did not answer. Try again: a buyer gets one piece.",
@@ -29,8 +29,8 @@ var English = Words{
 	Entries: "Entries of the log", Type: "type", EWaiting: "waiting", Sent: "under way", Done: "done", Undoing: "undoing", Cancelled: "cancelled", Person: "person",
 	Act: "Take part", Buyer: "Buyer", Buy: "Buy one", Crowd: "A crowd", Buyers: "Buyers at once", Start: "Let them in",
 	Faults:   "Faults",
-	Accepted: "the piece is yours; your order is on its way", SoldOut: "sold out", Again: "you have bought already", Busy: "try again in a moment",
-	Bad: "that is no request this service understands", CrowdIn: "the crowd is in", Crowded: "a crowd is in already",
+	Accepted: "the piece is yours; your order is on its way", SoldOut: "sold out", Again: "you have already bought", Busy: "try again in a moment",
+	Bad: "the service does not understand this request", CrowdIn: "the crowd has come", Crowded: "a crowd is already here",
 }
 
 var Chinese = Words{
@@ -46,14 +46,14 @@ var Chinese = Words{
 	Bad: "请求无法识别", CrowdIn: "人群已进场", Crowded: "已有人群在场",
 }
 
-// Outcomes is what a visitor is told, by the code of the answer: JSON for the page's script.
+// Outcomes returns the texts for a visitor by the code of the answer, as JSON for the page's script.
 func (w Words) Outcomes() string {
 	text, _ := json.Marshal(map[string]string{"accepted": w.Accepted, "sold_out": w.SoldOut, "bought_already": w.Again, "try_again": w.Busy, "bad_request": w.Bad, "too_large": w.Bad,
 		"crowd": w.CrowdIn, "crowded": w.Crowded, "lost": w.Lost, "failed": w.Failed})
 	return string(text)
 }
 
-// wordsFor asks the query before the browser's settings.
+// wordsFor uses the query first, then the language settings of the browser.
 func wordsFor(r *http.Request) Words {
 	wish := r.URL.Query().Get("lang")
 	if wish == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// StopAmidBuyers stops the service while so many buyers buy phone after phone, once one of them was accepted. It returns
-// the tickets of all that were: who was answered at all was answered whole.
+// StopAmidBuyers stops the service while n buyers buy one phone after the other, once one purchase was accepted. It
+// returns the tickets of all accepted purchases. Every answer must be complete.
 func (v *Visit) StopAmidBuyers(n int) (tickets []string) {
 	v.T.Helper()
 	var buyers sync.WaitGroup
@@ -30,12 +30,12 @@ func (v *Visit) StopAmidBuyers(n int) (tickets []string) {
 				body, _ := json.Marshal(shop.Purchase{Buyer: fmt.Sprintf("b%d-%d", i, n), Goods: "phone"})
 				response, err := client.Post("http://"+v.Address+"/seckill", "application/json", bytes.NewReader(body))
 				if err != nil {
-					return // it does not listen any more
+					return // The service no longer listens.
 				}
 				var got crowd.Answered
 				err = json.NewDecoder(response.Body).Decode(&got)
 				_ = response.Body.Close()
-				assert.NoError(v.T, err, "an answer is whole")
+				assert.NoError(v.T, err, "an answer is complete")
 				if response.StatusCode == http.StatusAccepted {
 					mu.Lock()
 					tickets = append(tickets, got.Ticket)

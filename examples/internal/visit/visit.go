@@ -1,4 +1,4 @@
-// Package visit visits a sale's service that runs in the test's own process.
+// Package visit visits a sale's service that runs in the process of the test.
 package visit
 
 import (
@@ -19,15 +19,15 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/instance"
 )
 
-// Visit is a service, and a database to look into.
+// Visit is a running service, with a database to look into.
 type Visit struct {
 	T       *testing.T
 	Address string
-	Stop    func() error // ends the service, and returns what its run did
+	Stop    func() error // stops the service and returns the error of its run
 	DB      *sql.DB      // set by the test
 }
 
-// Start returns when the service listens. It ends with the test.
+// Start starts the service and returns when it listens. The service ends with the test.
 func Start(t *testing.T, run func(context.Context, io.Writer) error) *Visit {
 	v := &Visit{T: t}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -44,7 +44,7 @@ func Start(t *testing.T, run func(context.Context, io.Writer) error) *Visit {
 	return v
 }
 
-// lineWriter sends what is written.
+// lineWriter sends everything that is written to a channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -52,21 +52,21 @@ func (w lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Exec changes something behind the service's back.
+// Exec changes the database without the service.
 func (v *Visit) Exec(query string, args ...any) {
 	v.T.Helper()
 	_, err := v.DB.Exec(query, args...)
 	require.NoError(v.T, err)
 }
 
-// Count is a figure of the database.
+// Count returns the number that a query selects.
 func (v *Visit) Count(query string, args ...any) (n int) {
 	v.T.Helper()
 	require.NoError(v.T, v.DB.QueryRow(query, args...).Scan(&n))
 	return n
 }
 
-// Ask answers with whatever the service does.
+// Ask sends a request and returns the answer.
 func (v *Visit) Ask(method, path, body string) crowd.Answered {
 	v.T.Helper()
 	request, err := http.NewRequestWithContext(v.T.Context(), method, "http://"+v.Address+path, strings.NewReader(body))
@@ -80,19 +80,19 @@ func (v *Visit) Ask(method, path, body string) crowd.Answered {
 	return got
 }
 
-// Buy asks for a phone.
+// Buy requests a phone.
 func (v *Visit) Buy(buyer string) crowd.Answered {
 	v.T.Helper()
 	return v.Ask(http.MethodPost, "/seckill", fmt.Sprintf(`{"buyer":%q,"goods":"phone"}`, buyer))
 }
 
-// State asks what became of it.
+// State asks for the state of a purchase.
 func (v *Visit) State(buyer string) crowd.Answered {
 	v.T.Helper()
 	return v.Ask(http.MethodGet, "/seckill/phone/"+buyer, "")
 }
 
-// Await asks until it is in this state.
+// Await asks until the purchase has the given state.
 func (v *Visit) Await(buyer, state string) crowd.Answered {
 	v.T.Helper()
 	var got crowd.Answered
@@ -100,7 +100,7 @@ func (v *Visit) Await(buyer, state string) crowd.Answered {
 	return got
 }
 
-// Refused requires an answer to be just this.
+// Refused requires an exact refusal.
 func (v *Visit) Refused(got crowd.Answered, status int, code string) {
 	v.T.Helper()
 	require.Equal(v.T, crowd.Answered{Status: status, Code: code}, got)

@@ -1,6 +1,6 @@
 -- KEYS as in take.lua   ARGV[1] age, ms   ARGV[2] limit
--- Returns {buyer, ticket, buyer, ticket, ...}, oldest first, of tickets that are open for longer than age. Buyers that
--- are open without a ticket are forgotten.
+-- Returns {buyer, ticket, buyer, ticket, ...}, oldest first, for tickets that have been open for longer than age.
+-- Removes open buyers that have no ticket.
 local now = redis.call('TIME')
 local before = now[1] * 1000 + math.floor(now[2] / 1000) - ARGV[1]
 local found = {}

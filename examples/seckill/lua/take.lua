@@ -1,8 +1,8 @@
--- Takes one piece for a buyer, and notes the ticket until it is confirmed or given back. Run again with the same ticket
--- it takes nothing more.
--- KEYS[1] hash {name:goods}:sale   edition, stock: one key, so that none is lost without the other
+-- Takes one piece for a buyer, and keeps the ticket as open until it is confirmed or given back. A second run with the
+-- same ticket changes nothing.
+-- KEYS[1] hash {name:goods}:sale   edition and stock, in one key so that Redis loses neither alone
 -- KEYS[2] hash {name:goods}:buyers buyer -> ticket
--- KEYS[3] zset {name:goods}:open   buyer -> when taken; ms by Redis's clock
+-- KEYS[3] zset {name:goods}:open   buyer -> time of taking, in ms by Redis's clock
 -- ARGV[1] buyer   ARGV[2] ticket
 -- Returns {"taken" | "again" | "sold out" | "no sale", edition}.
 local sale = redis.call('HMGET', KEYS[1], 'edition', 'stock')

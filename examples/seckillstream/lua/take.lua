@@ -1,6 +1,6 @@
--- Takes one piece for a buyer and adds the message that makes the order of it: both or neither. Run again with the same
--- ticket it takes and adds nothing more.
--- KEYS[1] hash {name:goods}:sale     edition, stock: one key, so that none is lost without the other
+-- Takes one piece for a buyer and adds the message for its order, both atomically. A second run with the same
+-- ticket changes nothing.
+-- KEYS[1] hash {name:goods}:sale     edition and stock, in one key so that Redis loses neither alone
 -- KEYS[2] hash {name:goods}:buyers   buyer -> ticket
 -- KEYS[3] stream {name:goods}:orders ticket, goods, buyer, edition
 -- ARGV[1] goods   ARGV[2] buyer   ARGV[3] ticket
@@ -15,7 +15,7 @@ redis.call('HINCRBY', KEYS[1], 'stock', -1)
 redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 local fields = {'ticket', ARGV[3], 'goods', ARGV[1], 'buyer', ARGV[2], 'edition', sale[1]}
 if redis.call('XLEN', KEYS[3]) == 0 then
-  -- A stream that was lost may have given this millisecond's ids to messages that are in the log already: begin behind it.
+  -- A lost stream may have used ids of this millisecond for messages that are already in the log. Start after them.
   local now = redis.call('TIME')
   local behind = string.format('%.0f-0', now[1] * 1000 + math.floor(now[2] / 1000) + 1)
   if not redis.pcall('XADD', KEYS[3], behind, unpack(fields)).err then return {'taken', sale[1]} end

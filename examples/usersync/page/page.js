@@ -7,7 +7,7 @@ function tell(text, bad) {
   news.classList.toggle("bad", Boolean(bad));
 }
 
-// The server renders; a section that is as it was, or that somebody types in, is left alone.
+// The server renders all sections. Sections without a change, or with input from the user, stay untouched.
 const shown = new Map();
 function show(html) {
   const next = document.createElement("template");

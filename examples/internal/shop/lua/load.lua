@@ -1,4 +1,4 @@
--- Replaces all that is known of a sale by what the database says.
+-- Replaces all data of a sale by the data of the database.
 -- KEYS as in take.lua of a sale   ARGV[1] edition   ARGV[2] stock   ARGV[3..] buyer, ticket, buyer, ticket, ...
 redis.call('DEL', KEYS[1])
 redis.call('DEL', KEYS[2])

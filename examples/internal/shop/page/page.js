@@ -1,6 +1,6 @@
 "use strict";
 const { lang, goods, outcomes } = document.body.dataset;
-const told = JSON.parse(outcomes); // what to say of each, in the page's language
+const told = JSON.parse(outcomes); // text for each outcome, in the page's language
 const live = document.getElementById("live"), news = document.getElementById("news");
 
 function tell(what, bad) {
@@ -8,7 +8,7 @@ function tell(what, bad) {
   news.classList.toggle("bad", Boolean(bad));
 }
 
-// The server renders all of it.
+// The server renders the whole section.
 const events = new EventSource("/live?lang=" + lang);
 events.onmessage = (event) => { live.innerHTML = JSON.parse(event.data); };
 events.onerror = () => tell(told.lost, true);

@@ -1,4 +1,4 @@
-// Package schema is what the ent client is generated from.
+// Package schema is the source of the generated ent client.
 package schema
 
 import (
