@@ -124,6 +124,6 @@ func ExampleSource() {
 		log.Fatal(err)
 	}
 	stats, _ := orders.Stats(context.Background())
-	fmt.Println("recorded", stats.Recorded, "parked", stats.SetAside, "known", stats.Duplicates)
+	fmt.Println("recorded", stats.Recorded, "set aside", stats.SetAside, "known", stats.Duplicates)
 	// Output: recorded 2 set aside 1 known 3
 }
