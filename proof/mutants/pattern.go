@@ -240,6 +240,9 @@ func (c code) replace(from, to string) (string, error) {
 	if len(pattern) == 0 {
 		return "", errors.New("the pattern is empty")
 	}
+	if pattern[0].isRun() || pattern[len(pattern)-1].isRun() {
+		return "", fmt.Errorf("a run at an end of a pattern matches nothing; $x matches a whole expression:\n%s", from)
+	}
 	found := c.find(pattern)
 	if len(found) != 1 {
 		return "", fmt.Errorf("the pattern stands there %d times, want once:\n%s", len(found), from)

@@ -75,7 +75,7 @@ func TestReplacementHasWhatThePatternMatched(t *testing.T) {
 
 func TestPatternThatDoesNotStandThereExactlyOnceIsRefused(t *testing.T) {
 	c := codeOf(t, "f", "package p\nfunc f() { if a { b() }; if c.d { b() } }")
-	for _, from := range []string{"", "b()", "if $x { $y() }", "if $x.$x { b() }", "return", "if $x { c() }", "case $x"} {
+	for _, from := range []string{"", "b()", "if $x { $y() }", "if $x.$x { b() }", "return", "if $x { c() }", "case $x", "if a $$rest", "$$all b()"} {
 		_, err := c.replace(from, "panic(1)")
 		require.Error(t, err, from)
 	}
