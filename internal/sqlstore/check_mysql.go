@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ import (
 // checkMySQL looks at the server, at a session as the user's connections have it, and at the table.
 func checkMySQL(ctx context.Context, s *Store) []error {
 	session, err := readMySQLSession(ctx, s.db)
+	if slices.ContainsFunc(session.charsets[:], garbles) {
+		return []error{session.charsetProblem()} // Nothing else that was read can be relied on.
+	}
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
 	}
@@ -106,17 +110,14 @@ func (m mysqlSession) cutsReads() bool { return m.limited || m.narrow }
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
 	var database sql.NullString
-	var charsets [3]sql.NullString
-	err := db.QueryRowContext(ctx, "SELECT VERSION(), DATABASE(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet, "+
-		"@@character_set_client, @@character_set_connection, @@character_set_results").
-		Scan(&m.version, &database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket, &charsets[0], &charsets[1], &charsets[2])
+	// The charsets come first, and as bytes: in a session that garbles what is read, the rest may be unreadable.
+	err := db.QueryRowContext(ctx, "SELECT "+mysqlTexts("@@character_set_client, @@character_set_connection, COALESCE(@@character_set_results,'')")+
+		", VERSION(), DATABASE(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
+		Scan(&m.charsets[0], &m.charsets[1], &m.charsets[2], &m.version, &database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
 	if err != nil {
 		return m, err
 	}
 	m.database = database.String
-	for i, charset := range charsets {
-		m.charsets[i] = charset.String
-	}
 	// An engine without these variables fails the statement, and has none of their effects.
 	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
 		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
@@ -209,12 +210,8 @@ func (m mysqlSession) problems() []error {
 	if m.emptyIsNull() {
 		refuse("sql_mode", strconv.Quote(m.sqlMode)+": under EMPTY_STRING_IS_NULL the log's empty columns would be NULL, which they refuse; leave it out in the DSN or the server")
 	}
-	for i, charset := range m.charsets {
-		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
-			refuse(name, "is "+charset+" in the session (DSN or server): the server would store other bytes than were recorded, and the outcome of an entry whose id "+
-				"is not plain ASCII would fit no row; want charset=utf8mb4 in the DSN")
-			break // one parameter of the DSN sets all three
-		}
+	if problem := m.charsetProblem(); problem != nil {
+		problems = append(problems, problem)
 	}
 	if m.logBin && strings.EqualFold(m.binlogFormat, "STATEMENT") {
 		refuse("binlog_format", "is STATEMENT: writes at READ COMMITTED fail (error 1665); want ROW or MIXED")
@@ -223,6 +220,22 @@ func (m mysqlSession) problems() []error {
 		refuse("read_only", "the server is a read-only replica: entries must be read and written on the primary")
 	}
 	return problems
+}
+
+// charsetProblem names the first charset that does not carry UTF-8. One parameter of the DSN sets all three.
+func (m mysqlSession) charsetProblem() error {
+	for i, charset := range m.charsets {
+		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
+			return &processlog.FieldError{Field: name, Reason: "is " + charset + " in the session (DSN or server): the server would store other bytes than were recorded, and " +
+				"the outcome of an entry whose id is not plain ASCII would fit no row; want charset=utf8mb4 in the DSN"}
+		}
+	}
+	return nil
+}
+
+// garbles reports whether a charset has other bytes for ASCII letters.
+func garbles(charset string) bool {
+	return slices.Contains([]string{"swe7", "ucs2", "utf16", "utf16le", "utf32"}, charset)
 }
 
 // emptyIsNull is a mode of MariaDB's.
