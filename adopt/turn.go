@@ -27,7 +27,7 @@ type turn struct {
 	entries []compensator.NewEntry
 }
 
-// longest limits the duration of a transaction, and so how long it locks old rows.
+// longest limits the duration of a transaction. This also limits how long it locks old rows.
 const longest = 30 * time.Second
 
 // errDry rolls back the transaction of a DryRun.

@@ -24,7 +24,7 @@ type adminPage struct {
 	times      []float64 // limits in ms for p50 and p95
 	statements float64
 	rows       float64
-	of         func(h *adminLog) http.Handler // returns the pages on which each request runs
+	of         func(h *adminLog) http.Handler // returns the admin pages that a request uses
 }
 
 // unvisited returns pages that have served no request. visited returns pages that know the existing types, because they

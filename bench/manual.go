@@ -32,7 +32,7 @@ type handPeer struct {
 	settled atomic.Int64
 }
 
-func (a *arena) manually(name string) rival {
+func (a *arena) handWritten(name string) rival {
 	return rival{name, func(handler func(string)) peer {
 		return &handPeer{a: a, db: a.plain(producers), own: a.plain(1), stop: func() {}, handler: handler}
 	}}

@@ -17,7 +17,7 @@ type contest struct {
 	work, other string
 	unit        string
 	entries     int     // entries of each run; 0 means that the cost of an entry is not measured
-	goal        float64 // minimum of ours ÷ theirs; 0 means no goal
+	goal        float64 // minimum ratio of our figure to the other; 0 means no goal
 	reset       func()  // runs before each run; nil empties every table and key
 	prepare     func()  // runs after reset and is not measured; may be nil
 	ours        func() float64

@@ -71,7 +71,7 @@ func contests(a *arena, n func(full int) int) []contest {
 	all = append(all, a.keeping(n(50_000))) // A quick run would end before the first purge round.
 	river, tuned := a.river("River", riverPlain), a.river("River, tuned", riverTuned)
 	asynq, asynqTuned := a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned)
-	watermill, hand := a.watermill("watermill-sql"), a.manually("a poller by hand")
+	watermill, hand := a.watermill("watermill-sql"), a.handWritten("a hand-written poller")
 	againstRiver := a.drainAgainst(tuned, n(200_000))
 	againstRiver.goal = 2
 	// Slow peers get less work. Only the rates are compared.
@@ -112,7 +112,7 @@ func latencies(a *arena, n func(full int) int) []latency {
 	for _, r := range []rival{
 		a.river("River", riverPlain), a.river("River, tuned", riverTuned),
 		a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned),
-		a.manually("a poller by hand"),
+		a.handWritten("a hand-written poller"),
 	} {
 		all = append(all, a.lagOf(r, 0, n(20)), a.lagOf(r, 2*time.Second, n(20)))
 	}

@@ -27,7 +27,7 @@ var (
 // watermillPeer publishes inside the business transaction and has one subscriber. A second subscriber of the same group
 // would only wait for the first one's offsets.
 //
-// Messages may stay unread for ever when several transactions publish. A transaction may hold an offset before its row
+// Messages may stay unread forever when several transactions publish. A transaction may hold an offset before its row
 // is visible. If the subscriber reads a page past this offset, the group's offset moves on and the message is lost.
 type watermillPeer struct {
 	a       *arena

@@ -140,7 +140,7 @@ func (w wall) first(shown time.Time) time.Time {
 //
 // Some zones continue by a rule, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends each year
 // after 365 days (Go 1.26), so in a leap year end may not be after t. In that case setting uses the end of the UTC year
-// instead. The offset does not change on the last day of the year, and the next year is evaluated anew.
+// instead. The offset does not change on the last day of the year, and the next call evaluates the next year.
 func setting(t time.Time) (ahead time.Duration, end time.Time) {
 	_, offset := t.Zone()
 	if _, end = t.ZoneBounds(); !end.IsZero() && !end.After(t) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// plan is the same for every mechanism.
+// plan holds the size and the limits of a run. It is the same for every mechanism.
 type plan struct {
 	Deadlines int
 	Span      time.Duration // the longest delay; the shortest is 1 s

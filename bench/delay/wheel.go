@@ -54,7 +54,7 @@ func (w *wheel) add(delay time.Duration, do func()) {
 	w.slots[slot] = append(w.slots[slot], wheelTimer{rounds: (due - w.passed - 1) / size, do: do})
 }
 
-// turn runs the wheel for ever. After a late tick it catches up.
+// turn runs the wheel forever. After a late tick it catches up.
 func (w *wheel) turn() {
 	ticker := time.NewTicker(w.tick)
 	for range ticker.C {

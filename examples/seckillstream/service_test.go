@@ -194,7 +194,7 @@ func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'order_aside' AND content LIKE '%{{no order}%'`), "the original message")
 }
 
-// When Redis is emptied, it loses the messages that are not in the database yet. No order comes of them, and their
+// When Redis is emptied, it loses the messages that are not in the database yet. They become no orders, and their
 // buyers may buy again.
 func TestOrderThatRedisLosesIsNoneAndItsBuyerMayBuyAgain(t *testing.T) {
 	t.Parallel()

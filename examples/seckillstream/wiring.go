@@ -54,7 +54,7 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 }
 
 // misfortune makes orders fail, for the scene. The same try of a message always has the same result, so that a batch is
-// not halved for ever. The attempts of the log have results of their own.
+// not halved forever. The attempts of the log have results of their own.
 func (s *sale) misfortune(batch []*intake.Message) error {
 	for _, m := range batch {
 		try := uint64(0)

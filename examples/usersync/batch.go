@@ -39,7 +39,7 @@ const (
 // columns lists the columns of an upload's CSV. Their order does not matter.
 var columns = []string{"user", "name", "email"}
 
-// refusal is the error of a bad upload. It names the field. Nothing of the upload is stored.
+// refusal is the error of a bad upload. It names the field. The service stores no part of the upload.
 type refusal struct {
 	Field  string `json:"field"`
 	Reason string `json:"error"`

@@ -18,7 +18,7 @@ type fate struct {
 	forgotten int           // number of messages after these that a consumer acknowledges without doing anything
 	hangs     int           // number of messages after these that run into the consumer's time limit
 	fails     int           // number of messages after these that fail
-	refused   bool          // whether the directory refuses this user for ever
+	refused   bool          // whether the directory refuses this user forever
 }
 
 // always is larger than any number of tries.

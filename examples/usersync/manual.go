@@ -211,7 +211,7 @@ func (h *manual) sync(ctx context.Context, m message, sending int, trace string)
 	return enter(ctx, h.db, m, trace)
 }
 
-// scan sends users again that have waited too long.
+// scan sends users again if they have waited too long.
 func (h *manual) scan(ctx context.Context) {
 	for pause(ctx, time.Second) {
 		late := make(map[message]string) // traces by message

@@ -24,12 +24,12 @@ func TestOperatorUploadsWatchesAndRepairsInTheBrowser(t *testing.T) {
 		chromedp.SetValue("#upload textarea", "user,name,phone\nu1,Ann,1\n"), submit("#upload"),
 		browser.Text("#news", "✗ phone: unknown column; want user, name, email"))
 
-	// 50 users arrive without a reload. The directory refuses one user.
+	// 50 users are synced without a reload of the page. The directory refuses one user.
 	tab.Do(chromedp.Evaluate(`window.here = true`, nil), chromedp.Click("#sample"), browser.Until(`document.querySelector("#upload textarea").value.includes("b1-0050")`),
 		chromedp.Evaluate(`{ const users = document.querySelector("#upload textarea"); users.value = users.value.replaceAll("example.invalid", "example.org") + "last,Last,last@example.invalid\n" }`, nil),
 		submit("#upload"), browser.Text("#news", "✓ b1: 51"), browser.Text("#total-users", "51"), browser.Until(`document.querySelector(".repair[data-user=last]")`))
 
-	// A person repairs this user, who then arrives too.
+	// A person repairs this user, who is then synced too.
 	tab.Do(chromedp.SetValue(".repair[data-user=last] input[name=email]", "last@example.org"), chromedp.SendKeys(".repair[data-user=last] input[name=operator]", "Eve"),
 		submit(".repair[data-user=last]"), browser.Text("#news", "✓ b1: last"), browser.Until(`!document.querySelector(".repair[data-user=last]")`))
 	w.awaitSynced("last")

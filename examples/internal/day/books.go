@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// Books holds the state after a day and what the crowd was told. Check compares the two. A sale adds checks of its own.
+// Books holds the state after a day and the answers that the crowd received. Check compares the two. A sale adds its own checks.
 type Books struct {
 	shop.Settings
 	Manual bool
@@ -236,7 +236,7 @@ func (b *Books) Check(s *Sheet, withPerson int) {
 	s.Expect("buyers with more than one living order", b.twice()+b.Overlaps, 0)
 	s.Expect("stock in Redis = stock in the database", b.Counted.Stock, b.Left)
 	s.Expect("buyers of whom Redis and the database differ", b.otherTickets(), 0)
-	s.Expect("buyers shut out for ever", b.shutOut()-withPerson, 0)
+	s.Expect("buyers shut out forever", b.shutOut()-withPerson, 0)
 	s.Expect("orders closed before their time", b.Early, 0)
 	s.Expect("orders open", b.Orders[shop.StateOpen], 0)
 	s.Expect("acknowledged payments without a paid order", max(0, b.Paid-b.Orders[shop.StatePaid]), 0)
@@ -274,7 +274,7 @@ func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	row("stock without orders", func(b *Books) any { return b.stockWithoutOrders() })
 	row("buyers with two orders at once", func(b *Books) any { return b.twice() + b.Overlaps })
 	row("stock in Redis / in the database at the end", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Counted.Stock, b.Left) })
-	row("buyers shut out for ever", func(b *Books) any { return b.shutOut() })
+	row("buyers shut out forever", func(b *Books) any { return b.shutOut() })
 	row("messages stuck", func(b *Books) any { return b.Stuck })
 	row("looks at the stock / of these wrong", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Moments.Looks, b.Moments.Wrong) })
 	for _, r := range besides {
