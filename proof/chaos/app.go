@@ -21,29 +21,29 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// What the driver and an app say to each other, a line each.
+// Messages between the driver and an app, one line each.
 const (
-	atWork   = "at work"   // the app: it records, and runs handlers if it does that
-	noLoad   = "no load"   // the app: it records nothing more, and nobody acts
-	stopLoad = "stop load" // the driver: no more producers and people
-	stopAll  = "stop"      // the driver: end in order
+	atWork   = "at work"   // from the app: it records entries, and runs handlers if configured
+	noLoad   = "no load"   // from the app: its producers and people have stopped
+	stopLoad = "stop load" // from the driver: stop producers and people
+	stopAll  = "stop"      // from the driver: end normally
 )
 
-// The settings of every app: everything is quick, so that much can happen.
+// The settings of every app. Times are short, so that much happens in a run.
 const (
 	lease             = 2 * time.Second
 	grace             = 500 * time.Millisecond
 	reconcileInterval = time.Second
 	pollInterval      = 500 * time.Millisecond
-	horizon           = 10 * time.Second // less than the longest delay
+	horizon           = 10 * time.Second // shorter than longestDelay
 	stopTimeout       = 20 * time.Second
-	purgeAge          = time.Minute // the least there is
+	purgeAge          = time.Minute // the smallest age that Purge accepts
 	longestDelay      = 20 * time.Second
 	longestBackoff    = 2 * time.Second
-	longestPutOff     = 2 * time.Minute // after several Unavailable in a row: each pause is about twice the one before
+	longestPutOff     = 2 * time.Minute // after several Unavailable in a row, each pause is about twice the pause before
 )
 
-// appConfig is what the driver tells an app's process.
+// appConfig is the configuration that the driver passes to an app's process.
 type appConfig struct {
 	Name string
 	Dir  string
@@ -52,9 +52,9 @@ type appConfig struct {
 	DSN, Redis string
 	CanaryDSN  string // see watchForStalls
 
-	Runs           bool // it runs handlers, too
-	Connector      bool // its pool is opened on compensator.Connector
-	RepeatableRead bool // of its own transactions
+	Runs           bool // it runs handlers too
+	Connector      bool // its pool uses compensator.Connector
+	RepeatableRead bool // isolation level of the app's own transactions
 
 	Rate      float64 // entries a second
 	People    float64 // actions a second
@@ -64,7 +64,7 @@ type appConfig struct {
 	Careful         bool    // see Config
 }
 
-// appProcess is an app at work.
+// appProcess is a running app.
 type appProcess struct {
 	cfg     appConfig
 	history *history.Writer
@@ -72,12 +72,13 @@ type appProcess struct {
 	c       *compensator.Compensator
 
 	recent recent
-	runs   atomic.Uint64 // handler runs so far
-	txs    atomic.Uint64 // transactions so far
-	calls  atomic.Uint64 // actions so far
+	runs   atomic.Uint64 // number of handler runs
+	txs    atomic.Uint64 // number of transactions
+	calls  atomic.Uint64 // number of actions
 }
 
-// RunApp is what a re-executed test binary does instead of its tests. It returns false when it is none.
+// RunApp runs an app in a re-executed test binary, instead of the tests. It returns false when this process is not an
+// app.
 func RunApp() bool {
 	text := os.Getenv(appEnv)
 	if text == "" {
@@ -125,7 +126,7 @@ func (p *appProcess) run() {
 	p.write(&history.Mark{At: history.Now(), What: history.MarkExit})
 }
 
-// obey carries out the driver's orders. When the driver is gone, so is the app.
+// obey follows the driver's orders. When the driver's process ends, the app exits.
 func obey(endLoad, endWork context.CancelFunc) {
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
@@ -138,7 +139,7 @@ func obey(endLoad, endWork context.CancelFunc) {
 	os.Exit(3)
 }
 
-// work records and runs until both contexts have ended.
+// work records entries and runs handlers until both contexts end.
 func (p *appProcess) work(loading, working context.Context) {
 	var load sync.WaitGroup
 	random := rand.New(rand.NewPCG(p.cfg.Seed, 3))
@@ -164,7 +165,7 @@ func (p *appProcess) work(loading, working context.Context) {
 	waiting.Wait()
 }
 
-// watchForStalls watches until stop is called.
+// watchForStalls watches for stalls until stop is called.
 func (p *appProcess) watchForStalls() (stop func()) {
 	connector, err := quietConnector(p.cfg.CanaryDSN)
 	must(err)
@@ -179,7 +180,7 @@ func (p *appProcess) watchForStalls() (stop func()) {
 	}
 }
 
-// quietConnector says nothing about broken connections, which are our doing.
+// quietConnector logs no broken connections, because the faults break them on purpose.
 func quietConnector(dsn string) (driver.Connector, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -218,7 +219,7 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 	return c, err
 }
 
-// observer writes down what the history's reader cannot know otherwise.
+// observer writes the events that the checker cannot see elsewhere.
 func (p *appProcess) observer() compensator.Observer {
 	return compensator.Observer{
 		OutcomeDropped: func(e compensator.SettledEvent) {
@@ -242,5 +243,5 @@ func (p *appProcess) observer() compensator.Observer {
 	}
 }
 
-// write must succeed: a history with a hole proves nothing.
+// write ends the process when it fails, because a history with a gap proves nothing.
 func (p *appProcess) write(records ...history.Record) { must(p.history.Write(records...)) }

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// attempt writes down one run of a handler, before and after.
+// attempt writes one handler run to the history, before and after it.
 func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, work func(run uint64) verdict) error {
 	run := p.begin(e, 0)
 	defer func() {

@@ -2,7 +2,8 @@ package chaos
 
 import "syscall"
 
-// childAttributes lets no app outlive the driver, not even a frozen one, which would not see its orders end.
+// childAttributes makes the kernel kill every app when the driver ends. A frozen app does not see the end of its
+// orders.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

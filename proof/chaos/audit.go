@@ -2,14 +2,14 @@ package chaos
 
 import "strings"
 
-// auditColumns are the columns of the process log whose values before and after each change are kept.
+// auditColumns are the columns of the process log that the audit keeps, before and after each change.
 var auditColumns = []string{
 	"state", "version", "epoch", "token", "process_count", "compensate_count", "delivery_count", "next_at", "lease_until", "ended_by",
 }
 
-// auditSchema is the ground truth: triggers on the process log that write down every change in the transaction
-// that makes it, whoever does, and know nothing of the library. Numbers are drawn under the row's lock, so they
-// follow each other for one entry as its changes do.
+// auditSchema creates triggers on the process log that write every change in the transaction of the change. They do not
+// depend on the library. A change draws its seq under the lock of its row, so the numbers of one entry follow the order
+// of its changes.
 var auditSchema = []string{
 	`CREATE TABLE audit_trail (
 		seq BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,

@@ -15,13 +15,13 @@ import (
 
 var (
 	duration = flag.Duration("chaos.duration", time.Minute, "how long load and faults last")
-	seed     = flag.Uint64("chaos.seed", 1, "draws faults and load")
-	dir      = flag.String("chaos.dir", "", "where the history goes; default build/chaos/<seed> at the module's root")
-	rate     = flag.Float64("chaos.rate", 0, "entries recorded a second; 0: the default")
+	seed     = flag.Uint64("chaos.seed", 1, "seed of the faults and the load")
+	dir      = flag.String("chaos.dir", "", "directory of the history; default build/chaos/<seed> in the module's root")
+	rate     = flag.Float64("chaos.rate", 0, "entries recorded per second; 0: the default")
 	kinds    = flag.String("chaos.kinds", "", "only these faults, separated by semicolons")
 )
 
-// TestChaos lets faults loose on real servers and processes, and has an independent program judge the history.
+// TestChaos makes faults in real servers and processes. An independent program then judges the history.
 func TestChaos(t *testing.T) {
 	cfg := Config{Seed: *seed, Duration: *duration, Rate: *rate, Dir: historyDir(t, fmt.Sprint(*seed))}
 	if *kinds != "" {
@@ -40,7 +40,7 @@ func historyDir(t *testing.T, name string) string {
 	return filepath.Join(root, name)
 }
 
-// judge runs the checker and the report, programs of their own that read nothing but the history.
+// judge runs the checker and the report. Both are programs of their own that read only the history.
 func judge(t *testing.T, dir string) {
 	t.Helper()
 	verdict := run(t, "./check", dir)

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// classOf names an error for the history.
+// classOf returns the history's class of an error, and its text.
 func classOf(err error) (class, detail string) {
 	if err == nil {
 		return "", ""
@@ -52,8 +52,8 @@ func errorClass(err error) string {
 	return history.ErrOther
 }
 
-// outcomeOfCommit is what a careful caller makes of a COMMIT's error: only what certainly did not happen is a
-// failure.
+// outcomeOfCommit classifies a COMMIT's error as a careful caller does. CommitFail means that the COMMIT certainly did
+// not happen.
 func outcomeOfCommit(err error) string {
 	switch {
 	case err == nil:

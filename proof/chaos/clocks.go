@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// clockSource is a library that servers are started with, so that their clocks can be set wrong while they
-// run. It needs a C compiler and glibc. Programs in Go read the clock without a C library, so the clocks of
-// the apps cannot be moved; to them, a server whose clock is wrong is the same error.
+// clockSource is the source of a library that is preloaded into the servers, to move their clocks while they run. It
+// needs a C compiler and glibc. Go programs read the clock without a C library, so the apps' clocks cannot be moved. A
+// wrong clock of a server has the same effect on an app.
 //
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clocks moves the clocks of the servers started after it was made.
+// clocks moves the clocks of the servers that start after newClocks.
 type clocks struct{ dir string }
 
 const preload = "LD_PRELOAD"
 
-// newClocks makes servers of this test start with movable clocks. On a system that cannot do that it returns
-// the reason.
+// newClocks makes the servers of this test start with movable clocks. It returns an error on a system that cannot do
+// that.
 func newClocks(tb testing.TB) (*clocks, error) {
 	c := &clocks{dir: tb.TempDir()}
 	source, library := filepath.Join(c.dir, "clock.c"), filepath.Join(c.dir, "clock.so")
@@ -44,13 +44,13 @@ func newClocks(tb testing.TB) (*clocks, error) {
 	return c, nil
 }
 
-// The clocks there are. Both Redis servers share one.
+// The movable clocks. Both Redis servers share one.
 const (
 	sqlClock   = "sql"
 	redisClock = "redis"
 )
 
-// set makes a clock wrong by that much from now on.
+// set moves a clock by this much from the true time.
 func (c *clocks) set(clock string, by time.Duration) error {
 	file, err := os.OpenFile(filepath.Join(c.dir, clock), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -2,45 +2,46 @@ package chaos
 
 import "time"
 
-// Config says how a run goes. The zero value is a minute of load with every fault, and a random seed's worth
-// of nothing: seed 0.
+// Config configures a run. The zero value is one minute of load with every fault and seed 0.
 type Config struct {
-	Seed uint64 // draws the schedule of faults and each app's load; what happens then is up to the machine
+	Seed uint64 // draws the schedule of faults and the load of each app; the run itself is not deterministic
 
-	// Duration is how long load and faults last; longer when not every kind of fault has struck by then, which a
-	// minute is enough for unless the machine is slow. Starting, coming to rest and checking add a minute or so. Default 60 s.
+	// Duration is how long load and faults last. The run continues until every kind of fault has struck once, but a
+	// minute is enough unless the machine is slow. Starting, coming to rest and checking add about a minute. Default 60
+	// s.
 	Duration time.Duration
 
-	Dir string // the history's; emptied first
+	Dir string // directory of the history, emptied first
 
-	Rate      float64       // entries a second to record, over all apps. Default 300
-	People    float64       // actions a second, over all apps. Default 3
-	KillEvery time.Duration // mean time between entries that kill their process. Default 10 s; < 0: none
+	Rate      float64       // entries recorded per second, over all apps. Default 300
+	People    float64       // actions per second, over all apps. Default 3
+	KillEvery time.Duration // mean time between entries that kill their process. Default 10 s; negative: none
 
-	// Failing and Poison are the shares of entries that fail a few times first, and that never succeed. Both
-	// zero: each type has a plan of its own, much worse.
+	// Failing is the share of entries that fail once. Poison is the share of entries that never succeed. When both are
+	// zero, each type has its own plan, with many more failures.
 	Failing, Poison float64
 
-	// Careful producers confirm every receipt and roll back to no savepoint. Others leave entries to be found by
-	// looking, grace and interval later, and enqueue some that do not exist.
+	// Careful makes producers confirm every receipt and never roll back to a savepoint. Other producers leave some
+	// entries to the reconciler, which finds them after the grace period. They also enqueue some entries that do not
+	// exist.
 	Careful bool
 
 	Faults Faults
 
-	// Excused are demands of the checker that this run cannot meet, and why; see history.Run.
+	// Excused maps demands of the checker that this run cannot meet to the reason; see history.Run.
 	Excused map[string]string
 
-	// Sample, when set, is called every SampleEvery once the apps are at work, until the run's end.
+	// Sample, when set, is called every SampleEvery from when the apps are ready until the run's end.
 	Sample      func(*stage)
 	SampleEvery time.Duration
 }
 
-// Faults says how the nemesis strikes.
+// Faults configures the nemesis.
 type Faults struct {
 	None  bool
-	Kinds []string      // only these; nil: all
-	Most  int           // at once. Default 3
-	Hold  time.Duration // mean time that one lasts. Default 2 s
+	Kinds []string      // only these kinds; nil: all kinds
+	Most  int           // largest number of faults at once. Default 3
+	Hold  time.Duration // mean duration of a fault. Default 2 s
 	Calm  time.Duration // mean time between two rounds of faults. Default 1 s
 }
 

@@ -14,20 +14,20 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// dump writes down what the run has left in the servers.
+// dump writes the final contents of the servers to the history.
 func (st *stage) dump() {
 	for what, dump := range map[string]func(*batchWriter) error{
 		"audit": st.dumpAudit, "rows": st.dumpRows, "effects": st.dumpEffects, "queue": st.dumpQueue, "deadlocks": st.dumpDeadlocks,
 	} {
 		w := &batchWriter{stage: st}
 		if err := dump(w); err != nil {
-			st.tb.Errorf("dump %s: %v", what, err)
+			st.tb.Errorf("writing the dump of %s: %v", what, err)
 		}
 		w.flush()
 	}
 }
 
-// batchWriter gathers records: a write for each would take longer than the run.
+// batchWriter collects records, because one write per record would take longer than the run.
 type batchWriter struct {
 	*stage
 	records []history.Record
@@ -44,7 +44,7 @@ func (w *batchWriter) flush() {
 	w.records = w.records[:0]
 }
 
-// query hands each row to read.
+// query calls read for each row.
 func (st *stage) query(query string, read func(scan func(...any) error) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -61,14 +61,14 @@ func (st *stage) query(query string, read func(scan func(...any) error) error) e
 	return rows.Err()
 }
 
-// image is a row's columns as they may be absent.
+// image holds the columns of a row, which may be NULL.
 type image struct {
 	state, version, epoch, process, compensate, delivery, next, lease sql.NullInt64
 	token                                                             []byte
 	by                                                                sql.NullString
 }
 
-// into are the places for auditColumns.
+// into returns the scan targets of auditColumns.
 func (i *image) into() []any {
 	return []any{&i.state, &i.version, &i.epoch, &i.token, &i.process, &i.compensate, &i.delivery, &i.next, &i.lease, &i.by}
 }
@@ -124,7 +124,7 @@ func (st *stage) dumpEffects(w *batchWriter) error {
 	})
 }
 
-// dueKey is how the library names a type's queue.
+// dueKey matches the library's key of a type's queue.
 var dueKey = regexp.MustCompile(`^\{` + prefix + `:v1:\d+\}:(.*):\d+:due$`)
 
 func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
@@ -140,10 +140,10 @@ func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
 	return keys, err
 }
 
-// lastDue is the last score of an entry: what stands behind it says whether the queue is whole.
+// lastDue is the greatest score of an entry. Members with a greater score say whether the queue is complete.
 const lastDue = "4e15"
 
-// queued counts the members of the queue but those of orphans.
+// queued counts the members of the queue, without those of orphans.
 func (st *stage) queued() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -16,14 +16,14 @@ var appFaults = []fault{
 	{kind: "app paused", takes: 6 * time.Second, touches: []string{history.TouchesApp}, needs: anApp, strike: (*strike).pauseApp},
 }
 
-// killApp ends an app as a power cut would. Its keeper starts it again.
+// killApp kills an app as a power cut would. Its keeper starts it again.
 func (k *strike) killApp() error {
 	k.begin("")
 	k.app.kill()
 	return k.app.await(k.ctx)
 }
 
-// pauseApp freezes an app for a part of its leases, or for longer than they last.
+// pauseApp freezes an app, for less than its lease or for longer.
 func (k *strike) pauseApp() error {
 	d := k.between(0.2, 3, lease.Seconds())
 	k.begin("", d)
@@ -38,7 +38,7 @@ var (
 	oneAppsQueue    = []string{history.TouchesQueue}
 )
 
-// proxyFaults befall one app's own way to a server, so that the apps see different worlds.
+// proxyFaults affect only one app's connections to a server, so the apps see different states of the servers.
 var proxyFaults = []fault{
 	{kind: "commit request dropped", takes: 2 * time.Second, holds: 1, touches: oneAppsDatabase, needs: sqlProxy, strike: func(k *strike) error {
 		return k.breakStatements(0.5, faultproxy.Rule{Match: faultproxy.Commit(), Fault: faultproxy.DropRequest})
@@ -95,7 +95,8 @@ func (k *strike) healRedisProxy() error {
 	return nil
 }
 
-// breakStatements breaks a share of the statements that a rule matches, and lasts from the first one on.
+// breakStatements breaks a share of the statements that match a rule. The fault's duration begins with the first broken
+// statement.
 func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	match, draw := rule.Match, chance(k.rand, share)
 	rule.Match = func(r faultproxy.Request) bool { return match(r) && draw() }
@@ -108,17 +109,17 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 		return errNothingHit
 	}
 	k.hold(1)
-	defer k.app.proxies.sql.HangUp() // a transaction that nobody ends would be in the way of the faults to come
+	defer k.app.proxies.sql.HangUp() // an open transaction would block the faults that follow
 	for trap.Fired() < enough && ctx.Err() == nil {
 		wait(ctx, 10*time.Millisecond)
 	}
 	return nil
 }
 
-// enough statements of an app are hit for some to be its producers', not only the library's.
+// enough is how many statements of an app are hit, so that some come from its producers and not only from the library.
 const enough = 25
 
-// chance says yes that often. It may be called concurrently.
+// chance returns a function that returns true with this probability. The function may be called concurrently.
 func chance(from *rand.Rand, share float64) func() bool {
 	var mu sync.Mutex
 	own := rand.New(rand.NewPCG(from.Uint64(), 0))

@@ -75,7 +75,7 @@ var redisFaults = []fault{
 	}},
 }
 
-// tellRedis talks to the Redis that the apps use.
+// tellRedis sends commands to the Redis that the apps use.
 func (k *strike) tellRedis(say func(ctx context.Context, c *redis.Client) error) error {
 	client := k.mainRedis()
 	defer client.Close()
@@ -85,8 +85,7 @@ func (k *strike) tellRedis(say func(ctx context.Context, c *redis.Client) error)
 	return say(ctx, client)
 }
 
-// failOver promotes the follower after it has been cut off for a while: what was written meanwhile is lost,
-// although it was acknowledged.
+// failOver cuts off the follower for a while and then promotes it. Writes acknowledged in between are lost.
 func (k *strike) failOver() error {
 	k.begin("redis")
 	old, heir := k.main, 1-k.main

@@ -55,7 +55,7 @@ var sqlFaults = []fault{
 	}},
 }
 
-// moveClock sets a clock wrong, in either direction, and right again.
+// moveClock moves a clock in either direction, and back.
 func (k *strike) moveClock(clock string) error {
 	by := k.between(-8, 8, 1)
 	k.begin(clock, by)
@@ -78,7 +78,7 @@ func (k *strike) makeReadOnly() error {
 	return k.rootExec("SET GLOBAL read_only=0")
 }
 
-// rootExec runs a statement as one who may do everything.
+// rootExec runs a statement with all privileges.
 func (k *strike) rootExec(query string, args ...any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(k.ctx), time.Minute)
 	defer cancel()
@@ -88,11 +88,11 @@ func (k *strike) rootExec(query string, args ...any) error {
 	return nil
 }
 
-// killConnections ends a few connections of the apps, whatever they are doing.
+// killConnections kills a few connections of the apps, whatever they are doing.
 func (k *strike) killConnections() error {
 	k.begin("database")
 	query := "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5"
-	if k.sql.Flavor == "mysql" { // whose list of processes cannot be read while a statement holds binary text
+	if k.sql.Flavor == "mysql" { // MySQL cannot return its process list while a statement holds binary text
 		query = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_user='app' ORDER BY RAND() LIMIT 5"
 	}
 	rows, err := k.db.QueryContext(k.ctx, query)
@@ -105,7 +105,7 @@ func (k *strike) killConnections() error {
 		if err := rows.Scan(&id); err != nil {
 			return err
 		}
-		if err := k.rootExec(fmt.Sprint("KILL ", id)); err != nil && !isServerError(err, 1094) { // gone by itself
+		if err := k.rootExec(fmt.Sprint("KILL ", id)); err != nil && !isServerError(err, 1094) { // the connection has already ended
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func isServerError(err error, numbers ...uint16) bool {
 	return false
 }
 
-// someEntries draws ids of entries on their way, in a random order.
+// someEntries returns the ids of open entries in random order.
 func (k *strike) someEntries(n int) ([]uint64, error) {
 	rows, err := k.db.QueryContext(k.ctx, "SELECT id FROM common_process_log WHERE state IN (0,-1,-3) ORDER BY RAND() LIMIT ?", n)
 	if err != nil {
@@ -143,7 +143,7 @@ func (k *strike) someEntries(n int) ([]uint64, error) {
 	return ids, rows.Err()
 }
 
-// lockRows holds random entries locked, again and again others.
+// lockRows locks random entries, and other entries in each round.
 func (k *strike) lockRows() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(1))
@@ -166,7 +166,7 @@ func (k *strike) lockRows() error {
 	return nil
 }
 
-// lockCrosswise locks entries against the library's order, so that somebody becomes the victim of a deadlock.
+// lockCrosswise locks entries in another order than the library, so that deadlocks happen.
 func (k *strike) lockCrosswise() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(0.5))
@@ -192,7 +192,7 @@ func list(ids []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
-// inRootTx runs work in a transaction that comes to nothing.
+// inRootTx runs work in a transaction that is rolled back.
 func (k *strike) inRootTx(work func(tx *sql.Tx) error) error {
 	tx, err := k.db.BeginTx(k.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -218,8 +218,8 @@ func (k *strike) keepReadView() error {
 	return err
 }
 
-// alterTable adds a column, which waits for every transaction on the table and makes all others wait, and
-// takes it away again.
+// alterTable adds a column and drops it again. Each statement waits forevery transaction on the table, and all other
+// statements wait for it.
 func (k *strike) alterTable() error {
 	k.begin("database")
 	if err := k.insist(3, "ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {
@@ -229,8 +229,8 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist repeats a statement that waits for everybody's transactions, until it gets its lock. Meanwhile everybody waits
-// for it.
+// insist repeats a statement that waits forevery transaction on the table until it gets its lock. All other statements
+// wait meanwhile.
 func (k *strike) insist(most int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)
@@ -244,7 +244,7 @@ func (k *strike) insist(most int, query string) error {
 	}
 }
 
-// purge deletes what is old enough while everything else goes on.
+// purge deletes old entries while everything else continues.
 func (k *strike) purge() error {
 	k.begin("database")
 	c, err := compensator.New(k.ctx, compensator.Config{DB: k.db})

@@ -18,24 +18,24 @@ import (
 	"time"
 )
 
-// app keeps one app going: whenever its process dies, another one is started.
+// app keeps one app running: when its process dies, app starts another.
 type app struct {
 	tb      testing.TB
 	name    string
 	cfg     appConfig
 	proxies *proxies
-	log     string        // path
-	kept    chan struct{} // closed when no process will be started any more
+	log     string        // path of the log
+	kept    chan struct{} // closed when no more processes will start
 
 	mu       sync.Mutex // guards the fields below
 	process  *exec.Cmd
 	orders   io.WriteCloser
-	ready    chan struct{} // closed when the present process is at work
-	unloaded bool          // it records nothing more
+	ready    chan struct{} // closed when the present process is ready
+	unloaded bool          // the process records no more entries
 	stopping bool
 }
 
-// appEnv holds the appConfig of a re-executed test binary.
+// appEnv is the environment variable that holds the appConfig of a re-executed test binary.
 const appEnv = "CHAOS_APP"
 
 func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
@@ -49,22 +49,22 @@ func startApp(tb testing.TB, cfg appConfig, proxies *proxies) *app {
 	return a
 }
 
-// keep starts process after process until the app is to stop.
+// keep starts one process after another until the app has to stop.
 func (a *app) keep() {
 	defer close(a.kept)
 	for life := 1; ; life++ {
 		err := a.live(life)
 		if a.isStopping() {
 			if err != nil && !killed(err) {
-				a.tb.Errorf("%s did not end in order: %v\n%s", a.name, err, a.lastWords())
+				a.tb.Errorf("%s did not end normally: %v\n%s", a.name, err, a.lastWords())
 			}
 			return
 		}
 		if !killed(err) {
-			a.tb.Errorf("%s ended by itself: %v\n%s", a.name, err, a.lastWords())
+			a.tb.Errorf("%s ended without being stopped: %v\n%s", a.name, err, a.lastWords())
 			return
 		}
-		wait(context.Background(), 200*time.Millisecond) // as long as whoever restarts it takes
+		wait(context.Background(), 200*time.Millisecond) // a real restart takes time too
 	}
 }
 
@@ -108,7 +108,7 @@ func (a *app) live(life int) error {
 	return err
 }
 
-// config is that of the next process: its load is its own, and none once producers have stopped.
+// config returns the configuration of the next process. Each process has its own seed. After stopLoad the rate is 0.
 func (a *app) config(life int) appConfig {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +147,7 @@ func (a *app) isUnloaded() bool {
 	return a.unloaded
 }
 
-// await returns when the present process, or the next, is at work.
+// await returns when the present or the next process is ready.
 func (a *app) await(ctx context.Context) error {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -158,15 +158,15 @@ func (a *app) await(ctx context.Context) error {
 	case <-ready:
 		return nil
 	case <-a.kept:
-		return errors.New(a.name + " is gone for good")
+		return errors.New(a.name + " has ended and will not be started again")
 	case <-timer.C:
-		return errors.New(a.name + " does not come up\n" + a.lastWords())
+		return errors.New(a.name + " did not become ready in time\n" + a.lastWords())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// kill ends the present process and returns when it is gone.
+// kill ends the present process and waits until it has ended.
 func (a *app) kill() {
 	a.signal(syscall.SIGKILL)
 	for deadline := time.Now().Add(waitTimeout); a.pid() != 0 && time.Now().Before(deadline); {
@@ -178,11 +178,11 @@ func (a *app) signal(s syscall.Signal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.process != nil {
-		_ = a.process.Process.Signal(s) // it may just have ended by itself
+		_ = a.process.Process.Signal(s) // the process may have ended already
 	}
 }
 
-// pid is that of the present process; 0: none.
+// pid returns the process id of the present process, or 0.
 func (a *app) pid() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +192,7 @@ func (a *app) pid() int {
 	return a.process.Process.Pid
 }
 
-// stopLoad ends producers and people, of this process and all to come.
+// stopLoad stops producers and people, in this process and in all later ones.
 func (a *app) stopLoad() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,7 +202,7 @@ func (a *app) stopLoad() {
 	}
 }
 
-// stop ends the app in order. What goes wrong then fails the test.
+// stop ends the app normally. Any error then fails the test.
 func (a *app) stop() {
 	a.setStopping()
 	a.mu.Lock()
@@ -215,7 +215,7 @@ func (a *app) stop() {
 	select {
 	case <-a.kept:
 	case <-timer.C:
-		a.tb.Errorf("%s does not end\n%s", a.name, a.lastWords())
+		a.tb.Errorf("%s did not end in time after stop\n%s", a.name, a.lastWords())
 		a.signal(syscall.SIGQUIT)
 		a.kill()
 	}
@@ -233,7 +233,7 @@ func (a *app) isStopping() bool {
 	return a.stopping
 }
 
-// killed tells whether a process ended by SIGKILL: the nemesis, or a handler that killed its own.
+// killed reports whether a process ended by SIGKILL, from the nemesis or from one of its own handlers.
 func killed(err error) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
@@ -243,7 +243,7 @@ func killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// checkLog fails the test for what no app may say.
+// checkLog fails the test when the log holds a text that no app may write.
 func (a *app) checkLog() {
 	text, err := os.ReadFile(a.log)
 	if err != nil {
@@ -251,7 +251,7 @@ func (a *app) checkLog() {
 	}
 	for _, never := range []string{"DATA RACE", "panic: ", "fatal error: ", "observer panicked"} {
 		if i := strings.Index(string(text), never); i >= 0 {
-			a.tb.Errorf("%s says in %s: %.3000s", a.name, a.log, text[max(0, i-200):])
+			a.tb.Errorf("%s logged a forbidden text in %s: %.3000s", a.name, a.log, text[max(0, i-200):])
 		}
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// fault is one kind of problem. What it needs and shares decides which faults may go on at once.
+// fault is one kind of fault. The fields needs and shares decide which faults may run at the same time.
 type fault struct {
 	kind    string
-	touches []string // for the checker
-	needs   string   // what it has for itself while it lasts; some there is one of for each app
-	shares  string   // what must be there, for others, too
+	touches []string // what the checker excuses
+	needs   string   // resource that the fault uses alone; some resources exist once per app
+	shares  string   // resource that the fault shares with others
 	strike  func(*strike) error
 
-	// How long it takes, at most as a rule: a time of its own, and so many times what the run's faults last.
+	// Longest usual duration: takes plus holds times the mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }
 
-// need names what the fault has for itself.
+// need returns the resource that the fault uses alone.
 func (s planned) need() string {
 	if perApp(s.needs) {
 		return fmt.Sprint(s.needs, " of ", s.victim)
@@ -33,7 +33,7 @@ func (s planned) need() string {
 	return s.needs
 }
 
-// The things that faults need.
+// The resources that faults need.
 const (
 	anApp      = "app"
 	sqlProxy   = "sql proxy"
@@ -44,16 +44,16 @@ const (
 
 func perApp(need string) bool { return need == anApp || need == sqlProxy || need == redisProxy }
 
-// faultKinds are all the faults there are.
+// faultKinds returns all kinds of faults.
 func faultKinds() []fault { return slices.Concat(appFaults, proxyFaults, sqlFaults, redisFaults) }
 
-// available are the faults of this run: those asked for that this machine can do. why tells of the others.
+// available returns the requested faults that this machine can make. why holds the reasons for all others.
 func (st *stage) available() (can []fault, why map[string]string) {
 	why = make(map[string]string)
 	for _, f := range faultKinds() {
 		switch {
 		case st.cfg.Faults.None || len(st.cfg.Faults.Kinds) > 0 && !slices.Contains(st.cfg.Faults.Kinds, f.kind):
-			why[f.kind] = "not asked for"
+			why[f.kind] = "not requested"
 		case st.clocks == nil && (f.kind == sqlClockMoved || f.kind == redisClockMoved):
 			why[f.kind] = st.clocksWhy.Error()
 		default:
@@ -69,11 +69,11 @@ type nemesis struct {
 	plan *plan
 
 	mu    sync.Mutex     // guards the fields below
-	left  map[string]int // the kinds that have not struck yet, and how often they were tried
-	tried []fault        // came to nothing in this round
+	left  map[string]int // the kinds that have not struck yet, with the number of failed tries
+	tried []fault        // faults that hit nothing in this round
 }
 
-// mostTries is how often a kind of fault may come to nothing.
+// mostTries is how often a kind of fault may hit nothing.
 const mostTries = 10
 
 func (st *stage) newNemesis() *nemesis {
@@ -85,7 +85,7 @@ func (st *stage) newNemesis() *nemesis {
 	return n
 }
 
-// run strikes until over is closed and every kind has struck; but not when the test has failed.
+// run makes faults until over is closed and every kind has struck. It stops early when the test has failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 	if len(n.plan.kinds) == 0 {
 		<-over
@@ -106,7 +106,7 @@ func (n *nemesis) allStruck() bool {
 	return len(n.left) == 0
 }
 
-// round lets a few faults go on at once.
+// round makes a few faults at once.
 func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	var strikes sync.WaitGroup
 	for i, s := range r.strikes {
@@ -119,7 +119,7 @@ func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	strikes.Wait()
 }
 
-// struck notes what came of a strike.
+// struck notes the result of a strike.
 func (n *nemesis) struck(f fault, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,16 +128,16 @@ func (n *nemesis) struck(f fault, err error) {
 	case err == nil:
 		delete(n.left, f.kind)
 	case !errors.Is(err, errNothingHit):
-		n.tb.Errorf("nemesis: %s: %v", f.kind, err)
+		n.tb.Errorf("nemesis: fault %s failed: %v", f.kind, err)
 	case first && tries+1 == mostTries:
-		n.tb.Errorf("nemesis: %s, %d times: %v", f.kind, mostTries, err)
+		n.tb.Errorf("nemesis: fault %s hit nothing %d times: %v", f.kind, mostTries, err)
 	case first:
 		n.left[f.kind]++
 		n.tried = append(n.tried, f)
 	}
 }
 
-// tryAgain gives the kinds that came to nothing another turn, until they have struck once.
+// tryAgain schedules the kinds that hit nothing again, until they have struck once.
 func (n *nemesis) tryAgain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,18 +147,18 @@ func (n *nemesis) tryAgain() {
 	n.tried = nil
 }
 
-// strike is one fault under way.
+// strike is one fault in progress.
 type strike struct {
 	*stage
 	nemesis *nemesis
 	ctx     context.Context
 	planned
-	app  *app // the victim, of a fault that has one
+	app  *app // the victim, if the fault has one
 	rand *rand.Rand
-	n    uint64 // 0: not begun
+	n    uint64 // number of the fault; 0: not begun
 }
 
-// errNothingHit: the fault lay in wait and nothing came by, or it did not get the locks it needs.
+// errNothingHit says that no statement matched the fault, or that it did not get its locks.
 var errNothingHit = errors.New("nothing was hit")
 
 func (k *strike) run() {
@@ -179,7 +179,7 @@ func (k *strike) run() {
 	}
 }
 
-// begin writes down that the fault begins. target tells what it hits, unless that is an app.
+// begin writes the beginning of the fault. target is what the fault hits, unless that is an app.
 func (k *strike) begin(target string, params ...any) {
 	if k.app != nil {
 		target = k.app.name
@@ -192,21 +192,21 @@ func (k *strike) begin(target string, params ...any) {
 	k.write(f)
 }
 
-// hold lets the fault last, by scale times what its plan gives it.
+// hold lets the fault last for scale times its planned duration.
 func (k *strike) hold(scale float64) { wait(k.ctx, k.lasting(scale)) }
 
-// lasting is how long something of the fault lasts: a quarter to one and three quarters of scale times what the run's
-// faults last on average, less where all of them have to fit into a short run.
+// lasting returns the duration of a part of the fault: 0.25 to 1.75 times scale times the mean duration of the run's
+// faults. A short run shortens all faults further.
 func (k *strike) lasting(scale float64) time.Duration {
 	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }
 
-// between draws a time from low to high, in units of scale seconds.
+// between returns a random duration from low to high, in units of scale seconds.
 func (k *strike) between(low, high, scale float64) time.Duration {
 	return time.Duration((low + k.rand.Float64()*(high-low)) * scale * float64(time.Second))
 }
 
-// wait lets d pass, or less when ctx ends.
+// wait waits for d, or until ctx ends.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

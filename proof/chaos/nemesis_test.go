@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aPlan is that of a run of a minute, with three apps and every kind of fault.
+// aPlan is the plan of a run of a minute, with three apps and every kind of fault.
 func aPlan(seed uint64) *plan { return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3) }
 
-// told is what a plan says about its next rounds: everything, or only what strikes whom.
+// told lists the next n rounds of a plan: the faults and their victims, and the times if wanted.
 func (p *plan) told(n int, times bool) (list []string) {
 	for range n {
 		r := p.next()
@@ -44,8 +44,8 @@ func TestEveryFaultHasItsTurnWithinAMinuteWhateverTheSeed(t *testing.T) {
 			taken := &resources{needed: make(map[string]bool), shared: make(map[string]bool)}
 			for _, s := range r.strikes {
 				turns[s.kind]++
-				require.True(t, taken.take(s.need(), s.shares), "seed %d: %s has what it needs in %v", seed, s.kind, r)
-				require.GreaterOrEqual(t, s.held*cfg.Faults.Hold.Seconds(), 0.1, "seed %d: %s has time to take effect", seed, s.kind)
+				require.True(t, taken.take(s.need(), s.shares), "seed %d: the resources of %s must be free in %v", seed, s.kind, r)
+				require.GreaterOrEqual(t, s.held*cfg.Faults.Hold.Seconds(), 0.1, "seed %d: %s must last long enough to take effect", seed, s.kind)
 			}
 		}
 		require.Len(t, turns, len(faultKinds()), "seed %d", seed)
@@ -103,7 +103,7 @@ func TestFaultThatNeverHitsFailsTheRun(t *testing.T) {
 	require.False(t, n.allStruck())
 	for try := 1; try < mostTries; try++ {
 		n.struck(n.plan.kinds[0], fmt.Errorf("%w: locked", errNothingHit))
-		require.Empty(t, verdict.said, "it may come again")
+		require.Empty(t, verdict.said, "a fault that hit nothing must be tried again")
 		n.tryAgain()
 		require.Equal(t, n.plan.kinds[0].kind, n.plan.next().strikes[0].kind)
 	}
@@ -112,7 +112,7 @@ func TestFaultThatNeverHitsFailsTheRun(t *testing.T) {
 	require.Contains(t, verdict.said[0], n.plan.kinds[0].kind)
 }
 
-// listener hears what a run says is wrong.
+// listener collects the errors of a run.
 type listener struct {
 	testing.TB
 	said []string
@@ -140,12 +140,12 @@ func TestNoFaultIsMadeOfWhatAnotherHasTakenAway(t *testing.T) {
 func TestOneServerIsNeverTakenAwayTwiceAtOnce(t *testing.T) {
 	r := &resources{needed: make(map[string]bool), shared: make(map[string]bool)}
 	require.True(t, r.take("", sqlServer))
-	require.True(t, r.take("read-only", sqlServer), "two may use it")
+	require.True(t, r.take("read-only", sqlServer), "two faults may share the server")
 	require.False(t, r.take("read-only", sqlServer))
-	require.False(t, r.take(sqlServer, ""), "it is in use")
+	require.False(t, r.take(sqlServer, ""), "no fault may use a shared server alone")
 	require.True(t, r.take(redisPair, ""))
 	require.False(t, r.take("", redisPair))
-	require.True(t, r.take("", ""), "a fault that needs nothing")
+	require.True(t, r.take("", ""), "a fault without resources")
 }
 
 func TestMachineThatCannotMoveClocksSaysSo(t *testing.T) {
@@ -172,5 +172,5 @@ func TestHoldVariesAroundWhatIsAskedFor(t *testing.T) {
 		require.True(t, d >= 1500*1e6 && d <= 6000*1e6, d)
 	}
 	k = &strike{stage: &stage{cfg: Config{}.withDefaults()}, planned: planned{held: 1.5}}
-	require.Equal(t, 6*time.Second, k.lasting(2), "of 2 s")
+	require.Equal(t, 6*time.Second, k.lasting(2), "1.5 × 2 × a Hold of 2 s")
 }

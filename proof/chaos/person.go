@@ -9,7 +9,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// person does manually, or as another part of the service, what is done to entries beside running them.
+// person acts as an operator or another part of the service: it cancels, completes, reschedules, requeues and settles
+// entries.
 type person struct {
 	*appProcess
 	rand *rand.Rand
@@ -34,7 +35,7 @@ var actions = []string{
 	history.ActionComplete, history.ActionCancel, history.ActionReschedule, history.ActionRequeue, history.ActionRequeue, history.ActionSettleManually,
 }
 
-// act does one thing to an entry: outright, or within a transaction that may come to nothing.
+// act performs one action on an entry: in the library's own transaction, or in a transaction that may roll back.
 func (p *person) act(entry recorded) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -59,7 +60,7 @@ func (p *person) compensates(entry recorded) bool {
 	return entry.content.BusinessType == typePay || entry.content.BusinessType == typeClose
 }
 
-// told writes an action down before and after.
+// told writes an action to the history, before and after it.
 func (p *person) told(a *history.Action, act func(found *history.ActionEnd) error) error {
 	a.At = history.Now()
 	p.write(a)
@@ -91,7 +92,7 @@ func (p *person) outright(ctx context.Context, a *history.Action, ref compensato
 	return p.c.SettleManually(ctx, ref, by)
 }
 
-// inTx acts as part of a transaction of the service's.
+// inTx performs an action in a transaction of the service.
 func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Ref) {
 	tx, err := p.db.BeginTx(ctx, nil)
 	if err != nil {

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// plan is what the nemesis does, drawn from the seed alone: rounds of faults that go on side by side, and calm between
-// them. Every kind has its turn before any comes again. The first turn ends before the run does, whatever the seed: what
-// it draws for it is cut to the time there is.
+// plan is what the nemesis does, drawn from the seed alone: rounds of faults in parallel, with calm in between. Each
+// turn holds every kind of fault once. The first turn is shortened so that it ends before the run, whatever the seed.
 type plan struct {
 	cfg   Config
 	rand  *rand.Rand
 	kinds []fault
-	apps  int // how many there are to choose a victim from
+	apps  int // number of apps to choose a victim from
 
-	rounds []round // of the turn that is going on
+	rounds []round // remaining rounds of the present turn
 }
 
 // round is a few faults at once.
 type round struct {
 	strikes []planned
-	calm    time.Duration // after it
+	calm    time.Duration // calm after the round
 }
 
-// planned is a fault that has its place.
+// planned is a fault with its place in a round.
 type planned struct {
 	fault
-	victim int           // of a fault that has one: which app
-	after  time.Duration // the round's beginning
-	held   float64       // how long it is to last; see strike.lasting
+	victim int           // index of the app that the fault hits, if it hits one
+	after  time.Duration // delay after the beginning of the round
+	held   float64       // relative duration; see strike.lasting
 }
 
-// opening is how long nothing goes wrong at first: what the checker judges in calm times only has something to look at,
-// whatever the seed. Later every fault is felt for seconds after its end.
+// opening is how long a run has no faults at first. The checks that judge only calm times need some calm, whatever the
+// seed. Later every fault is felt for seconds after its end.
 const opening = 5 * time.Second
 
-// inTime is the share of a run that the first turn may take, by what its faults usually take. Machines are slow, too.
+// inTime is the share of a run that the first turn may take, by the usual durations of its faults. A slow machine takes
+// longer.
 const inTime = 0.9
 
 func newPlan(cfg Config, kinds []fault, apps int) *plan {
@@ -48,7 +48,7 @@ func newPlan(cfg Config, kinds []fault, apps int) *plan {
 	return p
 }
 
-// next is what to do now. There is always more, if there is any kind of fault.
+// next returns the next round. A plan with any kind of fault never ends.
 func (p *plan) next() round {
 	if len(p.rounds) == 0 {
 		p.rounds = p.turn()
@@ -58,12 +58,12 @@ func (p *plan) next() round {
 	return r
 }
 
-// again puts a fault that came to nothing before all others, for another victim to have a chance.
+// again schedules a fault that hit nothing before all others, with a new victim.
 func (p *plan) again(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }
 
-// turn deals every kind once, in rounds of one to Most that leave each other what they need.
+// turn puts every kind into rounds of one to Most faults whose resources do not conflict.
 func (p *plan) turn() (rounds []round) {
 	deck := slices.Clone(p.kinds)
 	p.rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
@@ -80,7 +80,7 @@ func (p *plan) turn() (rounds []round) {
 	return rounds
 }
 
-// fitting is the first fault of the deck that goes with those that have taken what they need.
+// fitting returns the first fault of the deck that does not conflict with the taken resources.
 func (p *plan) fitting(deck []fault, taken *resources) (at int, s planned, ok bool) {
 	for at, f := range deck {
 		if s := p.place(f); taken.take(s.need(), f.shares) {
@@ -98,7 +98,7 @@ func (p *plan) place(f fault) planned {
 	return s
 }
 
-// takes is how long the rounds ahead take.
+// takes returns how long the remaining rounds take.
 func (p *plan) takes() (d time.Duration) {
 	for _, r := range p.rounds {
 		d += r.takes(p.cfg) + r.calm
@@ -124,7 +124,7 @@ func (p *plan) shorten(by float64) {
 	}
 }
 
-// resources are what the faults of a round hold.
+// resources are the resources that the faults of a round use.
 type resources struct{ needed, shared map[string]bool }
 
 func (r *resources) take(needs, shares string) bool {

@@ -16,34 +16,34 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// producers are the goroutines of an app that record.
+// producers is the number of goroutines of an app that record entries.
 const producers = 6
 
-// producer records entries, transaction after transaction.
+// producer records entries, one transaction after another.
 type producer struct {
 	*appProcess
 	rand *rand.Rand
 	name string
 	keys int
 
-	killers int       // still to be recorded, whatever the seed; see owe
-	from    time.Time // then
-	killer  string    // key of the one under way
-	owes    bool      // the next draft is to be one
+	killers int       // planned killers still to record; see owe
+	from    time.Time // planned killers begin at this time
+	killer  string    // key of the planned killer in the present transaction
+	owes    bool      // the next draft is a planned killer
 }
 
-// plannedKillers is how many entries each process of the app that only records makes for sure that kill whoever runs
-// them until they are taken out: every run is to show what becomes of them, and a person may cancel one.
+// plannedKillers is how many entries each process of the recording-only app adds that kill every process running them,
+// until they are dead-lettered. Every run must show that, and a person may cancel one of them.
 const plannedKillers = 2
 
-// owe sees to it that the planned killers commit, once the calm of the beginning is over.
+// owe makes the next draft a planned killer, once the opening is over.
 func (p *producer) owe() {
 	if p.killers > 0 && time.Now().After(p.from) {
-		p.owes, p.killer = true, "" // the one before, if any, came to nothing
+		p.owes, p.killer = true, "" // a killer before this one did not commit
 	}
 }
 
-// committedKiller takes note that the planned killer under way is there for good.
+// committedKiller notes that the planned killer of this transaction has committed.
 func (t *transaction) committedKiller() {
 	if t.killer != "" && slices.ContainsFunc(t.inserted, func(e recorded) bool { return e.key == t.killer }) {
 		t.killers--
@@ -59,13 +59,13 @@ func newProducer(p *appProcess, number int, random *rand.Rand) *producer {
 	return made
 }
 
-// entriesPerTx is the mean of what size draws.
+// entriesPerTx is the mean of size.
 const entriesPerTx = 4.0
 
 func (p *producer) size() int {
 	switch n := p.rand.IntN(100); {
 	case n < 8:
-		return 10 + p.rand.IntN(41) // a bulk
+		return 10 + p.rand.IntN(41) // a bulk insert
 	case n < 30:
 		return 2 + p.rand.IntN(3)
 	}
@@ -79,15 +79,14 @@ func (p *producer) run(ctx context.Context) func() {
 			p.record()
 			next = next.Add(time.Duration(p.rand.ExpFloat64() * pause))
 			if behind := time.Since(next); behind > time.Second {
-				next = time.Now() // what an outage has cost is not made up for
+				next = time.Now() // do not catch up after an outage
 			}
 			wait(ctx, time.Until(next))
 		}
 	}
 }
 
-// record makes one transaction of one of the kinds there are. Its context is its own: whoever ends the load
-// lets it end in order.
+// record makes one transaction of a random kind. It has its own context, so that it ends normally when the load stops.
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -104,7 +103,7 @@ func (p *producer) record() {
 	t.begun(ctx)
 }
 
-// transaction is a caller's transaction under way.
+// transaction is a caller's transaction in progress.
 type transaction struct {
 	*producer
 	number   uint64
@@ -112,14 +111,14 @@ type transaction struct {
 	inserted []recorded
 }
 
-// sqlTx is what the library's and the caller's own transactions have in common.
+// sqlTx is the common interface of the library's and the caller's own transactions.
 type sqlTx interface {
 	compensator.Tx
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
 // errUnwanted makes InTx roll back.
-var errUnwanted = errors.New("the business changed its mind")
+var errUnwanted = errors.New("the business transaction rolls back on purpose")
 
 func (t *transaction) inTx(ctx context.Context) {
 	asked := false
@@ -167,7 +166,7 @@ func (t *transaction) begun(ctx context.Context) {
 	}
 }
 
-// body does some business and records entries, in one call or around a savepoint.
+// body does some business work and records entries, in one call or around a savepoint.
 func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receipt, error) {
 	if err := t.business(ctx, tx); err != nil {
 		return nil, err
@@ -180,8 +179,8 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// business changes a few accounts. Against the rules it goes on after a deadlock now and then, which the
-// library must see.
+// business changes a few accounts. Now and then it breaks the rules and continues after a deadlock. The library must
+// notice that.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
 		_, err := tx.ExecContext(ctx, "UPDATE /* producer */ accounts SET n=n+1 WHERE id=?", 1+t.rand.IntN(200))
@@ -192,7 +191,7 @@ func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	return nil
 }
 
-// aroundSavepoint records more, and may take that back.
+// aroundSavepoint records more entries after a savepoint, and may roll back to it.
 func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensator.Receipt, error) {
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT s"); err != nil {
 		return nil, err
@@ -211,7 +210,7 @@ func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensat
 	return receipt, nil
 }
 
-// insert records entries and writes down what was asked for and what the answer was.
+// insert records entries. It writes the request and the answer to the history.
 func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []compensator.NewEntry) (*compensator.Receipt, error) {
 	before := make([]history.Record, len(entries))
 	for i, e := range entries {
@@ -234,12 +233,12 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	return receipt, err
 }
 
-// committed writes down how a COMMIT came out, and asks about one that nobody knows of.
+// committed writes the outcome of a COMMIT, and resolves an unknown one.
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)
 	if t.mode != "raw" && err != nil && !errors.Is(err, compensator.ErrCommitUnknown) {
-		end.Outcome = history.CommitFail // InTx and the Connector say so when they do not know
+		end.Outcome = history.CommitFail // InTx and the Connector report an unknown outcome with ErrCommitUnknown
 	}
 	t.write(end)
 	switch end.Outcome {
@@ -251,7 +250,7 @@ func (t *transaction) committed(err error) {
 	}
 }
 
-// resolve asks the library what has become of one entry of a transaction whose commit came out unknown.
+// resolve asks the library about one entry of a transaction whose commit had an unknown outcome.
 func (t *transaction) resolve() {
 	i := slices.IndexFunc(t.inserted, func(e recorded) bool { return !e.before })
 	if i < 0 {
@@ -269,7 +268,7 @@ func (t *transaction) resolve() {
 	t.write(answer)
 }
 
-// drafts draws new entries, and now and then one recorded before: long ago, or in this very call.
+// drafts returns new entries. Now and then it repeats an entry that was recorded before, long ago or in the same call.
 func (t *transaction) drafts(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, 0, n)
 	businessType := t.businessType()
@@ -290,7 +289,7 @@ func (t *transaction) drafts(n int) []compensator.NewEntry {
 	return entries
 }
 
-// again is a draft under the key of another, maybe of another content.
+// again returns an entry with the same key, maybe with other content.
 func (p *producer) again(entry compensator.NewEntry) compensator.NewEntry {
 	entry.Delay = 0
 	if p.rand.IntN(2) == 0 {
@@ -336,7 +335,7 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 	return entry
 }
 
-// plan decides what will become of an entry.
+// plan decides how an entry will fail or succeed.
 func (p *producer) plan(j *job, businessType string) {
 	if p.cfg.Failing+p.cfg.Poison > 0 {
 		p.planMostlyWell(j, businessType)
@@ -363,7 +362,7 @@ func (p *producer) plan(j *job, businessType string) {
 	}
 }
 
-// planMostlyWell lets few entries fail, as Config asks for.
+// planMostlyWell lets a few entries fail, as Config asks for.
 func (p *producer) planMostlyWell(j *job, businessType string) {
 	j.How = ways[p.rand.IntN(len(ways))]
 	switch n := p.rand.Float64(); {
@@ -372,20 +371,20 @@ func (p *producer) planMostlyWell(j *job, businessType string) {
 	case n < p.cfg.Poison+p.cfg.Failing:
 		j.Fails = 1
 	}
-	if businessType == typeSlow { // renewed, but within the queue's lease, which is not
+	if businessType == typeSlow { // long enough for renewals, but shorter than the queue's lease, which is not renewed
 		j.SleepMS, j.How = 500+p.rand.IntN(1000), ""
 	}
 }
 
-// recorded is an entry that exists, as far as its app knows.
+// recorded is an entry that its app believes to exist.
 type recorded struct {
 	id      compensator.EntryID
 	key     string
 	content compensator.NewEntry
-	before  bool // it was recorded before
+	before  bool // the entry was recorded before
 }
 
-// recent are an app's last committed entries.
+// recent holds the last committed entries of an app.
 type recent struct {
 	mu      sync.Mutex // guards the fields below
 	entries []recorded

@@ -14,7 +14,7 @@ import (
 func TestPlannedKillersAreRecordedUntilTheyHaveCommitted(t *testing.T) {
 	p := newProducer(&appProcess{cfg: appConfig{Name: "shop", Rate: 75, KillEvery: time.Hour}}, 0, rand.New(rand.NewPCG(1, 1)))
 	tx := &transaction{producer: p}
-	// record makes a transaction of three entries, of which some kill whoever runs them.
+	// record makes a transaction of three entries. It returns how many of them kill every process that runs them.
 	record := func(commits bool) (killers int) {
 		p.owe()
 		tx.inserted = nil
@@ -32,14 +32,14 @@ func TestPlannedKillersAreRecordedUntilTheyHaveCommitted(t *testing.T) {
 		}
 		return killers
 	}
-	require.Zero(t, record(true), "nothing goes wrong at first")
+	require.Zero(t, record(true), "no planned killer may come during the opening")
 	p.from = time.Now().Add(-time.Second)
 	require.Equal(t, 1, record(false))
-	require.Equal(t, 1, record(false), "the one before came to nothing")
+	require.Equal(t, 1, record(false), "the killer before did not commit")
 	for range plannedKillers {
 		require.Equal(t, 1, record(true))
 	}
-	require.Zero(t, record(true), "they are there")
+	require.Zero(t, record(true), "all planned killers have committed")
 	runs := newProducer(&appProcess{cfg: appConfig{Name: "app1", Runs: true, KillEvery: time.Hour}}, 0, rand.New(rand.NewPCG(1, 1)))
 	require.Zero(t, runs.killers)
 }

@@ -18,36 +18,36 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Where the log lies.
+// The name of the database, and the prefix of the Redis keys.
 const (
 	database = "chaos"
 	prefix   = "chaos"
 )
 
-// servers are those of one run: a database, and two Redis servers of which one follows the other.
+// servers are the servers of one run: a database, and two Redis servers, one of which follows the other.
 type servers struct {
 	tb  testing.TB
 	sql *testservers.SQLServer
-	db  *sql.DB // straight to it, as root
+	db  *sql.DB // direct connection as root, without a proxy
 
 	redis [2]*testservers.RedisServer
-	lines [2]*faultproxy.TCP // to each; what follows it comes this way
-	main  int                // of redis: the one the apps use; the nemesis changes it
+	lines [2]*faultproxy.TCP // proxy in front of each server; the follower connects through it
+	main  int                // index of the Redis that the apps use; the nemesis changes it
 
-	clocks    *clocks // nil: they cannot be moved
-	clocksWhy error   // then
+	clocks    *clocks // nil: the clocks cannot be moved
+	clocksWhy error   // the reason, when clocks is nil
 
 	proxies []*proxies
 }
 
-// proxies are one app's own ways to the servers.
+// proxies are one app's own connections to the servers.
 type proxies struct {
 	sql   *faultproxy.MySQL
 	redis *faultproxy.TCP
 }
 
-// sqlFlags: audit triggers draw numbers in every kind of statement, which must not queue for the counter of
-// the audit table; and a lock that is not to be had shall be an error while the client still listens.
+// sqlFlags keep audit triggers from waiting for the auto-increment counter of the audit table, which every kind of
+// statement uses. They also make a lock wait fail while the client still listens.
 var sqlFlags = []string{
 	"--innodb-autoinc-lock-mode=2", "--innodb-lock-wait-timeout=3", "--lock-wait-timeout=5",
 	"--innodb-buffer-pool-size=256M", "--max-connections=1000", "--max-connect-errors=1000000000",
@@ -71,7 +71,8 @@ func newServers(tb testing.TB) *servers {
 	return s
 }
 
-// redisFlags let a follower catch up at once, and keep one that was cut off from a partial catching up.
+// redisFlags let a follower catch up at once. A follower that was cut off must not resume with a partial
+// resynchronization.
 var redisFlags = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5", "--maxmemory-policy", "noeviction"}
 
 func newTCP(tb testing.TB, target string) *faultproxy.TCP {
@@ -83,7 +84,7 @@ func newTCP(tb testing.TB, target string) *faultproxy.TCP {
 	return proxy
 }
 
-// checkClocks gives clocks up that do not follow.
+// checkClocks gives up movable clocks when the servers do not follow them.
 func (s *servers) checkClocks() {
 	if s.clocks == nil {
 		return
@@ -97,7 +98,7 @@ func (s *servers) checkClocks() {
 	redisNow, redisErr := client.Time(context.Background()).Result()
 	half := time.Now().Add(30 * time.Minute)
 	if err != nil || redisErr != nil || time.Unix(sqlNow, 0).Before(half) || redisNow.Before(half) {
-		s.clocksWhy = fmt.Errorf("the servers' clocks do not follow: they say %v %v, %v %v", time.Unix(sqlNow, 0), err, redisNow, redisErr)
+		s.clocksWhy = fmt.Errorf("the servers' clocks do not follow the preloaded library: the database says %v (%v), Redis says %v (%v)", time.Unix(sqlNow, 0), err, redisNow, redisErr)
 		s.clocks.set(sqlClock, 0)
 		s.clocks.set(redisClock, 0)
 		s.clocks = nil
@@ -115,7 +116,7 @@ func (s *servers) setClocks(by time.Duration) {
 	}
 }
 
-// root opens the server, not its database, once.
+// root opens a connection to the server without a database, once.
 func (s *servers) root() *sql.DB {
 	if s.db == nil {
 		db, err := sql.Open("mysql", s.sql.DSN("", "timeout=2s", "readTimeout=2m", "writeTimeout=10s"))
@@ -128,8 +129,8 @@ func (s *servers) root() *sql.DB {
 	return s.db
 }
 
-// prepareDatabase makes the tables, the auditor's and the business's, and a user who may not write to a
-// server that is read-only.
+// prepareDatabase creates the tables of the library, the audit and the business. It also creates a user who cannot
+// write to a read-only server.
 func (s *servers) prepareDatabase() {
 	exec := func(statement string) {
 		if _, err := s.root().Exec(statement); err != nil {
@@ -157,7 +158,7 @@ func (s *servers) prepareDatabase() {
 	}
 }
 
-// schema is the business's tables, and the audit that judges the library.
+// schema holds the tables of the business, and the audit.
 var schema = append([]string{
 	`CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry_key VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		entry_id BIGINT UNSIGNED NOT NULL, epoch INT UNSIGNED NOT NULL, compensation TINYINT NOT NULL, version BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB`,
@@ -167,7 +168,7 @@ var schema = append([]string{
 	"INSERT INTO accounts WITH RECURSIVE s (i) AS (SELECT 1 UNION ALL SELECT i+1 FROM s WHERE i < 200) SELECT i, 0 FROM s",
 }, auditSchema...)
 
-// newProxies gives an app its own ways.
+// newProxies creates an app's own proxies.
 func (s *servers) newProxies() *proxies {
 	sqlProxy, err := faultproxy.NewMySQL(s.sql.Addr())
 	if err != nil {
@@ -179,7 +180,7 @@ func (s *servers) newProxies() *proxies {
 	return p
 }
 
-// dsn leads an app to the database through its proxy.
+// dsn returns the data source name of the database through the proxy.
 func (p *proxies) dsn(interpolate bool) string {
 	config := mysql.NewConfig()
 	config.User, config.Passwd, config.Net, config.Addr, config.DBName = "app", "app", "tcp", p.sql.Addr(), database
@@ -192,10 +193,10 @@ func (s *servers) redisClient(i int) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.redis[i].Addr(), MaxRetries: 2})
 }
 
-// mainRedis is a client of the one that the apps use.
+// mainRedis returns a client of the Redis that the apps use.
 func (s *servers) mainRedis() *redis.Client { return s.redisClient(s.main) }
 
-// follow makes one Redis server follow the other, through a line that can be cut.
+// follow makes one Redis server follow the other, through a proxy that can be cut.
 func (s *servers) follow(i, leader int) {
 	host, port, err := net.SplitHostPort(s.lines[leader].Addr())
 	if err != nil {
@@ -209,7 +210,7 @@ func (s *servers) follow(i, leader int) {
 	}
 }
 
-// heal undoes every fault that may still be in force.
+// heal ends every fault that may still be in force.
 func (s *servers) heal() {
 	for _, p := range s.proxies {
 		p.sql.Heal()

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// TestServers checks what every verdict rests on: the audit, and that the faults do what they say.
+// TestServers tests the basis of every verdict: the audit, and that the faults have their effect.
 func TestServers(t *testing.T) {
 	writer, err := history.Create(t.TempDir(), "driver")
 	require.NoError(t, err)
@@ -144,11 +144,11 @@ func testFailover(t *testing.T, st *stage, p *proxies, k *strike) {
 	}
 	require.NoError(t, <-done)
 	require.Equal(t, 1-old, st.main)
-	require.Equal(t, "1", app.Get(t.Context(), "before").Val(), "the heir has what it had been sent")
+	require.Equal(t, "1", app.Get(t.Context(), "before").Val(), "the new leader must keep what it received before the cut")
 	kept, err := app.LLen(t.Context(), "list").Result()
 	require.NoError(t, err)
-	require.Less(t, int(kept), acknowledged, "nothing that was acknowledged got lost")
+	require.Less(t, int(kept), acknowledged, "the failover must lose acknowledged writes")
 	follower2 := st.redisClient(old)
 	defer follower2.Close()
-	require.Eventually(t, func() bool { return follower2.Get(t.Context(), "before").Val() == "1" }, time.Minute, 10*time.Millisecond, "the old leader follows the heir")
+	require.Eventually(t, func() bool { return follower2.Get(t.Context(), "before").Val() == "1" }, time.Minute, 10*time.Millisecond, "the old leader must follow the new one")
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// soakEnv holds the directory in which the apps of a soak write down what they use.
+// soakEnv is the environment variable that holds the directory for the resource usage of a soak's apps.
 const soakEnv = "CHAOS_SOAK"
 
 const soakEvery = 2 * time.Second
@@ -27,12 +27,12 @@ func init() {
 
 const usageSuffix = ".usage"
 
-// ownUsage is what only the process itself can tell.
+// ownUsage is the usage that only the process itself can measure.
 type ownUsage struct {
-	At         int64 // unix µs
+	At         int64 // Unix time, µs
 	PID        int
 	Goroutines uint64
-	HeapLive   uint64 // bytes found alive by the last garbage collection
+	HeapLive   uint64 // bytes alive after the last garbage collection
 }
 
 func writeUsage(file *os.File) {

@@ -11,25 +11,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gate is one demand on a soak, and what was found.
+// gate is one limit of a soak, with the measured value.
 type gate struct {
 	what   string
 	got    string
 	want   string
 	passed bool
-	figure bool // for the report only: a busy machine is no defect
+	figure bool // reported only, because a busy machine is no defect
 }
 
-// What a soak must not exceed.
+// The limits of a soak.
 const (
 	mostHistory  = 1e5
-	mostSlope    = 1.0   // MB an hour
-	mostGrowth   = 4.0   // MB over the second half, where the run is too short to tell that slope from noise
-	mostSpurious = 0.001 // of the ids claimed in undisturbed time
-	mostLate     = 200.0 // ms, 99 of 100 in undisturbed time
+	mostSlope    = 1.0   // MB per hour
+	mostGrowth   = 4.0   // MB over the second half, when the run is too short to tell the slope from noise
+	mostSpurious = 0.001 // share of the ids claimed in undisturbed time
+	mostLate     = 200.0 // ms, 99th percentile in undisturbed time
 )
 
-// gates judges a soak. Figures are taken from the second half: the first one warms up.
+// gates judges a soak. Figures come from the second half, because the first half is for warming up.
 func (s *soak) gates() []gate {
 	var all []gate
 	for _, what := range s.names() {
@@ -41,7 +41,7 @@ func (s *soak) gates() []gate {
 			all = append(all, steady(what, s.series[what], 0))
 		case kind == "goroutines", what == sqlPrepared:
 			all = append(all, flat(what, s.series[what], 8))
-		case kind == "open files", what == sqlConnections: // pools open more after each stall, up to their bounds
+		case kind == "open files", what == sqlConnections: // pools open more after each stall, up to their limits
 			all = append(all, flat(what, s.series[what], 20))
 		}
 	}
@@ -61,8 +61,8 @@ func (s *soak) calmOnes(what string) []point {
 	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
 }
 
-// steady demands that memory does not grow: by the slope where the run is long enough to tell it from noise, and from
-// what a process takes while it warms up, that many seconds; else by what was gained, unless that may be noise.
+// steady requires that memory does not grow. In a long run it judges the slope, after warm seconds in which a process
+// warms up. In a short run it judges the total growth, unless that may be noise.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))
@@ -71,25 +71,26 @@ func steady(what string, points []point, warm float64) gate {
 		g.passed = slope < mostSlope
 		return g
 	}
-	g.want = fmt.Sprintf("too short for < %.0f MB/h: growth not above %.0f MB, or within noise", mostSlope, mostGrowth)
+	g.want = fmt.Sprintf("run too short for < %.0f MB/h: growth at most %.0f MB, or within noise", mostSlope, mostGrowth)
 	g.got += fmt.Sprintf(", that is %+.2f ± %.2f MB", slope*hours, within*hours)
 	g.passed = slope*hours <= mostGrowth || slope-within <= mostSlope
 	if hours == 0 {
-		g.got, g.passed = "nothing was read", false
+		g.got, g.passed = "no readings", false
 	}
 	return g
 }
 
 func secondHalf(points []point) []point { return points[len(points)/2:] }
 
-// blocks is how many means a trend is drawn through: neighbouring readings are alike, means of blocks much less.
+// blocks is how many means a trend is fitted through. Neighbouring readings are correlated, but means of blocks hardly
+// are.
 const blocks = 10
 
-// studentT is the quantile for 95 % on both sides with blocks − 2 degrees of freedom.
+// studentT is the two-sided 95 % quantile with blocks − 2 degrees of freedom.
 const studentT = 2.306
 
-// trend fits a line through the means of blocks: its slope an hour, half its 95 % interval, and the hours it
-// spans; 0 hours when there is too little to fit.
+// trend fits a line through the means of blocks. It returns the slope per hour, half of its 95 % interval, and the
+// number of hours. The hours are 0 when there are too few readings.
 func trend(points []point) (slope, within, hours float64) {
 	n := len(points) / blocks
 	if n == 0 {
@@ -117,18 +118,17 @@ func trend(points []point) (slope, within, hours float64) {
 	return slope, studentT * math.Sqrt(rest/(blocks-2)/xx), (points[len(points)-1].at - points[0].at) / 3600
 }
 
-// flat demands that the typical reading of the last quarter is no higher than that of the second one, but for
-// a small band.
+// flat requires that the median of the last quarter exceeds that of the second quarter by at most a small band.
 func flat(what string, points []point, band float64) gate {
 	q := len(points) / 4
 	if q == 0 {
-		return gate{what: what, got: "nothing was read"}
+		return gate{what: what, got: "no readings"}
 	}
 	before, after := quantile(points[q:2*q], 0.5), quantile(points[3*q:], 0.5)
 	band = max(band, before/10)
 	return gate{
 		what: what + ", second and last quarter", got: fmt.Sprintf("%.0f → %.0f", before, after),
-		want: fmt.Sprintf("no more than %.0f above", band), passed: after <= before+band,
+		want: fmt.Sprintf("at most %.0f more", band), passed: after <= before+band,
 	}
 }
 
@@ -149,9 +149,9 @@ func quantile(points []point, q float64) float64 {
 	return values[min(int(q*float64(len(values))), len(values)-1)]
 }
 
-// spurious demands that claims take what they ask for, between one reading and the next of undisturbed time.
-// On a machine so busy that entries are late by more than their grace it is a figure only: the reconciler is right
-// then to run them past the queue, which offers them again.
+// spurious requires that claims take the ids they ask for, in undisturbed time. On a busy machine, where entries are
+// later than their grace period, the figure is only reported. Then the reconciler rightly runs entries past the queue,
+// and the queue offers them again.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]
@@ -169,7 +169,7 @@ func (s *soak) spurious() gate {
 	}
 }
 
-// undisturbed are the delays of attempts that no fault touched.
+// undisturbed returns the lateness of attempts that no fault affected.
 func (s *soak) undisturbed() []point {
 	return slices.DeleteFunc(slices.Clone(s.late), func(p point) bool { return !s.calm(p.at) })
 }
@@ -184,7 +184,7 @@ func (s *soak) lateness() gate {
 	}
 }
 
-// readings makes a series of n readings, soakEvery apart, with some noise.
+// readings returns a series of n readings, soakEvery apart, with some noise.
 func readings(n int, value func(seconds float64) float64) []point {
 	points := make([]point, n)
 	for i := range points {

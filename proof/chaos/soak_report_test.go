@@ -22,7 +22,7 @@ import (
 func (s *soak) report(t *testing.T, cfg Config, gates []gate) {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Soak, %v\n\n%.0f entries a second over %d processes, %.0f %% of them failing once, %.0f %% for good; %d faults; seed %d.\n\n![](report.png)\n\n",
+	fmt.Fprintf(&b, "# Soak, %v\n\n%.0f entries per second over %d processes. %.0f %% of them fail once, %.0f %% always. %d faults, seed %d.\n\n![](report.png)\n\n",
 		cfg.Duration, cfg.Rate, len(casts), 100*cfg.Failing, 100*cfg.Poison, len(s.faults), cfg.Seed)
 	b.WriteString("| gate | found | wanted | |\n|---|---|---|---|\n")
 	for _, g := range gates {
@@ -40,7 +40,7 @@ func (s *soak) report(t *testing.T, cfg Config, gates []gate) {
 		p := s.series[name]
 		fmt.Fprintf(&b, "| %s | %.1f | %.1f | %.1f | %.1f |\n", name, p[0].value, quantile(p, 0.5), quantile(p, 1), p[len(p)-1].value)
 	}
-	fmt.Fprintf(&b, "\nPurged: %.0f entries. Attempts: %d. Undisturbed is what is more than %.0f s after a fault.\n", sum(s.series[purged]), len(s.late), settlesAfter)
+	fmt.Fprintf(&b, "\nPurged: %.0f entries. Attempts: %d. Undisturbed means more than %.0f s after a fault.\n", sum(s.series[purged]), len(s.late), settlesAfter)
 	require.NoError(t, os.WriteFile(filepath.Join(cfg.Dir, "report.md"), []byte(b.String()), 0o644))
 	s.draw(t, filepath.Join(cfg.Dir, "report.png"))
 	t.Logf("%s", b.String())
@@ -53,7 +53,7 @@ func sum(points []point) (total float64) {
 	return total
 }
 
-// panels are what goes into one picture each, by the end of a series' name.
+// panels are the pictures, each with the endings of the names of its series.
 var panels = []struct {
 	title string
 	names []string
@@ -63,7 +63,7 @@ var panels = []struct {
 	{"queue: members, and entries due within the horizon", []string{queueMembers, queueExpected}}, {"redis: used memory, MB", []string{redisMemory}},
 }
 
-// draw makes a picture of every panel, with the faults behind the lines.
+// draw draws every panel, with the faults behind the lines.
 func (s *soak) draw(t *testing.T, name string) {
 	t.Helper()
 	const rows, columns = 4, 2

@@ -24,19 +24,19 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// point is one reading of one thing.
+// point is one reading of one value.
 type point struct {
 	at    float64 // seconds since the soak began
 	value float64
 }
 
-// soak is a long run under watch.
+// soak is a long run whose resources are measured.
 type soak struct {
 	began  time.Time
-	series map[string][]point // by what was read
+	series map[string][]point // by name
 	faults []interval         // seconds since the soak began
-	late   []point            // of each attempt, in ms
-	ended  float64            // when the load was about to end, seconds since the soak began
+	late   []point            // lateness of each attempt, in ms
+	ended  float64            // end of the load, in seconds since the soak began
 
 	purger *compensator.Compensator
 	counts claimCounts
@@ -51,9 +51,9 @@ const (
 	sqlHistory     = "database: history list"
 	redisMemory    = "redis: used memory, MB"
 	queueMembers   = "queue: members"
-	queueExcess    = "queue: members beyond those due within the horizon or settled a moment ago"
+	queueExcess    = "queue: members neither due within the horizon nor settled within the last lease"
 	queueExpected  = "queue: entries due within the horizon"
-	claimsWanted   = "claims: ids asked for"
+	claimsWanted   = "claims: ids requested"
 	claimsTaken    = "claims: ids taken"
 	purged         = "purged"
 )
@@ -62,7 +62,7 @@ func (s *soak) add(what string, value float64) {
 	s.series[what] = append(s.series[what], point{time.Since(s.began).Seconds(), value})
 }
 
-// sample reads everything once; what does not answer now is left out.
+// sample reads every value once. It leaves out a value that cannot be read at the moment.
 func (s *soak) sample(st *stage) {
 	if s.series == nil {
 		s.series, s.began = make(map[string][]point), time.Now()
@@ -83,7 +83,7 @@ func (s *soak) sample(st *stage) {
 	s.purge(st)
 }
 
-// sampleProcess reads what the system knows of an app.
+// sampleProcess reads what the operating system knows of an app.
 func (s *soak) sampleProcess(a *app) {
 	pid := a.pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -114,14 +114,14 @@ func (s *soak) sampleServer(ctx context.Context, st *stage) {
 			s.add(names[strings.ToLower(name)], value)
 		}
 	}
-	var length float64 // MySQL says it here
+	var length float64 // MySQL reports the history length here
 	if st.sql.Flavor == "mysql" && st.db.QueryRowContext(ctx, "SELECT count FROM information_schema.innodb_metrics WHERE name='trx_rseg_history_len'").Scan(&length) == nil {
 		s.add(sqlHistory, length)
 	}
 }
 
-// sampleQueue compares the queue with the table. The table is asked before and after, and the larger answer
-// counts: the two cannot be asked at one moment.
+// sampleQueue compares the queue with the table. The two cannot be read at the same time, so it reads the table before
+// and after the queue and takes the larger value.
 func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	before, _, err := s.expected(ctx, st)
 	if err != nil {
@@ -145,8 +145,8 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected counts the entries that have a right to be in the queue, and those settled within the last lease,
-// which an acknowledgement on its way, or lost, leaves there so long.
+// expected counts the entries that belong into the queue, and the entries settled within the last lease. A late or lost
+// acknowledgement leaves a settled entry in the queue for that long.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(
@@ -183,7 +183,7 @@ func usedMemory(ctx context.Context, client *redis.Client) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// purge keeps the table from growing, as a service would.
+// purge keeps the table from growing, as a service does.
 func (s *soak) purge(st *stage) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -198,10 +198,10 @@ func (s *soak) purge(st *stage) {
 	}
 }
 
-// claimCounts sees the library's claims pass by.
+// claimCounts counts the ids in the library's claim statements.
 type claimCounts struct{ wanted, taken atomic.Int64 }
 
-// see counts the ids of the statements that claim: those locked to be looked at, and those then taken.
+// see counts the ids that a claim selects and locks, and the ids that it then takes.
 func (c *claimCounts) see(r faultproxy.Request) bool {
 	switch {
 	case !strings.Contains(r.Text, "common_process_log"):
@@ -213,7 +213,7 @@ func (c *claimCounts) see(r faultproxy.Request) bool {
 	return false
 }
 
-// idsIn counts the members of a statement's list of ids.
+// idsIn counts the ids in the id list of a statement.
 func idsIn(statement string) int64 {
 	_, list, found := strings.Cut(statement, "id IN (")
 	if !found {
@@ -227,7 +227,7 @@ func (c *claimCounts) read() (wanted, taken float64) {
 	return float64(c.wanted.Load()), float64(c.taken.Load())
 }
 
-// readDir adds what the apps and the nemesis have written down, and forgets what came after the load.
+// readDir adds what the apps and the nemesis wrote, and removes what came after the load.
 func (s *soak) readDir(t *testing.T, dir string) {
 	t.Helper()
 	usage, err := filepath.Glob(filepath.Join(dir, "*"+usageSuffix))
@@ -287,7 +287,7 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var u ownUsage
 		if json.Unmarshal(lines.Bytes(), &u) != nil {
-			continue // cut off by the end of its process
+			continue // cut off when its process ended
 		}
 		for what, value := range map[string]float64{app + ": goroutines": float64(u.Goroutines), app + ": live heap, MB": float64(u.HeapLive) / (1 << 20)} {
 			s.series[what] = append(s.series[what], point{s.since(u.At), value})
@@ -295,10 +295,10 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	}
 }
 
-// settlesAfter is how long a fault is felt once it has ended.
+// settlesAfter is how many seconds a fault is felt after its end.
 const settlesAfter = 10.0
 
-// calm tells whether no fault was felt at a moment.
+// calm reports whether no fault was felt at a time.
 func (s *soak) calm(at float64) bool {
 	return !slices.ContainsFunc(s.faults, func(f interval) bool { return f.from <= at && at <= f.to+settlesAfter })
 }

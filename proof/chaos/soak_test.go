@@ -12,20 +12,21 @@ import (
 )
 
 var (
-	soakDuration = flag.Duration("soak.duration", 0, "how long to soak; 0: not at all")
-	soakRate     = flag.Float64("soak.rate", 300, "entries recorded a second")
-	soakSeed     = flag.Uint64("soak.seed", 1, "draws faults and load")
-	soakJudged   = flag.Bool("soak.judged", false, "have the history checked, too")
+	soakDuration = flag.Duration("soak.duration", 0, "duration of the soak; 0: skip it")
+	soakRate     = flag.Float64("soak.rate", 300, "entries recorded per second")
+	soakSeed     = flag.Uint64("soak.seed", 1, "seed of the faults and the load")
+	soakJudged   = flag.Bool("soak.judged", false, "also check the history")
 )
 
-// mildFaults leave every process and the database alive, so that what a process uses can be followed.
+// mildFaults are faults that keep the database alive and every app running, so that the usage of each process can be
+// followed.
 var mildFaults = []string{
 	"redis connections cut", "sql connections cut", "commit reply dropped", "redis latency", "redis flushed", "rows locked", "redis killed",
 	"app paused", "connections killed", "redis replies swallowed", "statement hung", "commit delayed", "database paused", "redis partition",
 }
 
-// TestSoak watches what a service uses over a long time of load in which little goes wrong. It is a measurement:
-// on a busy machine its figures mean little. make soak runs it.
+// TestSoak measures the resources of a service during a long load with few faults. On a busy machine its figures mean
+// little. make soak runs it.
 func TestSoak(t *testing.T) {
 	if *soakDuration == 0 {
 		t.Skip("a measurement; see make soak")
@@ -41,7 +42,7 @@ func TestSoak(t *testing.T) {
 	if s.purger != nil {
 		assert.NoError(t, s.purger.Close())
 	}
-	require.NotEmpty(t, s.series, "the apps never came up")
+	require.NotEmpty(t, s.series, "no app became ready")
 	s.readDir(t, dir)
 	gates := s.gates()
 	s.report(t, cfg, gates)
@@ -53,8 +54,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soakConfig has a fault every minute and a half, more often in a short run. Nobody kills processes,
-// producers are careful, and few people interfere.
+// soakConfig plans a fault every 90 seconds, more often in a short run. No entry kills its process, producers are
+// careful, and people act rarely.
 func soakConfig(d time.Duration, dir string) Config {
 	calm := min(90*time.Second, d/5)
 	rounds := int(d / (calm + 5*time.Second))

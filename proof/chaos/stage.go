@@ -16,21 +16,21 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// waitTimeout is how long a run waits for what must happen.
+// waitTimeout is how long a run waits for a necessary event.
 const waitTimeout = 3 * time.Minute
 
-// stage is a run under way, as its driver sees it.
+// stage is the driver's view of a run.
 type stage struct {
 	*servers
 	tb      testing.TB
 	cfg     Config
 	history *history.Writer
 	apps    []*app
-	faults  atomic.Uint64 // so far
-	playing atomic.Bool   // the apps are there
+	faults  atomic.Uint64 // number of faults so far
+	playing atomic.Bool   // the apps are ready
 }
 
-// casts are the apps: three that record and run handlers, each in another way, and one that only records.
+// casts are the apps. Three record entries and run handlers, each in a different way. One only records.
 var casts = []appConfig{
 	{Name: "app1", Runs: true, Connector: true},
 	{Name: "app2", Runs: true, Connector: true, RepeatableRead: true},
@@ -38,9 +38,8 @@ var casts = []appConfig{
 	{Name: "shop", Connector: true},
 }
 
-// Run makes a run: it starts servers and apps, lets load and faults go on, heals everything, waits until every
-// entry has come to rest, and leaves the history in cfg.Dir for the checker. What the driver itself finds wrong
-// fails the test.
+// Run makes a run. It starts servers and apps, makes load and faults, heals everything, and waits until every entry has
+// come to rest. It leaves the history in cfg.Dir for the checker. Errors that the driver itself finds fail the test.
 func Run(tb testing.TB, cfg Config) {
 	cfg = cfg.withDefaults()
 	st := &stage{tb: tb, cfg: cfg}
@@ -58,7 +57,7 @@ func Run(tb testing.TB, cfg Config) {
 	rested := st.comeToRest()
 	stopWatching()
 	if !rested {
-		st.stopApps() // or the dumps would contradict each other
+		st.stopApps() // otherwise the dumps would contradict each other
 	}
 	st.dump()
 	if rested {
@@ -96,7 +95,7 @@ func (st *stage) write(records ...history.Record) {
 
 func (st *stage) mark(what string) { st.write(&history.Mark{At: history.Now(), What: what}) }
 
-// describe is what the checker must know of this run.
+// describe returns the Run line, which holds what the checker must know of this run.
 func (st *stage) describe() *history.Run {
 	run := &history.Run{
 		At: history.Now(), Seed: st.cfg.Seed, Types: types, Versions: st.versions(),
@@ -154,7 +153,7 @@ func (st *stage) awaitApps() {
 	}
 }
 
-// perform lets load and faults go on.
+// perform runs load and faults for the duration of the run.
 func (st *stage) perform() {
 	over := make(chan struct{})
 	timer := time.AfterFunc(st.cfg.Duration, func() { close(over) })
@@ -166,7 +165,7 @@ func (st *stage) perform() {
 	<-over
 }
 
-// comeToRest ends faults and load and waits until nothing is left to do. It is false when that takes too long.
+// comeToRest ends faults and load, and waits until nothing is left to do. It returns false when that takes too long.
 func (st *stage) comeToRest() bool {
 	st.heal()
 	st.awaitApps()
@@ -174,13 +173,13 @@ func (st *stage) comeToRest() bool {
 	for _, a := range st.apps {
 		a.stopLoad()
 	}
-	st.awaitNothing("apps that record", st.loaded)
+	st.awaitNothing("apps that still record", st.loaded)
 	st.mark(history.MarkStopped)
-	rested := st.awaitNothing("entries on their way", st.unfinished)
+	rested := st.awaitNothing("open entries", st.unfinished)
 	st.awaitApps()
 	if !rested {
 		st.mark(history.MarkGaveUp)
-		st.tb.Errorf("no entry has come to its end for %v, and some have not", waitTimeout)
+		st.tb.Errorf("no entry was settled for %v, and some are still open", waitTimeout)
 		return false
 	}
 	st.awaitNothing("members of the queue", st.queued)
@@ -188,7 +187,7 @@ func (st *stage) comeToRest() bool {
 	return true
 }
 
-// loaded counts the apps that may still record.
+// loaded counts the apps that may still record entries.
 func (st *stage) loaded() (n int64, err error) {
 	for _, a := range st.apps {
 		if !a.isUnloaded() {
@@ -198,7 +197,7 @@ func (st *stage) loaded() (n int64, err error) {
 	return n, nil
 }
 
-// unfinished counts the entries that a handler is still to run, or may be.
+// unfinished counts the open entries of types that have a handler.
 func (st *stage) unfinished() (int64, error) {
 	return st.count("SELECT COUNT(*) FROM common_process_log WHERE state IN (0,-1,-3) AND business_type<>'" + typeOrphan + "'")
 }
@@ -210,8 +209,8 @@ func (st *stage) count(query string) (n int64, err error) {
 	return n, err
 }
 
-// awaitNothing waits until count has found nothing a few times in a row; or, when it has not become less for long,
-// in vain.
+// awaitNothing waits until count returns 0 several times in a row. It gives up when the count does not fall for longer
+// than patience.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {
@@ -228,11 +227,11 @@ func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 		wait(context.Background(), 100*time.Millisecond)
 	}
 	n, err := count()
-	st.tb.Logf("%d %s, %v", n, what, err)
+	st.tb.Logf("gave up waiting: %d %s left, error: %v", n, what, err)
 	return false
 }
 
-// watch reads the clocks, and samples, until the returned function is called.
+// watch reads the clocks and takes samples until stop is called.
 func (st *stage) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -252,7 +251,7 @@ func (st *stage) watch() (stop func()) {
 	}
 }
 
-// readClocks ties the servers' clocks to ours, when they answer at once.
+// readClocks writes the clocks of the servers and of this machine, unless the servers answer too slowly.
 func (st *stage) readClocks() {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()

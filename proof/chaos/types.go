@@ -13,34 +13,34 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// job is an entry's content: what its handlers are to do.
+// job is an entry's content. It tells the handlers what to do.
 type job struct {
 	Key       string `json:"key"`
-	Fails     int    `json:"fails,omitempty"`      // recorded failures before its handler can succeed
-	How       string `json:"how,omitempty"`        // of failing: one of ways
-	UndoFails int    `json:"undo_fails,omitempty"` // the same of its compensation
-	Kills     int    `json:"kills,omitempty"`      // it kills its process that often in a row
-	SleepMS   int    `json:"sleep_ms,omitempty"`   // it takes that long
-	Evades    bool   `json:"evades,omitempty"`     // now and then it asks for another time, which is no failure
-	Text      string `json:"text,omitempty"`       // just bytes
+	Fails     int    `json:"fails,omitempty"`      // recorded failures before the handler succeeds
+	How       string `json:"how,omitempty"`        // way of failing, one of ways
+	UndoFails int    `json:"undo_fails,omitempty"` // recorded failures before the compensation succeeds
+	Kills     int    `json:"kills,omitempty"`      // number of times in a row that it kills its process
+	SleepMS   int    `json:"sleep_ms,omitempty"`   // duration of the handler
+	Evades    bool   `json:"evades,omitempty"`     // now and then it asks for a later time, which is no failure
+	Text      string `json:"text,omitempty"`       // filler
 }
 
-// The ways to fail. The empty one is a plain error.
+// The ways of failing. The empty string is a plain error.
 const (
 	failPermanently = "permanently"
 	failLater       = "later"  // RetryAfter
 	failLoudly      = "loudly" // panic
-	failSlowly      = "slowly" // its timeout passes
+	failSlowly      = "slowly" // waits for its timeout
 )
 
 var ways = []string{"", "", "", "", failLater, failLater, failLoudly, failLoudly, failSlowly}
 
-// The business types. Nobody handles orphans.
+// The business types. No process handles orphans.
 const (
-	typePay    = "pay"    // transactional, and so is its undo
-	typeShip   = "ship"   // acts outside; nothing undoes it
-	typeMail   = "mail"   // in batches
-	typeClose  = "close"  // fails for good, often; is undone outside
+	typePay    = "pay"    // transactional, with a transactional compensation
+	typeShip   = "ship"   // acts outside the database, has no compensation
+	typeMail   = "mail"   // handled in batches
+	typeClose  = "close"  // often fails permanently; its compensation acts outside the database
 	typeSlow   = "slow"   // takes longer than its lease
 	typeFlaky  = "flaky"  // fails a few times first, sometimes too often
 	typeOrphan = "orphan" // has no handler
@@ -65,7 +65,7 @@ func init() {
 	}
 }
 
-// register gives c its handlers.
+// register registers the handlers with c.
 func (p *appProcess) register(c *compensator.Compensator) error {
 	var errs []error
 	for _, t := range types {
@@ -99,7 +99,7 @@ func (p *appProcess) typeConfig(t history.Type) compensator.TypeConfig {
 	return cfg
 }
 
-// pay is a handler, and a compensation, whose effect is a row that commits with the outcome.
+// pay is a handler and a compensation. Its effect is a row that commits with the outcome.
 func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(uint64) verdict {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (entry_key, entry_id, epoch, compensation, version) VALUES (?,?,?,?,?)",
@@ -111,7 +111,7 @@ func (p *appProcess) pay(ctx context.Context, tx *compensator.ScopedTx, e *compe
 	})
 }
 
-// ship is a handler, and a compensation, whose effect is outside the database.
+// ship is a handler and a compensation with an effect outside the database.
 func (p *appProcess) ship(ctx context.Context, e *compensator.Entry, j job) error {
 	return p.attempt(ctx, e, func(run uint64) verdict {
 		effect := history.Effect{At: history.Now(), Run: run, ID: e.ID.Row(), Epoch: e.Epoch, Compensation: e.State == compensator.Compensating, Phase: history.EffectBefore}
@@ -136,7 +136,7 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 		for i, item := range items {
 			p.end(ctx, item.Entry, runs[i], verdict{outcome: history.OutcomeNoVerdict})
 		}
-		return verdicts[1:] // the wrong number: no verdict
+		return verdicts[1:] // a wrong number of results is no verdict
 	}
 	for i, item := range items {
 		v := p.guarded(ctx, item.Entry, item.Value)
@@ -146,14 +146,14 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	return verdicts
 }
 
-// spoilt tells of a batch that one of its entries keeps from coming to a verdict.
+// spoilt reports whether one entry of a batch prevents the verdict of the whole batch.
 func spoilt(items []compensator.Item[job]) bool {
 	return len(items) > 1 && slices.ContainsFunc(items, func(item compensator.Item[job]) bool {
 		return item.Entry.ProcessCount < item.Value.Fails && (item.Value.How == failLoudly || item.Value.How == failSlowly)
 	})
 }
 
-// guarded makes a failure of a panic: the others of the batch are not to suffer.
+// guarded turns a panic into a failure of one entry, so that the rest of the batch is not affected.
 func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (v verdict) {
 	defer func() {
 		if recover() != nil {
@@ -163,21 +163,21 @@ func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (
 	return p.do(ctx, e, j)
 }
 
-// verdict is what a handler returns, and the history's name for it.
+// verdict is a handler's result, and its name in the history.
 type verdict struct {
 	outcome string
 	err     error
-	after   time.Duration // asked for with RetryAfter or Snooze
+	after   time.Duration // delay asked for with RetryAfter or Snooze
 }
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
-// leastWait is what the library raises shorter waits to.
+// leastWait is the shortest wait of the library. It raises shorter ones.
 const leastWait = 100 * time.Millisecond
 
 var errAsPlanned = errors.New("failed as planned")
 
-// do does what the plan says about this attempt.
+// do performs this attempt as the job plans it.
 func (p *appProcess) do(ctx context.Context, e *compensator.Entry, j job) verdict {
 	if e.DeliveryCount <= j.Kills {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -216,7 +216,7 @@ func (j job) fail(ctx context.Context) verdict {
 	return verdict{outcome: history.OutcomeFail, err: errAsPlanned}
 }
 
-// interrupted is the verdict of a handler that was told to stop.
+// interrupted returns the verdict of a handler whose context has ended.
 func interrupted(ctx context.Context) verdict {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return verdict{outcome: history.OutcomeCanceled, err: ctx.Err()}

@@ -2,8 +2,8 @@
 //
 //	go run ./check DIR
 //
-// It ends with 0 when every check held and the run was worth judging, 1 when a check was violated, and 2 when the
-// history cannot be read or the run did not show what it had to.
+// The exit status is 0 when every check held and the run met its demands. It is 1 when a check was violated. It is 2
+// when the history cannot be read or the run did not meet its demands.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// What the program ends with.
+// The exit statuses.
 const (
 	held      = 0
 	violated  = 1

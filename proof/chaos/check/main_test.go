@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// end judges these records, and returns what the program ends with and what it says.
+// end judges these records. It returns the exit status and the output.
 func end(t *testing.T, records ...history.Record) (int, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestExitTellsTheVerdict(t *testing.T) {
 	require.Contains(t, text, "VACUOUS")
 
 	code, text = end(t, &history.Run{Types: types}, rest, &history.Row{ID: 4, Key: "k", Type: "ship"})
-	require.Equal(t, violated, code, "a violation says more than that the run showed little")
+	require.Equal(t, violated, code, "a violation outranks unmet demands")
 	require.Contains(t, text, "VIOLATED")
 
 	excused := map[string]string{}
@@ -47,7 +47,7 @@ func TestExitTellsTheVerdict(t *testing.T) {
 	require.Contains(t, text, "HELD")
 }
 
-// demands are the names in the list of what a run did not show.
+// demands returns the names of the demands that a run did not meet.
 func demands(text string) (names []string) {
 	_, list, _ := bytes.Cut([]byte(text), []byte("Vacuous"))
 	for _, line := range bytes.Split(list, []byte("\n"))[1:] {

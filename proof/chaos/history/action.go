@@ -1,29 +1,30 @@
 package history
 
-// Action is a person's or a service's call, before it is made.
+// Action is a call by a person or a service. It is written before the call is made.
 type Action struct {
-	At         int64  `json:"at"`            // wall µs
-	Call       uint64 `json:"call"`          // counted in this process from 1
+	At         int64  `json:"at"`            // wall clock, µs
+	Call       uint64 `json:"call"`          // number of the call in this process, from 1
 	Action     string `json:"action"`        // an Action…
-	ID         uint64 `json:"id,omitempty"`  // the entry, when it is named by id
-	Key        string `json:"key,omitempty"` // or by idempotency key; both may be given
-	Tx         uint64 `json:"tx,omitempty"`  // it is part of this transaction of the process; 0: one of its own
+	ID         uint64 `json:"id,omitempty"`  // id of the entry; 0: it is named by Key alone
+	Key        string `json:"key,omitempty"` // idempotency key of the entry; ID may be set too
+	Tx         uint64 `json:"tx,omitempty"`  // transaction of the process that the call belongs to; 0: the library's own
 	DelayMS    int64  `json:"delay_ms,omitempty"`
-	Compensate bool   `json:"compensate,omitempty"` // requeue: the compensation again
+	Compensate bool   `json:"compensate,omitempty"` // requeue: requeue to the compensation
 }
 
-// ActionEnd is its answer. With a Tx, what an action without error did stands and falls with the transaction.
+// ActionEnd is the answer to an Action. If the Action names a Tx, its change takes effect only when that transaction
+// commits.
 type ActionEnd struct {
-	At     int64  `json:"at"` // wall µs
+	At     int64  `json:"at"` // wall clock, µs
 	Call   uint64 `json:"call"`
-	Err    string `json:"err,omitempty"` // an Err… class; ErrState, ErrNotFound and ErrBusy: nothing was changed
+	Err    string `json:"err,omitempty"` // an Err… class; ErrState, ErrNotFound and ErrBusy mean that nothing changed
 	Detail string `json:"detail,omitempty"`
 
-	Already bool `json:"already,omitempty"` // cancel: it was cancelled before, nothing was changed
-	Dead    bool `json:"dead,omitempty"`    // cancel, complete: it was dead
+	Already bool `json:"already,omitempty"` // cancel: the entry was cancelled before, nothing changed
+	Dead    bool `json:"dead,omitempty"`    // cancel, complete: the entry was dead
 }
 
-// The actions, as the library spells them.
+// The names of the actions, as in the library.
 const (
 	ActionComplete       = "complete"
 	ActionCancel         = "cancel"
@@ -34,20 +35,21 @@ const (
 
 // Event is one call of the library's observer.
 type Event struct {
-	At       int64  `json:"at"` // wall µs
+	At       int64  `json:"at"` // wall clock, µs
 	Event    string `json:"event"`
 	ID       uint64 `json:"id,omitempty"`
 	Type     string `json:"type,omitempty"`
 	State    int8   `json:"state,omitempty"`
 	EndedBy  string `json:"ended_by,omitempty"`
-	Enqueued int    `json:"announced,omitempty"` // reconciled
+	Enqueued int    `json:"announced,omitempty"` // reconciled: number of entries put into the queue again
 	Polled   int    `json:"polled,omitempty"`
 	Rebuilt  bool   `json:"rebuilt,omitempty"`
 	Err      string `json:"err,omitempty"` // attempt broken: an Err… class
 	Detail   string `json:"detail,omitempty"`
 }
 
-// The events. Settled need not be written: the audit tells. Of reconciled only rounds that found something.
+// The events of the observer. Settled events may be left out, because the audit holds them. Reconciled events are
+// written only for rounds that found something.
 const (
 	EventSettled        = "settled"
 	EventOutcomeDropped = "outcome dropped"
@@ -55,7 +57,7 @@ const (
 	EventQueueDown      = "queue down"
 	EventQueueUp        = "queue up"
 	EventReconciled     = "reconciled"
-	EventAttemptBroken  = "attempt broken" // by the database or a connection, whatever its handler returned
+	EventAttemptBroken  = "attempt broken" // the database or the connection failed, whatever the handler returned
 )
 
 // Kind implements Record.

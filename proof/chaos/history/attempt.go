@@ -1,33 +1,34 @@
 package history
 
-// Attempt is one run of a handler that begins: written by the outermost middleware, or as the handler's first
-// line, with what its Entry says. A batch handler writes one line for each of its entries.
+// Attempt says that a handler begins to run. The outermost middleware, or the first line of the handler, writes it from
+// the handler's Entry. A batch handler writes one Attempt for each of its entries.
 type Attempt struct {
-	At           int64  `json:"at"`  // wall µs
-	Run          uint64 `json:"run"` // this run of a handler on this entry, counted in this process from 1
-	ID           uint64 `json:"id"`  // the entry's
+	At           int64  `json:"at"`  // wall clock, µs
+	Run          uint64 `json:"run"` // number of this handler run on this entry, counted in this process from 1
+	ID           uint64 `json:"id"`  // id of the entry
 	Key          string `json:"key"` // idempotency key
 	Version      uint64 `json:"version"`
 	Epoch        uint32 `json:"epoch,omitempty"`
 	Attempt      int    `json:"attempt"` // Entry.Attempt
 	State        int8   `json:"state"`
 	Compensation bool   `json:"compensation,omitempty"`
-	Batch        int    `json:"batch,omitempty"` // entries in the batch handler's call; 0: no batch handler
-	Hash         uint64 `json:"hash"`            // of the content, as the handler is given it
+	Batch        int    `json:"batch,omitempty"` // number of entries in the batch handler's call; 0: not a batch handler
+	Hash         uint64 `json:"hash"`            // hash of the content that the handler received
 	NextAt       int64  `json:"next_at"`         // Entry.NextAt, ms of the database's clock
 }
 
-// AttemptEnd is what the handler returns, written before it does. An attempt without one was killed.
+// AttemptEnd holds the handler's result. It is written before the handler returns. An Attempt without an AttemptEnd was
+// killed.
 type AttemptEnd struct {
-	At      int64  `json:"at"` // wall µs
+	At      int64  `json:"at"` // wall clock, µs
 	Run     uint64 `json:"run"`
-	ID      uint64 `json:"id"`                 // the entry's, as in Attempt
+	ID      uint64 `json:"id"`                 // id of the entry, as in Attempt
 	Outcome string `json:"outcome"`            // an Outcome… class
-	AfterMS int64  `json:"after_ms,omitempty"` // asked for with RetryAfter or Snooze
-	Cause   string `json:"cause,omitempty"`    // why the handler's context has ended, a Cause…; empty: it has not
+	AfterMS int64  `json:"after_ms,omitempty"` // delay that the handler asked for with RetryAfter or Snooze
+	Cause   string `json:"cause,omitempty"`    // why the handler's context ended, a Cause…; empty: the context has not ended
 }
 
-// What a handler returns.
+// The outcomes that a handler can return.
 const (
 	OutcomeOK          = "ok"
 	OutcomeFail        = "fail" // any other error
@@ -35,12 +36,12 @@ const (
 	OutcomeRetryAfter  = "retry after"
 	OutcomeSnooze      = "snooze"
 	OutcomeUnavailable = "unavailable"
-	OutcomePanic       = "panic"     // also Goexit
+	OutcomePanic       = "panic"     // a panic or runtime.Goexit
 	OutcomeCanceled    = "canceled"  // the error is context.Canceled, ErrStopping or ErrLeaseLost
-	OutcomeNoVerdict   = "noverdict" // a batch handler that panics, or answers with the wrong number
+	OutcomeNoVerdict   = "noverdict" // a batch handler panicked or returned the wrong number of results
 )
 
-// Why a handler's context ended: the library's errors, by context.Cause.
+// The reasons why a handler's context ended: the library's errors, read with context.Cause.
 const (
 	CauseLeaseLost = "lease lost"
 	CauseCancelled = "cancelled"
@@ -49,10 +50,10 @@ const (
 	CauseOther     = "other"
 )
 
-// Effect is a handler's effect outside the database. It is written twice: with Phase EffectBefore before
-// anything outside happens, and EffectAfter when it has.
+// Effect is a handler's effect outside the database. It is written twice: with Phase EffectBefore before the effect
+// happens, and with EffectAfter once it has happened.
 type Effect struct {
-	At           int64  `json:"at"`  // wall µs
+	At           int64  `json:"at"`  // wall clock, µs
 	Run          uint64 `json:"run"` // as in Attempt
 	ID           uint64 `json:"id"`
 	Epoch        uint32 `json:"epoch,omitempty"`
@@ -66,13 +67,13 @@ const (
 	EffectAfter  = "after"
 )
 
-// EffectRow is a row that a transactional handler or compensation wrote in its own transaction, dumped at the
-// end from a table without a unique key. Such a handler writes exactly one row before it returns nil.
+// EffectRow is a row that a transactional handler or compensation wrote in its own transaction. Such a handler writes
+// exactly one row before it returns nil. The driver dumps these rows at the end, from a table without a unique key.
 type EffectRow struct {
-	ID           uint64 `json:"id"` // the entry's
+	ID           uint64 `json:"id"` // id of the entry
 	Key          string `json:"key"`
 	Epoch        uint32 `json:"epoch,omitempty"`
-	Version      uint64 `json:"version,omitempty"` // the attempt's
+	Version      uint64 `json:"version,omitempty"` // version of the attempt
 	Compensation bool   `json:"compensation,omitempty"`
 }
 

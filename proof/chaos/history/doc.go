@@ -1,32 +1,32 @@
-// Package history is what a chaos run leaves behind: everything its processes did and saw, as lines of JSON.
+// Package history defines the history of a chaos run: everything that its processes did and saw, as lines of JSON.
 //
 // # Files
 //
-// A run is a directory. Each process that takes part writes one file of its own (Create), by O_APPEND and one
-// write(2) a call, so that what was written survives the SIGKILL of its writer. The first line of a file is a
-// Process; the process of a line is the file's. The driver writes a file, too: the Run, the faults, and at the
-// end the dumps of tables and queue.
+// A run is a directory. Each process that takes part calls Create and writes one file of its own. It opens the file
+// with O_APPEND and makes one write(2) for each call, so written lines survive a SIGKILL of the process. The first line
+// of a file is a Process. Every line belongs to the process of its file. The driver writes a file too. It holds the
+// Run, the faults and, at the end, the dumps of the tables and the queue.
 //
 // # Before and after
 //
-// What may fail is written twice. The line before (insert, commit, attempt …) is written before the call: what
-// has no such line was never asked for. The line after (inserted, committed, attempt_end …) is written before
-// anything is made of the answer. A line before with none after it is an unknown outcome.
+// Anything that may fail is written twice. The line before (insert, commit, attempt …) is written before the call.
+// Without that line, the call was never made. The line after (inserted, committed, attempt_end …) is written before
+// the process acts on the answer. A line before that has no line after is an unknown outcome.
 //
 // # Clocks
 //
-// At is the machine's wall clock in µs since 1970, read as the line is made; all processes of a run share that
-// clock, and no fault touches it. Instants of the database are by its own clock, which faults may move: NextAt
-// and LeaseUntil in ms as the columns hold them, DBNow in µs. Clock lines tie the two together.
+// At is the machine's wall clock in µs since 1970, read when the line is made. All processes of a run share that
+// clock, and no fault moves it. Times from the database use the database's own clock, which faults may move. NextAt and
+// LeaseUntil are in ms, as the columns hold them, and DBNow is in µs. Clock lines relate the two clocks.
 package history
 
-// A Record is one line. Its fields' names are the JSON's; zero values are left out.
+// Record is one line of the history. Its fields have the names of the JSON words. Zero values are left out.
 type Record interface {
 	// Kind is the value of the line's first field, "kind".
 	Kind() string
 }
 
-// kinds makes an empty record of each kind, to decode into.
+// kinds holds a constructor for each kind. Decode fills the empty record.
 var kinds = map[string]func() Record{
 	"process":            func() Record { return new(Process) },
 	"run":                func() Record { return new(Run) },

@@ -1,6 +1,6 @@
 package history
 
-// Audit is a change of a row of the process log, written by the tables' triggers in the same transaction. The
+// Audit is one change of a row of the process log. The tables' triggers write it in the transaction of the change. The
 // dump is in the order of Seq.
 type Audit struct {
 	Seq   uint64 `json:"seq"`
@@ -8,10 +8,10 @@ type Audit struct {
 	ID    uint64 `json:"id"`
 	Key   string `json:"key"`           // idempotency key
 	Type  string `json:"type"`          // business type
-	DBNow int64  `json:"db_now"`        // the database's clock as the statement began, µs
+	DBNow int64  `json:"db_now"`        // the database's clock when the statement began, µs
 	Conn  uint64 `json:"conn"`          // CONNECTION_ID()
-	Old   *Image `json:"old,omitempty"` // absent for an insert
-	New   *Image `json:"new,omitempty"` // absent for a delete
+	Old   *Image `json:"old,omitempty"` // nil for an insert
+	New   *Image `json:"new,omitempty"` // nil for a delete
 }
 
 // The operations.
@@ -21,7 +21,7 @@ const (
 	OpDelete = "delete"
 )
 
-// Image is a row's columns that the library moves.
+// Image holds the columns of a row that the library changes.
 type Image struct {
 	State           int8   `json:"s"`
 	Version         uint64 `json:"v"`
@@ -40,7 +40,7 @@ type Row struct {
 	ID    uint64 `json:"id"`
 	Key   string `json:"key"`
 	Type  string `json:"type"`
-	DBNow int64  `json:"db_now"` // as it was read, µs
+	DBNow int64  `json:"db_now"` // the database's clock when the row was read, µs
 	Image
 }
 
@@ -48,8 +48,8 @@ type Row struct {
 type Member struct {
 	Type  string  `json:"type"` // business type
 	ID    uint64  `json:"id"`
-	Score float64 `json:"score"` // due, or the lease's end; ms of Redis's clock
-	Now   int64   `json:"now"`   // Redis's clock as it was read, µs
+	Score float64 `json:"score"` // due time, or end of the lease; ms of Redis's clock
+	Now   int64   `json:"now"`   // Redis's clock when the member was read, µs
 }
 
 // Kind implements Record.

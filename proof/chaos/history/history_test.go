@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// only returns the single file of a run.
+// only returns the name of the only file of a run.
 func only(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := Files(dir)
@@ -30,7 +30,7 @@ func read(t *testing.T, name string) []Record {
 	return found
 }
 
-// filled sets every field of a record to something that is not zero.
+// filled sets every field of a record to a value other than zero.
 func filled(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -72,7 +72,7 @@ func TestEveryKindIsReadBackAsItWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	var want []Record
 	for kind, empty := range kinds {
-		require.Equal(t, kind, empty().Kind(), "the kind's name and its struct")
+		require.Equal(t, kind, empty().Kind(), "the kind must decode into its struct")
 		full := empty()
 		filled(reflect.ValueOf(full).Elem())
 		want = append(want, empty(), full)
@@ -150,8 +150,8 @@ func TestLinesOfManyGoroutinesStayWhole(t *testing.T) {
 	require.Len(t, got, 1600)
 	for i := 0; i < len(got); i += 2 {
 		insert, commit := got[i].(*Insert), got[i+1].(*Commit)
-		require.Equal(t, insert.Tx, commit.Tx, "one Write's lines stay together")
-		require.Equal(t, next[insert.Tx], insert.DelayMS, "a goroutine's lines keep their order")
+		require.Equal(t, insert.Tx, commit.Tx, "the lines of one Write must stay together")
+		require.Equal(t, next[insert.Tx], insert.DelayMS, "the lines of one goroutine must keep their order")
 		require.Equal(t, long, insert.Key)
 		next[insert.Tx]++
 	}

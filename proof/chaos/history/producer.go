@@ -1,90 +1,90 @@
 package history
 
-// Insert is one entry about to be recorded. A Record call with many entries writes one line for each, in one
-// Write. A key may come more than once in a transaction; answers come in the order of the inserts.
+// Insert says that one entry is about to be recorded. A Record call with many entries writes one line for each, in one
+// Write. A key may occur more than once in a transaction. The answers come in the order of the inserts.
 type Insert struct {
-	At      int64  `json:"at"`                 // wall µs
-	Tx      uint64 `json:"tx"`                 // the caller's transaction, counted in this process from 1
+	At      int64  `json:"at"`                 // wall clock, µs
+	Tx      uint64 `json:"tx"`                 // number of the caller's transaction in this process, from 1
 	Key     string `json:"key"`                // idempotency key
 	Type    string `json:"type"`               // business type
-	Hash    uint64 `json:"hash"`               // of the content, as the library is given it
-	DelayMS int64  `json:"delay_ms,omitempty"` // until due
-	Max     int    `json:"max,omitempty"`      // max process count of this entry; 0: the type's
-	Mode    string `json:"mode,omitempty"`     // how the transaction is handled, for people: "raw", "connector", "intx" …
+	Hash    uint64 `json:"hash"`               // hash of the content passed to the library
+	DelayMS int64  `json:"delay_ms,omitempty"` // delay until the entry is due
+	Max     int    `json:"max,omitempty"`      // max process count of this entry; 0: that of its type
+	Mode    string `json:"mode,omitempty"`     // how the transaction is handled, for human readers: "raw", "connector", "intx" …
 }
 
-// Inserted is Record's answer for one entry.
+// Inserted is the answer of the library's Record for one entry.
 type Inserted struct {
-	At        int64  `json:"at"` // wall µs
+	At        int64  `json:"at"` // wall clock, µs
 	Tx        uint64 `json:"tx"`
 	Key       string `json:"key"`
-	ID        uint64 `json:"id,omitempty"` // 0: not known, or an error
+	ID        uint64 `json:"id,omitempty"` // 0: unknown, or an error
 	Duplicate bool   `json:"duplicate,omitempty"`
 	Err       string `json:"err,omitempty"`    // an Err… class; empty: no error
-	Detail    string `json:"detail,omitempty"` // the error's text, for people
+	Detail    string `json:"detail,omitempty"` // text of the error, for human readers
 }
 
-// Savepoint is a SAVEPOINT that succeeded.
+// Savepoint says that a SAVEPOINT succeeded.
 type Savepoint struct {
-	At   int64  `json:"at"` // wall µs
+	At   int64  `json:"at"` // wall clock, µs
 	Tx   uint64 `json:"tx"`
 	Name string `json:"name"`
 }
 
-// SavepointRollback is a ROLLBACK TO SAVEPOINT that succeeded: entries inserted since the savepoint are gone. When
-// one fails, the transaction must be rolled back.
+// SavepointRollback says that a ROLLBACK TO SAVEPOINT succeeded. Entries inserted since the savepoint are gone. When a
+// rollback to a savepoint fails, the transaction must be rolled back.
 type SavepointRollback struct {
-	At   int64  `json:"at"` // wall µs
+	At   int64  `json:"at"` // wall clock, µs
 	Tx   uint64 `json:"tx"`
 	Name string `json:"name"`
 }
 
-// Commit is written before COMMIT is asked for; with InTx, as the closure's last line before it returns nil.
+// Commit is written before a COMMIT. With InTx it is the closure's last line before it returns nil.
 type Commit struct {
-	At int64  `json:"at"` // wall µs
+	At int64  `json:"at"` // wall clock, µs
 	Tx uint64 `json:"tx"`
 }
 
-// Committed is COMMIT's answer.
+// Committed is the answer to a COMMIT.
 type Committed struct {
-	At      int64  `json:"at"` // wall µs
+	At      int64  `json:"at"` // wall clock, µs
 	Tx      uint64 `json:"tx"`
 	Outcome string `json:"outcome"` // CommitOK, CommitFail or CommitUnknown
 	Err     string `json:"err,omitempty"`
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Resolved is what the library's Resolve answered about an entry of a transaction whose COMMIT came out unknown.
+// Resolved is the answer of the library's Resolve for an entry of a transaction whose COMMIT had an unknown outcome.
 type Resolved struct {
-	At  int64  `json:"at"` // wall µs, of the answer
+	At  int64  `json:"at"` // wall clock when the answer came, µs
 	Tx  uint64 `json:"tx"`
 	Key string `json:"key"`
-	ID  uint64 `json:"id,omitempty"`  // of the entry that is there
-	Err string `json:"err,omitempty"` // an Err… class; ErrNotFound: it was rolled back
+	ID  uint64 `json:"id,omitempty"`  // id of the entry that Resolve found
+	Err string `json:"err,omitempty"` // an Err… class; ErrNotFound: the entry was rolled back
 }
 
-// How a COMMIT came out. Only what certainly did not happen is a failure.
+// The outcomes of a COMMIT. CommitFail means that the COMMIT certainly did not happen.
 const (
 	CommitOK      = "ok"
 	CommitFail    = "fail"
 	CommitUnknown = "unknown"
 )
 
-// Rollback is written before a transaction is given up without a COMMIT.
+// Rollback is written before a transaction is rolled back without a COMMIT.
 type Rollback struct {
-	At int64  `json:"at"` // wall µs
+	At int64  `json:"at"` // wall clock, µs
 	Tx uint64 `json:"tx"`
 }
 
 // Classes of errors.
 const (
-	ErrDeadlock      = "deadlock"  // 1213, 1020
-	ErrLockWait      = "lock wait" // 1205
+	ErrDeadlock      = "deadlock"  // server errors 1213 and 1020
+	ErrLockWait      = "lock wait" // server error 1205
 	ErrNoTransaction = "no transaction"
-	ErrTxAborted     = "tx aborted"   // the library's ErrTxAborted with no 1213 or 1205 in it
+	ErrTxAborted     = "tx aborted"   // the library's ErrTxAborted that wraps neither 1213 nor 1205
 	ErrNotRecorded   = "not recorded" // the library's ErrNotRecorded
-	ErrReadOnly      = "read only"    // 1290, 1792, 1836
-	ErrConnection    = "connection"   // refused, cut, silent
+	ErrReadOnly      = "read only"    // server errors 1290, 1792 and 1836
+	ErrConnection    = "connection"   // the connection was refused, cut, or silent
 	ErrContext       = "context"      // the caller's deadline or cancellation
 	ErrState         = "state"        // the library's *StateError
 	ErrNotFound      = "not found"

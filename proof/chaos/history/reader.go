@@ -12,21 +12,21 @@ import (
 
 const suffix = ".history.jsonl"
 
-// Files lists a run's files by name.
+// Files returns the names of a run's files.
 func Files(dir string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*"+suffix))
 }
 
-// Line is where a record stands.
+// Line names one line of a file.
 type Line struct {
 	File   string
-	Number int // from 1
+	Number int // counted from 1
 }
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile hands every record of one file to each, in order, until each returns an error. A last line without
-// its end is left out: its writer was killed.
+// ReadFile passes every record of one file to each, in order, until each returns an error. ReadFile leaves out an
+// incomplete last line: its writer was killed.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadFile(name string, each func(Line, Record) error) error {
 		line, err := readLine(in)
 		switch {
 		case err == io.EOF:
-			return nil // line, if any, is torn
+			return nil // an incomplete last line is left out
 		case err != nil:
 			return fmt.Errorf("%v: %w", at, err)
 		}
@@ -52,7 +52,8 @@ func ReadFile(name string, each func(Line, Record) error) error {
 	}
 }
 
-// readLine reads up to a line's end; the slice is good until the next read. Without one it returns io.EOF.
+// readLine reads one line with its line end. The slice is valid until the next read. Without a line end readLine
+// returns io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {

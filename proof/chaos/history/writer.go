@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Now is the wall clock in µs since 1970, for the At of a record.
+// Now returns the wall clock in µs since 1970, for the At field of a record.
 func Now() int64 { return time.Now().UnixMicro() }
 
-// Hash is the content's hash that Insert and Attempt carry: FNV-1a, 64 bits.
+// Hash returns the hash of the content that Insert and Attempt carry: FNV-1a, 64 bits.
 func Hash(content []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range content {
@@ -20,13 +20,13 @@ func Hash(content []byte) uint64 {
 	return h
 }
 
-// Writer appends to the file of one process. It may be used by several goroutines.
+// Writer appends to the file of one process. Several goroutines may use it.
 type Writer struct {
 	file *os.File
 }
 
-// Create makes the file of this process in dir, which exists, and writes its Process line. An app that is
-// started again gets a new file.
+// Create makes the file of this process in the existing directory dir and writes its Process line. A restarted app gets
+// a new file.
 func Create(dir, app string) (*Writer, error) {
 	p := &Process{App: app, PID: os.Getpid(), At: Now()}
 	name := filepath.Join(dir, fmt.Sprintf("%s-%d-%d%s", app, p.At, p.PID, suffix))
@@ -38,19 +38,19 @@ func Create(dir, app string) (*Writer, error) {
 	return w, w.Write(p)
 }
 
-// Write appends records, one line each, with a single write(2). When it returns nil they outlive the process, but
-// not the machine. After an error the process must end: its history has a hole.
+// Write appends records, one line each, with a single write(2). When Write returns nil, the lines survive the process,
+// but not the machine. After an error the process must end, because its history has a gap.
 func (w *Writer) Write(records ...Record) error {
 	lines, err := Encode(records...)
 	if err != nil {
 		return err
 	}
-	// os.File writes on after a short write; on a local file there is none but for a full disk.
+	// os.File continues after a short write. On a local file a short write happens only when the disk is full.
 	_, err = w.file.Write(lines)
 	return err
 }
 
-// Encode makes the lines of records.
+// Encode returns the lines of records.
 func Encode(records ...Record) ([]byte, error) {
 	var lines []byte
 	for _, r := range records {
@@ -67,5 +67,5 @@ func Encode(records ...Record) ([]byte, error) {
 	return lines, nil
 }
 
-// Close closes the file; what is written stays.
+// Close closes the file. Written lines stay.
 func (w *Writer) Close() error { return w.file.Close() }

@@ -1,9 +1,9 @@
-// Command report writes what a chaos run was, for people: DIR/report.md, and its course as DIR/report.png and
-// DIR/report.svg:
+// Command report describes a chaos run for human readers. It writes DIR/report.md, and the course of the run as
+// DIR/report.png and DIR/report.svg:
 //
 //	go run ./report DIR
 //
-// It judges as check does, and ends with 0 whatever the verdict; 2 when the history cannot be read.
+// It judges as check does. The exit status is 0 whatever the verdict, and 2 when the history cannot be read.
 package main
 
 import (

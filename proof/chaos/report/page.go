@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// page is the report in Markdown.
+// page returns the report in Markdown.
 func page(l *verdict.Ledger, v *verdict.Verdict) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -26,8 +26,8 @@ func page(l *verdict.Ledger, v *verdict.Verdict) string {
 	sayChecks(say, v)
 	sayLateness(say, l)
 	sayFaults(say, l)
-	sayList(say, "Not shown", v.Vacuous)
-	sayList(say, "Not demanded", v.Excused)
+	sayList(say, "Demands not met", v.Vacuous)
+	sayList(say, "Excused demands", v.Excused)
 	return b.String()
 }
 
@@ -39,12 +39,12 @@ func sayCounts(say func(string, ...any), l *verdict.Ledger) {
 		n    int
 	}{
 		{"entries", c.Entries}, {"commits answered", c.Commits}, {"commits with an unknown outcome", c.UnknownCommits},
-		{"attempts", c.Attempts}, {"claims beside the inserts' own", c.Claims}, {"leases lost", c.LostLeases},
-		{"outcomes dropped at their fence", c.Dropped}, {"faults", len(l.Faults)},
+		{"attempts", c.Attempts}, {"claims, including those of inserts", c.Claims}, {"leases lost", c.LostLeases},
+		{"outcomes dropped, because the version had changed", c.Dropped}, {"faults", len(l.Faults)},
 	} {
 		say("| %s | %d |", line.name, line.n)
 	}
-	say("\nHow entries came to an end (a requeued one more than once):\n\n| | |\n|---|--:|")
+	say("\nHow entries came to an end (a requeued entry counts more than once):\n\n| | |\n|---|--:|")
 	for _, name := range slices.Sorted(maps.Keys(c.ByEnd)) {
 		say("| %s | %d |", name, c.ByEnd[name])
 	}
@@ -69,14 +69,14 @@ func sayChecks(say func(string, ...any), v *verdict.Verdict) {
 }
 
 func sayLateness(say func(string, ...any), l *verdict.Ledger) {
-	say("\n## Lateness\n\nFrom an entry's due moment, or the answer to its commit when that came later, to the handler's first line.\n")
+	say("\n## Lateness\n\nFrom an entry's due time, or the answer to its commit when that came later, to the handler's first line.\n")
 	say("| | starts | 50 %% | 90 %% | 99 %% | 99.9 %% | all within |\n|---|--:|--:|--:|--:|--:|--:|")
 	starts := l.Starts()
 	for _, regime := range []struct {
 		name string
 		of   func(verdict.Start) bool
 	}{
-		{"no fault about", func(s verdict.Start) bool { return s.Calm }},
+		{"no fault felt", func(s verdict.Start) bool { return s.Calm }},
 		{"during and right after faults", func(s verdict.Start) bool { return !s.Calm }},
 	} {
 		p := verdict.Sum(starts, regime.of)
@@ -130,5 +130,5 @@ func sayList(say func(string, ...any), title string, lines []string) {
 	}
 }
 
-// marks are those drawn into the picture.
+// marks are the marks drawn in the picture.
 var marks = []string{history.MarkHealed, history.MarkStopped, history.MarkQuiescent, history.MarkGaveUp}

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// The colours are told apart without red and green, too.
+// The colours can be distinguished without telling red from green.
 var (
 	blue   = color.RGBA{R: 0x00, G: 0x5a, B: 0xb5, A: 255}
 	orange = color.RGBA{R: 0xdc, G: 0x6a, B: 0x00, A: 255}
@@ -34,7 +34,7 @@ const (
 	laneHeight = 0.19 * vg.Inch
 )
 
-// picture is the course of a run: what was recorded and settled, how late, and what was broken meanwhile.
+// picture shows the course of a run: entries recorded and settled, lateness, and faults.
 type picture struct {
 	begin   int64
 	seconds []verdict.Second
@@ -42,7 +42,7 @@ type picture struct {
 	marks   map[string]float64 // seconds since begin
 }
 
-// draw writes the picture in both forms.
+// draw writes the picture as PNG and as SVG.
 func draw(l *verdict.Ledger, png, svg string) error {
 	p := picture{faults: l.Faults, marks: make(map[string]float64)}
 	p.begin, p.seconds = l.Timeline()
@@ -78,7 +78,7 @@ func save(name string, canvas io.WriterTo) error {
 	return file.Close()
 }
 
-// stack draws panels below each other, with their time axes in line.
+// stack draws panels below each other, with aligned time axes.
 func stack(c vgdraw.Canvas, panels []*plot.Plot, heights []vg.Length) {
 	top := c.Max.Y
 	var cut []vgdraw.Canvas
@@ -96,7 +96,7 @@ func stack(c vgdraw.Canvas, panels []*plot.Plot, heights []vg.Length) {
 
 func (p *picture) second(at int64) float64 { return float64(at-p.begin) / 1e6 }
 
-// axes is an empty panel over the whole run, with faults as a shade behind it and the marks as lines.
+// axes returns an empty panel over the whole run. Faults are a shade in the background, and marks are vertical lines.
 func (p *picture) axes(y string, low, high float64) *plot.Plot {
 	axes := plot.New()
 	axes.Y.Label.Text = y
@@ -126,12 +126,12 @@ func (p *picture) drawMarks(axes *plot.Plot, low, high float64) {
 	}
 }
 
-// box is a filled rectangle.
+// box returns a filled rectangle.
 func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
-	right = max(right, left+0.25) // seen, however short
+	right = max(right, left+0.25) // keep short faults visible
 	polygon, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
 	if err != nil {
-		panic(err) // only without points, or with ones that are no numbers
+		panic(err) // NewPolygon fails only without points or with NaN
 	}
 	polygon.Color, polygon.LineStyle.Width = fill, 0
 	return polygon
@@ -140,13 +140,13 @@ func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 func lineOf(points plotter.XYs, c color.Color, points2 float64) *plotter.Line {
 	line, err := plotter.NewLine(points)
 	if err != nil {
-		panic(err) // as box
+		panic(err) // as in box
 	}
 	line.Color, line.Width = c, vg.Points(points2)
 	return line
 }
 
-// work is recorded and settled entries a second.
+// work shows the entries recorded and settled each second.
 func (p *picture) work(title string) *plot.Plot {
 	recorded, settled := make(plotter.XYs, len(p.seconds)), make(plotter.XYs, len(p.seconds))
 	high := 1.0
@@ -155,7 +155,7 @@ func (p *picture) work(title string) *plot.Plot {
 		settled[i] = plotter.XY{X: float64(i) + 0.5, Y: float64(s.Settled)}
 		high = max(high, recorded[i].Y, settled[i].Y)
 	}
-	axes := p.axes("entries a second", 0, high*1.4)
+	axes := p.axes("entries per second", 0, high*1.4)
 	axes.Title.Text = title + " (shaded: a fault is on)"
 	in, out := lineOf(recorded, grey, 1.2), lineOf(settled, blue, 1.4)
 	axes.Add(in, out)
@@ -165,19 +165,19 @@ func (p *picture) work(title string) *plot.Plot {
 	return axes
 }
 
-// names writes the marks' names at a height.
+// names writes the names of the marks at a height.
 func (p *picture) names(y float64) *plotter.Labels {
 	var at plotter.XYLabels
 	for _, name := range marks {
 		if x, ok := p.marks[name]; ok {
 			at.XYs = append(at.XYs, plotter.XY{X: x, Y: y})
 			at.Labels = append(at.Labels, name+" ")
-			y *= 0.9 // they may be close
+			y *= 0.9 // marks may lie close together
 		}
 	}
 	labels, err := plotter.NewLabels(at)
 	if err != nil {
-		panic(err) // as box
+		panic(err) // as in box
 	}
 	for i := range labels.TextStyle {
 		labels.TextStyle[i].XAlign = -1 // to the left of its line
@@ -185,15 +185,15 @@ func (p *picture) names(y float64) *plotter.Labels {
 	return labels
 }
 
-// lateness is how late attempts began in each second, on a logarithmic scale.
+// lateness shows how late attempts began in each second, on a logarithmic scale.
 func (p *picture) lateness() *plot.Plot {
-	const low = 0.1 // ms; nothing is sooner
+	const low = 0.1 // ms; the smallest value shown
 	high := 1000.0
 	series := []struct {
 		name  string
 		of    func(verdict.Percentiles) time.Duration
 		c     color.Color
-		width float64 // points; the latest often is the 99th of a hundred, too, and shows beside it
+		width float64 // points; with few attempts the latest equals the 99th percentile, so its wider line stays visible
 	}{
 		{"latest", func(s verdict.Percentiles) time.Duration { return s.Max }, grey, 3},
 		{"99 %", func(s verdict.Percentiles) time.Duration { return s.P99 }, orange, 1.2},
@@ -222,7 +222,7 @@ func (p *picture) lateness() *plot.Plot {
 	return axes
 }
 
-// kinds are the kinds of faults that fired, the first one first.
+// kinds returns the kinds of faults that fired, sorted.
 func (p *picture) kinds() (kinds []string) {
 	for _, f := range p.faults {
 		if f.Fired && !slices.Contains(kinds, f.Fault.Fault) {
@@ -259,7 +259,7 @@ func (p *picture) lanes() *plot.Plot {
 	return axes
 }
 
-// clockTicks marks seconds as minutes and seconds.
+// clockTicks labels seconds as minutes:seconds.
 type clockTicks struct{}
 
 // Ticks implements plot.Ticker.
@@ -276,7 +276,7 @@ func (clockTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// decades marks powers of ten.
+// decades labels powers of ten.
 type decades struct{}
 
 // Ticks implements plot.Ticker.

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// synthetic writes a run of two minutes: every fault makes what is due meanwhile wait for its end.
+// synthetic writes a run of two minutes. Entries that are due during a fault wait for its end.
 func synthetic(t *testing.T, dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const begin, seconds = int64(1_700_000_000_000_000), 120
@@ -29,7 +29,7 @@ func synthetic(t *testing.T, dir string) {
 			Unavailable: map[string]string{"clock moves": "no libfaketime"},
 		},
 	}
-	var slow [seconds]int64 // µs until the fault about is over
+	var slow [seconds]int64 // µs until the present fault ends
 	for n := uint64(1); n <= 24; n++ {
 		at, lasts := begin+int64(r.IntN(90)+5)*1_000_000, int64(r.IntN(4_000_000)+300_000)
 		driver = append(driver, &history.Fault{At: at, N: n, Fault: kinds[int(n)%len(kinds)], Touches: []string{history.TouchesDatabase, history.TouchesLocks}},
@@ -76,7 +76,7 @@ func synthetic(t *testing.T, dir string) {
 }
 
 func TestReportTellsTheRunAndShowsItsCourse(t *testing.T) {
-	dir := os.Getenv("REPORT_DIR") // to look at it
+	dir := os.Getenv("REPORT_DIR") // set REPORT_DIR to keep the report
 	if dir == "" {
 		dir = t.TempDir()
 	}
@@ -87,7 +87,7 @@ func TestReportTellsTheRunAndShowsItsCourse(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []string{
 		"# Chaos run, seed 7: VACUOUS", "mariadb 10.11.", "| lost | ", "| held |", "| app kill | 3 | 0 |", "| clock skew | 0 | 0 |",
-		"| no fault about | ", "- fault: clock skew: it never fired", "not available: no libfaketime",
+		"| no fault felt | ", "- fault: clock skew: it never fired", "not available: no libfaketime",
 	} {
 		require.Contains(t, string(text), want)
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// action is a person's or a service's call.
+// action is a call by a person or a service.
 type action struct {
 	history.Action
-	tx       *transaction // nil: its own
-	answered int64        // At of its ActionEnd; 0: never
+	tx       *transaction // nil: a transaction of the library
+	answered int64        // At of its ActionEnd; 0: no answer
 	err      string
-	already  bool // it has found its work done
-	dead     bool // it has found its entry dead
+	already  bool // the entry was already cancelled
+	dead     bool // the entry was dead
 	undone   bool
 	place    Place
 }
 
-// took tells whether an action changed its entry.
+// took says whether an action changed its entry.
 func (a *action) took() certainty {
 	did := failed(a.err)
 	switch {
@@ -35,7 +35,7 @@ func (a *action) took() certainty {
 	return did
 }
 
-// move is what an action makes of its entry.
+// move returns the move that an action makes.
 func (a *action) move() string {
 	if a.Action.Action == history.ActionRequeue && a.Compensate {
 		return moveRequeueUndo
@@ -51,10 +51,10 @@ func (a *action) move() string {
 // call is an action that may have changed an entry.
 type call struct {
 	*action
-	surely bool // it has changed this very entry
+	surely bool // the action certainly changed this entry
 }
 
-// doneTo is a move of an entry that an action makes.
+// doneTo names a move of one entry that an action makes.
 type doneTo struct {
 	id   uint64
 	move string
@@ -64,9 +64,12 @@ func (d doneTo) compare(other doneTo) int {
 	return cmp.Or(cmp.Compare(d.id, other.id), cmp.Compare(d.move, other.move))
 }
 
-// checkActions: each of a person's and a service's moves that certainly happened is there, as it was asked for and
-// within the time of its call; and no more are there than may have happened. A call with no answer, or with that of a
-// broken connection, may have done its work, and at any time after: its statement may still be on its way.
+// checkActions requires the moves of people and services to match their calls:
+//   - Each move that certainly happened is in the history, as requested, and within the time of its call.
+//   - There are no more moves than may have happened.
+//
+// A call without an answer, or with a broken connection, may take effect at any later time, because its statement may
+// still be on its way.
 func checkActions(l *Ledger, c *Check) {
 	calls := l.callsByMove(c)
 	there := make(map[doneTo][]*step)
@@ -80,9 +83,9 @@ func checkActions(l *Ledger, c *Check) {
 			there[d] = append(there[d], s)
 			switch made := calls[d]; {
 			case len(there[d]) > len(made):
-				c.violate(e, append(places(made), s.place), "%s, %d times, and nobody may have done it more than %d times", s.move, len(there[d]), len(made))
+				c.violate(e, append(places(made), s.place), "%s happened %d times, and at most %d calls may have made it", s.move, len(there[d]), len(made))
 			case !slices.ContainsFunc(made, func(a call) bool { return l.does(a, s) }):
-				c.violate(e, append(places(made), s.place), "%s, and nobody asked for it so, by then", s.move)
+				c.violate(e, append(places(made), s.place), "%s happened, and no call by that time asked for it", s.move)
 			}
 		}
 	})
@@ -93,16 +96,17 @@ func checkActions(l *Ledger, c *Check) {
 				continue
 			}
 			if n++; !slices.ContainsFunc(there[d], func(s *step) bool { return l.does(a, s) }) {
-				c.violate(l.Entries[d.id], []Place{a.place}, "%s was answered, and is not there", d.move)
+				c.violate(l.Entries[d.id], []Place{a.place}, "%s was answered, and is not in the audit", d.move)
 			}
 		}
 		if n > len(there[d]) {
-			c.violate(l.Entries[d.id], places(calls[d]), "%s was answered %d times, and is there %d times", d.move, n, len(there[d]))
+			c.violate(l.Entries[d.id], places(calls[d]), "%s was answered %d times, and is in the audit %d times", d.move, n, len(there[d]))
 		}
 	}
 }
 
-// callsByMove finds what may have been done to each entry. An action on a key may have hit any entry that ever had it.
+// callsByMove returns the calls that may have made each move of each entry. A call by key may have reached any entry
+// that ever had the key.
 func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 	calls := make(map[doneTo][]call)
 	rows := l.entriesByKey()
@@ -118,10 +122,10 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 		}
 		took := a.took()
 		if a.already && !l.cancelledBefore(a, rows[a.Key]) {
-			c.violate(nil, []Place{a.place}, "%s of %q found it cancelled, and it was not", a.Action.Action, a.Key)
+			c.violate(nil, []Place{a.place}, "%s of %q answered that it was already cancelled, and it was not", a.Action.Action, a.Key)
 		}
 		if took == surely && len(ids) == 0 {
-			c.violate(nil, []Place{a.place}, "%s of %q was answered, and no such entry was ever there", a.Action.Action, a.Key)
+			c.violate(nil, []Place{a.place}, "%s of %q was answered, and no such entry ever existed", a.Action.Action, a.Key)
 		}
 		for _, id := range ids {
 			if d := (doneTo{id, a.move()}); took != never {
@@ -144,8 +148,8 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// does reports whether a step may be what a call did: it is of the time of the call, from the state that the call was told
-// of, and makes the entry due as was asked for.
+// does reports whether a call may have made a step. The step lies within the time of the call, starts from the state
+// that the call reported, and makes the entry due as requested.
 func (l *Ledger) does(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
@@ -155,10 +159,10 @@ func (l *Ledger) does(a call, s *step) bool {
 	return (inTime || !l.compares(s, a.At)) && (!delays(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
 }
 
-// ends reports whether a move is a service's that ends its entry.
+// ends reports whether a move is a service's move that ends its entry.
 func ends(move string) bool { return move == moveComplete || move == moveCancel }
 
-// delays reports whether a move of a person's makes its entry due at a time they name.
+// delays reports whether a move makes its entry due at a time that the caller chose.
 func delays(move string) bool {
 	return move == moveReschedule || move == moveRequeue || move == moveRequeueUndo
 }

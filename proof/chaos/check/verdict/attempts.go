@@ -2,14 +2,19 @@ package verdict
 
 import "slices"
 
-// checkAttempts: an attempt ran after its claim was made; what its Entry said is what the claim left in the row, and it
-// was the handler's or the compensation's turn. A lease that an insert wrote is its own process's: nobody else knows of
-// it. Not judged is whether the lease still ran as the attempt began: the answer to a claim may come late, and a process
-// may be stopped between that answer and its handler.
+// checkAttempts requires four things of each attempt:
+//   - It ran after its claim was made.
+//   - Its Entry equals what the claim left in the row.
+//   - The handler ran while the entry was waiting, the compensation while the entry was compensating.
+//   - Under a lease that an insert wrote, it ran in the process of that insert, because no other process knows of the
+//     lease.
+//
+// The check does not require that the lease still ran when the attempt began. The answer to a claim may come late, and
+// a process may be stopped between that answer and its handler.
 func checkAttempts(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		if len(e.steps) == 0 {
-			return // a phantom
+			return // the phantom check reports it
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]
@@ -19,21 +24,21 @@ func checkAttempts(l *Ledger, c *Check) {
 			case claim == nil:
 				c.violate(e, a.places(), "ran at version %d, which the row never had", a.version)
 			case !claim.claims():
-				c.violate(e, append(a.places(), claim.place), "ran at version %d, which is no claim but: %s", a.version, claim.move)
+				c.violate(e, append(a.places(), claim.place), "ran at version %d, which was written by no claim, but by: %s", a.version, claim.move)
 			case a.state != claim.new.state || a.epoch != claim.new.epoch || a.nextAt != claim.new.nextAt || a.number != claim.attempt():
-				c.violate(e, append(a.places(), claim.place), "ran with another state, epoch, due moment or attempt number than its claim left")
+				c.violate(e, append(a.places(), claim.place), "ran with another state, epoch, due time or attempt number than its claim left")
 			case claim.move == moveInsert && len(l.source(e)) > 0 && !l.recorded(a.process, e):
-				c.violate(e, append(a.places(), claim.place), "ran under the lease of its insert, in another process than the one that made it")
+				c.violate(e, append(a.places(), claim.place), "ran under the lease of its insert, in another process than that of the insert")
 			case a.began+jump < claim.wall && l.compares(claim, a.began):
 				c.violate(e, append(a.places(), claim.place), "ran %d ms before it was claimed", (claim.wall-a.began)/1000)
 			case a.compensation != (claim.new.state == compensating):
-				c.violate(e, append(a.places(), claim.place), "ran its handler in the compensation's turn, or the other way round")
+				c.violate(e, append(a.places(), claim.place), "ran its handler while compensating, or its compensation while waiting")
 			}
 		}
 	})
 }
 
-// attempt is the number of the attempt that a claim begins.
+// attempt returns the number of the attempt that a claim begins.
 func (s *step) attempt() int32 {
 	if s.new.state == compensating {
 		return s.new.compensateCount + 1
@@ -41,12 +46,12 @@ func (s *step) attempt() int32 {
 	return s.new.processCount + 1
 }
 
-// checkContent: the content an attempt was given is the one that was inserted.
+// checkContent requires that each attempt received the content that was inserted.
 func checkContent(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		from := l.source(e)
 		if len(from) == 0 {
-			return // a phantom
+			return // the phantom check reports it
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]

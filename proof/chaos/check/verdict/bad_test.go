@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// wrongHistory is one with one thing wrong, and the checks that must say so.
+// wrongHistory is a history with one defect, and the checks that must find it.
 type wrongHistory struct {
 	name   string
 	checks []string
@@ -18,7 +18,7 @@ type wrongHistory struct {
 
 var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople)
 
-// act has somebody settle what a story leaves open, so that only its own fault is found.
+// act cancels an entry that a story leaves open, so that the checks find only the story's own defect.
 func (s *story) act(e *subject) {
 	e.act(history.ActionCancel, "")
 	e.settle(cancelled, "cancel", nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// BenchmarkRun reads and judges a run of CHECK_ENTRIES entries (default 5,000), each with one failed attempt and a
-// renewal: some 18 lines.
+// BenchmarkRun reads and judges a run of CHECK_ENTRIES entries (default 5,000). Each entry has one failed attempt and
+// one renewal, about 18 lines.
 func BenchmarkRun(b *testing.B) {
 	entries, err := strconv.Atoi(os.Getenv("CHECK_ENTRIES"))
 	if err != nil {
@@ -32,7 +32,7 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(lines), "lines")
 }
 
-// large writes a run piece by piece, so that it never stands in memory as records.
+// large writes a run piece by piece, so that the whole run is never in memory.
 func large(b *testing.B, dir string, entries int) (lines int) {
 	s := newStory(b)
 	out := make(map[string]*bufio.Writer)

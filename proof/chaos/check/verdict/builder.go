@@ -8,14 +8,14 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// builder enters records in a Ledger. Records of one process come in its order; those of different processes in
-// none.
+// builder enters records in a Ledger. Records of one process arrive in order. Records of different processes arrive in
+// any order.
 type builder struct {
 	l        Ledger
-	texts    map[string]string         // interned
+	texts    map[string]string         // interned strings
 	process  []int32                   // by file; -1: no Process line yet
 	txs      []map[uint64]*transaction // by process
-	inserts  []map[insertName][]int32  // that have no answer yet, in their order
+	inserts  []map[insertName][]int32  // inserts without an answer, in their order
 	attempts []map[uint64]attemptName
 	calls    []map[uint64]int32
 	lastSeq  uint64
@@ -26,7 +26,7 @@ type insertName struct {
 	key string
 }
 
-// attemptName finds an attempt: its entry, and its place there.
+// attemptName locates an attempt: its entry, and its index in Entry.attempts.
 type attemptName struct {
 	entry *Entry
 	index int
@@ -53,7 +53,7 @@ func (b *builder) add(at Place, r history.Record) error {
 	}
 	p := b.process[at.file]
 	if p < 0 {
-		return fmt.Errorf("the file does not begin with a process line")
+		return fmt.Errorf("the file does not begin with a Process line")
 	}
 	switch r := r.(type) {
 	case *history.Run:
@@ -135,14 +135,14 @@ func (b *builder) add(at Place, r history.Record) error {
 	case *history.Sample:
 		b.seen(p, r.At)
 	default:
-		return fmt.Errorf("the checker does not know %s", r.Kind())
+		return fmt.Errorf("unknown kind of record: %s", r.Kind())
 	}
 	return nil
 }
 
 func (b *builder) start(at Place, p *history.Process) error {
 	if b.process[at.file] >= 0 {
-		return fmt.Errorf("a second process in one file")
+		return fmt.Errorf("a second Process line in one file")
 	}
 	b.process[at.file] = int32(len(b.l.processes))
 	b.l.processes = append(b.l.processes, process{app: p.App, started: p.At, last: p.At})
@@ -157,7 +157,7 @@ func (b *builder) seen(p int32, at int64) { b.l.processes[p].last = max(b.l.proc
 
 func (b *builder) run(r *history.Run) error {
 	if len(b.l.types) > 0 {
-		return fmt.Errorf("a second run in one directory")
+		return fmt.Errorf("a second Run line in one directory")
 	}
 	b.l.Run = *r
 	for i := range r.Types {
@@ -207,7 +207,8 @@ func aborts(class string) bool {
 	return class == history.ErrDeadlock || class == history.ErrTxAborted
 }
 
-// undo takes back what a transaction did since its last savepoint of that name, which stays.
+// undo marks everything that a transaction did since its last savepoint of that name as undone. The savepoint itself
+// stays.
 func (b *builder) undo(p int32, r *history.SavepointRollback) error {
 	tx := b.tx(p, r.Tx)
 	for i, s := range slices.Backward(tx.savepoints) {
@@ -229,7 +230,7 @@ func (b *builder) undo(p int32, r *history.SavepointRollback) error {
 func (b *builder) committed(p int32, r *history.Committed) error {
 	tx := b.tx(p, r.Tx)
 	if tx.asked == 0 {
-		return fmt.Errorf("an answer to a commit that was not asked for")
+		return fmt.Errorf("an answer to a commit that was not requested")
 	}
 	switch r.Outcome {
 	case history.CommitOK, history.CommitFail, history.CommitUnknown:
@@ -248,7 +249,7 @@ func (b *builder) entry(id uint64) *Entry {
 	return e
 }
 
-// keyed is an entry that goes by one key only.
+// keyed returns the entry with this id. An entry with two different keys is an error.
 func (b *builder) keyed(id uint64, key string) (*Entry, error) {
 	e := b.entry(id)
 	if e.Key == "" {
@@ -298,7 +299,7 @@ var outcomes = []string{
 func (b *builder) effect(p int32, r *history.Effect) error {
 	name, ok := b.attempts[p][r.Run]
 	if !ok || name.entry.ID != r.ID {
-		return fmt.Errorf("an effect of run %d of entry %d, which is not under way", r.Run, r.ID)
+		return fmt.Errorf("an effect of run %d of entry %d, which is not running", r.Run, r.ID)
 	}
 	a := &name.entry.attempts[name.index]
 	a.acted = a.acted || r.Phase == history.EffectAfter
@@ -373,14 +374,14 @@ func (b *builder) image(i *history.Image) image {
 	}
 }
 
-// tokenHash keeps tokens small. Only whether two are equal is asked.
+// tokenHash makes tokens small. The checks only compare tokens for equality.
 func tokenHash(token string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(token))
 	return h.Sum64()
 }
 
-// text interns a text of which there are few.
+// text interns a string that occurs often.
 func (b *builder) text(s string) string {
 	if known, ok := b.texts[s]; ok {
 		return known

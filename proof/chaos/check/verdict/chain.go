@@ -2,11 +2,12 @@ package verdict
 
 import "slices"
 
-// checkLinear: each row's changes are a chain, and each link is a line of the contract.
+// checkLinear requires that each change starts from the row that the change before left, and that it fits a line of the
+// contract.
 func checkLinear(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for _, p := range e.torn {
-			c.violate(e, append(e.before(p), p), "a change starts from what the change before did not leave")
+			c.violate(e, append(e.before(p), p), "a change does not start from the result of the change before")
 		}
 		for i := range e.steps {
 			s := &e.steps[i]
@@ -16,7 +17,7 @@ func checkLinear(l *Ledger, c *Check) {
 			}
 			switch s.move {
 			case "":
-				c.violate(e, append(e.before(s.place), s.place), "a change that is no line of the contract: %s", describe(s))
+				c.violate(e, append(e.before(s.place), s.place), "a change fits no line of the contract: %s", describe(s))
 			case moveOwnClaim:
 				l.checkOwnClaim(e, s, c)
 			case moveRelease:
@@ -26,43 +27,44 @@ func checkLinear(l *Ledger, c *Check) {
 	})
 }
 
-// checkLease: a lease is as long as its type's.
+// checkLease requires that a lease has the length of its type's lease.
 func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	t := l.typeOf(e)
 	if t == nil || t.LeaseMS == 0 {
 		return
 	}
 	if got := s.new.leaseUntil - s.nowMS(); abs(got-t.LeaseMS) > rounding {
-		c.violate(e, []Place{s.place}, "%s with a lease of %d ms; its type's is %d", s.move, got, t.LeaseMS)
+		c.violate(e, []Place{s.place}, "%s with a lease of %d ms; the lease of its type is %d ms", s.move, got, t.LeaseMS)
 	}
 }
 
-// checkOwnClaim: a delivery is not counted again only for the process whose insert counted it, and which ran nothing
-// by it. Whose a claim was that nobody ran, the history does not tell.
+// checkOwnClaim allows a claim that does not count the delivery again only in the process whose insert counted it, and
+// only if that delivery ran nothing. The history does not say which process made a claim without an attempt, so
+// checkOwnClaim does not judge it.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {
 		case a.version == s.old.version:
 			c.violate(e, append(a.places(), s.place), "claimed again after it ran, and the delivery is not counted")
 		case a.version == s.new.version && !l.recorded(a.process, e):
-			c.violate(e, append(a.places(), s.place), "the delivery to another process than the one that recorded it is not counted")
+			c.violate(e, append(a.places(), s.place), "another process than the recording one claimed it, and the delivery is not counted")
 		}
 	}
 }
 
-// checkRelease: only a delivery that ran nothing is taken back.
+// checkRelease requires that a release gives back only a delivery that ran nothing.
 func (l *Ledger) checkRelease(e *Entry, s *step, c *Check) {
 	if a := e.lastAttempt(s.old.version); a != nil {
-		c.violate(e, append(a.places(), s.place), "given back as if it had not run, and it had")
+		c.violate(e, append(a.places(), s.place), "released without an outcome, although it had run")
 	}
 }
 
-// recorded reports whether an entry may be what a process has inserted.
+// recorded reports whether a process may have inserted an entry.
 func (l *Ledger) recorded(process int32, e *Entry) bool {
 	return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
 }
 
-// before is the line of the change before the one at p.
+// before returns the place of the change before the one at p.
 func (e *Entry) before(p Place) []Place {
 	for i := 1; i < len(e.steps); i++ {
 		if e.steps[i].place == p {

@@ -6,10 +6,11 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// clock translates the database's clock, which faults may move.
+// clock translates times of the database's clock, which faults may move.
 type clock struct{ samples []history.Clock }
 
-// jump is a difference between two samples' offsets that is a move of the clock, not the way of the question.
+// jump is the smallest difference between the offsets of two samples that counts as a move of the clock. Smaller
+// differences come from the time that a sample takes.
 const jump = 100_000 // µs
 
 func (c *clock) sort() {
@@ -18,7 +19,8 @@ func (c *clock) sort() {
 
 func offset(s history.Clock) int64 { return s.DBNow - s.At }
 
-// around returns the samples taken before and after an audit row was written; the same one twice at the ends.
+// around returns the samples taken before and after an audit row was written. At either end of the run both are the
+// same sample.
 func (c *clock) around(seq uint64) (before, after int) {
 	i, _ := slices.BinarySearchFunc(c.samples, seq, func(s history.Clock, seq uint64) int {
 		if s.AuditSeq < seq {
@@ -29,7 +31,7 @@ func (c *clock) around(seq uint64) (before, after int) {
 	return max(0, i-1), min(i, len(c.samples)-1)
 }
 
-// wall is the moment of an audit row on the wall clock.
+// wall returns the time of an audit row on the wall clock.
 func (c *clock) wall(seq uint64, now int64) int64 {
 	if len(c.samples) == 0 {
 		return now
@@ -45,8 +47,8 @@ func (c *clock) wall(seq uint64, now int64) int64 {
 
 func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
 
-// moved reports whether the database's clock was moved about when an audit row was written: the time its
-// statement read and the one its transaction had decided by may then be of different clocks.
+// moved reports whether the database's clock moved at about the time when an audit row was written. Then the time that
+// the statement read and the time by which its transaction decided may come from different clocks.
 func (c *clock) moved(seq uint64) bool {
 	if len(c.samples) == 0 {
 		return false
@@ -60,7 +62,8 @@ func (c *clock) moved(seq uint64) bool {
 	return false
 }
 
-// setBack is how far the database's clock was set back about when an audit row was written, at most; µs.
+// setBack returns by how many µs at most the database's clock was set back at about the time when an audit row was
+// written.
 func (c *clock) setBack(seq uint64) (by int64) {
 	if len(c.samples) == 0 {
 		return 0

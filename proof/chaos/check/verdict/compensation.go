@@ -2,8 +2,9 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkCompensation: the undo runs only while its entry is compensating, after a failure was recorded in the same
-// epoch or a person asked for it, and never in an epoch with a success or a cancellation.
+// checkCompensation requires that a compensation runs only while its entry is compensating. In the same epoch, a
+// failure or a crash was recorded before, or a person asked for the compensation. The epoch has no success and no
+// cancellation.
 func checkCompensation(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		success, begun, ended := make(map[uint32]Place), make(map[uint32]bool), make(map[uint32]Place)
@@ -32,13 +33,13 @@ func checkCompensation(l *Ledger, c *Check) {
 				c.violate(e, append(a.places(), at), "was compensated in epoch %d, which was cancelled", a.epoch)
 			}
 			if !begun[a.epoch] {
-				c.violate(e, a.places(), "was compensated in epoch %d, which no failure, crash or person brought there", a.epoch)
+				c.violate(e, a.places(), "was compensated in epoch %d, without a failure, a crash or a person's request in that epoch", a.epoch)
 			}
 		}
 	})
 }
 
-// checkUndoOf: giving up leads to the compensation of a type that has one, and to a person otherwise.
+// checkUndoOf requires that an exhausted entry is compensated if its type has a compensation, and is dead otherwise.
 func (l *Ledger) checkUndoOf(e *Entry, s *step, c *Check) {
 	t := l.typeOf(e)
 	if t == nil {
@@ -47,12 +48,12 @@ func (l *Ledger) checkUndoOf(e *Entry, s *step, c *Check) {
 	undoes := t.Compensation != history.CompensationNone
 	switch {
 	case (s.move == moveExhausted || s.move == moveCrashedUndo) && !undoes:
-		c.violate(e, []Place{s.place}, "is to be compensated, and its type has no compensation")
+		c.violate(e, []Place{s.place}, "moved to compensation, and its type has none")
 	case s.move == moveDead && undoes:
 		c.violate(e, []Place{s.place}, "is dead without having been compensated")
 	case s.move == moveCrashedUndo && !t.CompensateCrashed:
-		c.violate(e, []Place{s.place}, "is compensated after crashes, which its type does not ask for")
+		c.violate(e, []Place{s.place}, "moved to compensation after crashes, and its type does not ask for that")
 	case s.move == moveCrashed && t.CompensateCrashed && undoes && s.old.state != compensating:
-		c.violate(e, []Place{s.place}, "is dead after crashes, and its type asks for the compensation")
+		c.violate(e, []Place{s.place}, "is dead after crashes, and its type asks for a compensation")
 	}
 }

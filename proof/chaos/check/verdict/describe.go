@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// describe writes a step for people.
+// describe writes a step for human readers.
 func describe(s *step) string {
 	switch s.move {
 	case moveInsert:
@@ -27,23 +27,23 @@ func (i image) String() string {
 	return text + "}"
 }
 
-// SumStalls tells how often the machine was too busy.
+// SumStalls says how often the machine was overloaded.
 func (l *Ledger) SumStalls() string {
 	var total int64
 	for _, s := range l.Stalls {
 		total += s.Until - s.At
 	}
-	return fmt.Sprintf("too busy %d times, for %v in all of its processes; a lease or an outcome may be late then", len(l.Stalls),
+	return fmt.Sprintf("overloaded %d times, for %v over all processes; leases and outcomes may be late then", len(l.Stalls),
 		time.Duration(total*1000).Round(time.Millisecond))
 }
 
-// moment is a line of an entry's life.
+// moment is one line of an entry's history.
 type moment struct {
 	at   int64
 	text string
 }
 
-// Life tells an entry's life in the order of the wall clock.
+// Life returns the history of an entry in the order of the wall clock.
 func (l *Ledger) Life(id uint64) []string {
 	e := l.Entries[id]
 	if e == nil {

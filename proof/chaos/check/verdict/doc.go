@@ -1,7 +1,7 @@
-// Package verdict judges a chaos run by its history, and by nothing else: it knows the table's contract as data of
-// its own (moves.go) and shares no code with the library.
+// Package verdict judges a chaos run by its history alone. It holds the table's contract as its own data (moves.go) and
+// shares no code with the library.
 //
-// Load reads a run into a Ledger: each entry with its steps, which the audit triggers wrote, and its attempts,
-// which the handlers did. Judge runs every check over it. A check that looked at nothing has shown nothing: see
+// Load reads a run into a Ledger. The Ledger holds each entry with its steps, from the audit triggers, and its
+// attempts, from the handlers. Judge runs every check over the Ledger. A check that found no case proves nothing: see
 // vacuity.go.
 package verdict

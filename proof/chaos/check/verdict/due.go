@@ -2,9 +2,9 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkEarly: by the database's own clock, as one statement's trigger read it, no claim takes an entry that is not
-// due, or whose lease runs. A claim looks in one statement and writes in another; when the clock is set back between
-// the two, it stands too early by that much, which is counted and left.
+// checkEarly requires that no claim takes an entry that is not due or is leased, by the database's own clock as the
+// statement's trigger read it. A claim selects in one statement and updates in another. When the clock is set back
+// between the two, the claim looks early by that much. checkEarly counts such a claim and does not judge it.
 func checkEarly(l *Ledger, c *Check) {
 	excused := 0
 	l.each(func(e *Entry) {
@@ -25,11 +25,11 @@ func checkEarly(l *Ledger, c *Check) {
 		}
 	})
 	if excused > 0 {
-		c.note("%d claims stand too early by less than the database's clock was set back about then; not judged", excused)
+		c.note("%d claims look early by no more than the database's clock was set back at that time; not judged", excused)
 	}
 }
 
-// early tells by how many ms a claim came too soon, if it did. That of an insert is judged as one; see checkDue.
+// early returns by how many ms a claim came too soon. A claim made by an insert is judged as an insert; see checkDue.
 func early(s *step) (why string, by int64) {
 	if s.move == moveInsert {
 		return "", 0
@@ -40,9 +40,13 @@ func early(s *step) (why string, by int64) {
 	return "before it was due", s.old.nextAt - s.nowMS()
 }
 
-// checkDue: an entry comes due when it was asked to, no sooner and no later: after the delay it was recorded with, after
-// what a handler asked for, or within what the library allows itself. What people ask for, the actions check judges. No
-// move of the clock is an excuse: the statement that writes the moment is the one whose trigger tells the time.
+// checkDue requires that an entry becomes due exactly when requested:
+//   - after the delay it was recorded with,
+//   - after the delay that a handler asked for, or
+//   - within the range that the library allows itself.
+//
+// The actions check judges the delays that people ask for. A move of the clock is no excuse, because the trigger reads
+// its time in the statement that writes the due time.
 func checkDue(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for i := range e.steps {
@@ -61,21 +65,21 @@ func checkDue(l *Ledger, c *Check) {
 			}
 			c.Looked++
 			if !s.dueIn(wanted) {
-				c.violate(e, append(e.lines(s.old.version), s.place), "%s makes it due in %d ms; asked for was %v", s.move, s.new.nextAt-s.nowMS(), wanted)
+				c.violate(e, append(e.lines(s.old.version), s.place), "%s makes it due in %d ms; requested were %v", s.move, s.new.nextAt-s.nowMS(), wanted)
 			}
 		}
 	})
 }
 
-// delay is a span of time that something may be put off, ms.
+// delay is a range of delays in ms.
 type delay struct{ least, most int64 }
 
-// lastMS is what the library adds to a delay, so that a fraction of a millisecond makes nothing early.
+// lastMS is what the library adds to a delay, so that a fraction of a millisecond never makes an entry due early.
 const lastMS = 1
 
 func exactly(ms int64) delay { return delay{ms, ms + lastMS} }
 
-// dueIn reports whether a step makes its entry due as one of these delays says.
+// dueIn reports whether a step makes its entry due within one of these delays.
 func (s *step) dueIn(wanted []delay) bool {
 	in := s.new.nextAt - s.nowMS()
 	for _, d := range wanted {
@@ -86,11 +90,12 @@ func (s *step) dueIn(wanted []delay) bool {
 	return false
 }
 
-// putOff is how long an attempt's outcome may put its entry off. When the handler named the time, that is it.
+// putOff returns the delays that the outcome of an attempt may give its entry. A time that the handler named is the
+// only one allowed.
 func (l *Ledger) putOff(a *attempt) []delay {
 	switch {
 	case a != nil && (a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze):
-		if a.batch > 0 { // a share that was to run alone, and was told to stop before it could, is due at once
+		if a.batch > 0 { // an entry that waits to run alone becomes due at once when its process stops
 			return []delay{exactly(a.after), exactly(0)}
 		}
 		return []delay{exactly(a.after)}

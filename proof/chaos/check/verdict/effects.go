@@ -2,8 +2,9 @@ package verdict
 
 import "slices"
 
-// checkEffects: the effects of a transactional handler or compensation are counted in their own table. Each epoch
-// that ended by the handler has exactly one, of the very attempt that is recorded; any other has none. A handler with effects outside has one at least.
+// checkEffects counts the effects of transactional handlers and compensations, which have their own table. An epoch
+// that the handler ended has exactly one effect, made by the recorded attempt. Every other epoch has none. A handler
+// with effects outside the database has at least one.
 func checkEffects(l *Ledger, c *Check) {
 	outside := l.actingTypes()
 	l.each(func(e *Entry) {
@@ -24,17 +25,17 @@ func checkEffects(l *Ledger, c *Check) {
 			c.Looked++
 			switch s := done[key]; {
 			case n > 1 || s == nil:
-				c.violate(e, e.allLines(), "%d committed effects in epoch %d (compensation: %v), recorded as done: %v", n, key.epoch, key.undo, s != nil)
+				c.violate(e, e.allLines(), "%d committed effects in epoch %d (compensation: %v), success recorded: %v", n, key.epoch, key.undo, s != nil)
 			case version[key] != s.old.version:
-				c.violate(e, append(e.lines(s.old.version), s.place), "recorded as done at version %d, and the effect is that of version %d", s.old.version, version[key])
+				c.violate(e, append(e.lines(s.old.version), s.place), "success recorded at version %d, and the effect comes from version %d", s.old.version, version[key])
 			}
 		}
 		for key, s := range done {
 			switch {
 			case l.transactional(e, s.old.state) && rows[key] == 0:
-				c.violate(e, append(e.lines(s.old.version), s.place), "recorded as done in epoch %d, and its effect is not there", key.epoch)
+				c.violate(e, append(e.lines(s.old.version), s.place), "success recorded in epoch %d, without its effect", key.epoch)
 			case outside[actor{e.Type, key.undo}] && !e.acted(key):
-				c.violate(e, append(e.lines(s.old.version), s.place), "recorded as done in epoch %d, and no attempt had its effect", key.epoch)
+				c.violate(e, append(e.lines(s.old.version), s.place), "success recorded in epoch %d, and no attempt had an effect", key.epoch)
 			}
 		}
 	})
@@ -45,13 +46,13 @@ type effectKey struct {
 	undo  bool
 }
 
-// actor is a type's handler, or its compensation.
+// actor is the handler of a type, or its compensation.
 type actor struct {
 	businessType string
 	undo         bool
 }
 
-// actingTypes finds whose attempts write down effects outside the database.
+// actingTypes returns the handlers and compensations whose attempts write effects outside the database.
 func (l *Ledger) actingTypes() map[actor]bool {
 	found := make(map[actor]bool)
 	l.each(func(e *Entry) {

@@ -15,13 +15,13 @@ type Entry struct {
 	steps    []step
 	attempts []attempt
 	effects  []history.EffectRow
-	row      *history.Row // at the end; nil: there is none
+	row      *history.Row // the row at the end; nil: there is none
 	rowPlace Place
 	deleted  bool
-	torn     []Place // audit rows whose old image is not what the row before left
+	torn     []Place // audit rows whose old image differs from the new image before
 }
 
-// image is the moved columns of a row.
+// image holds the columns of a row that the library changes.
 type image struct {
 	version, token                               uint64
 	nextAt, leaseUntil                           int64 // ms of the database's clock
@@ -33,12 +33,12 @@ type image struct {
 
 // step is one change of a row.
 type step struct {
-	move  string // the move it is; "" when it is none
+	move  string // name of the move; "" when the contract has no such move
 	old   image  // zero for an insert
 	new   image  // zero for a delete
 	seq   uint64
-	now   int64 // of the database's clock, µs
-	wall  int64 // the same on the wall clock, as well as the clock lines tell
+	now   int64 // the database's clock, µs
+	wall  int64 // the same time on the wall clock, as exactly as the Clock lines allow
 	place Place
 }
 
@@ -52,19 +52,19 @@ type attempt struct {
 	epoch        uint32
 	state        int8
 	compensation bool
-	acted        bool // an effect outside is recorded as done
+	acted        bool // an effect outside the database is written as done
 	version      uint64
 	hash         uint64
 	nextAt       int64
-	began, ended int64  // wall µs; ended 0: killed
+	began, ended int64  // wall clock, µs; ended 0: killed
 	outcome      string // interned
 	cause        string // interned
-	after        int64  // ms
+	after        int64  // delay that the handler asked for, ms
 	place        Place
 	endPlace     Place
 }
 
-// last returns the row's image now, and whether there is one.
+// last returns the present image of the row, and whether the row exists.
 func (e *Entry) last() (image, bool) {
 	if len(e.steps) == 0 || e.deleted {
 		return image{}, false
@@ -72,7 +72,7 @@ func (e *Entry) last() (image, bool) {
 	return e.steps[len(e.steps)-1].new, true
 }
 
-// deletion is the step that deleted the row; nil when it is there.
+// deletion returns the step that deleted the row, or nil while the row exists.
 func (e *Entry) deletion() *step {
 	if !e.deleted {
 		return nil
@@ -80,7 +80,7 @@ func (e *Entry) deletion() *step {
 	return &e.steps[len(e.steps)-1]
 }
 
-// at finds the step that wrote a version: a claim or the insert, not its renewals.
+// at returns the step that wrote a version: a claim or the insert. Renewals of that version do not count.
 func (e *Entry) at(version uint64) *step {
 	i, ok := slices.BinarySearchFunc(e.steps, version, func(s step, v uint64) int {
 		switch {
@@ -100,7 +100,7 @@ func (e *Entry) at(version uint64) *step {
 	return &e.steps[i]
 }
 
-// after finds the step that ended a version; nil when nothing has.
+// after returns the step that ended a version, or nil when no step has.
 func (e *Entry) after(version uint64) *step {
 	for i := range e.steps {
 		s := &e.steps[i]
@@ -111,8 +111,8 @@ func (e *Entry) after(version uint64) *step {
 	return nil
 }
 
-// leased finds the step that leased a version last, and the wall clock's moment at which that lease ends: it is renewed
-// while an outcome waits to be stored. nil: no lease.
+// leased returns the last step that leased a version, and the wall clock time at which that lease ends. A lease is
+// renewed while an outcome waits to be stored. Without a lease, leased returns nil.
 func (e *Entry) leased(version uint64) (last *step, end int64) {
 	for i := range e.steps {
 		s := &e.steps[i]
@@ -123,8 +123,8 @@ func (e *Entry) leased(version uint64) (last *step, end int64) {
 	return last, end
 }
 
-// lastAttempt is the attempt at a version whose verdict counts: the last, as the entries of a batch that came to no
-// verdict run again alone.
+// lastAttempt returns the last attempt at a version, whose outcome counts. The entries of a batch without a verdict run
+// again, one at a time.
 func (e *Entry) lastAttempt(version uint64) *attempt {
 	for i := len(e.attempts) - 1; i >= 0; i-- {
 		if e.attempts[i].version == version {
@@ -143,7 +143,7 @@ func (e *Entry) firstAttempt(version uint64) *attempt {
 	return nil
 }
 
-// lines are the places of everything known about an entry's version.
+// lines returns the places of everything known about a version of an entry.
 func (e *Entry) lines(version uint64) []Place {
 	var found []Place
 	for i := range e.steps {

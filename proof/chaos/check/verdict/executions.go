@@ -6,12 +6,13 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many leases of a thousand claims may be lost without a fault in sight: the machine may
-// stop a process as well as we.
+// lostForNoReason is how many leases of a thousand claims may be lost without a fault: the machine may stop a process
+// too.
 const lostForNoReason = 1
 
-// checkExecutions: a claim is run by one process, and once, but for batches that came to no verdict. A claim on top
-// of a claim, with no outcome between, is a lost lease: its process died, or a fault kept it from renewing.
+// checkExecutions requires that one process runs a claim, and runs it once. Entries of a batch without a verdict are
+// the exception. A claim that follows another claim without an outcome in between is a lost lease. A lost lease needs a
+// reason: its process died, or a fault prevented the renewal.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
@@ -36,14 +37,14 @@ func checkExecutions(l *Ledger, c *Check) {
 			}
 		}
 	})
-	c.note("%d claims, %d leases lost, %d of them with no fault or death in sight", claims, lost, unexplained)
+	c.note("%d claims, %d leases lost, %d of them without a fault or a killed process", claims, lost, unexplained)
 	if unexplained*1000 > claims*lostForNoReason {
-		c.violate(firstOf, first, "the first of %d leases lost for no reason, of %d claims", unexplained, claims)
+		c.violate(firstOf, first, "first of %d leases lost without a reason, of %d claims", unexplained, claims)
 	}
 }
 
-// foundLapsed reports whether a claim took over a claim whose lease had ended. A rescheduled row keeps the lease of
-// an attempt that has lost its fence; nothing is lost when that ends.
+// foundLapsed reports whether a claim took over from a claim whose lease had ended. A rescheduled row keeps the lease
+// of an attempt whose version is outdated. The end of that lease loses nothing.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
@@ -70,9 +71,9 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether an attempt may have been a batch's share that came to no verdict, so that its entry runs
-// once more, alone. A batch may be one of one. A share with a verdict of its own runs again only when the batch's time
-// was up: others of the batch may have been at work after it was done.
+// runsAgain reports whether attempt a may have been part of a batch without a verdict, so that its entry runs once
+// more, alone. A batch may hold a single entry. An entry that has its own verdict runs again only when the batch timed
+// out: other entries of the batch may still have been running.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -87,8 +88,8 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.at(a.version), a.began)
 }
 
-// mayLose reports whether there is a reason for the lease that a claim found lapsed: something that came after it was
-// last renewed. Of a claim that nobody ran, nobody knows whose it was: then whatever befell anybody is a reason.
+// mayLose reports whether something after the last renewal explains the lease that a claim found lapsed. When no
+// attempt ran under that lease, its process is unknown. Then a fault of any process is an explanation.
 func (l *Ledger) mayLose(e *Entry, claim *step) bool {
 	renewed, _ := e.leased(claim.old.version)
 	if renewed == nil {
@@ -108,7 +109,7 @@ func (l *Ledger) mayLose(e *Entry, claim *step) bool {
 		history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
-// diedBetween reports whether a process was killed between two moments.
+// diedBetween reports whether a process was killed between two times.
 func (l *Ledger) diedBetween(from, to int64) bool {
 	return slices.ContainsFunc(l.processes, func(p process) bool { return p.killed && p.last >= from-recovery && p.last <= to })
 }

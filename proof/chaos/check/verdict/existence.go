@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkLost: a commit that was acknowledged left its entries; and every entry, however its commit was answered,
-// has come to its end unless it is not due yet.
+// checkLost requires that an acknowledged commit left its entries in the table. It also requires that every entry has
+// come to an end, unless it is not due yet. The answer to its commit does not matter for that.
 func checkLost(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.inserts {
@@ -17,7 +17,7 @@ func checkLost(l *Ledger, c *Check) {
 		case in.tx.came() != surely || in.undone || in.err != "" || !in.answered:
 			continue
 		case in.dup && !slices.ContainsFunc(here, func(e *Entry) bool { return l.repeats(in, e) }):
-			c.violate(nil, []Place{in.place}, "%q was answered as a duplicate, and no such entry was there", in.Key)
+			c.violate(nil, []Place{in.place}, "%q was answered as a duplicate, and no such entry existed", in.Key)
 		case !in.dup && !slices.ContainsFunc(here, in.made):
 			c.violate(nil, []Place{in.place}, "%q was committed, and its entry is not in the table", in.Key)
 		}
@@ -25,7 +25,7 @@ func checkLost(l *Ledger, c *Check) {
 	}
 	if l.marks[history.MarkQuiescent] == 0 {
 		c.violate(nil, nil, "the run never came to rest")
-		c.note("the dumps may be of different moments: attempts, effects, compensation, audit and queue can be violated by that alone")
+		c.note("the dumps may be from different times, and that alone can violate attempts, effects, compensation, audit and queue")
 	}
 	l.each(func(e *Entry) {
 		last, exists := e.last()
@@ -33,19 +33,19 @@ func checkLost(l *Ledger, c *Check) {
 			return
 		}
 		if e.row == nil || e.row.NextAt*1000 > e.row.DBNow {
-			return // not due yet; without a row the audit check speaks
+			return // not due yet; the audit check reports a missing row
 		}
-		c.violate(e, append(e.lines(last.version), e.rowPlace), "forgotten in state %d: due %d ms before the end", last.state, e.row.DBNow/1000-e.row.NextAt)
+		c.violate(e, append(e.lines(last.version), e.rowPlace), "left in state %d, although due %d ms before the end", last.state, e.row.DBNow/1000-e.row.NextAt)
 	})
 }
 
-// made reports whether an entry is this insert's.
+// made reports whether this insert may have made an entry.
 func (in *insert) made(e *Entry) bool {
 	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
 }
 
-// repeats reports whether an insert can have found an entry in the table. One that is being purged may still be seen;
-// one whose purge is over may not.
+// repeats reports whether an insert can have found an entry in the table. The insert may still see an entry while it is
+// purged, but not after the purge.
 func (l *Ledger) repeats(in *insert, e *Entry) bool {
 	gone := e.deletion()
 	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
@@ -61,7 +61,7 @@ func (l *Ledger) entriesByKey() map[string][]*Entry {
 	return rows
 }
 
-// source finds the inserts that may have made an entry.
+// source returns the inserts that may have made an entry.
 func (l *Ledger) source(e *Entry) (found []*insert) {
 	for _, n := range l.keys[e.Key] {
 		if in := &l.inserts[n]; in.wrote() != never && in.made(e) {
@@ -71,23 +71,23 @@ func (l *Ledger) source(e *Entry) (found []*insert) {
 	return found
 }
 
-// checkPhantom: a row comes from a transaction whose commit was asked for and did not certainly fail; and no
-// attempt began before that was asked.
+// checkPhantom requires that a row comes from a transaction whose commit was requested and did not certainly fail. No
+// attempt may begin before that commit was requested.
 func checkPhantom(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	l.each(func(e *Entry) {
 		c.Looked++
 		if len(e.steps) == 0 {
-			c.violate(e, e.allLines(), "ran, or left an effect, and was never in the table")
+			c.violate(e, e.allLines(), "ran or had an effect, and was never in the table")
 			return
 		}
 		from := l.source(e)
 		if len(from) == 0 {
-			c.violate(e, append(l.askedFor(e.Key), e.allLines()...), "is in the table, and no transaction that may have committed inserted it")
+			c.violate(e, append(l.askedFor(e.Key), e.allLines()...), "is in the table, and every transaction that inserted it certainly failed")
 			return
 		}
 		if slices.ContainsFunc(rows[e.Key], e.besides) {
-			c.violate(e, e.allLines(), "is the second row of one idempotent id")
+			c.violate(e, e.allLines(), "is the second row of one idempotency key")
 		}
 		asked := from[0].tx.asked
 		for _, in := range from {
@@ -95,19 +95,19 @@ func checkPhantom(l *Ledger, c *Check) {
 		}
 		for i := range e.attempts {
 			if a := &e.attempts[i]; a.began < asked {
-				c.violate(e, append(a.places(), from[0].place), "ran %d µs before its commit was asked for", asked-a.began)
+				c.violate(e, append(a.places(), from[0].place), "ran %d µs before its commit was requested", asked-a.began)
 			}
 		}
 	})
 }
 
-// besides reports whether an entry was inserted while another was in the table.
+// besides reports whether an entry was inserted while the other was in the table.
 func (e *Entry) besides(other *Entry) bool {
 	inserted, gone := e.steps[0].seq, other.deletion()
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }
 
-// askedFor are the lines of all inserts under a key.
+// askedFor returns the places of all inserts of a key.
 func (l *Ledger) askedFor(key string) (found []Place) {
 	for _, n := range l.keys[key] {
 		found = append(found, l.inserts[n].place)
@@ -115,13 +115,14 @@ func (l *Ledger) askedFor(key string) (found []Place) {
 	return found
 }
 
-// checkResolve: an entry that Resolve found is there, and one that it did not find was rolled back for good.
+// checkResolve requires that an entry that Resolve found is in the table, and that one it did not find was rolled back
+// for good.
 func checkResolve(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.resolved {
 		r := &l.resolved[i]
 		if r.Err != "" && r.Err != history.ErrNotFound {
-			continue // it could not tell; one that never can leaves nothing to look at, which is vacuous
+			continue // Resolve could not tell; if that is always so, the check finds no case and the run is vacuous
 		}
 		for _, n := range r.tx.inserts {
 			in := &l.inserts[n]

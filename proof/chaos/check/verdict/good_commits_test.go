@@ -2,7 +2,7 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangeCommits are strange but legal histories of what is recorded, and is in the table or not.
+// strangeCommits are strange but legal histories of recorded entries.
 var strangeCommits = map[string]func(s *story){
 	"an entry runs and succeeds": func(s *story) {
 		s.committed("ship").claim().run("app1").end(history.OutcomeOK).succeed()
@@ -91,7 +91,7 @@ var strangeCommits = map[string]func(s *story){
 		e.run("app1").end(history.OutcomeOK)
 		s.wait(1500)
 		e.renew()
-		s.wait(1000) // past the first lease
+		s.wait(1000) // past the end of the first lease
 		s.write("app1", &history.Event{At: s.now, Event: history.EventQueueUp})
 		s.start("app1 again", "app1")
 		s.wait(5000)

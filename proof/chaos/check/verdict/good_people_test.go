@@ -2,7 +2,7 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// strangePeople are strange but legal histories of what people and producers do.
+// strangePeople are strange but legal histories of people and producers.
 var strangePeople = map[string]func(s *story){
 	"completed while it runs": func(s *story) {
 		e := s.committed("ship").claim()

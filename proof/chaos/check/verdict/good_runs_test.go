@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// strangeRuns are strange but legal histories of what is claimed, run and recorded.
+// strangeRuns are strange but legal histories of claims, attempts and outcomes.
 var strangeRuns = map[string]func(s *story){
 	"released unrun": func(s *story) {
 		s.committed("ship").claim().release().claim().run("app1").end(history.OutcomeOK).succeed()
@@ -86,7 +86,7 @@ var strangeRuns = map[string]func(s *story){
 		e.claim().run("app1").end(history.OutcomeOK)
 		s.fault("cut", "app1", 10, history.TouchesAppToDB)
 		e.pause()
-		e.claim().pause() // no transaction could be begun
+		e.claim().pause() // no transaction could begin
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		e.effectRow(0, false)
 	},
@@ -197,10 +197,10 @@ var strangeRuns = map[string]func(s *story){
 		s.clock()
 		s.skew = 600_000_000
 		s.clock()
-		e.claim().run("app1").end(history.OutcomeFail).fail() // due by the clock that is ahead
+		e.claim().run("app1").end(history.OutcomeFail).fail() // due by the clock that was set ahead
 		s.clock()
 		s.skew = 0
-		e.claim() // decided before the jump, written after it
+		e.claim() // decided before the clock jumped, written afterwards
 		s.wait(1000)
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()
@@ -213,7 +213,7 @@ var strangeRuns = map[string]func(s *story){
 		s.skew = 4_000_000
 		s.clock()
 		s.skew = 0
-		e.claim() // due by the clock that was ahead
+		e.claim() // due by the clock that was set ahead
 		s.wait(1000)
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()

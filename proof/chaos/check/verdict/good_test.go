@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// strange are histories with something in them that looks wrong and is not.
+// strange are histories that look wrong but are legal.
 var strange = union(strangeCommits, strangeRuns, strangePeople)
 
 func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
@@ -16,7 +16,7 @@ func union(parts ...map[string]func(s *story)) map[string]func(s *story) {
 	return whole
 }
 
-// alone are those of strange that no other can follow.
+// alone are the histories of strange that no other history can follow.
 var alone = []string{
 	"open at the end and not due", "open at the end, beyond the horizon", "the database's clock jumps ahead, and back under a claim",
 	"the database's clock is set back between a claim's look and its write",

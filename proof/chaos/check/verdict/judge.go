@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Verdict is what the checks made of a run.
+// Verdict is the result of all checks of a run.
 type Verdict struct {
 	Checks  []*Check
-	Vacuous []string // what the run did not show; an empty list makes the verdict worth something
-	Excused []string // what it did not show and was not asked to
+	Vacuous []string // demands that the run did not meet; the verdict counts only when the list is empty
+	Excused []string // demands that the run did not meet and was excused from
 }
 
 // Violated reports whether any check found a violation.
@@ -17,23 +17,23 @@ func (v *Verdict) Violated() bool {
 	return slices.ContainsFunc(v.Checks, func(c *Check) bool { return c.Violations > 0 })
 }
 
-// Check is one check and what it found.
+// Check is one check and its result.
 type Check struct {
 	Name       string
 	Rule       string    // what must hold
-	Looked     int       // how many cases it looked at
-	Violations int       // of them, how many broke the rule
+	Looked     int       // number of cases it looked at
+	Violations int       // number of cases that broke the rule
 	Findings   []Finding // the first violations
-	Notes      []string  // what is told and not judged
+	Notes      []string  // observations that are reported but not judged
 
-	whenAny bool // a run may hold no case of it: a short one purges nothing, and one on a busy machine is never calm
+	whenAny bool // a run may have no case: a short run purges nothing, and on a busy machine no run is calm
 }
 
 // Finding is one violation.
 type Finding struct {
 	What  string
-	Entry uint64  // 0: of no entry in particular
-	Lines []Place // that prove it
+	Entry uint64  // 0: the violation concerns no single entry
+	Lines []Place // lines that prove the violation
 }
 
 // findings is how many violations a check keeps to show.
@@ -69,26 +69,26 @@ func Judge(l *Ledger) *Verdict {
 		run        func(*Ledger, *Check)
 		whenAny    bool
 	}{
-		{"lost", "what was committed is in the table, and has come to its end", checkLost, false},
-		{"phantom", "what was not committed is not in the table and never ran", checkPhantom, false},
-		{"resolve", "what Resolve answers about an unknown commit is what happened", checkResolve, false},
-		{"linear history", "every change of a row is a line of the contract, from what the change before left", checkLinear, false},
+		{"lost", "every committed entry is in the table and comes to an end", checkLost, false},
+		{"phantom", "an entry that was not committed is not in the table and never ran", checkPhantom, false},
+		{"resolve", "Resolve answers correctly whether an unknown commit happened", checkResolve, false},
+		{"linear history", "every change of a row fits the contract and starts from the result of the change before", checkLinear, false},
 		{"attempts", "every attempt saw the row as its claim left it", checkAttempts, false},
-		{"content", "every attempt was given what the producer recorded", checkContent, false},
-		{"outcome", "every outcome is that of an attempt which held the claim", checkOutcomes, false},
+		{"content", "every attempt received the recorded content", checkContent, false},
+		{"outcome", "every outcome comes from an attempt that held the claim", checkOutcomes, false},
 		{"lost success", "a success reported in time is recorded", checkLostSuccess, false},
-		{"effects", "a transactional effect is there once if its success is, else not at all", checkEffects, false},
-		{"compensation", "an entry is compensated after its failure is recorded, never after its success", checkCompensation, false},
-		{"early", "nothing is claimed before it is due, or while it is leased", checkEarly, false},
-		{"due", "an entry is due when it was asked to be", checkDue, false},
-		{"late", "what is due begins in good time while nothing is in its way", checkLate, true},
-		{"executions", "a claim runs once, and a lease is lost for a reason", checkExecutions, false},
-		{"actions", "what a person or a service did is there, and nothing else is", checkActions, false},
-		{"producers", "no producer is harmed by a lock of the library's", checkProducers, false},
-		{"purge", "only old rows in a terminal state go", checkPurge, true},
-		{"unknown types", "entries of a type that nobody serves are left alone", checkUnknownTypes, false},
-		{"audit", "the table ends as the audit says", checkAudit, false},
-		{"queue", "the queue at rest knows every open entry within its horizon", checkQueue, false},
+		{"effects", "a recorded success has exactly one transactional effect, and no other effect exists", checkEffects, false},
+		{"compensation", "an entry is compensated only after a recorded failure, and never after its success", checkCompensation, false},
+		{"early", "no entry is claimed before it is due or while it is leased", checkEarly, false},
+		{"due", "an entry is due at the requested time", checkDue, false},
+		{"late", "a due entry starts in time when no fault delays it", checkLate, true},
+		{"executions", "a claim runs once, and every lost lease has a reason", checkExecutions, false},
+		{"actions", "every action of a person or a service is in the audit, and no other action is", checkActions, false},
+		{"producers", "no producer deadlocks with the library's own statements", checkProducers, false},
+		{"purge", "only old rows in a terminal state are deleted", checkPurge, true},
+		{"unknown types", "entries of a type without a handler are left alone", checkUnknownTypes, false},
+		{"audit", "the final table equals the last images of the audit", checkAudit, false},
+		{"queue", "the queue at rest holds every open entry within its horizon", checkQueue, false},
 	} {
 		c := &Check{Name: check.name, Rule: check.rule, whenAny: check.whenAny}
 		check.run(l, c)

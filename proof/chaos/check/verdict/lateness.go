@@ -8,15 +8,15 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Start is one attempt's, and how long after it could have begun it did.
+// Start is the start of one attempt, and its delay after the time when it could have begun.
 type Start struct {
-	At   int64 // wall µs
-	Late int64 // µs
-	Calm bool  // no fault was felt between the two
+	At   int64 // wall clock, µs
+	Late int64 // delay, µs
+	Calm bool  // no fault was felt during the delay
 }
 
-// Starts measures every first run of a claim that took a free entry: from its due moment, or the answer to its
-// commit when that came later. What waited for the end of a lost lease is not lateness, and left out.
+// Starts measures the first attempt of every claim that took a free entry. It measures from the due time, or from the
+// answer to the commit when that came later. It leaves out claims that had to wait for the end of a lost lease.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
 	l.each(func(e *Entry) {
@@ -34,18 +34,18 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
-// tooLateAfter is how late an attempt may begin while nothing is in its way, µs: twice what a lost lease, the
-// grace of a producer who does not enqueue, and a round of the reconciler take together.
+// tooLateAfter returns how many µs late an attempt may begin while no fault delays it. It is twice the sum of a lost
+// lease, the grace period of a producer that does not enqueue, and a round of the reconciler.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
 }
 
-// lateForNoReason is how many starts of a thousand calm ones may be later than that.
+// lateForNoReason is how many of a thousand calm starts may be later than tooLateAfter.
 const lateForNoReason = 1
 
-// checkLate: what is due begins in good time while no fault is about and no process stalls. In broken times, lateness is
-// told and not judged: what an outage costs is the outage's. On a machine that is too busy for much of the run, what
-// looks calm is the tail of what was not.
+// checkLate requires that a due entry begins in time while there is no fault and no stall. During faults, lateness is
+// reported but not judged. On a machine that was overloaded for much of the run, late calm starts are not judged
+// either, because the load before them may still delay them.
 func checkLate(l *Ledger, c *Check) {
 	late := 0
 	for _, s := range l.Starts() {
@@ -60,13 +60,13 @@ func checkLate(l *Ledger, c *Check) {
 		return
 	}
 	if l.overloaded() {
-		c.note("%d calm starts came more than %d ms late; not judged: the machine was too busy for much of the run", late, l.tooLateAfter()/1000)
+		c.note("%d calm starts were more than %d ms late; not judged, because the machine was overloaded for much of the run", late, l.tooLateAfter()/1000)
 		return
 	}
-	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, with nothing in their way", late, c.Looked, l.tooLateAfter()/1000)
+	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, without a fault", late, c.Looked, l.tooLateAfter()/1000)
 }
 
-// readyAt is when a claim could have been made, on the wall clock.
+// readyAt returns when a claim could have been made, on the wall clock.
 func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	due := claim.wall + claim.new.nextAt*1000 - claim.now
 	if claim.move != moveInsert && claim.old.version != 0 {
@@ -80,13 +80,13 @@ func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	return due
 }
 
-// Percentiles sum up how late attempts began.
+// Percentiles summarize how late attempts began.
 type Percentiles struct {
 	N                        int
 	P50, P90, P99, P999, Max time.Duration
 }
 
-// Sum takes those starts that match.
+// Sum summarizes the starts that match.
 func Sum(starts []Start, match func(Start) bool) Percentiles {
 	var late []int64
 	for _, s := range starts {
@@ -111,19 +111,19 @@ func (p Percentiles) String() string {
 		}
 		return d.Round(100 * time.Microsecond)
 	}
-	return fmt.Sprintf("%d starts: half within %v, 90 %% %v, 99 %% %v, 99.9 %% %v, all %v late",
+	return fmt.Sprintf("%d starts: 50 %% at most %v late, 90 %% %v, 99 %% %v, 99.9 %% %v, all %v",
 		p.N, round(p.P50), round(p.P90), round(p.P99), round(p.P999), round(p.Max))
 }
 
-// Second is what happened in one second of the run.
+// Second counts what happened in one second of the run.
 type Second struct {
 	Recorded int // entries inserted
-	Settled  int // entries that came to a terminal state
-	Attempts int // begun
+	Settled  int // entries that reached a terminal state
+	Attempts int // attempts that began
 	Late     Percentiles
 }
 
-// Timeline cuts the run into seconds; begin is the wall clock's moment of the first.
+// Timeline cuts the run into seconds. begin is the wall clock time of the first second.
 func (l *Ledger) Timeline() (begin int64, seconds []Second) {
 	begin = l.Run.At
 	if begin == 0 {
@@ -161,10 +161,10 @@ func (l *Ledger) Timeline() (begin int64, seconds []Second) {
 // Counts are a run's totals.
 type Counts struct {
 	Entries, Commits, UnknownCommits, Attempts, Claims, LostLeases, Dropped int
-	ByEnd                                                                   map[string]int // rows by what brought them where they are
+	ByEnd                                                                   map[string]int // number of entries by the move that ended them
 }
 
-// Count adds a run up.
+// Count computes a run's totals.
 func (l *Ledger) Count() Counts {
 	c := Counts{ByEnd: make(map[string]int)}
 	for _, tx := range l.txs {
@@ -202,5 +202,5 @@ func (l *Ledger) Count() Counts {
 	return c
 }
 
-// Mark is the last moment of a mark, wall µs; 0: there is none.
+// Mark returns the last time of a mark, wall clock in µs, or 0 when there is none.
 func (l *Ledger) Mark(what string) int64 { return l.marks[what] }

@@ -8,16 +8,16 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Ledger is a run, as its history tells it.
+// Ledger holds a run as its history describes it.
 type Ledger struct {
 	Run       history.Run
 	Entries   map[uint64]*Entry
-	IDs       []uint64 // of Entries, ascending
-	Faults    []Fault  // by their beginning
+	IDs       []uint64 // keys of Entries, ascending
+	Faults    []Fault  // in the order of their beginning
 	Stalls    []Stall
 	Deadlocks []history.Deadlock
 	Members   []history.Member
-	Lines     int // read
+	Lines     int // number of lines read
 
 	files     []string
 	types     map[string]*history.Type
@@ -28,29 +28,29 @@ type Ledger struct {
 	resolved  []resolved
 	actions   []action
 	events    []history.Event
-	marks     map[string]int64 // the last of each, wall µs
+	marks     map[string]int64 // last time of each mark, wall clock in µs
 	clock     clock
-	felt      int64 // how long a stall is felt after its end, µs
+	felt      int64 // time for which a stall is felt after its end, µs
 }
 
-// Place is a line of the history.
+// Place names a line of the history.
 type Place struct{ file, line int32 }
 
-// process is one incarnation of an app.
+// process is one process of an app, which may be restarted.
 type process struct {
 	app     string
 	started int64
 	last    int64 // At of its last line
-	ended   bool  // in order: MarkExit
-	killed  bool  // it left no mark of its end, and its app was started again
+	ended   bool  // ended normally, with MarkExit
+	killed  bool  // ended without MarkExit, and its app was started again
 }
 
-// diedBefore reports whether the process was killed before a moment.
+// diedBefore reports whether the process was killed before a time.
 func (p process) diedBefore(at int64) bool { return p.killed && p.last < at }
 
 func (l *Ledger) typeOf(e *Entry) *history.Type { return l.types[e.Type] }
 
-// served reports whether some process has a handler for the entry.
+// served reports whether a process has a handler for the entry.
 func (l *Ledger) served(e *Entry) bool {
 	t := l.typeOf(e)
 	return t != nil && t.Handler != history.HandlerNone
@@ -63,15 +63,15 @@ func (l *Ledger) each(visit func(e *Entry)) {
 	}
 }
 
-// name writes a place as file:line.
+// name returns a place as file:line.
 func (l *Ledger) name(p Place) string {
 	return history.Line{File: l.files[p.file], Number: int(p.line)}.String()
 }
 
-// finish puts everything in order once all files are read.
+// finish sorts and classifies everything once all files are read.
 func (l *Ledger) finish() error {
 	if len(l.types) == 0 {
-		return fmt.Errorf("the history has no run line, or one without types")
+		return fmt.Errorf("the history has no Run line, or its Run line has no types")
 	}
 	l.clock.sort()
 	l.findKilled()
@@ -112,7 +112,8 @@ func (l *Ledger) findKilled() {
 	}
 }
 
-// findSeen finds the transactions of which a row is in the table: then all of each is, whatever its COMMIT answered.
+// findSeen marks the transactions that have a row in the table. Such a transaction committed, whatever its COMMIT
+// answered.
 func (l *Ledger) findSeen() {
 	for i := range l.inserts {
 		in := &l.inserts[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Load reads the run in a directory. An error says that its history cannot be relied on.
+// Load reads the run in a directory. An error means that the history is unreliable.
 func Load(dir string) (*Ledger, error) {
 	files, err := history.Files(dir)
 	if err != nil {
@@ -20,7 +20,7 @@ func Load(dir string) (*Ledger, error) {
 	return load(files)
 }
 
-// chunk is a piece of one file, in its order.
+// chunk is a part of one file, in the order of the file.
 type chunk struct {
 	file    int32
 	lines   []int32
@@ -30,7 +30,7 @@ type chunk struct {
 
 const chunkLines = 2000
 
-// load decodes the files side by side, and enters what they hold in one place.
+// load decodes the files in parallel and enters their records in one Ledger.
 func load(files []string) (*Ledger, error) {
 	chunks := make(chan chunk, 8)
 	var readers sync.WaitGroup
@@ -48,7 +48,7 @@ func load(files []string) (*Ledger, error) {
 	}()
 	b := newBuilder(files)
 	var firstErr error
-	for c := range chunks { // to the end, or a reader would be left behind
+	for c := range chunks { // receive until the channel is closed, or a reader would block forever
 		if firstErr == nil {
 			firstErr = c.err
 		}

@@ -20,7 +20,7 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// open are the states an entry can be claimed in; waiting those its handler runs in.
+// open are the states in which an entry can be claimed. waiting are the states in which its handler runs.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
@@ -35,46 +35,46 @@ const (
 	minusOne          // falls by one
 	zero              // becomes 0
 	fresh             // another value than before
-	kept              // same, or one less: a reschedule under a lease
-	now               // the database's now
-	nowOrLater        // now, or after it
-	ended             // becomes 0, and was not: a lease that is given back
-	renewed           // the present or later: a lease
+	kept              // same, or one less: a reschedule during a lease
+	now               // becomes the present time of the database
+	nowOrLater        // becomes the present time or later
+	ended             // becomes 0 from another value: a lease is given back
+	renewed           // becomes the present time or later: a lease is taken or renewed
 )
 
-// move is a line of the table's contract: what a write of the library may do to a row. The columns it does not
-// name stay as they are.
+// move is one line of the table's contract: a change that the library may make to a row. Columns without a change stay
+// the same.
 type move struct {
 	name     string
-	inserted bool // only of a row that stands as it was inserted, leased: its delivery counts already
+	inserted bool // only for a row as it was inserted, with a lease: its delivery is already counted
 	from     []int8
-	to       []int8 // nil: the state stays
+	to       []int8 // nil: the state stays the same
 	version  change
 	epoch    change
 	process  change
-	undo     change // compensate_count
+	undo     change // change of compensate_count
 	delivery change
 	lease    change
 	next     change
 	token    change
-	by       []string // what ended_by becomes; nil: it stays
-	whole    bool     // only of a row none of whose compensations has failed or crashed in its epoch
+	by       []string // values that ended_by becomes; nil: it stays the same
+	whole    bool     // only for a row without a failed or crashed compensation in its epoch
 }
 
 // The names of the moves.
 const (
 	moveInsert          = "insert"
 	moveDelete          = "delete"
-	moveTouch           = "touch" // nothing of ours was changed
+	moveTouch           = "touch" // none of the library's columns changed
 	moveRenew           = "renew"
 	moveClaim           = "claim"
-	moveOwnClaim        = "claim of its own" // by the process that recorded it, of what its insert had leased for it
+	moveOwnClaim        = "claim of its own" // by the recording process, of a row that its insert had leased
 	moveRelease         = "release"
 	moveSuccess         = "success"
 	moveRetry           = "failure"
 	moveExhausted       = "exhausted to compensation"
 	moveDead            = "exhausted to dead"
-	movePause           = "pause" // snooze, unavailable, an orderly stop
+	movePause           = "pause" // a snooze, an unavailable service, or an orderly stop
 	moveCompensated     = "compensated"
 	moveUndoFailed      = "compensation failed"
 	moveUndoDead        = "compensation exhausted"
@@ -90,7 +90,8 @@ const (
 
 var nobody = []string{""}
 
-// moves is the contract; some moves have a line for each state they differ in. No two lines fit the same change; see TestNoTwoMovesFitOneChange.
+// moves is the contract. Some moves have one line for each state in which they differ. TestNoTwoMovesFitOneChange
+// proves that no two lines fit the same change.
 var moves = []move{
 	{name: moveTouch},
 	{name: moveRenew, from: open, lease: renewed},
@@ -134,7 +135,7 @@ var moves = []move{
 		delivery: zero, lease: zero, next: now, token: fresh, by: []string{"person"}},
 }
 
-// classify finds the move that a step is; "" when the contract has none.
+// classify returns the name of the move that a step makes, or "" when the contract has no such move.
 func classify(s *step) string {
 	switch {
 	case s.move == moveInsert && insertedRight(s):
@@ -172,13 +173,13 @@ func (m *move) leads(from, to int8) bool {
 	return (m.from == nil || slices.Contains(m.from, from)) && (m.to == nil && to == from || slices.Contains(m.to, to))
 }
 
-// claims reports whether a step takes a lease for an attempt, in whatever way.
+// claims reports whether a step takes a lease for an attempt, by a claim or by an insert.
 func (s *step) claims() bool {
 	return s.move == moveClaim || s.move == moveOwnClaim || s.move == moveInsert && s.new.deliveryCount > 0
 }
 
-// rounding is what lies between the clock the trigger reads and the one the statement does: both are of one
-// statement, but not of one precision. ms.
+// rounding is the greatest difference in ms between the clock that the trigger reads and the clock of its statement.
+// Both are the same time in different precision.
 const rounding = 2
 
 func (c change) fits(before, after, at int64) bool {
@@ -205,8 +206,8 @@ func (c change) fits(before, after, at int64) bool {
 	return false
 }
 
-// insertedRight is the contract of an insert: pending, due now or later, and either free or leased by its own insert,
-// which only an entry due at once is.
+// insertedRight reports whether an insert keeps the contract. The row is pending and due now or later. It is either
+// free or leased by its own insert. Only an entry that is due at once may be leased.
 func insertedRight(s *step) bool {
 	n := &s.new
 	fresh := image{token: n.token, nextAt: n.nextAt, leaseUntil: n.leaseUntil, deliveryCount: n.deliveryCount}
@@ -215,7 +216,7 @@ func insertedRight(s *step) bool {
 	return *n == fresh && (leased || free)
 }
 
-// A person or a service made these moves; the engine the others.
+// actionOf maps the moves of people and services to their actions. The engine makes all other moves.
 var actionOf = map[string]string{
 	moveComplete: history.ActionComplete, moveCancel: history.ActionCancel, moveReschedule: history.ActionReschedule,
 	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledManually: history.ActionSettleManually,

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every change of a row that any move allows is allowed by that move alone, so that a step's name is what it is.
-// All combinations of what a column can do are tried.
+// For every change of a row, exactly one move fits, so the name of a step is certain. The test tries all combinations
+// of what a column can do.
 func TestNoTwoMovesFitOneChange(t *testing.T) {
 	const at = 1_700_000_000_000
 	states := []int8{pending, retrying, dead, compensating, succeeded, compensated, cancelled, manual}
@@ -19,7 +19,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 	fitted := make(map[string]int)
 	for _, from := range states {
 		for _, to := range states {
-			var leading []*move // the others fit no such step
+			var leading []*move // no other move fits such a step
 			for i := range moves {
 				if moves[i].leads(from, to) {
 					leading = append(leading, &moves[i])
@@ -51,7 +51,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 						}
 						// A renewal within one millisecond changes nothing.
 						if len(fit) > 1 && !slices.Equal(fit, []string{moveTouch, moveRenew}) {
-							t.Fatalf("%v fit %s; want one of them", fit, describe(&s))
+							t.Fatalf("%v fit %s; want exactly one move", fit, describe(&s))
 						}
 					}
 				}

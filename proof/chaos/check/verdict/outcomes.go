@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// explains lists, for each move of the engine, the outcomes that lead to it.
+// explains lists the outcomes that lead to each move of the engine.
 var explains = map[string][]string{
 	moveRetry: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled},
 	moveExhausted: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled,
@@ -19,8 +19,9 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes: an outcome in the row is what an attempt at exactly the claim it replaced came to; a success, of a
-// handler or a compensation, that of any attempt of its epoch at the same, as successes absorb, but for transactional ones.
+// checkOutcomes requires that each outcome in the row comes from an attempt under exactly the claim that the outcome
+// ended. A success may also come from an earlier attempt of the same epoch, because a late success is accepted. That
+// exception does not apply to transactional handlers and compensations.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		l.checkCrashes(e, c)
@@ -51,10 +52,10 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 			return
 		}
 	}
-	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of it returned nil", s.move, s.new.epoch)
+	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of that epoch returned nil", s.move, s.new.epoch)
 }
 
-// foretold reports whether a step is there before the attempt whose outcome it is has returned.
+// foretold reports whether a step happened before the attempt that caused it returned.
 func (l *Ledger) foretold(s *step, a *attempt) bool {
 	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
@@ -62,7 +63,7 @@ func (l *Ledger) foretold(s *step, a *attempt) bool {
 // crashBudget is how many leases in a row may end without an outcome.
 const crashBudget = 3
 
-// checkCrashes: what has used up its budget of lost leases is not run any more.
+// checkCrashes requires that an entry that used up its budget of lost leases does not run again.
 func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	for i := range e.attempts {
 		a := &e.attempts[i]
@@ -74,15 +75,16 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	}
 }
 
-// checkQuarantine: each of the leases that count was a claim with nothing recorded after it. That they were in a
-// row, the delivery count tells: only an outcome sets it back, and the linear history makes it count.
+// checkQuarantine requires that an entry was quarantined only after more lost leases than the budget, and by a claim
+// that ran nothing. The delivery count proves that the leases were lost in a row: only an outcome resets the count, and
+// checkLinear verifies every change of it.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
 	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
-		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, and one more for a success that waits", lost, crashBudget)
+		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, plus one lease for a success that waits to be stored", lost, crashBudget)
 	}
 	for i := range e.attempts {
 		if a := &e.attempts[i]; a.version == s.old.version {
-			c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined by a claim that ran it")
+			c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined under a claim that ran its handler")
 		}
 	}
 }
@@ -94,7 +96,7 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	case a == nil && s.move == movePause && l.transactional(e, s.old.state) && l.mayFailToBegin(e, s):
 		return
 	case a == nil:
-		c.violate(e, lines, "%s of version %d, which no attempt held", s.move, s.old.version)
+		c.violate(e, lines, "%s of version %d, under which no attempt ran", s.move, s.old.version)
 		return
 	case a.ended == 0:
 		c.violate(e, lines, "%s of version %d, whose attempt never returned", s.move, s.old.version)
@@ -109,8 +111,8 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	l.checkBudget(e, s, a, lines, c)
 }
 
-// mayFailToBegin reports whether something may have kept a process from beginning a transaction for a handler. Which
-// process it was, nobody has written down, so whatever befell anybody is a reason.
+// mayFailToBegin reports whether a fault may have prevented a process from beginning a transaction for a handler. The
+// history does not name that process, so a fault of any process counts.
 func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
 	claim := e.at(s.old.version)
 	return claim != nil && (l.stalled(claim.wall, s.wall, "") || l.hit(claim.wall, s.wall, "",
@@ -124,23 +126,23 @@ func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 		told := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return told == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		return true // one canceled in a batch, or for no reason yet, may have been told to stop by the time it counted
+		return true // in a batch, or without a cause yet, the handler may have been stopped before its outcome counted
 	case s.move == movePause && l.outOfTime(e, s, a):
-		return true // its batch was, and it was told to stop before it could run alone
+		return true // the batch timed out, and the process stopped before the entry could run alone
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
 		return false
-	case a.outcome == history.OutcomeOK: // its transaction was not to be committed, or not any more; see checkLostSuccess
+	case a.outcome == history.OutcomeOK: // its transaction could not commit; see checkLostSuccess
 		return s.move == movePause || l.tooLate(e, s, a) && slices.Contains(explains[s.move], history.OutcomeFail)
 	case a.outcome == history.OutcomeNoVerdict && a.batch > 1:
-		return s.move == movePause // told to stop before its entries could run alone
-	case a.outcome == history.OutcomeNoVerdict: // alone it is a failure; as a batch of one, the same as above
+		return s.move == movePause // the process stopped before the entries could run alone
+	case a.outcome == history.OutcomeNoVerdict: // alone it is a failure; in a batch of one, as in the case above
 		return s.move == movePause || slices.Contains(explains[s.move], history.OutcomeFail)
 	}
 	return false
 }
 
-// outOfTime reports whether the batch that an attempt was a share of may have run out of time, maybe after the share was
-// done: then its verdict does not count.
+// outOfTime reports whether the batch of an attempt may have timed out. The timeout may come after this entry of the
+// batch was done, and its verdict does not count then.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
@@ -149,9 +151,9 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// tooLate reports whether an attempt's time may have been up as its handler returned, so that its transaction was not
-// committed although it returned nil. What is written down is a moment before that, and a process may be stopped in
-// between; but no failure is recorded before the time is up.
+// tooLate reports whether an attempt may have timed out when its handler returned, so that its transaction did not
+// commit although the handler returned nil. The history holds a time before the return, and the process may be stopped
+// in between. But no failure is recorded before the timeout.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.timeUp(e, a.version)
 	switch {
@@ -166,7 +168,8 @@ func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp)
 }
 
-// timeUp is the wall clock's moment before which no attempt at a version runs out of time: that begins after the claim.
+// timeUp returns the earliest wall clock time at which an attempt at a version can time out. The timeout begins after
+// the claim.
 func (l *Ledger) timeUp(e *Entry, version uint64) (up int64, known bool) {
 	t, claim := l.typeOf(e), e.at(version)
 	if t == nil || t.TimeoutMS == 0 || claim == nil {
@@ -175,7 +178,7 @@ func (l *Ledger) timeUp(e *Entry, version uint64) (up int64, known bool) {
 	return claim.wall + t.TimeoutMS*1000, true
 }
 
-// transactional reports whether what runs an entry in a state settles in its own transaction.
+// transactional reports whether an entry in this state is settled in the transaction of its handler or compensation.
 func (l *Ledger) transactional(e *Entry, state int8) bool {
 	t := l.typeOf(e)
 	if t == nil {
@@ -187,7 +190,7 @@ func (l *Ledger) transactional(e *Entry, state int8) bool {
 	return t.Handler == history.HandlerTx
 }
 
-// checkBudget: attempts are used up when they are, no sooner and no later.
+// checkBudget requires that an entry is exhausted exactly when its attempts are used up.
 func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Check) {
 	spent, most := int(s.new.processCount), l.maxOf(e)
 	if s.old.state == compensating {
@@ -204,12 +207,12 @@ func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Ch
 		}
 	case moveRetry, moveUndoFailed:
 		if most > 0 && spent >= most {
-			c.violate(e, lines, "to be tried again after %d failures of %d", spent, most)
+			c.violate(e, lines, "will be retried after %d failures of %d", spent, most)
 		}
 	}
 }
 
-// maxOf is how many failures exhaust an entry; 0: not known.
+// maxOf returns how many failures exhaust an entry, or 0 when that is unknown.
 func (l *Ledger) maxOf(e *Entry) int {
 	for _, in := range l.source(e) {
 		if in.Max > 0 {

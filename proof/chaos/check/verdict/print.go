@@ -9,11 +9,11 @@ import (
 	"text/tabwriter"
 )
 
-// mostLines bounds what is shown of one finding's proof.
+// mostLines is how many lines of proof are shown for one finding.
 const mostLines = 12
 
-// Print writes a verdict for people: a line for each check, then each violation with the lines that prove it, and
-// the life of the first entry of each check.
+// Print writes a verdict for human readers. It prints a line for each check. Then it prints each violation with the
+// lines that prove it, and the history of the first entry of each violated check.
 func Print(out io.Writer, l *Ledger, v *Verdict) error {
 	texts, err := l.texts(v)
 	if err != nil {
@@ -33,18 +33,18 @@ func Print(out io.Writer, l *Ledger, v *Verdict) error {
 	}
 	fmt.Fprintf(w, "  machine: %s\n", l.SumStalls())
 	starts := l.Starts()
-	fmt.Fprintf(w, "  late, no fault about: %v\n", Sum(starts, func(s Start) bool { return s.Calm }))
+	fmt.Fprintf(w, "  late, no fault felt:  %v\n", Sum(starts, func(s Start) bool { return s.Calm }))
 	fmt.Fprintf(w, "  late, during faults:  %v\n", Sum(starts, func(s Start) bool { return !s.Calm }))
 	for _, c := range v.Checks {
 		l.printFindings(w, c, texts)
 	}
-	printList(w, "Vacuous, the run did not show:", v.Vacuous)
-	printList(w, "Not demanded of this run:", v.Excused)
+	printList(w, "Vacuous. Demands that the run did not meet:", v.Vacuous)
+	printList(w, "Demands that this run was excused from:", v.Excused)
 	fmt.Fprintf(w, "\n%s\n", v.Sum())
 	return w.Flush()
 }
 
-// Word is a check's verdict in a word.
+// Word returns the verdict of a check as one word.
 func (c *Check) Word() string {
 	switch {
 	case c.Violations > 0:
@@ -55,13 +55,13 @@ func (c *Check) Word() string {
 	return "held"
 }
 
-// Sum is the verdict in a sentence.
+// Sum returns the verdict as one sentence.
 func (v *Verdict) Sum() string {
 	switch {
 	case v.Violated():
 		return "VIOLATED"
 	case len(v.Vacuous) > 0:
-		return "VACUOUS: no check was violated, and the run did not show enough"
+		return "VACUOUS: no check was violated, but the run did not meet all demands"
 	}
 	return "HELD"
 }
@@ -83,7 +83,7 @@ func (l *Ledger) printFindings(w io.Writer, c *Check, texts map[Place]string) {
 		if i > 0 || f.Entry == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "     its life:\n")
+		fmt.Fprintf(w, "     history of the entry:\n")
 		for _, line := range l.Life(f.Entry) {
 			fmt.Fprintf(w, "       %s\n", line)
 		}
@@ -100,7 +100,7 @@ func printList(w io.Writer, title string, lines []string) {
 	}
 }
 
-// texts reads the lines that findings name.
+// texts reads the lines that the findings name.
 func (l *Ledger) texts(v *Verdict) (map[Place]string, error) {
 	wanted := make(map[int32]map[int32]bool)
 	for _, c := range v.Checks {
@@ -136,7 +136,7 @@ func readLines(name string, wanted map[int32]bool, each func(line int32, text st
 			delete(wanted, n)
 		}
 		if err != nil {
-			return nil // torn, or at its end: what was wanted and is not there stays without a text
+			return nil // incomplete line or end of file: missing lines have no text
 		}
 	}
 	return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkProducers: no deadlock is between a producer's statement and one of the library's own. Lock waits of producers
-// are told, and where they came from; they are not judged, as the server does not say whom they waited for: another
-// producer of the same key is as good a guess.
+// checkProducers requires that no deadlock involves both a producer's statement and one of the library's own. It
+// reports lock waits of producers but does not judge them. The server does not say who held the lock, and it may be
+// another producer of the same key.
 func checkProducers(l *Ledger, c *Check) {
 	for i := range l.Deadlocks {
 		d := &l.Deadlocks[i]
@@ -38,10 +38,10 @@ func checkProducers(l *Ledger, c *Check) {
 			deadlocks++
 		}
 	}
-	c.note("inserts refused: %d by a lock wait (%d of them while no fault held locks or the database), %d by a deadlock", waits, outside, deadlocks)
+	c.note("inserts that failed: %d in a lock wait (%d of them while no fault affected locks or the database), %d in a deadlock", waits, outside, deadlocks)
 }
 
-// Whose a statement of a deadlock report is.
+// The sources of a statement in a deadlock report.
 const (
 	roleNemesis  = "nemesis"
 	roleLibrary  = "library"
@@ -49,8 +49,8 @@ const (
 	roleOther    = "other"
 )
 
-// role tells by the text of a statement whose it is. A service's CancelTx and the like are "other": they lock rows
-// in the service's own transaction.
+// role returns the source of a statement, by its text. CancelTx and similar calls of a service are roleOther, because
+// they lock rows in the service's own transaction.
 func role(statement string) string {
 	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
 	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")
@@ -65,7 +65,7 @@ func role(statement string) string {
 	return roleOther
 }
 
-// counted folds equal lines into one with their number.
+// counted folds equal lines into one line with their number.
 func counted(lines []string) []string {
 	count := make(map[string]int)
 	var order []string

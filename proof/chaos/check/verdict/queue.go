@@ -1,16 +1,16 @@
 package verdict
 
-// settleSlack is what the queue at rest may still be about to tidy up, µs.
+// settleSlack is how many µs the queue at rest may take to remove stale members.
 const settleSlack = 10_000_000
 
-// checkQueue: at rest, the queue has every open entry that comes due within the horizon, not later than it is due.
-// Members that hold no open entry are a hint gone stale: a claim finds out, and takes them away, once they are due.
+// checkQueue requires that the queue at rest has every open entry that is due within the horizon, no later than its due
+// time. A member without an open entry is stale. A claim removes a stale member once it is due.
 func checkQueue(l *Ledger, c *Check) {
 	members := make(map[uint64]float64, len(l.Members))
 	stale := 0
 	lease := l.longestLease()
 	for _, m := range l.Members {
-		members[m.ID] = m.Score - float64(m.Now)/1000 // remaining, ms
+		members[m.ID] = m.Score - float64(m.Now)/1000 // remaining time, ms
 		e := l.Entries[m.ID]
 		if e != nil && e.row != nil && !terminal(e.row.State) {
 			if e.Type != m.Type {
@@ -21,7 +21,7 @@ func checkQueue(l *Ledger, c *Check) {
 		stale++
 		t := l.types[m.Type]
 		if t != nil && t.Handler != "none" && members[m.ID]*1000 < -float64(lease*1000+settleSlack) {
-			c.violate(e, nil, "entry %d is at its end, and the queue of %q has offered it for %.0f ms", m.ID, m.Type, -members[m.ID])
+			c.violate(e, nil, "entry %d is settled, and the queue of %q still holds it %.0f ms after its due time", m.ID, m.Type, -members[m.ID])
 		}
 	}
 	l.each(func(e *Entry) {
@@ -38,7 +38,7 @@ func checkQueue(l *Ledger, c *Check) {
 		case !known:
 			c.violate(e, []Place{e.rowPlace}, "is open and due in %d ms, and not in the queue", in)
 		case remaining > float64(max(in, 0)+lease+settleSlack/1000):
-			c.violate(e, []Place{e.rowPlace}, "is due in %d ms, and in the queue for %.0f ms from now", in, remaining)
+			c.violate(e, []Place{e.rowPlace}, "is due in %d ms, and the queue offers it only in %.0f ms", in, remaining)
 		}
 	})
 	c.note("%d members, %d of them hold no open entry", len(l.Members), stale)

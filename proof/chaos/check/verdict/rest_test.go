@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// notDue is an entry that is not due when the run comes to rest.
+// notDue records an entry that is not due when the run comes to rest.
 func (s *story) notDue() *subject {
 	e := s.entry("ship")
 	e.delay = 30_000
@@ -19,7 +19,7 @@ func (s *story) notDue() *subject {
 	return e
 }
 
-// without takes the records out that match.
+// without removes the records that match.
 func (s *story) without(file string, match func(history.Record) bool) {
 	var rest []history.Record
 	for _, r := range s.records[file] {
@@ -32,7 +32,7 @@ func (s *story) without(file string, match func(history.Record) bool) {
 
 func member(r history.Record) bool { _, ok := r.(*history.Member); return ok }
 
-// wrongAtRest are histories whose end is wrong.
+// wrongAtRest are histories with a wrong end.
 var wrongAtRest = []struct {
 	name  string
 	check string
@@ -85,7 +85,7 @@ func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
 	}
 }
 
-// full is a run that shows everything.
+// full is a run that meets every demand.
 func full(t *testing.T) *story {
 	s := newStory(t)
 	for _, name := range slices.Sorted(maps.Keys(strange)) {
@@ -133,7 +133,7 @@ func TestWhatARunDidNotShowIsNamed(t *testing.T) {
 	}
 }
 
-// failFaults has every fault of a kind end with an error: it was never made.
+// failFaults ends every fault of a kind with an error, so that it counts as never made.
 func (s *story) failFaults(kind string) {
 	of := make(map[uint64]bool)
 	for _, r := range s.records["driver"] {
@@ -165,7 +165,7 @@ func TestEveryDemandIsMissedByARunInWhichNothingHappened(t *testing.T) {
 	}
 }
 
-// Each demand is met by the story that is told for it, and by no run without it.
+// Each demand is met by the story written for it.
 func TestDemandIsMetByItsStory(t *testing.T) {
 	for demand, name := range map[string]string{
 		ShowsUnknownHappened:   "unknown commit that happened",
@@ -206,7 +206,7 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// On a machine that was too busy for much of the run, a stall is felt for longer; but not for ever.
+// On a machine that was overloaded for much of the run, a stall is felt for longer, but not forever.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
 		busy, later int64 // ms
@@ -231,7 +231,7 @@ func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	}
 }
 
-// What looks calm on a machine that was too busy for much of the run is told, and not judged as late.
+// On a machine that was overloaded for much of the run, a late start in calm time is reported but not judged.
 func TestLateStartIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
 	s := newStory(t)
 	s.run.At = s.now

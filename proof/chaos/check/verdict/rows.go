@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkAudit: the audit is whole. A row that differs from its last image was changed past the triggers, or the
-// database lost a commit, or kept one of the two.
+// checkAudit requires that the audit is complete. A row that differs from its last image was changed past the triggers,
+// or the database lost a commit of the row or of the audit.
 func checkAudit(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		c.Looked++
@@ -16,9 +16,9 @@ func checkAudit(l *Ledger, c *Check) {
 		case exists && e.row == nil:
 			c.violate(e, e.lines(last.version), "is in the audit at version %d, and not in the table", last.version)
 		case !exists && e.row != nil:
-			c.violate(e, []Place{e.rowPlace}, "is in the table, and the audit has it not")
+			c.violate(e, []Place{e.rowPlace}, "is in the table, and not in the audit")
 		case exists && !last.is(e.row):
-			c.violate(e, append(e.lines(last.version), e.rowPlace), "stands otherwise in the table than in the audit")
+			c.violate(e, append(e.lines(last.version), e.rowPlace), "has other columns in the table than in the audit")
 		case exists && (e.row.Key != e.Key || e.row.Type != e.Type):
 			c.violate(e, []Place{e.rowPlace}, "has another key or type in the table than in the audit")
 		}
@@ -33,12 +33,13 @@ func (i image) is(r *history.Row) bool {
 	}
 }
 
-// purged are the states that Purge takes when it is told none: what is dead waits for a person, and what a person has
-// settled is kept for whoever asks.
+// purged are the states that Purge deletes by default. A dead entry waits for a person. An entry that a person settled
+// is kept as evidence.
 var purged = []int8{succeeded, compensated, cancelled}
 
-// checkPurge: a row goes only from a state that Purge takes, and as old as Purge was told. Two statements read the
-// clock, the one that finds the row and the one that deletes it, so one about a move of the clock is not judged by age.
+// checkPurge requires that a row is deleted only in a state that Purge takes, and only at the age given to Purge. One
+// statement finds the row and another deletes it, and both read the clock. So the age is not judged when the clock
+// moved at about that time.
 func checkPurge(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for i := range e.steps {
@@ -50,11 +51,11 @@ func checkPurge(l *Ledger, c *Check) {
 			age := s.nowMS() - s.old.nextAt
 			switch {
 			case !l.purges():
-				c.violate(e, e.lines(s.old.version), "was deleted, and nobody purges")
+				c.violate(e, e.lines(s.old.version), "was deleted in a run without a purge")
 			case !slices.Contains(purged, s.old.state):
 				c.violate(e, e.lines(s.old.version), "was deleted in state %d", s.old.state)
 			case age < l.Run.PurgeAgeMS-rounding && !l.clock.moved(s.seq):
-				c.violate(e, e.lines(s.old.version), "was deleted %d ms after its end; purge takes what is older than %d", age, l.Run.PurgeAgeMS)
+				c.violate(e, e.lines(s.old.version), "was deleted %d ms after its end; the purge age is %d ms", age, l.Run.PurgeAgeMS)
 			}
 		}
 	})
@@ -62,7 +63,7 @@ func checkPurge(l *Ledger, c *Check) {
 
 func (l *Ledger) purges() bool { return l.Run.PurgeAgeMS > 0 }
 
-// checkUnknownTypes: an entry whose type no process serves waits as it was inserted, but for what people do.
+// checkUnknownTypes requires that an entry without a handler stays as it was inserted. Only people may change it.
 func checkUnknownTypes(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		if len(e.steps) == 0 || l.served(e) {
@@ -70,7 +71,7 @@ func checkUnknownTypes(l *Ledger, c *Check) {
 		}
 		c.Looked++
 		for i := range e.attempts {
-			c.violate(e, e.attempts[i].places(), "ran, and nobody serves its type")
+			c.violate(e, e.attempts[i].places(), "ran, and its type has no handler")
 		}
 		for i := range e.steps {
 			s := &e.steps[i]
@@ -79,7 +80,7 @@ func checkUnknownTypes(l *Ledger, c *Check) {
 				c.violate(e, []Place{s.place}, "was born claimed, and nobody serves its type")
 			case s.move == moveInsert, s.move == moveTouch, s.move == moveDelete, actionOf[s.move] != "":
 			default:
-				c.violate(e, []Place{s.place}, "was changed (%s), and nobody serves its type", s.move)
+				c.violate(e, []Place{s.place}, "was changed (%s), and its type has no handler", s.move)
 			}
 		}
 	})

@@ -14,22 +14,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The leases and ages of every story, ms.
+// The lease and the purge age of every story, ms.
 const (
 	storyLease = 2000
 	purgeAge   = 5000
 )
 
-// story makes a history manually: a run whose clock moves only by wait, told by a driver, a producer and apps.
+// story builds a history: a run with a driver, a producer and apps. Only wait moves its clock.
 type story struct {
 	t       testing.TB
 	run     history.Run
-	now     int64 // wall µs
-	skew    int64 // of the database's clock, µs
+	now     int64 // wall clock, µs
+	skew    int64 // offset of the database's clock, µs
 	records map[string][]history.Record
-	order   []string // of the files
+	order   []string // names of the files, in order
 	seq     uint64
-	count   uint64 // of transactions, runs, calls, faults, tokens
+	count   uint64 // numbers transactions, runs, calls, faults and tokens
 	people  []*subject
 	members []history.Member
 }
@@ -62,7 +62,7 @@ func (s *story) start(file, app string) {
 
 func (s *story) write(file string, r history.Record) { s.records[file] = append(s.records[file], r) }
 
-// wait lets ms pass.
+// wait advances the clock by ms.
 func (s *story) wait(ms int64) { s.now += ms * 1000 }
 
 func (s *story) dbNow() int64 { return s.now + s.skew }
@@ -79,7 +79,7 @@ type tx struct {
 
 func (s *story) begin() tx { return tx{s, s.next()} }
 
-// ask asks for the COMMIT; answer is its outcome.
+// ask writes the line before the COMMIT; answer writes its outcome.
 func (x tx) ask() { x.s.write("producer", &history.Commit{At: x.s.now, Tx: x.n}) }
 
 func (x tx) answer(outcome string) {
@@ -88,7 +88,7 @@ func (x tx) answer(outcome string) {
 
 func (x tx) commit(outcome string) { x.ask(); x.answer(outcome) }
 
-// resolve is Resolve's answer about an entry of the transaction.
+// resolve writes Resolve's answer about an entry of the transaction.
 func (x tx) resolve(e *subject, id uint64, class string) {
 	x.s.write("producer", &history.Resolved{At: x.s.now, Tx: x.n, Key: e.key, ID: id, Err: class})
 }
@@ -105,7 +105,7 @@ func (x tx) rollbackTo(name string) {
 
 func (s *story) token() string { return fmt.Sprintf("%032x", s.next()) }
 
-// fault is one that lasts ms, told when it ends.
+// fault writes a fault that lasts ms, and its end.
 func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	n := s.next()
 	s.write("driver", &history.Fault{At: s.now, N: n, Fault: kind, Target: target, Touches: touches})
@@ -113,7 +113,7 @@ func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	s.write("driver", &history.FaultEnd{At: s.now, N: n})
 }
 
-// stall is one that lasts ms, told by an app when it ends.
+// stall writes a stall of an app that lasts ms, at its end.
 func (s *story) stall(app string, ms int64) {
 	at := s.now
 	s.wait(ms)
@@ -124,7 +124,7 @@ func (s *story) clock() {
 	s.write("driver", &history.Clock{At: s.now, DBNow: s.dbNow(), AuditSeq: s.seq})
 }
 
-// rest ends the story in order: everything done, the table and the queue dumped.
+// rest ends the story normally: everything is done, and the table and the queue are dumped.
 func (s *story) rest() {
 	s.wait(1000)
 	s.write("driver", &history.Mark{At: s.now, What: history.MarkQuiescent})
@@ -142,7 +142,7 @@ func (s *story) rest() {
 	}
 }
 
-// tell makes the ledger, each file as a reader would.
+// tell builds the Ledger, file by file, as load does.
 func (s *story) tell() (*Ledger, error) {
 	b := newBuilder(s.order)
 	for i, file := range s.order {
@@ -166,7 +166,7 @@ func (s *story) judge() *Verdict {
 	return Judge(l)
 }
 
-// violates requires that these checks are violated and no others.
+// violates requires that exactly these checks are violated.
 func (s *story) violates(want ...string) *Verdict {
 	s.t.Helper()
 	v := s.judge()

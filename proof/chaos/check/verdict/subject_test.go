@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// subject is an entry of a story, with its row as it is now.
+// subject is an entry of a story, with its present row.
 type subject struct {
 	s     *story
 	id    uint64
@@ -15,8 +15,8 @@ type subject struct {
 	delay int64
 	max   int
 	row   history.Image
-	ran   uint64 // the version that ran last
-	gone  bool   // no row: not inserted, or purged
+	ran   uint64 // version of the last attempt
+	gone  bool   // no row: not inserted yet, or purged
 }
 
 func (s *story) entry(typ string) *subject {
@@ -28,7 +28,7 @@ func (s *story) entry(typ string) *subject {
 
 func (e *subject) hash() uint64 { return e.id*1000 + 1 }
 
-// insert records the entry in a transaction; the row comes with appear.
+// insert records the entry in a transaction. appear adds the row.
 func (e *subject) insert(x tx) *subject {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: e.hash(), DelayMS: e.delay, Max: e.max})
@@ -36,14 +36,14 @@ func (e *subject) insert(x tx) *subject {
 	return e
 }
 
-// repeat records the entry's key again, which is answered as a duplicate of the entry with that id.
+// repeat records the entry's key again. The answer is a duplicate of the entry with this id.
 func (e *subject) repeat(x tx, id uint64) {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: 5})
 	s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: id, Duplicate: true})
 }
 
-// appear is the audit of the insert.
+// appear writes the audit of the insert.
 func (e *subject) appear(inserted bool) *subject {
 	s := e.s
 	e.row = history.Image{NextAt: s.dbMS() + e.delay, Token: s.token()}
@@ -55,14 +55,14 @@ func (e *subject) appear(inserted bool) *subject {
 	return e
 }
 
-// committed is an entry whose transaction committed, and is free.
+// committed records a free entry in a transaction that commits.
 func (s *story) committed(typ string) *subject {
 	e := s.entry(typ).record(false, history.CommitOK)
 	s.wait(1)
 	return e
 }
 
-// record inserts the entry in a transaction of its own, whose COMMIT does its work and is answered.
+// record inserts the entry in a transaction of its own, whose COMMIT takes effect and is answered.
 func (e *subject) record(inserted bool, answer string) *subject {
 	x := e.s.begin()
 	e.insert(x)
@@ -72,7 +72,7 @@ func (e *subject) record(inserted bool, answer string) *subject {
 	return e
 }
 
-// insertedWithLease is an entry whose transaction committed ms after its insert, which leased it.
+// insertedWithLease records an entry that its insert leases. Its transaction commits ms later.
 func (s *story) insertedWithLease(ms int64) *subject {
 	e, x := s.entry("ship"), s.begin()
 	e.insert(x).appear(true)
@@ -95,7 +95,7 @@ func (s *story) audit(op string, e *subject, before, after *history.Image) {
 
 func copied(i *history.Image) *history.Image { c := *i; return &c }
 
-// update is a write under a new version and token, after a moment.
+// update writes the row with a new version and token, 1 ms later.
 func (e *subject) update(change func(r *history.Image)) *subject {
 	e.s.wait(1)
 	before := e.row
@@ -110,7 +110,7 @@ func (e *subject) claim() *subject {
 	return e.update(func(r *history.Image) { r.DeliveryCount++; r.LeaseUntil = e.s.dbMS() + storyLease })
 }
 
-// killThree has the entry's handler run three times, each of which kills its process.
+// killThree runs the entry's handler three times. Each run kills its process.
 func (e *subject) killThree() *subject {
 	for range 3 {
 		e.claim().run("app1")
@@ -119,14 +119,14 @@ func (e *subject) killThree() *subject {
 	return e
 }
 
-// counted is killThree and the claim that runs nothing: for its lease another process may have a success to store.
+// counted adds to killThree a claim that runs nothing. During its lease another process may still store a success.
 func (e *subject) counted() *subject {
 	e.killThree().claim()
 	e.s.wait(2 * storyLease)
 	return e
 }
 
-// ownClaim is a claim of what the insert leased, by the process that recorded it.
+// ownClaim claims an entry that its insert leased, in the process that recorded it.
 func (e *subject) ownClaim() *subject {
 	return e.update(func(r *history.Image) { r.LeaseUntil = e.s.dbMS() + storyLease })
 }
@@ -143,7 +143,7 @@ func (e *subject) release() *subject {
 	return e.update(func(r *history.Image) { r.Token = token; r.DeliveryCount--; r.LeaseUntil = 0 })
 }
 
-// settle writes an outcome: the state, who ended it, and when it is due again.
+// settle writes an outcome: the state, the value of ended_by, and when the entry is due again.
 func (e *subject) settle(state int8, by string, change func(r *history.Image)) *subject {
 	return e.update(func(r *history.Image) {
 		r.State, r.EndedBy, r.DeliveryCount, r.LeaseUntil, r.NextAt = state, by, 0, 0, e.s.dbMS()
@@ -177,7 +177,7 @@ func (e *subject) purge() *subject {
 	return e
 }
 
-// run is an attempt under way.
+// run is an attempt in progress.
 type run struct {
 	e    *subject
 	file string
@@ -185,7 +185,7 @@ type run struct {
 	row  history.Image
 }
 
-// line is the attempt's line, to be changed before it is written.
+// line returns the attempt's line, which the caller may change before it is written.
 func (e *subject) line(n uint64) *history.Attempt {
 	r := e.row
 	a := &history.Attempt{
@@ -219,7 +219,7 @@ func (r *run) endAs(outcome string, change func(a *history.AttemptEnd)) *subject
 	return r.e
 }
 
-// effect is one outside the database.
+// effect writes an effect outside the database.
 func (r *run) effect() *run {
 	s := r.e.s
 	for _, phase := range []string{history.EffectBefore, history.EffectAfter} {
@@ -228,14 +228,14 @@ func (r *run) effect() *run {
 	return r
 }
 
-// effectRow is a committed one of the transactional handler that ran last.
+// effectRow writes the committed effect of the transactional handler that ran last.
 func (e *subject) effectRow(epoch uint32, undo bool) { e.effectRowAt(epoch, undo, e.ran) }
 
 func (e *subject) effectRowAt(epoch uint32, undo bool, version uint64) {
 	e.s.write("driver", &history.EffectRow{ID: e.id, Key: e.key, Epoch: epoch, Compensation: undo, Version: version})
 }
 
-// act is a person's call, with its answer.
+// act writes a person's call and its answer.
 func (e *subject) act(action, class string) { e.actAs(action, class, func(*history.Action) {}) }
 
 func (e *subject) actAs(action, class string, change func(a *history.Action)) {
@@ -247,7 +247,7 @@ func (e *subject) actAs(action, class string, change func(a *history.Action)) {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: a.Call, Err: class, Dead: dead})
 }
 
-// cancelAgain is a call that is told that it was cancelled before.
+// cancelAgain writes a cancel call whose answer says that the entry was already cancelled.
 func (e *subject) cancelAgain() {
 	s := e.s
 	n := s.next()
@@ -255,7 +255,7 @@ func (e *subject) cancelAgain() {
 	s.write("producer", &history.ActionEnd{At: s.now, Call: n, Already: true})
 }
 
-// reschedule is a person's, for ms from now.
+// reschedule writes a person's reschedule to ms from now.
 func (e *subject) reschedule(ms int64) *subject {
 	e.actAs(history.ActionReschedule, "", func(a *history.Action) { a.DelayMS = ms })
 	return e.update(func(r *history.Image) {
@@ -264,7 +264,7 @@ func (e *subject) reschedule(ms int64) *subject {
 	})
 }
 
-// undo is a person's requeue to the compensation.
+// undo writes a person's requeue to the compensation.
 func (e *subject) undo() *subject {
 	e.actAs(history.ActionRequeue, "", func(a *history.Action) { a.Compensate = true })
 	return e.requeue(compensating)

@@ -6,17 +6,18 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// defaultSettle is Run.SettleMS when it is 0.
+// defaultSettle is the default of Run.SettleMS.
 const defaultSettle = 1500
 
-// putOffForNoReason is how many of a thousand transactional handlers that returned nil may be put off with no fault in
-// sight: a transaction can fail for reasons that only the server knows.
+// putOffForNoReason is how many of a thousand transactional handlers that returned nil may be retried later without a
+// fault: a transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
-// checkLostSuccess: a nil returned well inside the lease, by a process that lived on and reached the database, is
-// the next thing recorded, unless somebody moved the entry on. What was stored in time is also not run again. A nil
-// that a fault kept from being stored in time is run again by right, and whether its success was offered later all the
-// same, the history does not tell from the success of that run. A transactional one that is put off has had no effect.
+// checkLostSuccess looks at attempts that returned nil well before their lease ended, in a process that lived on and
+// reached the database. The next recorded step must be their success, unless a person or a service moved the entry on.
+//
+// An attempt whose success a fault delayed may run again. The history does not tell whether its success was stored
+// later or the second attempt succeeded. A transactional handler that returned nil and is retried had no effect.
 func checkLostSuccess(l *Ledger, c *Check) {
 	transactional, putOff := 0, 0
 	var firstOf *Entry
@@ -38,27 +39,27 @@ func checkLostSuccess(l *Ledger, c *Check) {
 			c.Looked++
 			switch {
 			case next == nil:
-				c.violate(e, e.lines(a.version), "its handler returned nil %d ms before its lease ended, and nothing is recorded", left)
+				c.violate(e, e.lines(a.version), "its handler returned nil %d ms before its lease ended, and no outcome was recorded", left)
 			case next.move == moveSuccess, next.move == moveCompensated, actionOf[next.move] != "":
 			case inTx && next.move == movePause:
-				c.note("a transactional handler returned nil and was put off with no fault in sight, by: %s", l.brokenBy(e, a, next))
+				c.note("a transactional handler returned nil and is retried without a fault, because of: %s", l.brokenBy(e, a, next))
 				if putOff++; first == nil {
 					first, firstOf = append(e.lines(a.version), next.place), e
 				}
 			default:
-				c.violate(e, append(e.lines(a.version), next.place), "its handler returned nil %d ms before its lease ended, and what was recorded is: %s", left, next.move)
+				c.violate(e, append(e.lines(a.version), next.place), "its handler returned nil %d ms before its lease ended, and the recorded step is: %s", left, next.move)
 			}
 		}
 	})
 	c.Notes = counted(c.Notes)
-	c.note("%d transactional handlers returned nil, %d were put off with no fault in sight", transactional, putOff)
+	c.note("%d transactional handlers returned nil, %d are retried without a fault", transactional, putOff)
 	if putOff*1000 > transactional*putOffForNoReason {
-		c.violate(firstOf, first, "the first of %d transactional handlers that returned nil and were put off for no reason, of %d", putOff, transactional)
+		c.violate(firstOf, first, "first of %d transactional handlers that returned nil and are retried without a reason, of %d", putOff, transactional)
 	}
 }
 
-// inTime tells how long before its lease ended an attempt returned, ms, and whether nothing can have kept its outcome
-// from being stored by then, or by what was recorded next.
+// inTime returns how many ms before the end of its lease an attempt returned. surely says that nothing can have
+// prevented its outcome from being stored before the lease ended or the next step was recorded.
 func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bool) {
 	settle := cmp.Or(l.Run.SettleMS, defaultSettle)
 	_, until := e.leased(a.version)
@@ -69,15 +70,15 @@ func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bo
 	return left, left >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether something may have kept an attempt's outcome from being stored until then.
+// disturbed reports whether something may have prevented an attempt's outcome from being stored until then.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
-// brokenBy is the class of the error that an attempt came to although its handler returned nil, as the library's
-// observer was told: for people, not for the verdict.
+// brokenBy returns the class of the error of an attempt whose handler returned nil, from the library's observer. It is
+// for human readers and does not affect the verdict.
 func (l *Ledger) brokenBy(e *Entry, a *attempt, next *step) string {
 	for i := range l.events {
 		ev := &l.events[i]
@@ -85,5 +86,5 @@ func (l *Ledger) brokenBy(e *Entry, a *attempt, next *step) string {
 			return ev.Err
 		}
 	}
-	return "an error that is not written down"
+	return "an error that is not in the history"
 }

@@ -2,26 +2,26 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// transaction is a caller's.
+// transaction is a transaction of a caller.
 type transaction struct {
 	process    int32
 	inserts    []int32
 	actions    []int32
 	savepoints []savepoint
-	asked      int64 // At of its Commit line; 0: never asked for
+	asked      int64 // At of its Commit line; 0: no COMMIT was requested
 	answered   int64
 	outcome    string
 	rolledBack bool
-	aborted    bool // the server rolled it back under a statement
-	seen       bool // a row of its own is in the table
+	aborted    bool // the server rolled it back because of a statement
+	seen       bool // one of its rows is in the table
 }
 
 type savepoint struct {
 	name             string
-	inserts, actions int // made before it
+	inserts, actions int // numbers made before the savepoint
 }
 
-// insert is one entry's way into the table.
+// insert is the recording of one entry.
 type insert struct {
 	history.Insert
 	tx       *transaction
@@ -29,18 +29,18 @@ type insert struct {
 	id       uint64
 	dup      bool
 	err      string
-	undone   bool // by a rollback to a savepoint
+	undone   bool // undone by a rollback to a savepoint
 	place    Place
 }
 
-// resolved is what was found out about an insert whose commit came out unknown.
+// resolved is the answer of Resolve about an insert whose commit had an unknown outcome.
 type resolved struct {
 	history.Resolved
 	tx    *transaction
 	place Place
 }
 
-// certainty is what is known of something that was asked of the database.
+// certainty says whether a request to the database took effect.
 type certainty int
 
 const (
@@ -49,7 +49,7 @@ const (
 	surely
 )
 
-// came is how a transaction ended.
+// came says whether a transaction committed.
 func (tx *transaction) came() certainty {
 	switch {
 	case tx.aborted, tx.rolledBack, tx.asked == 0, tx.outcome == history.CommitFail:
@@ -60,7 +60,7 @@ func (tx *transaction) came() certainty {
 	return maybe
 }
 
-// wrote tells whether an insert made a row.
+// wrote says whether an insert made a row.
 func (in *insert) wrote() certainty {
 	switch {
 	case in.undone, in.dup:
@@ -73,7 +73,7 @@ func (in *insert) wrote() certainty {
 	return in.tx.came()
 }
 
-// failed is what a statement may have done all the same, by the class of its error.
+// failed says whether a statement may have taken effect in spite of an error of this class.
 func failed(class string) certainty {
 	switch class {
 	case "":

@@ -9,20 +9,20 @@ import (
 // Fault is a fault with its end.
 type Fault struct {
 	history.Fault
-	End   int64 // wall µs; the run's end when it has none
+	End   int64 // wall clock, µs; the end of the faults or of the run when the fault has no end
 	Fired bool
 }
 
-// Stall is a time in which the machine was too busy for one app, or for all.
+// Stall is a time in which the machine was overloaded, for one app or for all.
 type Stall struct {
 	history.Stall
-	app string // "driver": all
+	app string // "driver" stands for all apps
 }
 
-// recovery is how long a fault is felt after its end.
+// recovery is how many µs a fault is felt after its end.
 const recovery = 3_000_000
 
-// hit reports whether a fault of one of these kinds may have been felt by an app between two moments.
+// hit reports whether an app may have felt a fault of one of these kinds between two times.
 func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	for i := range l.Faults {
 		f := &l.Faults[i]
@@ -41,7 +41,7 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
-// aimed reports whether a fault that touches this touches its target alone.
+// aimed reports whether a fault that touches this affects only its target.
 func aimed(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
 }
@@ -49,23 +49,23 @@ func aimed(touches string) bool {
 // driver is the name of the driver's process.
 const driver = "driver"
 
-// stalled reports whether the machine was too busy for an app between two moments; "": for any. It excuses only what
-// comes of being late: a lost lease, an outcome not stored in time, a late start.
+// stalled reports whether the machine was overloaded for an app between two times. An empty app stands for any. A stall
+// excuses only delays: a lost lease, an outcome not stored in time, a late start.
 func (l *Ledger) stalled(from, to int64, app string) bool {
 	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
 		return s.At <= to && s.Until+l.felt >= from && (app == "" || s.app == app || s.app == driver)
 	})
 }
 
-// How long a stall is felt after its end, µs: what has waited comes all at once. On a machine that was too busy for much
-// of the run that takes longer.
+// How many µs a stall is felt after its end, because the delayed work comes all at once. On a machine that was
+// overloaded for much of the run, it is felt for longer.
 const (
 	stallFelt     = 1_000_000
 	stallFeltLong = 10_000_000
 )
 
-// overloaded reports whether the machine was too busy for more than a twentieth of the run, by the driver's count:
-// then everything is slow, between the stalls as well.
+// overloaded reports whether the driver's stalls make up more than a twentieth of the run. Then everything is slow,
+// between the stalls too.
 func (l *Ledger) overloaded() bool {
 	var total int64
 	for _, s := range l.Stalls {
@@ -76,13 +76,13 @@ func (l *Ledger) overloaded() bool {
 	return total*20 > l.endOfRun()-l.Run.At
 }
 
-// compares reports whether a step's moment can be held against one that a process has read off its own clock: not when
-// the database's was moved about either.
+// compares reports whether the time of a step can be compared with the clock of a process. It cannot when the
+// database's clock was moved at about either time.
 func (l *Ledger) compares(s *step, at int64) bool {
 	return !l.clock.moved(s.seq) && !l.hit(at, at, "", history.TouchesDBClock)
 }
 
-// Calm reports whether no fault at all was felt between two moments.
+// Calm reports whether no fault and no stall was felt between two times.
 func (l *Ledger) Calm(from, to int64) bool {
 	for i := range l.Faults {
 		if f := &l.Faults[i]; f.At <= to && f.End+recovery >= from {

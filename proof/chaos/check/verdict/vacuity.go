@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// What a run must have shown, beside a case for every check. Run.Excused takes these names, "fault: <kind>" and
-// "check: <name>".
+// The demands on a run, besides a case forevery check. Run.Excused takes these names, "fault: <kind>" and "check:
+// <name>".
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
@@ -27,7 +27,7 @@ const (
 	ShowsTimeAsked         = "time that a handler asked for"
 )
 
-// judgeVacuity lists what the run did not show.
+// judgeVacuity lists the demands that the run did not meet.
 func (v *Verdict) judgeVacuity(l *Ledger) {
 	shown := l.shown()
 	demand := func(name string, met bool, why string) {
@@ -45,10 +45,10 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	}
 	for _, c := range v.Checks {
 		if c.Name == "lost success" && c.Looked == 0 && l.overloaded() {
-			v.Excused = append(v.Excused, "check: lost success: the machine was too busy for any attempt to be undisturbed")
+			v.Excused = append(v.Excused, "check: lost success: the machine was overloaded, so every attempt was disturbed")
 			continue
 		}
-		demand("check: "+c.Name, c.Looked > 0 || c.whenAny, "it looked at nothing")
+		demand("check: "+c.Name, c.Looked > 0 || c.whenAny, "it found no case")
 	}
 	entries := 0
 	l.each(func(e *Entry) {
@@ -69,7 +69,7 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	slices.Sort(v.Excused)
 }
 
-// shown counts what happened in the run.
+// shown counts the cases of each demand.
 func (l *Ledger) shown() map[string]int {
 	n := make(map[string]int)
 	count := func(name string, happened bool) {
@@ -117,7 +117,7 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// soonAfter is how long after a loss an queue entry still counts as its repair, µs.
+// soonAfter is how many µs after a loss of queue data an enqueue still counts as its repair.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
