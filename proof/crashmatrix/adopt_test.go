@@ -12,10 +12,11 @@ import (
 	"github.com/compensator-go/compensator/adopt"
 )
 
-// perPage is how many old rows become entries in one transaction.
+// perPage is how many old rows one transaction turns into entries.
 const perPage = 4
 
-// openImport is what lives and the healthy process take old rows with. Every seventh row is left to the old system.
+// openImport opens the import that both the lives and the healthy process run. Every seventh row is left to the old
+// system.
 func openImport(p *process) (*adopt.Import, error) {
 	return adopt.Open(p.Compensator, adopt.Config{
 		Name: "old", Table: "old_rows", Key: "id", Columns: []string{"id % 7"}, Where: "state = 0", Take: "state = 9",
@@ -33,7 +34,7 @@ func openImport(p *process) (*adopt.Import, error) {
 	})
 }
 
-// leave adds what a life may take: five pages of old rows.
+// leave adds the old rows that a life may import: five pages.
 func (w *world) leave() {
 	w.t.Helper()
 	for range 5 * perPage {
@@ -41,19 +42,19 @@ func (w *world) leave() {
 	}
 }
 
-// adoptOff has the healthy process take every row.
+// adoptOff waits until the healthy process has imported every row.
 func (w *world) adoptOff() {
 	w.t.Helper()
-	w.eventually(func() bool { return w.count("old_rows WHERE state=0 AND id%7<>0") == 0 }, func() string { return "old rows are left" })
+	w.eventually(func() bool { return w.count("old_rows WHERE state=0 AND id%7<>0") == 0 }, func() string { return "some old rows are not imported" })
 }
 
-// checkRows: each that was taken has one entry, and each entry its row.
+// checkRows requires one entry for each imported row, and one imported row for each entry.
 func (w *world) checkRows() {
 	w.t.Helper()
 	const pairs = " JOIN common_process_log ON idempotent_id = CONCAT('old:', old_rows.id)"
-	w.none("taken, and no entry", "old_rows LEFT"+pairs+" WHERE old_rows.state=9 AND common_process_log.id IS NULL")
-	w.none("an entry, and not taken", "old_rows"+pairs+" WHERE old_rows.state=0")
-	w.none("left to the old system, and taken", "old_rows WHERE id%7=0 AND state<>0")
+	w.none("imported rows without an entry", "old_rows LEFT"+pairs+" WHERE old_rows.state=9 AND common_process_log.id IS NULL")
+	w.none("entries of rows that are not imported", "old_rows"+pairs+" WHERE old_rows.state=0")
+	w.none("imported rows that belong to the old system", "old_rows WHERE id%7=0 AND state<>0")
 	rows := w.count("old_rows WHERE state=9")
 	assert.Equal(w.t, rows, w.count("common_process_log WHERE business_type=? AND state=1", ship), "entries")
 	assert.NotZero(w.t, rows)

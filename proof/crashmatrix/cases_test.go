@@ -9,35 +9,35 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// surroundings are what a life finds.
+// surroundings say what a life finds when it starts.
 type surroundings string
 
 const (
 	usual     surroundings = ""
-	bulkBlind surroundings = "bulk-blind" // Insert does not tell the ids of several entries, as on MySQL
+	bulkBlind surroundings = "bulk-blind" // Insert returns no ids for several entries, as on MySQL
 	noRedis   surroundings = "no-redis"   // Redis does not answer
-	wheel     surroundings = "wheel"      // there is no Redis
-	forgotten surroundings = "forgotten"  // Redis lost everything before each life
-	crashed   surroundings = "crashed"    // with entries that have lost two, three and four leases
-	old       surroundings = "old"        // with entries to purge
+	wheel     surroundings = "wheel"      // without Redis
+	forgotten surroundings = "forgotten"  // Redis lost all its data before each life
+	crashed   surroundings = "crashed"    // some entries have lost two, three and four leases
+	old       surroundings = "old"        // some entries are old enough to purge
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
-	unmade    surroundings = "unmade"     // the tables are not there yet
-	streamed  surroundings = "streamed"   // lives take messages of a stream into the log, and do nothing else
-	adopting  surroundings = "adopting"   // lives take old rows into the log, and do nothing else
-	periodic  surroundings = "periodic"   // lives make the slots of ticks
-	keeping   surroundings = "keeping"    // with entries to purge, which lives do by themselves
-	inLine    surroundings = "in-line"    // lives record, besides, entries that take turns
-	staffed   surroundings = "staffed"    // the operator's side is on, and people act through an Admin
-	recorders surroundings = "recorders"  // lives only record; a healthy process works beside them, and its queue is whole
+	unmade    surroundings = "unmade"     // the tables do not exist yet
+	streamed  surroundings = "streamed"   // lives only take messages from a stream
+	adopting  surroundings = "adopting"   // lives only import old rows
+	periodic  surroundings = "periodic"   // lives record an entry for each slot of tick
+	keeping   surroundings = "keeping"    // some entries are old enough to purge, and lives purge them by themselves
+	inLine    surroundings = "in-line"    // lives also record entries with an ordering key
+	staffed   surroundings = "staffed"    // operations are recorded, and people act through package admin
+	recorders surroundings = "recorders"  // lives only record; a healthy process runs beside them, and the queue is complete
 )
 
-// beside reports whether a healthy process works while the lives die.
+// beside reports whether a healthy process runs while the lives are killed.
 func (s surroundings) beside() bool { return s == beside || s == recorders }
 
 // crash is one line of the matrix.
 type crash struct {
 	point failpoint.Point
-	most  int // a life dies at most this often reaching the point: what it reaches often, late
+	most  int // largest number of times that a life reaches the point; the greater, the later it is killed
 	in    surroundings
 }
 
@@ -137,7 +137,7 @@ var matrix = []crash{
 	{point: failpoint.OutcomesDrained, most: 2},
 }
 
-// migrationParts is how many parts a log is made in.
+// migrationParts returns the number of migration files of a log.
 func migrationParts() int {
 	files, err := fs.Glob(migrations.MySQL, "*/*.sql")
 	if err != nil {

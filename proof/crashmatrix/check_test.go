@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// check holds what is left against what happened.
+// check compares the tables with what happened.
 func (w *world) check(in surroundings) {
 	w.t.Helper()
 	if in == streamed {
@@ -33,7 +33,7 @@ func (w *world) check(in surroundings) {
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
-			break // one history tells more than many
+			break // one history is enough to read
 		}
 	}
 	if in == inLine {
@@ -42,23 +42,23 @@ func (w *world) check(in surroundings) {
 	w.checkRest(logs)
 }
 
-// none requires that a query, the rest of a SELECT COUNT(*), finds nothing.
+// none requires that a query finds no row. from is the part after SELECT COUNT(*) FROM.
 func (w *world) none(what, from string, args ...any) {
 	w.t.Helper()
 	assert.Zero(w.t, w.count(from, args...), what)
 }
 
-// checkLedger: an entry exists exactly if its transaction committed, and only old ones were purged.
+// checkLedger requires an entry exactly for each committed transaction, and that only old entries were purged.
 func (w *world) checkLedger() {
 	w.t.Helper()
-	w.none("committed, and no entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
-	w.none("an entry, and not committed", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL AND business_type<>'tick'")
-	w.none("old, and not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
-	w.none("young, and purged", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` LIKE 'young-%'")
-	w.none("run, and no entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
+	w.none("committed rows without an entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
+	w.none("entries without a committed row", "common_process_log LEFT JOIN ledger ON idempotent_id=`key` WHERE `key` IS NULL AND business_type<>'tick'")
+	w.none("old entries that were not purged", "common_process_log WHERE idempotent_id LIKE 'old-%'")
+	w.none("young entries that were purged", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` LIKE 'young-%'")
+	w.none("runs without an entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
 }
 
-// checkSlots: each slot from the first to the last has one entry, recorded when it had come.
+// checkSlots requires one entry for each slot from the first to the last, recorded no earlier than its slot.
 func (w *world) checkSlots() {
 	w.t.Helper()
 	var slots []time.Time
@@ -71,28 +71,32 @@ func (w *world) checkSlots() {
 		assert.Equal(w.t, string(compensator.SlotID(tick, slot)), id)
 		recorded, err := time.Parse("2006-01-02 15:04:05.000", string(created))
 		require.NoError(w.t, err)
-		assert.False(w.t, recorded.Before(slot), "slot %v is recorded at %v", slot, recorded)
+		assert.False(w.t, recorded.Before(slot), "slot %v was recorded early, at %v", slot, recorded)
 		slots = append(slots, slot)
 	})
 	slices.SortFunc(slots, time.Time.Compare)
 	for i := 1; i < len(slots); i++ {
-		assert.Equal(w.t, slots[i-1].Add(tickEvery), slots[i], "slot after slot")
+		assert.Equal(w.t, slots[i-1].Add(tickEvery), slots[i], "a slot is missing")
 	}
 }
 
-// checkCases: a death and its case, an action and its record and the case's end, and an owner and the record of who took it, are
-// there together or not at all. Only what a service has cancelled may have its case open still.
+// checkCases requires that three pairs exist together or not at all:
+//   - a dead entry and its open case,
+//   - an admin action with its audit row, and the end of the case,
+//   - the owner of a case and the record of who took it.
+//
+// Only an entry that a service cancelled may still have an open case.
 func (w *world) checkCases() {
 	w.t.Helper()
-	w.none("dead, and no open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")
-	w.none("put right through package admin, and its case open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='admin'
+	w.none("dead entries without an open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")
+	w.none("entries repaired in the admin whose case is still open", `common_process_log_case c JOIN common_process_log_audit a ON a.entry_id=c.entry_id AND a.actor='admin'
 		WHERE c.closed_at=0 AND JSON_EXTRACT(a.before_state,'$.state')=-2 AND JSON_EXTRACT(a.before_state,'$.epoch')=c.epoch`)
-	w.none("taken, and no record", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
-	w.none("a record of a case taken, and nobody's", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
-	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "somebody must have been through package admin")
+	w.none("cases with an owner and without a record of taking", `common_process_log_case c WHERE owner<>'' AND NOT EXISTS (SELECT 1 FROM common_process_log_operation o WHERE o.entry_id=c.entry_id AND o.action='take case')`)
+	w.none("records of taking a case that has no owner", `common_process_log_operation o JOIN common_process_log_case c ON c.entry_id=o.entry_id WHERE c.owner=''`)
+	require.NotZero(w.t, w.count("common_process_log_audit WHERE actor='admin'")+w.count("common_process_log_operation"), "a person must have acted in the admin")
 }
 
-// checkEffects: as often as there was a success, which the history knows for each epoch.
+// checkEffects requires exactly one effect for each epoch that succeeded, and no effect for any other epoch.
 func (w *world) checkEffects() {
 	w.t.Helper()
 	for _, e := range []struct {
@@ -100,32 +104,33 @@ func (w *world) checkEffects() {
 		undo  bool
 		state compensator.State
 	}{{pay, false, compensator.Succeeded}, {sum, false, compensator.Succeeded}, {refund, true, compensator.Compensated}} {
-		w.none(e.kind+" settled, and not one effect", `common_process_log l WHERE business_type=? AND state=?
+		w.none(e.kind+": settled entries without exactly one effect", `common_process_log l WHERE business_type=? AND state=?
 			AND (SELECT COUNT(*) FROM effects f WHERE f.entry=l.id AND f.epoch=l.epoch AND f.undoing=?) <> 1`, e.kind, e.state, e.undo)
-		w.none(e.kind+": an effect, and no success", `effects f JOIN common_process_log l ON l.id=f.entry
+		w.none(e.kind+": effects without a success", `effects f JOIN common_process_log l ON l.id=f.entry
 			WHERE business_type=? AND (state<>? OR f.epoch<>l.epoch OR f.undoing<>?)`, e.kind, e.state, e.undo)
 	}
-	w.none("not ended, although what comes after it has run", "early")
-	w.none("an effect, and no entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
+	w.none("entries of a batch that were open when the entry after the batch ran", "early")
+	w.none("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
 }
 
-// checkRest: no lease and no delivery outlives an entry, and the case has seen what it is about.
+// checkRest requires that no settled entry has a lease or a delivery count. It also requires that the case reached the
+// situations it is about.
 func (w *world) checkRest(logs []*log) {
 	w.t.Helper()
-	w.none("leased at its end", "common_process_log WHERE lease_until>0 OR delivery_count>0")
-	w.none("a person's action without its record", `common_process_log l WHERE epoch <> (SELECT COUNT(*) FROM common_process_log_audit WHERE entry_id=l.id)`)
-	w.none("erased, and something of it left", `common_process_log l WHERE headers='"erased"' AND (content<>'' OR last_error<>'' OR
+	w.none("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")
+	w.none("entries whose epoch differs from their number of audit rows", `common_process_log l WHERE epoch <> (SELECT COUNT(*) FROM common_process_log_audit WHERE entry_id=l.id)`)
+	w.none("erased entries that keep some content", `common_process_log l WHERE headers='"erased"' AND (content<>'' OR last_error<>'' OR
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action<>'erase' AND a.reason<>''))`)
-	w.none("erased without its record, or on record alone", `common_process_log l WHERE (COALESCE(headers,'')='"erased"') <>
+	w.none("entries that were erased without an audit row, or have only the audit row", `common_process_log l WHERE (COALESCE(headers,'')='"erased"') <>
 		EXISTS (SELECT 1 FROM common_process_log_audit a WHERE a.entry_id=l.id AND a.action='erase')`)
-	w.none("what was said of it is erased, and it is not", `common_process_log_audit a JOIN common_process_log l ON l.id=a.entry_id
+	w.none("audit rows with an erased reason whose entry is not erased", `common_process_log_audit a JOIN common_process_log l ON l.id=a.entry_id
 		WHERE a.action<>'erase' AND a.reason='' AND COALESCE(headers,'')<>'"erased"'`)
 	byEnd := make(map[string]int)
 	for _, l := range logs {
 		byEnd[fmt.Sprintf("%s %s", l.kind, l.last().endedBy)]++
 	}
 	w.t.Logf("%d entries: %v", len(logs), byEnd)
-	require.NotZero(w.t, byEnd[pay+" handler"], "something must have succeeded")
+	require.NotZero(w.t, byEnd[pay+" handler"], "at least one entry must have succeeded")
 }
 
 // log is the history of one entry.
@@ -133,16 +138,16 @@ type log struct {
 	id    uint64
 	key   string
 	kind  string
-	line  string            // of what takes turns
-	state compensator.State // in the table now
+	line  string            // the ordering key, for the kind book
+	state compensator.State // state in the table now
 	steps []step
-	runs  map[uint64][]run // by the version of the claim
+	runs  map[uint64][]run // keyed by the version of the claim
 }
 
-// step is one write.
+// step is one write of a row.
 type step struct {
-	was, wasDue, wasLeased int64 // was: the version before, −1 on insert
-	began, at              int64 // when its statement began, and when it was written
+	was, wasDue, wasLeased int64 // values before the write; was is the version, −1 for an insert
+	began, at              int64 // when the statement began, and when the row was written
 	version                uint64
 	state                  compensator.State
 	failed, undoFailed     int
@@ -162,7 +167,7 @@ type run struct {
 
 func (l *log) last() step { return l.steps[len(l.steps)-1] }
 
-// readLogs reads the history of every entry that is still there.
+// readLogs reads the history of every existing entry.
 func (w *world) readLogs() (logs []*log) {
 	w.t.Helper()
 	byID := make(map[uint64]*log)
@@ -204,7 +209,7 @@ func (w *world) each(query string, row func(scan func(...any))) {
 	require.NoError(w.t, rows.Err())
 }
 
-// check follows an entry from its insert to its end.
+// check verifies the history of an entry from its insert to its end.
 func (l *log) check(w *world) {
 	w.t.Helper()
 	wrong := func(s step, what string, args ...any) {
@@ -231,7 +236,7 @@ func (l *log) check(w *world) {
 		}
 	}
 	if f.now.state != l.state {
-		wrong(f.now, "the table says %s", l.state)
+		wrong(f.now, "the history ends in another state than the table: %s", l.state)
 	}
 	if what := l.badEnd(f); what != "" {
 		wrong(f.now, "%s", what)
@@ -239,19 +244,19 @@ func (l *log) check(w *world) {
 	for version, runs := range l.runs {
 		claims, claimed := f.claims[version]
 		if !claimed || claims > crashBudget {
-			wrong(step{version: version}, "%d runs under no claim, or after too many: %d", len(runs), claims)
+			wrong(step{version: version}, "%d runs without a claim, or after too many claims: %d", len(runs), claims)
 		}
-		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // a broken batch, and then alone
+		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // once in a broken batch, and once alone
 			wrong(step{version: version}, "%d runs under one claim", len(runs))
 		}
 	}
 }
 
-// badEnd tells what is wrong with the state an entry has ended in; by its kind there is not much choice.
+// badEnd says what is wrong with the final state of an entry. Each kind has few good final states.
 func (l *log) badEnd(f follower) string {
 	end := f.now
 	if end.endedBy == compensator.EndedByCrash {
-		return "" // follow has seen that it is due to
+		return "" // follow has already verified that the entry lost too many leases
 	}
 	good := end.state == compensator.Succeeded && end.endedBy == compensator.EndedByHandler
 	switch l.kind {
@@ -271,7 +276,7 @@ func (l *log) badEnd(f follower) string {
 	if good {
 		return ""
 	}
-	return fmt.Sprintf("a bad end: %s by %q after %d and %d failures", end.state, end.endedBy, end.failed, end.undoFailed)
+	return fmt.Sprintf("wrong final state: %s by %q after %d failures and %d failures of the compensation", end.state, end.endedBy, end.failed, end.undoFailed)
 }
 
 func (l *log) String() (text string) {

@@ -1,19 +1,19 @@
-// Package crashmatrix kills processes at every point of package failpoint, on a real database and a real Redis,
-// restarts them on the same tables, and then looks at what is left. Its tests need the build tag failpoints:
+// Package crashmatrix kills processes at every point of package failpoint, with a real database and a real Redis. It
+// restarts processes on the same tables and then verifies what is left. Its tests need the build tag failpoints:
 //
 //	make crash
 //	go test -tags failpoints -run /claim-committed ./proof/crashmatrix -kills=100 -seed=7
 //
-// A case is a world of its own: a database, a key prefix, and lives. A life is a process that records entries
-// of all kinds, runs them, stops and starts its Run, and does what people do, until it reaches its point for
-// the nth time and is gone; n is drawn for each life. Nothing is waited for between two lives, so that each
-// finds the leases, locks and queue entries of the one before. After the last, a healthy process works off
-// what is left, and the tables are held against what was recorded beside them:
+// Each case has its own database, its own key prefix, and a series of lives. A life is one process. It records entries
+// of all kinds, runs them, starts and stops its Run, and acts on entries as people do. It is killed when it reaches its
+// point for the nth time. The number n is random for each life. No time passes between two lives, so each life finds
+// the leases, locks and queue entries of the life before. After the last life, a healthy process runs all remaining
+// entries. Then the tables are compared with the records beside them:
 //
-//   - the service's own rows, written in the transactions that recorded entries: an entry for each, and no other;
-//   - the effects of transactional handlers, one for each success and none besides;
-//   - the runs of handlers, each under a claim of its own, and of what takes turns each in its turn;
-//   - the history of each entry, written by triggers: every write is a step of the contract, follows the one
-//     before, and counts what happened;
-//   - the messages of a stream, where lives take those into the log: an entry and a row for each.
+//   - The service's own rows, written in the transactions that recorded entries: one entry for each row, and no other.
+//   - The effects of transactional handlers: one for each success, and no other.
+//   - The runs of handlers: each under its own claim, and entries with an ordering key in their order.
+//   - The history of each entry, written by triggers: every write is a step of the contract, follows the write before
+//     it, and counts correctly.
+//   - The messages of a stream, in cases with a stream: one entry and one row for each message.
 package crashmatrix

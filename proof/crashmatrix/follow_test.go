@@ -8,19 +8,20 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crashBudget is how many leases in a row an entry may lose before it is run no more. One further lease is left to whoever may have a success to store.
+// crashBudget is how many leases in a row an entry may lose before it no longer runs. One more claim then waits for a
+// process that may still store a success.
 const crashBudget = 3
 
-// follower knows an entry's history up to now, and whether the next write is a step of the contract.
+// follower holds the history of an entry up to now. It verifies whether the next write is a step of the contract.
 type follower struct {
 	log     *log
 	now     step
-	lost    int            // claims since the last outcome, counted here and not read from the row
-	claims  map[uint64]int // by the version it wrote: how many there were since the last outcome, with it
-	claimed bool           // the last write of the version was a claim
+	lost    int            // number of claims since the last outcome, counted here, not read from the row
+	claims  map[uint64]int // number of claims since the last outcome, including this claim, by the version that the claim wrote
+	claimed bool           // the last write of a new version was a claim
 }
 
-// follow takes the next write, and tells what is wrong with it.
+// follow takes the next write and returns what is wrong with it.
 func (f *follower) follow(s step) string {
 	was := f.now
 	f.now = s
@@ -32,30 +33,30 @@ func (f *follower) follow(s step) string {
 	}
 	what := f.step(was, s)
 	if what == "" && s.delivered != f.lost {
-		what = fmt.Sprintf("a delivery count of %d after %d claims without an outcome", s.delivered, f.lost)
+		what = fmt.Sprintf("the delivery count is %d after %d claims without an outcome", s.delivered, f.lost)
 	}
 	return what
 }
 
-// renewal is the one write that leaves the version: of the lease, and of nothing else.
+// renewal verifies a write that keeps the version. Only a renewal of a lease does that, and it changes nothing else.
 func (f *follower) renewal(was, s step) string {
 	same := s
 	same.was, same.wasDue, same.wasLeased, same.leased = was.was, was.wasDue, was.wasLeased, was.leased
 	same.began, same.at = was.began, was.at
 	if same != was || !f.claimed || s.leased < was.leased {
-		return "a write under the same version that renews no claim"
+		return "a write that keeps the version and is no renewal of a claim"
 	}
 	return ""
 }
 
-// step is a write under a new version.
+// step verifies a write of a new version.
 func (f *follower) step(was, s step) string {
 	held := f.claimed
 	f.claimed = false
 	moved := s.state != was.state || s.failed != was.failed || s.undoFailed != was.undoFailed
 	switch {
 	case was.state.Terminal() && s.epoch == was.epoch && !serviceEnds(was, s):
-		return "moved on from a terminal state by no person"
+		return "left a terminal state without a person"
 	case s.epoch == was.epoch+1:
 		f.lost = 0
 		return f.manual(was, s)
@@ -64,23 +65,23 @@ func (f *follower) step(was, s step) string {
 	case !moved && s.delivered == was.delivered+1:
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered && s.version == 1 && was.delivered == 1 && s.leased > was.leased:
-		f.lost-- // its own process claims what it was inserted with, which is counted already
+		f.lost-- // the recording process claims an entry that its insert leased, and the delivery is already counted
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
-		f.lost-- // released, or rescheduled under way
+		f.lost-- // released, or rescheduled during an attempt
 		return ""
 	case s.delivered != 0 && moved:
-		return "moved on, and deliveries are still counted"
+		return "changed its state and kept its delivery count"
 	case s.endedBy == compensator.EndedByCancel, s.endedBy == compensator.EndedByComplete:
 		f.lost = 0
 		return f.ended(was, s)
 	case !moved && s.delivered == was.delivered && s.leased == was.leased:
-		return "" // rescheduled at rest
+		return "" // rescheduled without a lease
 	}
 	return f.outcome(was, s, held)
 }
 
-// manual: requeued, the handler or what undoes it, settled by a person, or erased.
+// manual verifies an action of a person: requeue to the handler or to the compensation, settle manually, or erase.
 func (f *follower) manual(was, s step) string {
 	fresh := s.failed == 0 && s.undoFailed == 0
 	switch {
@@ -88,35 +89,36 @@ func (f *follower) manual(was, s step) string {
 	case s.state == compensator.Compensating && fresh && f.log.kind == recall && was.state == compensator.Compensated:
 	case s.state == was.state && was.state.Terminal() && s.failed == was.failed && s.undoFailed == was.undoFailed:
 	default:
-		return fmt.Sprintf("a new epoch, and neither requeued nor settled by hand nor erased, but %s", s.state)
+		return fmt.Sprintf("a new epoch without a requeue, a manual settle or an erase; the state is %s", s.state)
 	}
 	return ""
 }
 
-// claim goes by the moment its statement began, whenever it was written: what it may take it has read by then.
+// claim verifies a claim. It uses the time when the statement began, because the statement read the row no later than
+// that.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost
 	f.claimed = true
 	switch {
 	case s.leased <= s.began:
-		return "claimed with no lease"
+		return "claimed without a lease"
 	case s.began < s.wasDue:
 		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.began)
-	case s.began < s.wasLeased && s.was > 0: // what was inserted with a lease may be claimed anew by its own process
+	case s.began < s.wasLeased && s.was > 0: // the recording process may claim again what its insert leased
 		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.began)
 	}
 	return ""
 }
 
-// serviceEnds reports whether a service ended what was dead, and never compensated.
+// serviceEnds reports whether a service ended a dead entry whose compensation never failed.
 func serviceEnds(was, s step) bool {
 	ended := s.state == compensator.Cancelled && s.endedBy == compensator.EndedByCancel ||
 		s.state == compensator.Succeeded && s.endedBy == compensator.EndedByComplete
 	return ended && was.state == compensator.Dead && was.undoFailed == 0
 }
 
-// ended: by the service, whether or not an attempt was under way.
+// ended verifies that a service ended the entry, with or without an attempt in progress.
 func (f *follower) ended(was, s step) string {
 	if was.state != compensator.Pending && was.state != compensator.Retrying && !serviceEnds(was, s) || s.failed != was.failed || s.undoFailed != was.undoFailed {
 		return fmt.Sprintf("from %s to %s", was.state, s.state)
@@ -124,14 +126,14 @@ func (f *follower) ended(was, s step) string {
 	return ""
 }
 
-// outcome: of an attempt, or of too many crashes.
+// outcome verifies the outcome of an attempt, or a dead-lettering after too many crashes.
 func (f *follower) outcome(was, s step, held bool) string {
 	lost := f.lost - 1
 	f.lost = 0
 	if s.endedBy == compensator.EndedByCrash {
-		undone := s.undoFailed - was.undoFailed // a compensation that has begun counts
+		undone := s.undoFailed - was.undoFailed // a compensation that has begun is counted
 		if lost <= crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed || (undone == 1) != (was.state == compensator.Compensating) {
-			return fmt.Sprintf("taken out after %d lost leases", lost)
+			return fmt.Sprintf("dead-lettered by crashes after %d lost leases", lost)
 		}
 		return ""
 	}
@@ -144,7 +146,7 @@ func (f *follower) outcome(was, s step, held bool) string {
 	case lost >= crashBudget:
 		return fmt.Sprintf("run after %d lost leases", lost)
 	case !held:
-		return "an outcome under no claim"
+		return "an outcome without a claim"
 	case s.failed == was.failed+1 && s.undoFailed == was.undoFailed && !undo:
 		return f.failure(was, s)
 	case s.undoFailed == was.undoFailed+1 && s.failed == was.failed && undo:
@@ -152,7 +154,7 @@ func (f *follower) outcome(was, s step, held bool) string {
 	case success:
 		return f.explained(was, s, ok, undo)
 	case s.state == was.state && same:
-		return "" // interrupted: no verdict
+		return "" // interrupted without a verdict
 	}
 	return fmt.Sprintf("from %s to %s", was.state, s.state)
 }
@@ -172,10 +174,11 @@ func (f *follower) failure(was, s step) string {
 	case compensator.Dead:
 		return f.explained(was, s, never, false)
 	}
-	return fmt.Sprintf("a failure, and %s", s.state)
+	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// absorbed reports whether a success counts whoever holds the lease: unless effect and outcome are one transaction.
+// absorbed reports whether a success counts even when another process holds the lease. It does not when the effect and
+// the outcome share one transaction.
 func (l *log) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
@@ -183,7 +186,8 @@ func (l *log) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != sum
 }
 
-// explained: some handler of this epoch said so; for anything but an absorbed success under this very claim.
+// explained requires a handler of this epoch that returned this verdict. Unless the success is absorbed, the handler
+// must have run under exactly this claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {
@@ -193,5 +197,5 @@ func (f *follower) explained(was, s step, verdict string, undo bool) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, and no handler said %q", s.state, verdict)
+	return fmt.Sprintf("%s, and no handler returned %q", s.state, verdict)
 }

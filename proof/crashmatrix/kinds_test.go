@@ -13,46 +13,46 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// The kinds of entries, by what becomes of them. Each is a business type.
+// The kinds of entries. Each is a business type with its own sequence of outcomes.
 const (
 	pay    = "pay"    // transactional, succeeds
 	ship   = "ship"   // succeeds
-	slow   = "slow"   // succeeds, after its lease had to be renewed
+	slow   = "slow"   // succeeds after at least one renewal of its lease
 	fail   = "fail"   // fails twice, then succeeds
-	refund = "refund" // fails as often as it may; its compensation, transactional, fails once, then succeeds
-	recall = "recall" // fails for good; its compensation, plain, fails once, then succeeds, and somebody may want it once more
-	hand   = "hand"   // fails for good; succeeds once somebody has requeued it
-	mail   = "mail"   // succeeds in batches, some of which break
-	later  = "later"  // succeeds; comes due later, and may be moved or called off until then
-	book   = "book"   // succeeds, one of a business id at a time; may be called off; where lives are in line
-	tick   = "tick"   // succeeds; made for each slot, where the surroundings are periodic
-	sum    = "sum"    // transactional, succeeds; comes after a batch of mail
+	refund = "refund" // exhausts its attempts; its transactional compensation fails once, then succeeds
+	recall = "recall" // fails permanently; its plain compensation fails once, then succeeds, and a person may repeat it
+	hand   = "hand"   // fails permanently; succeeds after a person requeues it
+	mail   = "mail"   // succeeds in batches, some of which fail as a whole
+	later  = "later"  // succeeds; has a delay, and may be rescheduled or cancelled
+	book   = "book"   // succeeds, one at a time per business id, or is cancelled; only in the surroundings in-line
+	tick   = "tick"   // succeeds; recorded for each slot, only in the surroundings periodic
+	sum    = "sum"    // transactional, succeeds; runs after a batch of mail
 )
 
 const (
-	failures         = 2 // of a fail, before it succeeds
-	refundFailures   = 2 // all a refund may have
-	undoFailures     = 1 // of a refund's compensation, and of a recall's each time
+	failures         = 2 // of the kind fail, before it succeeds
+	refundFailures   = 2 // all attempts of the kind refund
+	undoFailures     = 1 // of a refund's compensation, and of each compensation of a recall
 	slowTakes        = 500 * time.Millisecond
-	recallTime       = 300 * time.Millisecond             // what a recall's attempts have
-	hangs            = recallTime + time.Second + 2*lease // longer than the lease of what has not returned when its time is over
+	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
+	hangs            = recallTime + time.Second + 2*lease // longer than the lease of an attempt that has not returned by its timeout
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
 	ok, wrong, never = "ok", "failed", "permanent" // verdicts
 )
 
-// content is what an entry carries.
+// content is the content of an entry.
 type content struct {
-	Breaks bool // a batch it is in
+	Breaks bool // the entry breaks its batch
 }
 
-// kinds registers every kind with c. What handlers do is written down through db, a plain pool.
+// kinds are the registered types. Handlers write to db, a plain pool, what they do.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
 
 	ticks *compensator.Type[time.Time]
-	hang  bool // some recalls are undone when their leases have been lost
+	hang  bool // some compensations of recall outlive their lease
 }
 
 func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
@@ -80,23 +80,23 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	return k, errors.Join(append(problems, err)...)
 }
 
-// tickEvery is how far slots are apart. None may be missing, whatever kept them back.
+// tickEvery is the time between two slots. No slot may be missing, however late it is recorded.
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
 	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), compensator.PeriodicConfig{CatchUp: 500})
 }
 
-// takeOrdering registers what takes turns.
+// takeOrdering registers the kind with an ordering key.
 func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
 	k.of[book], err = compensator.Handle(c, book, k.plain, compensator.TypeConfig{
 		Retry: compensator.Fixed(retryAfter), Serial: func(e *compensator.Entry) string { return e.BusinessID },
-		PassDead: true, // those that lives have killed too often
+		PassDead: true, // continue after an entry that was killed too often
 	})
 	return err
 }
 
-// verdict is what a handler will say of an entry.
+// verdict returns the verdict that the handler of an entry returns.
 func verdict(e *compensator.Entry) string {
 	switch {
 	case e.State == compensator.Compensating && e.CompensateCount < undoFailures:
@@ -111,18 +111,18 @@ func verdict(e *compensator.Entry) string {
 	return ok
 }
 
-// answer is the verdict as an error.
+// answer converts a verdict to an error.
 func answer(verdict string) error {
 	switch verdict {
 	case wrong:
-		return errors.New("not yet")
+		return errors.New("fails on purpose")
 	case never:
-		return compensator.Permanent(errors.New("not like this"))
+		return compensator.Permanent(errors.New("fails permanently on purpose"))
 	}
 	return nil
 }
 
-// ran writes down that handlers have begun. It is not part of any transaction of theirs.
+// ran writes that handlers have begun, outside of the handlers' transactions.
 func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {
@@ -151,7 +151,7 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum writes down, too, that it has come too early.
+// sum also writes the entries of the batch that have not ended although sum already runs.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {
@@ -164,7 +164,7 @@ func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensat
 	return k.effect(ctx, tx, e)
 }
 
-// undoPlain is deaf to its context, and may come back with a success when the entry is somebody else's.
+// undoPlain ignores its context. It may return a success after another process has claimed the entry.
 func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
 	if err := k.ran(context.WithoutCancel(ctx), e); err != nil {
 		return compensator.Unavailable(err)
@@ -196,7 +196,7 @@ func (k *kinds) mail(ctx context.Context, items []compensator.Item[content]) []e
 	}
 	for _, item := range items {
 		if item.Value.Breaks && len(items) > 1 {
-			panic("a batch that breaks")
+			panic("this batch breaks on purpose")
 		}
 	}
 	return nil

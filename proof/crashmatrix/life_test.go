@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lifeEnv holds the program of a process that is a life, not a test run.
+// lifeEnv is the environment variable that holds the program of a life. Without it the process is a test run.
 const lifeEnv = "COMPENSATOR_CRASH_LIFE"
 
 // life is what a process does until it reaches its point.
@@ -32,7 +32,7 @@ type life struct {
 	ended chan struct{} // closed when the present Run has returned
 }
 
-// runLife never returns, unless something is wrong.
+// runLife returns only when something is wrong.
 func runLife(text string) error {
 	l := &life{ended: make(chan struct{})}
 	if err := json.Unmarshal([]byte(text), l); err != nil {
@@ -41,7 +41,7 @@ func runLife(text string) error {
 	go func() {
 		for in := bufio.NewReader(os.Stdin); ; {
 			if _, err := in.ReadByte(); err != nil {
-				os.Exit(3) // the parent is gone, or has had enough
+				os.Exit(3) // the parent has ended or closed the pipe
 			}
 		}
 	}()
@@ -51,7 +51,7 @@ func runLife(text string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(compensator.Migrate(ctx, db), errors.New("the tables are there, and the point was not reached"))
+		return errors.Join(compensator.Migrate(ctx, db), errors.New("the tables were created without reaching the point"))
 	}
 	if l.In == noRedis {
 		l.Place.Redis = "127.0.0.1:1"
@@ -63,7 +63,7 @@ func runLife(text string) error {
 	return l.live(ctx)
 }
 
-// live is what the process does.
+// live runs the program of the life.
 func (l *life) live(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
@@ -85,11 +85,11 @@ func (l *life) live(ctx context.Context) error {
 	return <-problems
 }
 
-// work starts and stops Run, again and again.
+// work starts and stops Run again and again.
 func (l *life) work(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping {
-		longest = 10 * time.Second // what a Run that is stopped leaves of its round of purging waits for the next minute
+		longest = 10 * time.Second // a stopped Run leaves the rest of its purge to the next round, a minute later
 	}
 	for {
 		running, stop := context.WithTimeout(ctx, longest/3+rand.N(2*longest/3))
@@ -106,14 +106,14 @@ func (l *life) work(ctx context.Context) error {
 	}
 }
 
-// runEnded is closed when the Run under way has returned.
+// runEnded returns a channel that is closed when the present Run returns.
 func (l *life) runEnded() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
-// serve is the service: it records, takes back, and acts, in rounds.
+// serve acts as the service: it runs the steps in rounds.
 func (l *life) serve(ctx context.Context, steps ...func(context.Context) error) error {
 	for round := 0; ; round++ {
 		for _, step := range steps {
@@ -123,19 +123,19 @@ func (l *life) serve(ctx context.Context, steps ...func(context.Context) error) 
 		}
 		pause := 20 * time.Millisecond
 		if round > 5 {
-			pause = 300 * time.Millisecond // there is enough to do
+			pause = 300 * time.Millisecond // there are enough entries now
 		}
 		<-time.After(pause)
 	}
 }
 
-// key names the next entry of this life.
+// key returns a new key for the next entry of this life.
 func (l *life) key() string {
 	l.keys++
 	return fmt.Sprintf("%d-%d", l.Number, l.keys)
 }
 
-// put records an entry with the service's own row. One that exists is left alone.
+// put records an entry together with the service's own row. An existing entry is left alone.
 func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
 	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 	if err != nil || receipt.Duplicate() {
@@ -145,7 +145,7 @@ func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, del
 	return receipt, err
 }
 
-// recordInTx: inserted with a lease, where that is seen.
+// recordInTx records in InTx, where an insert can lease its entries.
 func (l *life) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship} {
@@ -157,7 +157,8 @@ func (l *life) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain repeats what the life before may not have got an answer to. It is told of which kind that was.
+// recordAgain repeats a key of the life before, which may not have received its answer. OtherTypeError names the kind
+// of an existing entry.
 func (l *life) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -174,10 +175,10 @@ func (l *life) recordAgain(ctx context.Context) error {
 	return err
 }
 
-// recordWatched: a transaction of the service's own, whose end the Connector sees.
+// recordWatched records in a transaction of the service, whose end the Connector sees.
 func (l *life) recordWatched(ctx context.Context) error {
 	recorded := []string{slow, fail, refund}
-	if rand.N(3) == 0 { // it is run three times, and undone again
+	if rand.N(3) == 0 { // it runs three times, with the repeated compensation
 		recorded = append(recorded, recall)
 	}
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -190,7 +191,7 @@ func (l *life) recordWatched(ctx context.Context) error {
 	})
 }
 
-// recordPlain: nobody sees the transaction's end, so the service tells.
+// recordPlain records in a transaction whose end the library does not see. The service confirms the receipts.
 func (l *life) recordPlain(ctx context.Context) error {
 	var receipts []*compensator.Receipt
 	err := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
@@ -211,7 +212,7 @@ func (l *life) recordPlain(ctx context.Context) error {
 	return err
 }
 
-// recordSilently: nobody tells, and the reconciler finds it.
+// recordSilently confirms no receipt, so the reconciler must find the entry.
 func (l *life) recordSilently(ctx context.Context) error {
 	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		_, err := l.put(ctx, tx, ship, l.key(), 0)
@@ -219,7 +220,8 @@ func (l *life) recordSilently(ctx context.Context) error {
 	})
 }
 
-// recordBatch: several in one call, due together, and what comes after them.
+// recordBatch records several entries in one call: a batch that is due together, and an entry that runs after the
+// batch.
 func (l *life) recordBatch(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var entries []compensator.NewEntry
@@ -247,8 +249,8 @@ func (l *life) recordBatch(ctx context.Context) error {
 	})
 }
 
-// recordOrdering records entries of two keys: some in one call; one that nobody is told of; two by plain SQL; one that is called
-// off.
+// recordOrdering records entries of two ordering keys: five in one call, one without a confirmed receipt, two by plain
+// SQL, and one that it cancels.
 func (l *life) recordOrdering(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
@@ -270,7 +272,7 @@ func (l *life) recordOrdering(ctx context.Context) error {
 		_, err := record(tx, "b")
 		return err
 	})
-	// Plain SQL notes no key: such an entry is claimed once for the note, and put back.
+	// Plain SQL stores no ordering key. Such an entry is claimed once to store the key, and is released.
 	plain := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		for _, line := range []string{"a", "b"} {
 			key := l.key() + unnoted
@@ -298,7 +300,7 @@ func (l *life) recordOrdering(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// recordAndTakeBack leaves nothing: one transaction is rolled back, of another the part behind a savepoint.
+// recordAndTakeBack leaves no entry. It rolls back one transaction, and in another the part after a savepoint.
 func (l *life) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)
@@ -319,7 +321,7 @@ func (l *life) recordAndTakeBack(ctx context.Context) error {
 	})
 }
 
-// recordAcrossStop commits an entry, inserted with a lease, when the Run it was meant for has ended.
+// recordAcrossStop commits an entry that its insert leased after the Run it was meant for has ended.
 func (l *life) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()
@@ -333,7 +335,7 @@ func (l *life) recordAcrossStop(ctx context.Context) error {
 	return nil
 }
 
-// actOnLater moves an entry, calls one off, and has one done by others; all may have run before.
+// actOnLater cancels one entry, reschedules one and completes one. Each may have run before.
 func (l *life) actOnLater(ctx context.Context) error {
 	keys := []string{l.key(), l.key(), l.key()}
 	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -356,12 +358,12 @@ func (l *life) actOnLater(ctx context.Context) error {
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
 }
 
-// purgeAge is younger than the entries of old surroundings, and older than those of any life.
+// purgeAge is less than the age of the seeded old entries, and more than the age of any life's own entries.
 const purgeAge = 30 * time.Minute
 
 func (l *life) purge(ctx context.Context) error {
 	if l.In == keeping {
-		return nil // it does so by itself
+		return nil // Config.Keep purges there
 	}
 	_, err := l.p.Purge(ctx, purgeAge)
 	return err
@@ -372,7 +374,7 @@ func inTx(ctx context.Context, db *sql.DB, work func(tx *sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing, once it is committed
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	if err := work(tx); err != nil {
 		return err
 	}

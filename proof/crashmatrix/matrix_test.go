@@ -32,12 +32,12 @@ import (
 )
 
 var (
-	kills = flag.Int("kills", 20, "how often each point kills a process")
-	seed  = flag.Uint64("seed", 0, "decides at which time a point kills; 0 draws one")
+	kills = flag.Int("kills", 20, "number of processes killed at each point")
+	seed  = flag.Uint64("seed", 0, "seed of the number n, where a process is killed at the nth time it reaches the point; 0: random")
 )
 
-// waitTimeout is how long a life may take to its end, and the healthy process to its. Neither is a measure of speed; rounds of
-// purging are a minute apart.
+// waitTimeout is how long a life may take to reach its point, and how long the healthy process may take. It does not
+// measure speed. Rounds of purging are a minute apart.
 const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -107,14 +107,14 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// random is the case's own, so that it dies alike when it is run alone.
+// random returns a random source that depends only on the seed and the case, so a case repeats when it runs alone.
 func (c crash) random() *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(c.name()))
 	return rand.New(rand.NewPCG(*seed, h.Sum64()))
 }
 
-// live runs a life to its end at the nth time it reaches its point.
+// live runs a life until it is killed when it reaches its point for the nth time.
 func (w *world) live(c crash, number, nth int) {
 	w.t.Helper()
 	text, err := json.Marshal(&life{Number: number, In: c.in, Place: w.place})
@@ -127,17 +127,17 @@ func (w *world) live(c crash, number, nth int) {
 	child.Env = append(os.Environ(), lifeEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
 	var said bytes.Buffer
 	child.Stderr = &said
-	stdin, err := child.StdinPipe() // it ends when we do
+	stdin, err := child.StdinPipe() // the pipe closes when this process ends
 	require.NoError(w.t, err)
 	err = child.Run()
 	_ = stdin.Close()
-	require.NoError(w.t, ctx.Err(), "life %d did not get to %s %d times\n%s", number, c.point, nth, said.String())
-	require.Contains(w.t, said.String(), failpoint.Farewell+string(c.point), "life %d ended otherwise: %v", number, err)
+	require.NoError(w.t, ctx.Err(), "life %d did not reach %s %d times\n%s", number, c.point, nth, said.String())
+	require.Contains(w.t, said.String(), failpoint.Farewell+string(c.point), "life %d was not killed at its point: %v", number, err)
 	status := child.ProcessState.Sys().(syscall.WaitStatus)
 	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "life %d: %v", number, err)
 }
 
-// work starts a healthy process, which runs until it is stopped, or the test ends.
+// work starts a healthy process. It runs until w.stop is called or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
 	hang := in == beside
@@ -158,12 +158,12 @@ func (w *world) work(in surroundings) {
 	w.t.Cleanup(w.stop)
 }
 
-// workOff has the healthy process bring every entry to its end, and stops it when the queue is at rest, too.
+// workOff waits until the healthy process has ended every entry and the queue is empty. Then it stops the process.
 func (w *world) workOff() {
 	w.t.Helper()
 	defer w.stop()
 	w.eventually(func() bool { return w.count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, w.open)
-	w.eventually(func() bool { return len(w.queued()) == 0 }, func() string { return fmt.Sprintf("all ended, but the queue holds %v", w.queued()) })
+	w.eventually(func() bool { return len(w.queued()) == 0 }, func() string { return fmt.Sprintf("all entries have ended, but the queue still holds %v", w.queued()) })
 	w.eventually(func() bool { return len(w.healthy.Health(w.t.Context()).Stuck) == 0 }, func() string { return "a handler does not return" })
 	_, err := w.healthy.Purge(w.t.Context(), purgeAge)
 	require.NoError(w.t, err)
@@ -171,7 +171,7 @@ func (w *world) workOff() {
 	require.True(w.t, h.Ready() == nil && h.OldestOverdue == 0 && h.Queue == nil && len(h.UnknownTypes) == 0 && len(h.Stuck) == 0, "%v", h)
 }
 
-// queued lists what the queue holds.
+// queued returns the members of the queue.
 func (w *world) queued() (members []string) {
 	w.t.Helper()
 	keys, err := w.redis.Keys(w.t.Context(), "*"+w.place.Prefix+"*:due").Result()
@@ -184,7 +184,7 @@ func (w *world) queued() (members []string) {
 	return members
 }
 
-// open shows an entry that has not ended.
+// open describes an entry that has not ended.
 func (w *world) open() string {
 	for _, l := range w.readLogs() {
 		if !l.state.Terminal() {
@@ -194,7 +194,7 @@ func (w *world) open() string {
 	return "the last entry ended just now"
 }
 
-// eventually waits until check holds; otherwise why tells what is wrong.
+// eventually waits until check returns true. When that takes too long, it fails the test with why.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)
@@ -207,8 +207,8 @@ func (w *world) eventually(check func() bool, why func() string) {
 	}
 }
 
-// killMigrations: a log that was half made is finished by the next who migrates: as one that was made at once, under its only
-// fingerprint. Each part in turn is the last that is made.
+// killMigrations requires that the next Migrate completes a log whose migration was killed. The result equals a log
+// made at once, with one schema fingerprint. Each part is in turn the last one made.
 func (w *world) killMigrations(c crash) {
 	w.t.Helper()
 	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
@@ -228,7 +228,7 @@ func (w *world) killMigrations(c crash) {
 	}
 }
 
-// logTables are the log's tables, with the statement that would make each.
+// logTables returns the log's tables with their CREATE TABLE statements.
 func (w *world) logTables() map[string]string {
 	w.t.Helper()
 	made := make(map[string]string)

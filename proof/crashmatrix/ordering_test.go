@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// checkOrdering looks at the lines of what takes turns.
+// checkOrdering checks the order of the entries of each ordering key.
 func (w *world) checkOrdering(logs []*log) {
 	w.t.Helper()
 	lines := make(map[string][]*attempt)
@@ -28,7 +28,7 @@ func (w *world) checkOrdering(logs []*log) {
 	}
 }
 
-// attempt is a run that began while its claim held: from then on until the claim ended, by a write or by time.
+// attempt is a run that began while its claim was valid. It lasts until the claim ended, by a write or by its lease.
 type attempt struct {
 	*log
 	at, over int64
@@ -46,7 +46,7 @@ func (l *log) attempts() (list []*attempt) {
 	return list
 }
 
-// claimOver is when a claim ended.
+// claimOver returns when a claim ended.
 func (l *log) claimOver(version uint64) (over int64) {
 	for _, s := range l.steps {
 		switch {
@@ -59,7 +59,8 @@ func (l *log) claimOver(version uint64) (over int64) {
 	return over
 }
 
-// ended is when an entry first came to rest. One that was called off may be at it still.
+// ended returns when an entry first reached a terminal state. The handler of a cancelled entry may still be running
+// then.
 func (l *log) ended() int64 {
 	for _, s := range l.steps {
 		if s.state.Terminal() {
@@ -69,18 +70,19 @@ func (l *log) ended() int64 {
 	return math.MaxInt64
 }
 
-// unnoted ends the key of an entry that plain SQL has recorded: it has no position before its first claim.
+// unnoted is the suffix of the key of an entry recorded by plain SQL. Such an entry has no position before its first
+// claim.
 const unnoted = "-plain"
 
-// life is whose service recorded the entry, and as the how manieth.
+// life returns the life that recorded the entry, and the number of the entry in that life.
 func (l *log) life() (life string, number int) {
 	life, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
 	number, _ = strconv.Atoi(rest)
 	return life, number
 }
 
-// before reports whether an entry stands in front of another: of one life the one that was recorded first, or given first in
-// one call, and of several the one with the lower id.
+// before reports whether an entry precedes another. Two entries of one life are in the order in which the life recorded
+// them. Entries of different lives are in the order of their ids.
 func (l *log) before(other *log) bool {
 	life, number := l.life()
 	if theirs, n := other.life(); life == theirs {
@@ -89,9 +91,11 @@ func (l *log) before(other *log) bool {
 	return l.id < other.id
 }
 
-// outOfOrder tells what is wrong with the attempts of a line: none begins before what stands in front of it has ended, nor beside
-// another. What stands in front was committed before where one life recorded both, a transaction after the other or in one; of
-// another's, whose COMMIT may be done after its death, it is known only from its first attempt on.
+// outOfOrder says what is wrong with the attempts of one ordering key. No attempt may begin before the entries that
+// precede it have ended, or during another attempt.
+//
+// Within one life, an entry that precedes another was committed no later. Between two lives this is certain only from
+// the first attempt of the preceding entry, because its COMMIT may complete after its process was killed.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {
@@ -101,9 +105,9 @@ func outOfOrder(attempts []*attempt) string {
 			switch {
 			case !a.before(b.log):
 			case noted && (lifeA == lifeB || a.at < b.at) && a.ended() > b.at:
-				return fmt.Sprintf("entry %d begins before %d has ended, which stands in front of it\nthat one's history: %s\nits own: %s", b.id, a.id, a, b)
+				return fmt.Sprintf("entry %d begins before entry %d of the same ordering key has ended\nhistory of the preceding entry: %s\nits own: %s", b.id, a.id, a, b)
 			case a.at < b.over && b.at < a.over:
-				return fmt.Sprintf("entry %d begins beside %d\nthat one's history: %s\nits own: %s", a.id, b.id, b, a)
+				return fmt.Sprintf("entry %d begins during entry %d of the same ordering key\nhistory of the other: %s\nits own: %s", a.id, b.id, b, a)
 			}
 		}
 	}

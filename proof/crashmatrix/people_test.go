@@ -14,8 +14,8 @@ import (
 
 var ann = compensator.AuditInfo{Actor: "ann", Reason: "again"}
 
-// actManually has a person put right what is dead, have undone again what is undone, and erase what is put right, in any order:
-// whoever dies of the first thing that people do dies of each.
+// actManually acts as a person, in any order: it repairs dead entries, repeats compensations, and erases repaired
+// entries. The random order lets every action be the one at which the process is killed.
 func (l *life) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
@@ -27,7 +27,7 @@ func (l *life) actManually(ctx context.Context) error {
 	return nil
 }
 
-// putRight has a person requeue dead entries, one or all, and settle others.
+// putRight acts as a person who requeues dead entries, one or all, and settles others.
 func (l *life) putRight(ctx context.Context) error {
 	dead, err := l.found(ctx, hand, compensator.Dead)
 	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
@@ -37,7 +37,7 @@ func (l *life) putRight(ctx context.Context) error {
 	for _, e := range dead {
 		settle := rand.N(2)
 		switch {
-		case e.Epoch == 0 && e.ID.Row()%3 == 0: // the work is not wanted any more, whatever became of it
+		case e.Epoch == 0 && e.ID.Row()%3 == 0: // a service no longer wants the work, whatever its state
 			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 				_, err := l.p.CancelTx(ctx, tx, e.ID)
 				return err
@@ -56,7 +56,7 @@ func (l *life) putRight(ctx context.Context) error {
 	return nil
 }
 
-// found is the latest few entries of a kind in some states.
+// found returns the latest few entries of a kind in some states.
 func (l *life) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
 	page, err := l.p.List(ctx, compensator.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
@@ -70,7 +70,7 @@ func (l *life) requeueAll(ctx context.Context, entries []compensator.Entry) erro
 	return err
 }
 
-// undoAgain has a person want some of what is undone undone once more.
+// undoAgain acts as a person who repeats the compensation of some compensated entries.
 func (l *life) undoAgain(ctx context.Context) error {
 	undone, err := l.found(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
@@ -81,7 +81,7 @@ func (l *life) undoAgain(ctx context.Context) error {
 	return err
 }
 
-// erase has a person blank some of what somebody has put right.
+// erase acts as a person who erases some repaired entries.
 func (l *life) erase(ctx context.Context) error {
 	rest, err := l.found(ctx, hand, compensator.SettledManually, compensator.Succeeded)
 	for _, e := range rest {
@@ -93,7 +93,7 @@ func (l *life) erase(ctx context.Context) error {
 	return err
 }
 
-// throughAdmin takes an entry's case, and acts on the entry as it was seen.
+// throughAdmin takes an entry's case in the admin, and acts on the entry at the version that it saw.
 func (l *life) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
 	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
 	view, err := l.p.admin.Entry(ctx, actor, e.ID)
@@ -109,7 +109,7 @@ func (l *life) throughAdmin(ctx context.Context, e compensator.Entry, action adm
 	return err
 }
 
-// unlessLate drops the refusals that say that the entry has moved on or is being worked on.
+// unlessLate drops the errors that say that the entry has moved on or is leased.
 func unlessLate(err error) error {
 	var state *compensator.StateError
 	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, compensator.ErrChanged) {

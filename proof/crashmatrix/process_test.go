@@ -20,17 +20,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// process is a Compensator with everything it stands on, as a child and the parent make it.
+// process is a Compensator with its connections. The child and the parent use it alike.
 type process struct {
 	*compensator.Compensator
 	*kinds
-	watched *sql.DB // on a Connector
+	watched *sql.DB // pool on compensator.Connector
 	plain   *sql.DB
 	redis   *redis.Client
-	store   processlog.Store // when it is not the library's own
-	intake  *intake.Intake   // of the streamed
-	adopted *adopt.Import    // of the adopting
-	admin   *admin.Admin     // of the staffed
+	store   processlog.Store // only when the test opened the store itself
+	intake  *intake.Intake   // only when streamed
+	adopted *adopt.Import    // only when adopting
+	admin   *admin.Admin     // only when staffed
 }
 
 const lease = time.Second
@@ -88,7 +88,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	return p, err
 }
 
-// Run runs the intake, or the import, too, if there is one.
+// Run also runs the intake or the import, if there is one.
 func (p *process) Run(ctx context.Context) error {
 	taken := make(chan error, 1)
 	switch {
@@ -113,7 +113,7 @@ func (p *process) close() error {
 	return errors.Join(append(problems, p.watched.Close(), p.plain.Close())...)
 }
 
-// blind keeps the ids of a bulk insert to itself.
+// blind hides the ids of a bulk insert.
 type blind struct{ processlog.Store }
 
 func (b blind) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {

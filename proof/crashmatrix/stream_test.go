@@ -17,26 +17,26 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// What a message says is what becomes of it.
+// The texts of messages. The text decides the outcome.
 const (
 	good     = "good"
-	failing  = "failing"  // fails until the log tries it again
-	hopeless = "hopeless" // fails for good, and its error names it
-	poison   = "poison"   // cannot be decoded
+	failing  = "failing"  // fails until the log retries it
+	hopeless = "hopeless" // fails permanently, with an error that names the message
+	poison   = "poison"   // cannot be turned into an entry
 )
 
 const (
-	aside    = "aside" // the business type of messages that were set aside
+	aside    = "aside" // business type of messages that were set aside
 	takers   = "takers"
-	taker    = "taker" // the name of every other life; the others have one of their own
-	gone     = "gone"  // a consumer that is never heard of again
+	taker    = "taker" // consumer name of every second life; other lives have their own name
+	gone     = "gone"  // a consumer that has disappeared
 	perBatch = 4
 )
 
 func (p place) stream() string { return p.Prefix + ":messages" }
 
-// openIntake is what lives and the healthy process take messages with. Lives die around messages that are innocent, more often
-// than a message may be delivered.
+// openIntake opens the intake that both the lives and the healthy process run. MaxDeliveries is high, because the kills
+// also hit good messages, more often than a message may usually be delivered.
 func openIntake(p *process, at place) (*intake.Intake, error) {
 	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
 	if at.Named {
@@ -71,7 +71,8 @@ func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message
 	return nil
 }
 
-// send adds what a life may take: four batches, of which a consumer that is never heard of again is given one and a half.
+// send adds the messages that a life may take: four batches. A consumer that has disappeared already holds one and a
+// half of them.
 func (w *world) send(life int) {
 	w.t.Helper()
 	if w.sent == nil {
@@ -90,7 +91,7 @@ func (w *world) send(life int) {
 		Group: takers, Consumer: gone, Streams: []string{w.place.stream(), ">"}, Count: perBatch * 3 / 2, Block: -1}).Err())
 }
 
-// forsake has whatever is pending look as if its consumer had been silent for an hour: nobody waits until it is.
+// forsake makes all pending messages look idle for an hour, so that no test has to wait that long.
 func (w *world) forsake() {
 	w.t.Helper()
 	for _, p := range w.pending() {
@@ -107,16 +108,16 @@ func (w *world) pending() []redis.XPendingExt {
 	return pending
 }
 
-// takeOff has the healthy process take every message, and trim the stream.
+// takeOff waits until the healthy process has taken every message and trimmed the stream.
 func (w *world) takeOff() {
 	w.t.Helper()
 	length := func() int64 { return w.redis.XLen(w.t.Context(), w.place.stream()).Val() }
 	w.eventually(func() bool { return length() == 0 && len(w.pending()) == 0 }, func() string {
-		return "messages are left in the stream, or pending"
+		return "some messages are still in the stream or pending"
 	})
 }
 
-// checkMessages: each has one entry and, if it was to be worked on at all, one row.
+// checkMessages requires one entry for each message. It also requires one row for each message that can be processed.
 func (w *world) checkMessages() {
 	w.t.Helper()
 	type entry struct {
@@ -139,7 +140,7 @@ func (w *world) checkMessages() {
 	for id, says := range w.sent {
 		e, found := entries[string(w.healthy.intake.IdempotencyKey(&intake.Message{ID: id}))]
 		assert.True(w.t, found, "%s message %s has no entry", says, id)
-		if e.kind == aside { // a good one as well, where the machine stood still
+		if e.kind == aside { // on a machine that stalls, also a good message
 			apart++
 		}
 		if says == poison || says == hopeless {
@@ -151,7 +152,7 @@ func (w *world) checkMessages() {
 		assert.Equal(w.t, 1, rows[id], "rows of %s message %s", says, id)
 	}
 	assert.Equal(w.t, worked, w.count("taken"), "rows")
-	assert.Equal(w.t, worked, w.count("common_process_log WHERE business_type=?", ship), "entries that messages were to become")
+	assert.Equal(w.t, worked, w.count("common_process_log WHERE business_type=?", ship), "entries made from messages")
 	assert.Equal(w.t, apart, w.count("common_process_log WHERE business_type=?", aside), "entries of messages set aside")
 	w.t.Logf("%d messages, %d of them set aside", len(w.sent), apart)
 }

@@ -17,26 +17,26 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// world is what one case leaves its traces in.
+// world is the environment of one case.
 type world struct {
 	t     *testing.T
 	place place
-	db    *sql.DB // plain: the checker's eyes
+	db    *sql.DB // a plain connection for the checks
 	redis *redis.Client
 
-	sent    map[string]string // what the messages of the stream say, by id
-	healthy *process          // that works off what the lives leave
-	stop    func()            // ends it
+	sent    map[string]string // the messages of the stream, by id
+	healthy *process          // runs the entries that the lives leave
+	stop    func()            // stops healthy
 }
 
-// place is where a process of the world works.
+// place says where a process finds its servers.
 type place struct {
 	DSN, Redis, Prefix string
-	Named              bool // streamed: the life has the name of others before it
+	Named              bool // streamed: the life uses the consumer name of an earlier life
 }
 
-// The tables beside the log. ledger is the service's own; the others are written at the moment something
-// happens, by nobody who could forget it.
+// The tables beside the log. ledger is the service's own table. Handlers and triggers write the others at the moment
+// when something happens.
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
@@ -53,8 +53,8 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// historyTrigger writes a step of history. It began when its statement did, whose clock every value of it is
-// reckoned by, and is written at a moment of its own: a machine that stands still lies between the two.
+// historyTrigger writes a step of history. began is the time when the statement began, by which it computed all its
+// values. at is the time of the write. A stall of the machine may lie between them.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -64,7 +64,7 @@ func historyTrigger(event, before string) string {
 
 func newWorld(t *testing.T) *world {
 	server := testservers.SharedRedis(t)
-	dsn := testservers.Database(t, "interpolateParams=true") // a third of the round trips, of which a life is made
+	dsn := testservers.Database(t, "interpolateParams=true") // saves a third of the round trips
 	w := &world{t: t, place: place{DSN: dsn, Redis: server.Addr(), Prefix: server.Prefix(t)}}
 	db, err := sql.Open("mysql", w.place.DSN)
 	require.NoError(t, err)
@@ -92,15 +92,15 @@ func (w *world) exec(query string, args ...any) {
 	require.NoError(w.t, err, query)
 }
 
-// count runs a SELECT COUNT(*) on the rest of a query.
+// count runs SELECT COUNT(*) FROM with the rest of a query.
 func (w *world) count(from string, args ...any) (n int) {
 	w.t.Helper()
 	require.NoError(w.t, w.db.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n), from)
 	return n
 }
 
-// makeWhole has the queue vouch for every kind. Of an empty log it holds everything, and says so although nobody looks for
-// what it lacks: so its word is there for a library that has lost its reconciler, too.
+// makeWhole marks the queue as complete forevery kind. The log is empty, so that is true. The mark stays even when the
+// library under test has lost its reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
@@ -115,7 +115,7 @@ func (w *world) makeWhole() {
 	require.ElementsMatch(w.t, all, whole)
 }
 
-// prepare makes the surroundings of a life.
+// prepare creates the surroundings of a life.
 func (w *world) prepare(in surroundings, life int) {
 	w.t.Helper()
 	switch in {
@@ -130,7 +130,7 @@ func (w *world) prepare(in surroundings, life int) {
 		w.seed(fmt.Sprintf("lost-three-%d", life), 3, "state, delivery_count", "0, 3", 0)
 		w.seed(fmt.Sprintf("lost-four-%d", life), 4, "state, delivery_count", "0, 4", 0)
 	case keeping:
-		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round is due
+		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round of purging is due
 		w.seed(fmt.Sprintf("old-%d", life), 400, "state, ended_by", "1, 'handler'", 7200)
 		w.seed(fmt.Sprintf("young-%d", life), 10, "state, ended_by", "1, 'handler'", 60)
 	case streamed:
@@ -143,7 +143,7 @@ func (w *world) prepare(in surroundings, life int) {
 	}
 }
 
-// seed puts n entries into the log as some earlier process would have left them, due secondsAgo.
+// seed inserts n entries as an earlier process would have left them, due secondsAgo.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string
