@@ -24,9 +24,9 @@ import (
 
 const modulePath = "github.com/compensator-go/compensator"
 
-// TestEveryMutantBuilds checks the types of the changed packages. That finds what would fail a build, at a hundredth
-// of its cost. It runs in one goroutine, where the race detector finds nothing and takes eight times as long. So with
-// the detector this test runs itself without it.
+// TestEveryMutantBuilds type-checks the changed packages. That finds what would fail a build, at a hundredth of the
+// cost. With the race detector this single goroutine takes eight times as long and proves no more. So with the
+// detector, the test runs itself again without it.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
 		output, err := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-w", "-v", "-run", "^"+t.Name()+"$", ".").CombinedOutput()
@@ -63,7 +63,8 @@ func TestEveryMutantBuilds(t *testing.T) {
 	}
 }
 
-// checker knows the compiled imports and the files as they are. A package that two modules import comes from the first.
+// checker holds the compiled imports and the unchanged files. The first of two modules provides a package that both
+// import.
 type checker struct {
 	root    string
 	fset    *token.FileSet
@@ -71,7 +72,7 @@ type checker struct {
 	parsed  map[string]*ast.File
 }
 
-// newChecker compiles what the packages in some directories import.
+// newChecker compiles the imports of the packages in these directories.
 func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	byModule := make(map[string][]string)
 	for _, dir := range dirs {
@@ -79,7 +80,7 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 		byModule[module] = append(byModule[module], testPlace{module, dir}.pattern())
 	}
 	exports := make(map[string]string)
-	for _, module := range slices.Sorted(maps.Keys(byModule)) { // the root first
+	for _, module := range slices.Sorted(maps.Keys(byModule)) { // the root module first
 		addExports(t, exports, filepath.Join(tree.root, module), byModule[module]...)
 	}
 	fset := token.NewFileSet()
@@ -87,8 +88,8 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	return &checker{root: tree.root, fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds the compiled packages that some in a module's directory import, and themselves. It compiles with the
-// flags of make test, so that the cache has them.
+// addExports adds some packages of a module's directory, and everything they import, in compiled form. It uses the
+// flags of make test, so that the build cache has them.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer

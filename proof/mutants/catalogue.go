@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// catalogue returns the known bugs, by groups of promises. Each is here for a promise; a bug that the same tests see
-// for the same reason is not kept beside it.
+// catalogue returns the known bugs, in groups of promises. Each bug breaks a promise. A bug that the same tests find
+// for the same reason is not listed twice.
 func catalogue() []mutant {
 	return slices.Concat(
 		recording(),

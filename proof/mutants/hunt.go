@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hunt runs mutants through layers and reports what became of each.
+// hunt runs mutants through layers and reports the result of each.
 type hunt struct {
 	tree    *tree
 	mutants []mutant
@@ -15,7 +15,7 @@ type hunt struct {
 	out     io.Writer
 }
 
-// baseline sees that everything the mutants are to turn red is green without them.
+// baseline requires that the selected tests pass without a mutant.
 func (h hunt) baseline(ctx context.Context) error {
 	for _, l := range h.layers {
 		var all []string
@@ -33,13 +33,13 @@ func (h hunt) baseline(ctx context.Context) error {
 		}
 		h.report("no mutant", l, v, describe(v))
 		if v.kind != green {
-			return fmt.Errorf("%s is not green without a mutant", l)
+			return fmt.Errorf("the tests of %s fail without a mutant", l)
 		}
 	}
 	return nil
 }
 
-// all runs every mutant through every layer that claims to see it. It goes on after a survivor.
+// all runs every mutant through every layer that claims to see it. It continues after a survivor.
 func (h hunt) all(ctx context.Context) error {
 	runs := 0
 	var bad []string
@@ -65,9 +65,9 @@ func (h hunt) all(ctx context.Context) error {
 		}
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%d of %d runs were not as they should be: %s", len(bad), runs, strings.Join(bad, ", "))
+		return fmt.Errorf("%d of %d runs failed to kill their mutant: %s", len(bad), runs, strings.Join(bad, ", "))
 	}
-	fmt.Fprintf(h.out, "%d mutants, %d runs: each went as it should\n", len(h.mutants), runs)
+	fmt.Fprintf(h.out, "%d mutants, %d runs: every mutant was killed\n", len(h.mutants), runs)
 	return nil
 }
 
@@ -75,7 +75,7 @@ func (h hunt) report(name string, l layer, v verdict, text string) {
 	fmt.Fprintf(h.out, "%-36s %-10s %4.0fs  %s\n", name, l, v.took.Seconds(), text)
 }
 
-// accept says whether a layer saw the mutant as it should, and how to put it.
+// accept says whether a layer saw the mutant as required, and returns the text for the report.
 func accept(l layer, what string, v verdict) (good bool, text string) {
 	missed := v.missed(l.names(what))
 	switch {
@@ -83,7 +83,7 @@ func accept(l layer, what string, v verdict) (good bool, text string) {
 		return false, describe(v)
 	case v.kind == green:
 		return false, "SURVIVED"
-	case l == simulation && !v.saw("seed"): // a run that was only found to lack variety proves nothing
+	case l == simulation && !v.saw("seed"): // a run that failed only because it lacked variety proves nothing
 		return false, "SURVIVED in every seed; " + describe(v)
 	case len(missed) > 0:
 		return false, "SURVIVED in " + strings.Join(missed, ", ") + "; " + describe(v)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// layer is a kind of test that can see a mutant.
+// layer is a kind of test that can see a mutant. Each layer has its own form of selection.
 type layer string
 
 const (
-	unit       layer = "unit"       // tests of any module, most on real servers; its selection: names joined by |
-	simulation layer = "simulation" // seeds of the deterministic simulation; how many
-	crash      layer = "crash"      // cases of the crash matrix, joined by |, in which a process is killed ten times
-	chaos      layer = "chaos"      // the chaos harness; how long, as a duration
+	unit       layer = "unit"       // tests of any module, most on real servers; selection: names joined by |
+	simulation layer = "simulation" // the deterministic simulation; selection: number of seeds
+	crash      layer = "crash"      // the crash matrix, ten kills for each case; selection: cases joined by |
+	chaos      layer = "chaos"      // the chaos harness; selection: duration
 )
 
 // layers are in the order in which they run, the cheapest first.
@@ -23,7 +23,7 @@ var layers = []layer{unit, simulation, crash, chaos}
 
 // command is one call of go test.
 type command struct {
-	dir  string // from the root
+	dir  string // relative to the root
 	args []string
 }
 
@@ -52,7 +52,8 @@ func anchored(names string) string {
 	return strings.Join(patterns, "|")
 }
 
-// names returns the tests of a selection each of which has to go red. It returns none where any will do.
+// names returns the tests of a selection that must all fail. It returns none for a layer in which any failure is
+// enough.
 func (l layer) names(what string) []string {
 	if l != unit {
 		return nil
@@ -60,8 +61,9 @@ func (l layer) names(what string) []string {
 	return strings.Split(what, "|")
 }
 
-// settings returns the edits that every run of the layer gets, with a mutant or without. A mutant often shows as
-// something that never happens. Tests on real servers wait minutes for it, because they must not fail on a slow machine.
+// settings returns the edits that every run of the layer gets, with or without a mutant. They shorten the time that
+// tests wait for an event. Tests on real servers wait for minutes, so that a slow machine cannot fail them. With a
+// mutant, the event often never happens.
 func (l layer) settings() []edit {
 	if l != unit {
 		return nil
@@ -72,7 +74,7 @@ func (l layer) settings() []edit {
 	}
 }
 
-// union returns one selection that stands for all the given ones.
+// union returns one selection that covers all the given ones.
 func (l layer) union(all []string) string {
 	switch l {
 	case unit, crash:
@@ -83,7 +85,8 @@ func (l layer) union(all []string) string {
 	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(l.length(a), l.length(b)) })
 }
 
-// length tells how long a run of a selection is beside others of its layer: the simulation's in seeds, the chaos harness's in time.
+// length returns the length of a run, to compare it with others of its layer: seeds of the simulation, or the duration
+// of the chaos harness.
 func (l layer) length(what string) int64 {
 	if l == simulation {
 		seeds, err := strconv.ParseInt(what, 10, 64)

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// printList shows the mutants, the promises that they break, and who sees them.
+// printList prints the mutants, the promises that they break, and the layers that see them.
 func printList(out io.Writer, mutants []mutant) {
 	for _, m := range mutants {
 		fmt.Fprintf(out, "%s (%s)\n  %s\n  %s\n", m.name, m.breaks, m.what, strings.Join(m.seenBy(), "\n  "))
 	}
 }
 
-// seenBy lists the layers in their order.
+// seenBy describes the layers that see the mutant, in their order.
 func (m mutant) seenBy() []string {
 	var lines []string
 	for _, l := range layers {
@@ -27,7 +27,7 @@ func (m mutant) seenBy() []string {
 	return lines
 }
 
-// selected is a selection in words.
+// selected describes a selection in words.
 func (l layer) selected(what string) string {
 	switch l {
 	case unit:

@@ -13,26 +13,26 @@ import (
 	"sync"
 )
 
-// declaration is a function, method, type, variable or constant of a package, and where it stands.
+// declaration is a function, method, type, variable or constant of a package, with its source.
 type declaration struct {
-	file   string // from the root
+	file   string // relative to the root
 	node   ast.Node
 	tokens *token.File
 	source string
 }
 
-// tree is every declaration of all modules below a root, by the names that it can be found by.
+// tree holds every declaration of all modules below a root, by each of its names.
 type tree struct {
 	root   string
 	byName map[string][]declaration
-	texts  []string               // files that are not Go, from the root
-	tests  map[string][]testPlace // where tests of a name are
+	texts  []string               // files that are not Go, relative to the root
+	tests  map[string][]testPlace // packages that have a test, by its name
 }
 
 // elsewhere are directories without code of the library.
 var elsewhere = []string{".git", "build", "testdata", "node_modules", "bench", "examples", "mutants"}
 
-// theTree reads the tree this program runs in.
+// theTree reads the tree that this program runs in.
 var theTree = sync.OnceValues(func() (*tree, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -113,7 +113,7 @@ func (t *tree) add(files *token.FileSet, parsed *ast.File, file, source string) 
 	}
 }
 
-// receiverType is the name of a method's type, or empty.
+// receiverType returns the name of a method's type, or "".
 func receiverType(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return ""
@@ -135,8 +135,8 @@ func receiverType(f *ast.FuncDecl) string {
 	}
 }
 
-// declared returns the one declaration of a name: name, Type.method, package.name or package.Type.method. One in a
-// test counts only where no other has the name.
+// declared returns the only declaration of a name: name, Type.method, package.name or package.Type.method. Declarations
+// in test files count only when no other file declares the name.
 func (t *tree) declared(name string) (declaration, error) {
 	all := t.byName[name]
 	found := slices.DeleteFunc(slices.Clone(all), func(d declaration) bool { return strings.HasSuffix(d.file, "_test.go") })
@@ -150,10 +150,10 @@ func (t *tree) declared(name string) (declaration, error) {
 	for i, d := range found {
 		places[i] = d.file
 	}
-	return declaration{}, fmt.Errorf("%d declarations are called %s, want one: %s", len(found), name, strings.Join(places, ", "))
+	return declaration{}, fmt.Errorf("%d declarations have the name %s, want one: %s", len(found), name, strings.Join(places, ", "))
 }
 
-// text returns the one file that is not Go and whose path ends so.
+// text returns the only file that is not Go and whose path ends with suffix.
 func (t *tree) text(suffix string) (string, error) {
 	var found []string
 	for _, file := range t.texts {

@@ -1,20 +1,21 @@
-// Program mutants breaks the library on purpose, one known bug at a time, and demands that the tests fail which are
-// there to see that bug. Run it from the module's root.
+// Program mutants breaks the library on purpose, one known bug at a time. It requires that the tests named for a bug
+// fail. Run it in the module's root.
 //
 //	go run ./proof/mutants -list
 //	go run ./proof/mutants -name settle-without-fence
 //	go run ./proof/mutants -all -layer unit -baseline
 //
-// A mutant is a list of edits. An edit names a declaration: a function, Type.method, or a type, constant or variable. The
-// package's name may stand in front, and has to where two packages declare the same name. The edit finds the declaration
-// anywhere in the tree, so code may move. Inside it one pattern of Go tokens is replaced, which must stand there exactly
-// once. A name such as $row in a pattern matches any one identifier or expression, and $$rest any run of tokens. The
-// replacement may use both. Spell out in a pattern only what tells its place from others, so that it survives renames.
+// A mutant is a list of edits. An edit names a declaration: a function, Type.method, or a type, constant or variable.
+// The name may begin with the package's name. It must do so when two packages declare the same name. The edit finds the
+// declaration anywhere in the tree, so code may move. Inside the declaration, the edit replaces one pattern of Go
+// tokens, which must occur exactly once. A name such as $row in a pattern matches one identifier or expression, and
+// $$rest matches any run of tokens. The replacement may use both. A pattern should spell out only what makes it unique,
+// so that it survives renames.
 //
-// The go command gets the changed files as an overlay. The code itself carries no switch, and the tree is never touched.
+// The go command gets the changed files as an overlay. The code itself has no switches, and the tree does not change.
 //
-// The program ends with an error when a mutant survives, when its pattern is not in the code, when it does not build, or
-// when servers are missing.
+// The program fails when a mutant survives, when its pattern is not in the code, when it does not build, or when
+// servers are missing.
 package main
 
 import (
@@ -39,11 +40,11 @@ func main() {
 }
 
 func work(ctx context.Context) error {
-	list := flag.Bool("list", false, "list the mutants and who sees them")
-	names := flag.String("name", "", "the mutants to run, separated by commas")
-	all := flag.Bool("all", false, "run them all")
-	only := flag.String("layer", "", "the layers to run, separated by commas; default: all that claim to see the mutant")
-	baseline := flag.Bool("baseline", false, "first see that the same tests are green without a mutant")
+	list := flag.Bool("list", false, "list the mutants and the tests that see them")
+	names := flag.String("name", "", "mutants to run, separated by commas")
+	all := flag.Bool("all", false, "run all mutants")
+	only := flag.String("layer", "", "layers to run, separated by commas; default: all layers that claim to see the mutant")
+	baseline := flag.Bool("baseline", false, "first run the same tests without a mutant; they must pass")
 	flag.Parse()
 	wanted, err := choose(catalogue(), *names)
 	if err != nil {
@@ -73,7 +74,7 @@ func work(ctx context.Context) error {
 	return h.all(ctx)
 }
 
-// choose picks mutants by name, or all of them.
+// choose returns the mutants with these names, or all mutants.
 func choose(all []mutant, names string) ([]mutant, error) {
 	if names == "" {
 		return all, nil
@@ -82,7 +83,7 @@ func choose(all []mutant, names string) ([]mutant, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(all, func(m mutant) bool { return m.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no mutant is called %q; see -list", name)
+			return nil, fmt.Errorf("there is no mutant %q; see -list", name)
 		}
 		chosen = append(chosen, all[i])
 	}
@@ -96,14 +97,14 @@ func chooseLayers(only string) ([]layer, error) {
 	var chosen []layer
 	for name := range strings.SplitSeq(only, ",") {
 		if !slices.Contains(layers, layer(name)) {
-			return nil, fmt.Errorf("no layer that is run is called %q: want some of %v", name, layers)
+			return nil, fmt.Errorf("there is no layer %q; want some of %v", name, layers)
 		}
 		chosen = append(chosen, layer(name))
 	}
 	return chosen, nil
 }
 
-// moduleRoot is the directory of the module, in or above the one this runs in.
+// moduleRoot returns the directory of the module: the current directory or one above it.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil && dir != filepath.Dir(dir) {
@@ -113,5 +114,5 @@ func moduleRoot() (string, error) {
 		}
 		dir = filepath.Dir(dir)
 	}
-	return "", errors.Join(err, errors.New("run it inside the module"))
+	return "", errors.Join(err, errors.New("not inside the module: run this program in the repository"))
 }

@@ -22,7 +22,7 @@ func TestEveryMutantStillFitsTheCode(t *testing.T) {
 		assert.Falsef(t, seen[m.name], "two mutants are called %s", m.name)
 		seen[m.name] = true
 		assert.NotEmptyf(t, m.what, m.name)
-		assert.NotEmptyf(t, m.sees, "nobody looks at %s", m.name)
+		assert.NotEmptyf(t, m.sees, "no layer claims to see %s", m.name)
 		for _, l := range layers {
 			if m.sees[l] != "" {
 				_, err := tree.changed(append(l.settings(), m.edits...))
@@ -50,16 +50,18 @@ func TestEachGuaranteeHasAMutant(t *testing.T) {
 	}
 }
 
-// TestEveryModelThatIsNamedIsPlanned checks the names of the model's switches, since the model is not run from here.
+// TestEveryModelThatIsNamedIsPlanned checks the names of the model's switches, because the program does not run the
+// model.
 func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	plan, err := os.ReadFile(root(t) + "/proof/model/plan")
 	require.NoError(t, err)
 	for _, m := range catalogue() {
-		assert.Truef(t, m.inModel == "" || regexp.MustCompile(`(?m)^`+m.inModel+` +\|`).Match(plan), "%s: proof/model/plan has no %s", m.name, m.inModel)
+		assert.Truef(t, m.inModel == "" || regexp.MustCompile(`(?m)^`+m.inModel+` +\|`).Match(plan), "mutant %s: proof/model/plan has no %s", m.name, m.inModel)
 	}
 }
 
-// TestEveryTestThatIsNamedExists finds tests that were renamed. go test accepts a pattern of which only one name matches.
+// TestEveryTestThatIsNamedExists finds names of tests that were renamed. go test reports no error when only one name of
+// a pattern exists.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	tree := readTheTree(t)
 	for _, m := range catalogue() {
@@ -99,11 +101,11 @@ func TestVerdictTellsAFailedTestFromARunThatProvesNothing(t *testing.T) {
 		"does not build": {`{"Action":"build-output","Output":"x.go:1: undefined: y\n"}` + "\n" + `{"Action":"build-fail"}` + "\n" + `{"Action":"fail","FailedBuild":"p"}`, false, broken,
 			"ERROR: does not build: x.go:1: undefined: y"},
 		"hangs": {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"panic: test timed out after 1s\n"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, false, broken,
-			"ERROR: the tests did not come to an end"},
+			"ERROR: the tests timed out"},
 		"no servers": {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"output","Test":"TestA","Output":"    a_test.go:1: testservers: no way works\n"}` + "\n" + `{"Action":"fail","Test":"TestA"}`, false, broken,
-			"ERROR: trouble with the servers: no way works"},
+			"ERROR: the test servers failed: no way works"},
 		"leak": {`{"Action":"run","Test":"TestA"}` + "\n" + `{"Action":"output","Output":"found unexpected goroutines:\n"}` + "\n" + `{"Action":"fail"}`, false, red,
-			"killed by TestMain: goroutines are left behind"},
+			"killed by TestMain: leaked goroutines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := judge([]byte(c.events), c.passed)

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// overlay is the file that makes the go command read changed files in the place of those of the tree.
+// overlay is the file that makes the go command read changed files instead of those of the tree.
 type overlay struct {
-	dir  string // temporary; holds the changed files
+	dir  string // temporary directory of the changed files
 	path string
 }
 
-// newOverlay applies edits to the files of a tree and leaves them as they are. Edits of one file add up.
+// newOverlay applies edits to copies of a tree's files. Edits of the same file add up.
 func newOverlay(t *tree, edits []edit) (*overlay, error) {
 	texts, err := t.changed(edits)
 	if err != nil {
@@ -26,7 +26,7 @@ func newOverlay(t *tree, edits []edit) (*overlay, error) {
 	return writeOverlay(t.root, texts)
 }
 
-// changed returns the texts of the files that edits change.
+// changed returns the texts of the files that the edits change.
 func (t *tree) changed(edits []edit) (map[string]string, error) {
 	texts := make(map[string]string)
 	for _, e := range edits {
@@ -39,7 +39,8 @@ func (t *tree) changed(edits []edit) (map[string]string, error) {
 	return texts, nil
 }
 
-// apply returns the file that an edit changes, and its text then. before has the texts of files that are changed already.
+// apply returns the file that an edit changes, and its new text. before holds the texts of files that earlier edits
+// changed.
 func (t *tree) apply(e edit, before map[string]string) (file, text string, err error) {
 	if e.isText() {
 		return t.applyToText(e, before)
@@ -61,7 +62,7 @@ func (t *tree) apply(e edit, before map[string]string) (file, text string, err e
 	return d.file, text, err
 }
 
-// within finds the declaration in another text of its file.
+// within finds the declaration in a changed text of its file.
 func (d declaration) within(source, name string) (declaration, error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, d.file, source, parser.SkipObjectResolution)
@@ -92,7 +93,7 @@ func (t *tree) applyToText(e edit, before map[string]string) (file, text string,
 	}
 	found := regexp.MustCompile(strings.Join(words, `\s+`)).FindAllStringIndex(text, -1)
 	if len(found) != 1 || len(words) == 0 {
-		return "", "", fmt.Errorf("the text stands there %d times, want once:\n%s", len(found), e.from)
+		return "", "", fmt.Errorf("the text occurs %d times, want once:\n%s", len(found), e.from)
 	}
 	return file, text[:found[0][0]] + e.to + text[found[0][1]:], nil
 }

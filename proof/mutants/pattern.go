@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// A pattern is Go source in which names may stand for what they match:
+// A pattern is Go source with names that match code:
 //
 //	$x   matches one identifier, or one whole expression
-//	$$x  matches any run of tokens with balanced brackets, also an empty one; the shortest that fits
+//	$$x  matches the shortest run of tokens with balanced brackets that fits, which may be empty
 //
-// A name that stands in a pattern twice matches the same tokens both times. Patterns are compared token by token:
-// white space, line breaks, comments and trailing commas do not matter.
+// A name that occurs twice in a pattern matches the same tokens both times. Patterns are compared token by token. White
+// space, line breaks, comments and trailing commas do not matter.
 
-// A letter that begins no name in this repository stands for the dollar sign while a pattern is scanned.
+// Marks that replace the dollar sign while a pattern is scanned. The letter begins no name in this repository.
 const (
 	oneMark = "Ⱦ"
 	runMark = "ȾȾ"
@@ -28,11 +28,11 @@ const (
 
 var metavariable = regexp.MustCompile(`\$\$?[A-Za-z_]\w*`)
 
-// lexeme is a token with its text and its place in the source.
+// lexeme is a token with its text and its position in the source.
 type lexeme struct {
 	token      token.Token
 	text       string
-	start, end int // in bytes
+	start, end int // byte offsets
 }
 
 func (l lexeme) equals(other lexeme) bool { return l.token == other.token && l.text == other.text }
@@ -50,8 +50,8 @@ func scanPattern(pattern string) ([]lexeme, error) {
 	return tokens, err
 }
 
-// scanTokens returns the tokens of a source without comments. It leaves out what does not change the meaning: a
-// semicolon or comma before a closing bracket, and a semicolon at the end.
+// scanTokens returns the tokens of a source without comments. It leaves out a semicolon or comma before a closing
+// bracket, and a semicolon at the end, because they do not change the meaning.
 func scanTokens(source string) ([]lexeme, error) {
 	var s scanner.Scanner
 	var failed error
@@ -84,14 +84,14 @@ func closes(t token.Token) bool {
 	return t == token.EOF || t == token.RPAREN || t == token.RBRACE || t == token.RBRACK
 }
 
-// code is a declaration as tokens, with the ends of the expressions that begin at each.
+// code is a declaration as tokens, with the ends of the expressions that begin at each token.
 type code struct {
 	source string
 	tokens []lexeme
-	ends   map[int][]int // index of the first token → indexes behind the last one, the longest first
+	ends   map[int][]int // index of the first token → indexes after the last token, longest expression first
 }
 
-// newCode reads a declaration out of its file.
+// newCode reads a declaration from its file.
 func newCode(file *token.File, source string, declaration ast.Node) (code, error) {
 	from, to := file.Offset(declaration.Pos()), file.Offset(declaration.End())
 	tokens, err := scanTokens(source[from:to])
@@ -126,16 +126,16 @@ func newCode(file *token.File, source string, declaration ast.Node) (code, error
 	return c, nil
 }
 
-// match is where a pattern stands, and what its names match.
+// match is the position of a pattern, and the matches of its names.
 type match struct {
-	from, to int // tokens
+	from, to int // indexes of tokens
 	names    map[string]span
 }
 
 type span struct{ from, to int }
 
-// find returns every place where the pattern stands. Of places that end together and begin with a name, only the
-// longest counts.
+// find returns every match of the pattern. When several matches end at the same token and the pattern begins with a
+// name, only the longest counts.
 func (c code) find(pattern []lexeme) []match {
 	var found []match
 	for i := range c.tokens {
@@ -184,7 +184,7 @@ func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok
 	return 0, false
 }
 
-// candidates returns where what a name matches may end.
+// candidates returns the possible ends of what a name matches.
 func (c code) candidates(name lexeme, at int) []int {
 	if name.isRun() {
 		return c.runs(at)
@@ -198,7 +198,7 @@ func (c code) candidates(name lexeme, at int) []int {
 	return c.ends[at]
 }
 
-// runs returns the ends of the balanced runs of tokens from a place on.
+// runs returns the ends of the balanced runs of tokens that begin here.
 func (c code) runs(at int) []int {
 	ends := []int{at}
 	depth := 0
@@ -223,7 +223,7 @@ func (c code) same(a, b span) bool {
 	return slices.EqualFunc(c.tokens[a.from:a.to], c.tokens[b.from:b.to], lexeme.equals)
 }
 
-// text is the source of some tokens.
+// text returns the source of some tokens.
 func (c code) text(s span) string {
 	if s.from == s.to {
 		return ""
@@ -231,7 +231,7 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace returns the whole source with the one place where from stands replaced by to.
+// replace returns the whole source, with the only match of from replaced by to.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {
@@ -245,7 +245,7 @@ func (c code) replace(from, to string) (string, error) {
 	}
 	found := c.find(pattern)
 	if len(found) != 1 {
-		return "", fmt.Errorf("the pattern stands there %d times, want once:\n%s", len(found), from)
+		return "", fmt.Errorf("the pattern occurs %d times, want once:\n%s", len(found), from)
 	}
 	m := found[0]
 	var unknown string
@@ -257,7 +257,7 @@ func (c code) replace(from, to string) (string, error) {
 		return c.text(s)
 	})
 	if unknown != "" {
-		return "", fmt.Errorf("the replacement has %s, which the pattern has not:\n%s", unknown, from)
+		return "", fmt.Errorf("the replacement uses %s, which the pattern does not define:\n%s", unknown, from)
 	}
 	return c.source[:c.tokens[m.from].start] + text + c.source[c.tokens[m.to-1].end:], nil
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// run runs what is selected of a layer, with edits made, and tells how it went.
+// run runs the selected tests of a layer with the edits, and returns the verdict.
 func run(ctx context.Context, t *tree, l layer, what string, edits []edit) (verdict, error) {
 	o, err := newOverlay(t, append(l.settings(), edits...))
 	if err != nil {
@@ -34,10 +34,10 @@ func run(ctx context.Context, t *tree, l layer, what string, edits []edit) (verd
 }
 
 func runCommand(ctx context.Context, dir string, args []string) (verdict, error) {
-	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w"} // linking is most of a build
+	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w"} // linking takes most of the time of a build
 	cmd := exec.CommandContext(ctx, "go", append(flags, args...)...)
 	cmd.Dir = dir
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that servers are stopped, too
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that the tests also stop their servers
 	cmd.WaitDelay = time.Minute
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

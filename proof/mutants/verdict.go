@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// verdict is how a run of tests went.
+// verdict is the result of a run of tests.
 type verdict struct {
 	kind   kind
-	why    string    // of a broken run
-	failed []failure // of a red one
+	why    string    // reason of a broken run
+	failed []failure // failures of a red run
 	took   time.Duration
 }
 
@@ -22,8 +22,8 @@ type kind int
 
 const (
 	green  kind = iota
-	red         // a test failed, by its own judgement
-	broken      // the run says nothing: no build, no tests, no servers, no end
+	red         // a test failed by its own assertion
+	broken      // the run proves nothing: no build, no tests, no servers, or no end
 )
 
 // and joins the verdicts of two runs of the same selection.
@@ -37,7 +37,7 @@ func (v verdict) and(other verdict) verdict {
 	return verdict{kind: max(v.kind, other.kind), failed: append(v.failed, other.failed...)}
 }
 
-// failure is a test that failed, and the first thing it said.
+// failure is a failed test with its first message.
 type failure struct{ test, said string }
 
 func (f failure) String() string {
@@ -52,7 +52,7 @@ type testEvent struct {
 	Action, Test, Output, FailedBuild string
 }
 
-// judge reads the events of a run. passed is what the go command's exit said.
+// judge reads the events of a run. passed says whether the go command succeeded.
 func judge(events []byte, passed bool) verdict {
 	log := testLog{output: make(map[string]*strings.Builder)}
 	for line := range bytes.Lines(events) {
@@ -69,12 +69,12 @@ func judge(events []byte, passed bool) verdict {
 	case len(log.failed) > 0:
 		return verdict{kind: red, failed: log.failures()}
 	case strings.Contains(log.text(""), "found unexpected goroutines"):
-		return verdict{kind: red, failed: []failure{{"TestMain", "goroutines are left behind"}}}
+		return verdict{kind: red, failed: []failure{{"TestMain", "leaked goroutines"}}}
 	}
 	return verdict{kind: broken, why: lastLines(log.build.String() + log.text(""))}
 }
 
-// testLog is what a run of tests has said, by test; the package's own words are under "".
+// testLog is the output of a run by test. The key "" is the output of the package itself.
 type testLog struct {
 	output map[string]*strings.Builder
 	build  strings.Builder
@@ -111,7 +111,7 @@ func (l *testLog) text(test string) string {
 	return l.output[test].String()
 }
 
-// problem is why the run proves nothing, or empty.
+// problem returns why the run proves nothing, or "".
 func (l *testLog) problem() string {
 	if l.noGo {
 		return "does not build: " + lastLines(l.build.String())
@@ -121,21 +121,21 @@ func (l *testLog) problem() string {
 	}
 	for _, text := range l.output {
 		if strings.Contains(text.String(), "panic: test timed out") {
-			return "the tests did not come to an end"
+			return "the tests timed out"
 		}
 		for _, m := range serverProblem.FindAllStringSubmatch(text.String(), -1) {
-			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // what a test left open
-				return "trouble with the servers: " + m[1]
+			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // a cleanup failed because a test left something open
+				return "the test servers failed: " + m[1]
 			}
 		}
 	}
 	return ""
 }
 
-// serverProblem is what internal/testservers fails a test with.
+// serverProblem matches the messages of internal/testservers.
 var serverProblem = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: testservers: (.*)$`)
 
-// failures lists the innermost tests that failed.
+// failures returns the innermost tests that failed.
 func (l *testLog) failures() []failure {
 	slices.Sort(l.failed)
 	var list []failure
@@ -148,15 +148,15 @@ func (l *testLog) failures() []failure {
 }
 
 var (
-	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // of the simulation, behind its walk
-	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)      // a check of the chaos runs' history
+	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // a seed of the simulation, after its steps
+	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)      // a check of the chaos history
 	panicked  = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)$`)
 	message   = regexp.MustCompile(`\tMessages:\s+(.*)`)
 	assertion = regexp.MustCompile(`(?s)\tError:\s+(.*?)\n\s+\tTest:`)
 	logged    = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$`)
 )
 
-// firstWords is what a failed test said first: its own message before that of the assertion.
+// firstWords returns the first message of a failed test. The test's own message comes before that of the assertion.
 func firstWords(output string) string {
 	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
 		return fmt.Sprintf("%s (%d seeds in all)", shorten(seeds[0][1]), len(seeds))
@@ -189,19 +189,19 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")
 }
 
-// missed are the names of which no test failed.
+// missed returns the names of which no test failed.
 func (v verdict) missed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })
 	})
 }
 
-// saw reports whether what a failed test said begins with the word.
+// saw reports whether the message of a failed test begins with the word.
 func (v verdict) saw(word string) bool {
 	return slices.ContainsFunc(v.failed, func(f failure) bool { return strings.HasPrefix(f.said, word+" ") })
 }
 
-// killers is the verdict's failures in a line.
+// killers returns the verdict's failures in one line.
 func (v verdict) killers() string {
 	if len(v.failed) > 2 {
 		return fmt.Sprintf("%s; and %d more", v.failed[0], len(v.failed)-1)

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// testPlace is a package with a test of some name.
-type testPlace struct{ module, dir string } // both from the root
+// testPlace is a package that has a certain test.
+type testPlace struct{ module, dir string } // both relative to the root
 
 var testDeclaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
 
-// addTests notes which tests a file declares.
+// addTests adds the tests that a file declares.
 func (t *tree) addTests(file, source string) {
 	if !strings.HasSuffix(file, "_test.go") {
 		return
@@ -45,7 +45,7 @@ func (t *tree) testCommands(names string) ([]command, error) {
 	for name := range strings.SplitSeq(names, "|") {
 		test, _, _ := strings.Cut(name, "/")
 		if len(t.tests[test]) == 0 {
-			return nil, fmt.Errorf("no test is called %s", test)
+			return nil, fmt.Errorf("there is no test %s", test)
 		}
 		for _, place := range t.tests[test] {
 			if !slices.Contains(selected[place.module], name) {
@@ -64,20 +64,20 @@ func (t *tree) testCommands(names string) ([]command, error) {
 	return commands, nil
 }
 
-// testOf returns the call of go test that runs the one package with a test.
+// testOf returns the call of go test for the only package that has a test.
 func (t *tree) testOf(test string, args ...string) ([]command, error) {
 	if len(t.tests[test]) != 1 {
 		return nil, fmt.Errorf("%d packages have a test called %s, want one", len(t.tests[test]), test)
 	}
 	place := t.tests[test][0]
-	// Flags of the test's own stand behind its package.
+	// Flags of the test itself come after the package.
 	own := slices.IndexFunc(args, func(arg string) bool {
 		return strings.HasPrefix(arg, "-seeds") || strings.HasPrefix(arg, "-kills") || strings.HasPrefix(arg, "-chaos")
 	})
 	return []command{{place.module, slices.Insert(slices.Clone(args), own, place.pattern())}}, nil
 }
 
-// pattern names the package as the go command wants it, from its module.
+// pattern returns the package as an argument of the go command, relative to its module.
 func (p testPlace) pattern() string {
 	if p.dir == p.module {
 		return "."

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// rule says what became of a name that is missing. It has a successor, or a reason why there is none.
+// rule explains a missing name. It holds a successor, or a reason why there is none.
 type rule struct {
 	old, successor, reason string
-	segment                bool // old and successor are one segment of subtests' names, wherever it stands
+	segment                bool // old and successor are one segment in the name of any subtest
 }
 
-// parseRules reads the file of successors. Empty lines and those that begin with # do not count. Others are
+// parseRules reads the file of successors. It ignores empty lines and lines that begin with #. The other lines are
 //
-//	TestOld -> TestNew                its subtests go with it
+//	TestOld -> TestNew                also for its subtests
 //	TestOld/case -> TestNew/other     one subtest, and those below it
 //	*/old -> */new                    a segment of any subtest's name
 //	TestOld: the reason why it needs no successor
@@ -44,7 +44,7 @@ func parseRules(text string) ([]rule, error) {
 	return rules, nil
 }
 
-// follow returns the name that a rule makes of one, and whether the rule is about it.
+// follow returns the successor of a name under this rule, and whether the rule applies to the name.
 func (r rule) follow(name string) (string, bool) {
 	if r.segment {
 		segments := strings.Split(name, "/")
@@ -63,8 +63,8 @@ func (r rule) follow(name string) (string, bool) {
 	return r.successor + rest, true
 }
 
-// compare returns what is wrong: names that are missing, successors that are not there, tests that only are skipped now,
-// and rules that apply to nothing. It also returns how many rules apply.
+// compare returns the problems: missing names, missing successors, tests that are now skipped, and rules that apply to
+// no name. It also returns how many rules apply.
 func compare(before, after record, rules []rule) (problems []string, used int) {
 	all, ran := before.counts()
 	allNow, ranNow := after.counts()
@@ -97,7 +97,7 @@ func compare(before, after record, rules []rule) (problems []string, used int) {
 		if applied[i] {
 			used++
 		} else {
-			problems = append(problems, fmt.Sprintf("%s: no missing test is called so; take the line out", r.old))
+			problems = append(problems, fmt.Sprintf("%s: no missing test has this name; remove the line", r.old))
 		}
 	}
 	return problems, used

@@ -4,11 +4,11 @@
 //	go run ./proof/testnames -record build/testnames/before.txt 'build/testnames/runs/*.json'
 //	go run ./proof/testnames -compare build/testnames/before.txt build/testnames/after.txt
 //
-// A record has a line for each test, fuzz target, example and benchmark of all modules, as the source declares it, and
-// one for each subtest of the runs: what `go test -json` wrote. A subtest needs a run, because no source lists it.
+// A record has a line for each test, fuzz target, example and benchmark that the source of any module declares. It also
+// has a line for each subtest in the output of `go test -json`. Subtests need a run, because no source lists them.
 //
-// The comparison demands that each name of the first record stands in the second one as often, in whatever package.
-// The file of successors says what became of the others.
+// The comparison requires that each name of the first record occurs as often in the second record, in any package. The
+// file of successors explains the others.
 package main
 
 import (
@@ -30,10 +30,10 @@ func main() {
 
 func work(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("testnames", flag.ContinueOnError)
-	to := flags.String("record", "", "the file to write the record to; arguments: files of go test -json, which may be patterns")
+	to := flags.String("record", "", "file to write the record to; arguments: files or patterns of files with the output of go test -json")
 	from := flags.String("tree", ".", "the directory whose tests are recorded")
-	compared := flags.Bool("compare", false, "compare two records, which are the arguments")
-	successors := flags.String("successors", "proof/testnames/successors.txt", "what became of names that are missing")
+	compared := flags.Bool("compare", false, "compare the two records given as arguments")
+	successors := flags.String("successors", "proof/testnames/successors.txt", "file of the successors of missing names")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func makeRecord(tree, to string, patterns []string, out io.Writer) error {
 			return err
 		}
 		if len(files) == 0 {
-			return fmt.Errorf("no file is called %s", pattern)
+			return fmt.Errorf("no file matches %s", pattern)
 		}
 		for _, file := range files {
 			if err := r.addRunFile(file); err != nil {

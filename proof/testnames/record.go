@@ -14,18 +14,18 @@ import (
 	"strings"
 )
 
-// entry is a test in a package.
+// entry names a test in a package.
 type entry struct {
-	name string // with its subtest, as go test names it
-	dir  string // of the package, from the root; of a subtest the import path, since a run says no more
+	name string // name with its subtest, as go test prints it
+	dir  string // directory of the package, relative to the root; for a subtest the import path, because a run prints only that
 }
 
-// record says of each test whether it was skipped wherever it ran.
+// record maps each test to whether it was skipped wherever it ran.
 type record map[entry]bool
 
 var declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example|Benchmark)\w*)\(`)
 
-// addDeclared adds what the test files below a directory declare, under any build tag.
+// addDeclared adds the tests that the test files below a directory declare, under any build tag.
 func (r record) addDeclared(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -65,7 +65,7 @@ func (r record) addRunFile(file string) error {
 	for lines.Scan() {
 		var e struct{ Action, Package, Test string }
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action == "" {
-			continue // what the go command says beside the events
+			continue // output of the go command that is no event
 		}
 		known++
 		r.addEvent(e.Action, e.Package, e.Test)
@@ -74,12 +74,12 @@ func (r record) addRunFile(file string) error {
 		return err
 	}
 	if known == 0 {
-		return errors.New("has no event of go test -json")
+		return errors.New("no event of go test -json in the file")
 	}
 	return nil
 }
 
-// addEvent adds the subtest of an event that ends it. Tests themselves are known from the source.
+// addEvent adds the subtest of an event that ends it. Top-level tests are known from the source.
 func (r record) addEvent(action, pkg, test string) {
 	if !strings.Contains(test, "/") {
 		return
@@ -95,7 +95,7 @@ func (r record) addEvent(action, pkg, test string) {
 	}
 }
 
-// String is the record as parseRecord reads it, sorted.
+// String returns the record in the form that parseRecord reads, sorted.
 func (r record) String() string {
 	lines := make([]string, 0, len(r))
 	for e, skipped := range maps.All(r) {
@@ -114,14 +114,14 @@ func parseRecord(text string) (record, error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(fields) < 2 || len(fields) > 3 {
-			return nil, fmt.Errorf("no line of a record: %q", line)
+			return nil, fmt.Errorf("not a line of a record: %q", line)
 		}
 		r[entry{fields[0], fields[1]}] = len(fields) == 3
 	}
 	return r, nil
 }
 
-// counts returns in how many packages each name is, and in how many it was not skipped.
+// counts returns in how many packages each name exists, and in how many of them it was not skipped.
 func (r record) counts() (all, ran map[string]int) {
 	all, ran = make(map[string]int), make(map[string]int)
 	for e, skipped := range r {

@@ -31,8 +31,8 @@ func TestMissingNameNeedsASuccessorOrAReason(t *testing.T) {
 		"segment":           {"TestA\tp\nTestA/x\tp\nTestA/x/deep\tp\nTestB\tp\nTestC/new\tp\n", "*/old -> */new", nil},
 		"one after another": {"TestN\tp\nTestN/x\tp\nTestN/x/deep\tp\nTestB\tp\nTestD/new\tp\n", "TestA -> TestN\nTestC -> TestD\n*/old -> */new", nil},
 		"reason":            {"TestA\tp\nTestA/x\tp\nTestA/x/deep\tp\nTestC/old\tp\n", "# a comment\n\nTestB: TestA shows the same", nil},
-		"not that name":     {"TestA\tp\nTestA/x\tp\nTestA/x/deep\tp\nTestC/old\tp\n", "Test: all", []string{"TestB: is missing", "Test: no missing test is called so; take the line out"}},
-		"rule of nothing":   {"TestA\tp\nTestA/x\tp\nTestA/x/deep\tp\nTestB\tp\nTestC/old\tp\n", "TestB -> TestN", []string{"TestB: no missing test is called so; take the line out"}},
+		"not that name":     {"TestA\tp\nTestA/x\tp\nTestA/x/deep\tp\nTestC/old\tp\n", "Test: all", []string{"TestB: is missing", "Test: no missing test has this name; remove the line"}},
+		"rule of nothing":   {"TestA\tp\nTestA/x\tp\nTestA/x/deep\tp\nTestB\tp\nTestC/old\tp\n", "TestB -> TestN", []string{"TestB: no missing test has this name; remove the line"}},
 		"skipped now":       {"TestA\tp\nTestA/x\tp\tskipped\nTestA/x/deep\tp\nTestB\tp\nTestC/old\tp\n", "", []string{"TestA/x: ran before, and is skipped now"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +87,6 @@ go: downloading
 	less := write("less.txt", "TestA\ta\n")
 	require.ErrorContains(t, work([]string{"-compare", "-successors", successors, file, less}, &out), "FuzzB: is missing")
 	require.Error(t, work([]string{"-record", file, "-tree", root, filepath.Join(root, "none*.json")}, &out))
-	require.Error(t, work([]string{"-record", file, "-tree", root, less}, &out), "what is no run")
+	require.Error(t, work([]string{"-record", file, "-tree", root, less}, &out), "a file without events")
 	require.Error(t, work([]string{"-compare", file}, &out))
 }
