@@ -1,31 +1,31 @@
 /*
- * Two outcomes in one call of Store.Settle: one process has run two entries and hands both outcomes in. Meanwhile
- * leases end, another process takes the entries over, and a service cancels. process_log.pml has the rest of their
- * lives; here is what it cannot show: outcomes that share a statement, a call and a token, of which some apply and
- * others do not, are locked, or are written by a statement whose answer never came.
+ * Two outcomes in one call of Store.Settle. One process has run two entries and settles both. Meanwhile leases end,
+ * another process takes the entries over, and a service cancels. process_log.pml models a single entry. This model shows
+ * outcomes that share a statement, a call and a token. Some of them apply, some do not, some rows are locked, and some
+ * statements get no answer.
  *
  * Every atomic{} is one SQL transaction or one local step. -D switches: UNKNOWN, BUSY, ONLY=n, TOLD, and mutants.
  */
 
 #ifndef UNKNOWN
-#define UNKNOWN 2       /* answers that get lost */
+#define UNKNOWN 2       /* lost answers */
 #endif
 #ifndef BUSY
-#define BUSY 2          /* rows found locked */
+#define BUSY 2          /* locked rows */
 #endif
 
 mtype = { pending, retrying, succeeded, cancelled };
 mtype state[2] = pending;
 bool leased[2] = true;
-bool fence[2] = true;       /* the version is the one the outcome carries */
-byte token[2];              /* 0: not of this process's outcomes; else the token of a call, see call_token */
+bool fence[2] = true;       /* the row's version is the version of the outcome */
+byte token[2];              /* 0: not a token of this process; else the token of a call, see call_token */
 byte unknowns, busies;
 
-/* What the promises look at. */
-bool wrote[2], last[2];     /* the outcome is in the row; and is its last write */
+/* Used only by the promises. */
+bool wrote[2], last[2];     /* wrote: the outcome was written; last: it is the last write of the row */
 byte counted[2];            /* how often the outcome was written */
 bool expired[2], changed[2];
-byte told;                  /* how many outcomes have been told stored or dropped */
+byte told;                  /* number of outcomes reported as stored or dropped */
 
 #ifdef ONLY
 #define PROMISE(n, holds) assert((n) != ONLY || (holds))
@@ -57,7 +57,7 @@ inline write(i) {
   PROMISE(COUNTED_ONCE, counted[i] <= 1)
 }
 
-/* One row of a statement: locked by somebody, changed, or left as it is. */
+/* One row of a statement: locked by another transaction, changed, or left unchanged. */
 inline update(i) {
   if
   :: todo[i] && kind[i] == group && busies < BUSY -> busies++; answer[i] = busy
@@ -67,7 +67,7 @@ inline update(i) {
   fi
 }
 
-/* The rows of a statement that change fewer than they were given are read again: the token tells (explain). */
+/* When a statement changes fewer rows than it was given, its rows are read again. The token says which were changed (explain). */
 inline explain(i) {
   if
   :: todo[i] && kind[i] == group && answer[i] != busy ->
@@ -84,7 +84,7 @@ inline explain(i) {
 
 inline done(i) { if :: kind[i] == group -> todo[i] = false :: else fi }
 
-/* settled: Observer.Settled, Observer.OutcomeDropped, or the slow lane. */
+/* settled: Observer.Settled, Observer.OutcomeDropped, or settleSlowly. */
 inline tell(i) {
   if
   :: left[i] && answer[i] == stored -> PROMISE(TRUE_ANSWERS, wrote[i]); left[i] = false; told++
@@ -106,7 +106,7 @@ active proctype Settler() {
   if :: kind[1] = success :: kind[1] = failure fi;
 call:                                                         /* writeOutcomes: Store.Settle */
   atomic { todo[0] = left[0]; todo[1] = left[1] };
-statement:                                                    /* one for successes, one for what is fenced; in any order */
+statement:                                                    /* one for successes, one for outcomes guarded by the version, in any order */
   if
   :: atomic { todo[0] || todo[1] ->
        if :: todo[0] -> group = kind[0] :: todo[1] -> group = kind[1] fi;
@@ -114,7 +114,7 @@ statement:                                                    /* one for success
        if
        :: fewer -> goto explaining
        :: !fewer -> done(0); done(1); changes = 0; goto statement
-       :: unknowns < UNKNOWN -> unknowns++;                   /* its answer is lost: the whole call again */
+       :: unknowns < UNKNOWN -> unknowns++;                   /* its answer is lost, so the whole call is repeated */
           answer[0] = untold; answer[1] = untold; changes = 0; fewer = false;
 #ifdef NEW_TOKEN
           call_token++;
@@ -125,7 +125,7 @@ statement:                                                    /* one for success
        tell(0); tell(1);
        if
        :: !left[0] && !left[1] -> goto over
-       :: else ->                                             /* settleSlowly: what was locked */
+       :: else ->                                             /* settleSlowly: the locked rows */
 #ifdef BUSY_NEW_TOKEN
           call_token++;
 #endif
@@ -138,7 +138,7 @@ over:
   skip
 }
 
-/* Another process: claims what is free, and settles it. */
+/* Another process claims free entries and settles them. */
 active proctype Other() {
   byte i, claims;
   do
@@ -151,7 +151,7 @@ active proctype Other() {
      if
      :: atomic { OPEN(i) && leased[i] && token[i] == 0 -> moved(i, 0); state[i] = succeeded; leased[i] = false }
      :: atomic { OPEN(i) && leased[i] && token[i] == 0 -> moved(i, 0); state[i] = retrying; leased[i] = false }
-     :: skip                                                  /* it dies, or is too late */
+     :: skip                                                  /* it dies, or settles too late */
      fi
   :: break
   od
@@ -173,6 +173,6 @@ active proctype Service() {
   fi
 }
 
-#ifdef TOLD   /* every outcome is told at last */
+#ifdef TOLD   /* every outcome is reported at last */
 ltl told_at_last { <> (told == 2) }
 #endif

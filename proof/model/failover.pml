@@ -1,10 +1,10 @@
 /*
- * A database that forgets what it has acknowledged: a failover to a replica that lagged. One row, which goes back to an
- * older copy of itself or vanishes, and two processes that claim it, settle it and remember the newest of it that they
- * have seen stored. What they remember they compare with the row at intervals.
+ * A database that loses acknowledged writes, in a failover to a replica that lagged. There is one row. It goes back to an
+ * older copy of itself, or vanishes. Two processes claim the row and settle it. Each remembers the newest stored version of
+ * the row that it has seen, and compares it with the row at intervals (the rollback detector).
  *
- * Here versions and tokens are numbers, because what is asked is which comparison tells. So the search is bounded: by
- * WRITES. Every atomic{} is one transaction or one step inside a process.
+ * Versions and tokens are numbers here, because the question is which comparison detects the loss. So the number of writes
+ * is bounded by WRITES. Every atomic{} is one transaction or one step inside a process.
  *
  * -D switches: WRITES, PERSON, ONLY=n, and mutants.
  */
@@ -18,10 +18,10 @@
 
 typedef Row {
   bool there;
-  byte key;                 /* the idempotent id */
+  byte key;                 /* the idempotency key */
   byte version, token, epoch;
   bool ended;               /* by a success */
-  byte write                /* which write it was; no process can know */
+  byte write                /* number of the write; no process can read it */
 };
 Row row;
 Row copy;                   /* the replica */
@@ -29,23 +29,23 @@ bool leased;
 byte writes, tokens, persons;
 bool failed_over;
 
-/* What a process remembers: the newest it has seen stored, of an INSERT of its own or an outcome. */
+/* The remembered version of each process: the newest stored write that it has seen, by its own INSERT or an outcome. */
 Row seen[2];
 bool noticed[2];
 
-/* What only the promises look at. */
-bool gone[2];               /* what the process remembers was forgotten by the database */
-bool done[3];               /* a success of this key was told stored */
+/* Used only by the promises. */
+bool gone[2];               /* the database has lost what the process remembers */
+bool done[3];               /* a success of this key was reported as stored */
 
 #ifdef ONLY
 #define PROMISE(n, holds) assert((n) != ONLY || (holds))
 #else
 #define PROMISE(n, holds) assert((n) == ONCE || (holds))
 #endif
-#define STOPS 1             /* a process that has noticed claims, starts and records nothing until a person says go on */
-#define SEES  2             /* a look at the row notices that a success, or a new row, that the process saw stored is gone */
-#define QUIET 3             /* nothing is noticed where nothing is lost */
-#define ONCE  4             /* not promised: no entry runs again whose success was told stored */
+#define STOPS 1             /* a process that has detected a loss claims, starts and records nothing until a person accepts the loss */
+#define SEES  2             /* a check of the row detects that a success, or a new row, that the process saw stored is lost */
+#define QUIET 3             /* no loss is detected when nothing is lost */
+#define ONCE  4             /* not promised: an entry whose success was reported as stored does not run again */
 
 inline written() {
   writes++; row.write = writes; tokens++; row.token = tokens
@@ -59,12 +59,12 @@ inline forget_row(r) {
 }
 inline remember() { copy_row(seen[w], row); gone[w] = false }
 
-/* The row as it is does not follow from the row as it was seen. */
+/* The present row cannot follow from the row that was seen. */
 #define LESS (!row.there || OTHER_ENTRY || BEHIND || NOT_THE_END)
 #ifdef NO_KEY
 #define OTHER_ENTRY false
 #else
-#define OTHER_ENTRY (row.key != seen[w].key)                          /* its id was given out again */
+#define OTHER_ENTRY (row.key != seen[w].key)                          /* its id was assigned again */
 #endif
 #define BEHIND (row.version < seen[w].version || row.epoch < seen[w].epoch || row.version == seen[w].version && row.token != seen[w].token)
 #ifdef VERSION_ONLY
@@ -72,7 +72,7 @@ inline remember() { copy_row(seen[w], row); gone[w] = false }
 #elif defined(ENDS_FOR_GOOD)
 #define NOT_THE_END (seen[w].ended && row.token != seen[w].token)
 #else
-#define NOT_THE_END (seen[w].ended && row.token != seen[w].token && row.epoch == seen[w].epoch) /* nobody but a person writes an ended row */
+#define NOT_THE_END (seen[w].ended && row.token != seen[w].token && row.epoch == seen[w].epoch) /* only a person writes an ended row */
 #endif
 
 #ifdef UNCHECKED
@@ -86,8 +86,8 @@ inline remember() { copy_row(seen[w], row); gone[w] = false }
 #define LATE_STOPPED noticed[w]
 #endif
 
-/* A success, or a row that is gone altogether; unless a person has written since. An outcome that was none can be
-   hidden by what others have written after the failover. */
+/* The process must detect the loss of a success or of the whole row, unless a person has written the row since. Writes
+   after the failover can hide the loss of any other outcome. */
 #define MUST_TELL ((seen[w].ended || !row.there || row.key != seen[w].key) && row.epoch <= seen[w].epoch)
 
 proctype Process(byte w) {
@@ -101,7 +101,7 @@ proctype Process(byte w) {
        PROMISE(STOPS, !noticed[w]);
        row.version++; version = row.version; leased = true; written() };
      if
-     :: atomic { LATE_STOPPED -> skip }                       /* claimed as it noticed: not started; the lease ends */
+     :: atomic { LATE_STOPPED -> skip }                       /* claimed while the loss was detected: not started, and the lease ends */
      :: atomic { !LATE_STOPPED ->
           PROMISE(STOPS, !noticed[w]);
           PROMISE(ONCE, !done[row.key]) };
@@ -109,24 +109,24 @@ proctype Process(byte w) {
         :: atomic { writes < WRITES && row.there && !row.ended && row.version == version -> /* Store.Settle */
              row.version++; row.ended = true; leased = false; written(); remember(); done[row.key] = true }
         :: atomic { writes < WRITES && row.there && !row.ended && row.version == version ->
-             row.version++; leased = false; written(); remember() } /* to be tried again */
+             row.version++; leased = false; written(); remember() } /* to be retried */
         :: atomic { true -> skip }                            /* its lease ends, or its outcome is dropped */
         fi
      fi;
      version = 0
   od
 }
-/* Beside it, in the same process: with each round of the reconciler, and after reconnecting. */
+/* In the same process: a check with each round of the reconciler, and after reconnecting. */
 proctype Look(byte w) {
   do
-  :: atomic { seen[w].there && !noticed[w] ->                 /* the look */
+  :: atomic { seen[w].there && !noticed[w] ->                 /* the check */
        if
        :: LESS -> noticed[w] = true
        :: else
        fi;
        PROMISE(QUIET, !noticed[w] || gone[w]);
        PROMISE(SEES, noticed[w] || !gone[w] || !MUST_TELL) }
-  :: atomic { noticed[w] -> noticed[w] = false; gone[w] = false; forget_row(seen[w]) } /* a person says: go on */
+  :: atomic { noticed[w] -> noticed[w] = false; gone[w] = false; forget_row(seen[w]) } /* a person accepts the loss */
   od
 }
 

@@ -1,31 +1,31 @@
 /*
- * What entries do to each other when one of them kills: some entries, a few of which end the process of every attempt, and
- * processes that die with all they hold and start again. process_log.pml is one entry's life; here is how many leases in a
- * row innocent entries lose beside a killer, and which are taken out for it.
+ * Entries that share a process with a killer. A killer is an entry whose every attempt ends its process. A process dies with
+ * all entries that it holds, and starts again. The model counts how many leases in a row innocent entries lose beside a
+ * killer, and which of them are dead-lettered. process_log.pml models a single entry.
  *
- * Every atomic{} is one claim, one step inside a process, one outcome made durable, or one death. A lease ends here only
- * with its process; what becomes of one that ends under a living process is in process_log.pml.
+ * Every atomic{} is one claim, one step inside a process, one outcome made durable, or one death. Here a lease ends only
+ * with its process. process_log.pml has leases that end while the process lives.
  *
- * -D switches: how many there are (below), ALLOWED, FICKLE, STUCK, ONLY=n, OVER, and mutants.
+ * -D switches: the numbers below, ALLOWED, FICKLE, STUCK, ONLY=n, OVER, and mutants.
  */
 
 #ifndef PROCESSES
 #define PROCESSES 1
 #endif
 #ifndef KILLERS
-#define KILLERS 1       /* entries 0 to KILLERS-1: an attempt of theirs never returns, but may end its process */
+#define KILLERS 1       /* entries 0 to KILLERS-1; an attempt of a killer never returns, and may end its process */
 #endif
 #ifndef INNOCENTS
 #define INNOCENTS 3
 #endif
 #ifndef ACCIDENTS
-#define ACCIDENTS 0     /* deaths that no entry has caused: kill -9, a lost machine */
+#define ACCIDENTS 0     /* deaths that no entry caused: kill -9, a lost machine */
 #endif
 #ifndef FEW
-#define FEW 2           /* entries that have lost one lease and are held by one process; about sqrt(Concurrency) */
+#define FEW 2           /* most entries with one lost lease that one process holds; about sqrt(Concurrency) */
 #endif
 #ifndef ALLOWED
-#define ALLOWED 0       /* innocents that may be taken out */
+#define ALLOWED 0       /* innocents that may be dead-lettered */
 #endif
 #define ENTRIES (KILLERS + INNOCENTS)
 #define BUDGET 3        /* crashBudget */
@@ -33,18 +33,18 @@
 #define KILLER(i) ((i) < KILLERS)
 #define NOBODY 255
 
-mtype = { free, running, waiting, ended, taken_out }; /* waiting: the handler has returned, its outcome is not stored */
+mtype = { free, running, waiting, ended, taken_out }; /* waiting: the handler has returned, and its outcome is not stored */
 mtype at[ENTRIES] = free;
 byte by[ENTRIES];           /* the process that holds it */
-byte lost[ENTRIES];         /* leases in a row that ended with no outcome */
+byte lost[ENTRIES];         /* leases in a row that ended without an outcome */
 
-byte lane[PROCESSES] = NOBODY; /* the suspect that is in it */
+byte lane[PROCESSES] = NOBODY; /* the only suspect that may run in the process */
 byte once[PROCESSES];       /* held entries that have lost one lease */
 byte accidents;
-bool stuck[ENTRIES];        /* it runs on after its timeout, and has left the lane */
+bool stuck[ENTRIES];        /* the attempt runs on after its timeout and no longer counts as the suspect */
 bool fickle[ENTRIES];
 
-/* What only the promises look at. */
+/* Used only by the promises. */
 byte innocents_out;
 
 #ifdef OVER
@@ -54,18 +54,18 @@ byte innocents_out;
 #else
 #define PROMISE(n, holds) assert(holds)
 #endif
-#define INNOCENT   1        /* no more than ALLOWED innocents are taken out */
-#define ONE_EACH   2        /* a death takes the third lease of one entry at most */
-#define FEW_EACH   3        /* and the second lease of FEW at most */
+#define INNOCENT   1        /* at most ALLOWED innocents are dead-lettered */
+#define ONE_EACH   2        /* a death costs at most one entry its third lease */
+#define FEW_EACH   3        /* a death costs at most FEW entries their second lease */
 
-/* ---- the rule: what a process may claim beside what it holds ---- */
+/* ---- the rule: which entries a process may claim beside those it holds ---- */
 
-#ifdef ONCE_TOGETHER        /* of those that have lost one lease, any number */
+#ifdef ONCE_TOGETHER        /* any number of entries with one lost lease */
 #define MANY false
 #else
 #define MANY (once[p] >= FEW)
 #endif
-#ifdef ONCE_BESIDE_SUSPECT  /* and beside a suspect, too */
+#ifdef ONCE_BESIDE_SUSPECT  /* also beside a suspect */
 #define LANE_TAKEN false
 #define ONCE_HELD  false
 #else
@@ -77,7 +77,7 @@ byte innocents_out;
 #else
 #define SECOND_SUSPECT (lane[p] != NOBODY)
 #endif
-#ifdef FRESH_APART          /* h: what has lost none waits for the suspect as well */
+#ifdef FRESH_APART          /* h: entries without a lost lease also wait for the suspect */
 #define FRESH_WAITS (lane[p] != NOBODY)
 #define OTHERS_HELD (held > 0)
 #else
@@ -90,14 +90,14 @@ byte innocents_out;
 inline leave(i) {
   if :: lane[by[i]] == i -> lane[by[i]] = NOBODY :: else fi
 }
-/* The outcome is durable, or the entry is its process's no more. */
+/* The outcome is durable, or the process no longer holds the entry. */
 inline let_go(i) {
   leave(i);
   if :: lost[i] == 1 -> once[by[i]]-- :: else fi;
   stuck[i] = false
 }
 
-/* The process dies with all it holds. */
+/* The process dies with all entries it holds. */
 inline die(p) {
   d_step {
     second = 0; third = 0; k = 0;
@@ -162,7 +162,7 @@ proctype Entry(byte i) {
   :: atomic { at[i] == running && KILLER(i) && !stuck[i] -> stuck[i] = true; leave(i) } /* dispatcher.needRenewal */
 #endif
 #ifdef FICKLE
-  :: atomic { at[i] == running && KILLER(i) && !fickle[i] ->  /* once it returns an error: all its lost leases are forgiven */
+  :: atomic { at[i] == running && KILLER(i) && !fickle[i] ->  /* it returns an error once, which resets its lost leases */
        fickle[i] = true; let_go(i); at[i] = free; lost[i] = 0; by[i] = 0 }
 #endif
   :: atomic { at[i] == running && !KILLER(i) ->               /* dispatcher.finish */
@@ -194,7 +194,7 @@ init { atomic {
 } }
 
 #define DONE(i) (at[i] == ended || at[i] == taken_out)
-#ifdef OVER   /* every entry ends at last: none is kept waiting for ever by the rule */
+#ifdef OVER   /* every entry ends at last: the rule makes no entry wait forever */
 #if ENTRIES == 2
 ltl over { <> (DONE(0) && DONE(1)) }
 #elif ENTRIES == 3

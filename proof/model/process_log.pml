@@ -1,16 +1,17 @@
 /*
- * The life of one entry: a row of the process log, two processes that claim, run and settle it, a queue that may
- * forget, people who interfere. README.md beside this file says what is left out, and which function each step is.
+ * One entry: a row of the process log, two processes that claim, run and settle it, a queue that may lose it, and people
+ * who act on it. README.md in this directory says what is left out, and which function each step stands for.
  *
  * Every atomic{} is one SQL transaction, one script of the queue, or one step inside a process.
  *
- * No counter grows without end, so the search is over all behaviours, not over those of a bounded length:
- *   version  is only ever compared with the one an attempt carries, and never returns to an old value; so the model
- *            keeps, for each process, whether the comparison would hold (fence).
- *   token    is only ever compared with tokens its drawer still remembers; so the model keeps who drew it, for what.
+ * No counter grows without end, so the search covers all behaviours, not only those of a bounded length:
+ *   version  is compared only with the version that an attempt carries, and never returns to an old value. So the model
+ *            stores for each process whether the comparison would hold (fence).
+ *   token    is compared only with tokens that a process still remembers. So the model stores which process created the
+ *            token, and for which kind of write.
  *
- * -D switches: the faults, and HOLDS (see README.md), ONLY=n (check promise n alone), ENDS or RESTS (the two promises
- * about what happens at last), and the mutants, all upper case, each at the place where it breaks the protocol.
+ * -D switches: the faults and HOLDS (see README.md), ONLY=n (check promise n alone), ENDS, RESTS and STAYS (temporal
+ * promises), and the mutants. A mutant's switch stands where it breaks the protocol.
  */
 
 #if defined(FAILURE_UNFENCED) || defined(COMPENSATION_UNFENCED) || defined(QUEUE_TRUSTED) || defined(EPOCH_IGNORED)
@@ -24,28 +25,28 @@
 #define UNDOS 2         /* MaxCompensateCount */
 #endif
 #ifndef BUDGET
-#define BUDGET 2        /* crashBudget: leases in a row that may end with no outcome; 3 in the library */
+#define BUDGET 2        /* crashBudget: leases in a row that may end without an outcome; 3 in the library */
 #endif
 #ifndef SPARED
-#define SPARED 1        /* outcomes that spend no attempt: Snooze, Unavailable, interrupted, transient */
+#define SPARED 1        /* outcomes that cost no attempt: Snooze, Unavailable, interrupted, transient */
 #endif
 #ifndef CRASH
-#define CRASH 0         /* process deaths outside handlers; > 0 also allows any number inside them */
+#define CRASH 0         /* deaths of processes outside handlers; > 0 also allows any number inside handlers */
 #endif
 #ifndef LOSS
-#define LOSS 0          /* times the queue forgets everything; > 0 also allows any announcement to get lost */
+#define LOSS 0          /* how often the queue loses everything; > 0 also allows any enqueue to get lost */
 #endif
 #ifndef SPUR
-#define SPUR 0          /* times the queue falls back to an older copy of itself, in which the entry is due */
+#define SPUR 0          /* how often the queue goes back to an older copy of itself, in which the entry is due */
 #endif
 #ifndef UNKNOWN
-#define UNKNOWN 0       /* COMMITs of ours whose answer is lost */
+#define UNKNOWN 0       /* COMMITs of the library whose answer is lost */
 #endif
 #ifndef PERSON
 #define PERSON 0        /* actions of services and people */
 #endif
 #ifndef GIVEBACK
-#define GIVEBACK 0      /* claims given back unstarted, because Run is ending */
+#define GIVEBACK 0      /* claims released unstarted, because Run is ending */
 #endif
 #ifndef STUCK
 #define STUCK 0         /* handlers that run on after their timeout, and may never return */
@@ -56,7 +57,7 @@
 #if defined(ONE_PROCESS) && CRASH > 0 && !defined(THREE)
 #error "a process of two workers would have to die by both"
 #endif
-#ifdef THREE            /* workers 0 and 2 are one process, worker 1 another, which alone may die */
+#ifdef THREE            /* workers 0 and 2 are one process; worker 1 is another, and only it may die */
 #define ONE_PROCESS
 #define WORKERS 3
 #define THIRD(what) what
@@ -73,21 +74,21 @@ mtype state = none;         /* none: not committed */
 bool due = true;            /* next_at <= now */
 bool leased;                /* lease_until > now */
 byte failures, undos;       /* process_count, compensate_count */
-byte deliveries;            /* delivery_count; what lies beyond the budget is not told apart */
+byte deliveries;            /* delivery_count; numbers above the budget are all the same */
 byte epoch;
-bool fence[WORKERS];        /* the row's version is the one this process's attempt carries */
+bool fence[WORKERS];        /* the row's version is the version that this process's attempt carries */
 
-byte token;                 /* who wrote the row last */
-#define OTHERS    0         /* a token nobody will ask for any more */
+byte token;                 /* the last write of the row */
+#define OTHERS    0         /* a token that no process will compare any more */
 #define BORN      1
 #define CLAIM(w)  (2 + (w))
 #define SETTLE(w) (2 + WORKERS + (w))
-#define COMMIT(w) (2 + 2 * WORKERS + (w)) /* a transactional handler's */
+#define COMMIT(w) (2 + 2 * WORKERS + (w)) /* the COMMIT of a transactional handler */
 
 #define TERMINAL (state == succeeded || state == dead || state == compensated || state == cancelled || state == by_hand)
 #define OPEN     (state == pending || state == retrying || state == compensating)
 
-/* ---- the queue: one member, due or leased. The token of a lease is its holder; 0: nobody remembers it. ---- */
+/* ---- the queue: one member, due or leased. queue_lease is 1 + the process that has the lease; 0: no process remembers the lease. ---- */
 
 bool in_queue, ripe;
 byte queue_lease;
@@ -95,12 +96,12 @@ byte queue_lease;
 /* ---- the processes ---- */
 
 mtype = { nothing, verify, by_id };
-mtype fresh = nothing;      /* the lane an entry takes right after its commit; process 0 recorded it */
+mtype fresh = nothing;      /* what process 0, which recorded the entry, does with it right after the commit */
 bool running[WORKERS];      /* a handler runs */
 
-/* HOLDS: what a process holds, an attempt under way or an outcome that is not stored yet. Without it the workers are
-   two processes that know nothing of each other, and the crash budget takes an entry out at once. With ONE_PROCESS they
-   are two goroutines of one process. */
+/* HOLDS models what a process holds: a running attempt, or an outcome that is not stored yet. Without HOLDS the workers are
+   two processes that know nothing of each other, and an entry is dead-lettered as soon as its crash budget is used up.
+   With ONE_PROCESS the workers are two goroutines of one process. */
 #if defined(THREE)
 #define BESIDE(what) (w != 1 && what[2 - w])
 #elif defined(ONE_PROCESS)
@@ -109,37 +110,37 @@ bool running[WORKERS];      /* a handler runs */
 #define BESIDE(what) false
 #endif
 #ifdef HOLDS
-bool holds[WORKERS];        /* from the start to the answer about the outcome; ends with the epoch */
-bool stuck[WORKERS];        /* a handler runs on after its timeout: its lease is renewed no more */
+bool holds[WORKERS];        /* from the start until the outcome is answered; ends with the epoch */
+bool stuck[WORKERS];        /* a handler runs on after its timeout, and its lease is no longer renewed */
 bool waits[WORKERS];        /* a plain handler has reported a success, which is not stored yet */
-bool waited[WORKERS];       /* it did so already when the further lease began */
+bool waited[WORKERS];       /* it reported the success before the further lease began */
 byte stucks;
 #endif
 
 byte crashes, losses, spurs, unknowns, persons, givebacks, spared, stalls;
 
-/* ---- what only the promises look at ---- */
+/* ---- used only by the promises ---- */
 
-byte gen;                   /* actions so far that start a new epoch */
+byte gen;                   /* number of actions that started a new epoch */
 #define GENS (PERSON + 1)
 byte effects[GENS], undone[GENS]; /* committed by transactional handlers, and by transactional compensations */
 bool undoing[GENS];         /* a compensation was started */
-byte real_failures, real_undo_failures; /* recorded in this epoch, each because a handler said so */
-byte lost_leases;           /* leases in a row that ended with no outcome */
-bool open_lease;            /* the last delivery has come to nothing yet */
-bool expired[WORKERS];      /* the attempt's lease has run out, if only for a moment */
-bool changed[WORKERS];      /* a service or a person has changed the entry under the attempt */
-bool told, committed, absent; /* the producer's transaction: it has ended; with the entry; without */
+byte real_failures, real_undo_failures; /* failures recorded in this epoch, each returned by a handler */
+byte lost_leases;           /* leases in a row that ended without an outcome */
+bool open_lease;            /* the last delivery has no outcome yet */
+bool expired[WORKERS];      /* the attempt's lease has ended at some time */
+bool changed[WORKERS];      /* a service or a person has changed the entry during the attempt */
+bool told, committed, absent; /* the producer's transaction: told: it has ended; committed: with the entry; absent: without the entry */
 byte last_writer;           /* 1 + the process whose outcome is the row's last write */
 #ifdef HOLDS
 bool at_it[WORKERS];        /* an attempt of this epoch has started, and its outcome is neither stored nor dropped */
-bool late[WORKERS];         /* it started on a row that had been written since it was read back */
-bool reported[WORKERS];     /* its outcome is known, and came before the entry was ended otherwise */
+bool late[WORKERS];         /* it started although the row had been written since it was read back */
+bool reported[WORKERS];     /* its outcome is known, and came before any other end of the entry */
 #endif
 
 #if defined(ENDS) || defined(RESTS) || defined(STAYS)
 #define PROMISE(n, holds) skip
-#define NOTE(what) skip             /* nor are the notes needed that the promises look at */
+#define NOTE(what) skip             /* the variables of the promises are not needed either */
 #elif defined(ONLY)
 #define PROMISE(n, holds) assert((n) != ONLY || (holds))
 #define NOTE(what) what
@@ -160,27 +161,27 @@ bool reported[WORKERS];     /* its outcome is known, and came before the entry w
 
 /* ==== writes to the row ==== */
 
-/* Once the budget is used up one further lease is claimed and nothing is run under it: whoever has waited with a success
-   until the database answered again finds the entry as it was. */
+/* Once the budget is used up, one further lease is claimed and nothing runs under it. During this lease, a process whose
+   success waits for the database can still store it. */
 #if defined(HOLDS) && !defined(NO_FURTHER_LEASE) && !defined(FURTHER_BY_CLOCK)
 #define FURTHER 1
 #else
 #define FURTHER 0
 #endif
-#ifdef FURTHER_BY_CLOCK     /* the time since the last lease's end is looked at instead */
+#ifdef FURTHER_BY_CLOCK     /* the time since the end of the last lease counts instead */
 bool a_lease_ago;
 #define LONG_OVER (deliveries <= BUDGET - 1 || a_lease_ago)
 #else
 #define LONG_OVER true
 #endif
 
-/* Every write of ours but a renewal: version = version + 1. */
+/* Every write of the library except a renewal: version = version + 1. */
 inline moved(who) {
   fence[0] = false; fence[1] = false; THIRD(fence[2] = false;)
   token = who; NOTE(last_writer = 0)
 }
 
-/* A claim taken, or an INSERT that is born claimed. */
+/* A claim, or an INSERT with a lease. */
 inline lease_to(who) {
   moved(who); leased = true;
 #ifndef CRASH_UNCOUNTED
@@ -193,7 +194,7 @@ inline lease_to(who) {
 #endif
 }
 
-/* The state an outcome leads to. Here the promises about states are checked. */
+/* The new state after an outcome. Here the promises about states are checked. */
 inline put(to) {
   PROMISE(TERMINAL_STAY, !TERMINAL);
   PROMISE(EXHAUSTED, !((to) == compensating && state != compensating || (to) == dead && state != compensating)
@@ -205,7 +206,7 @@ inline put(to) {
   state = to
 }
 
-/* Taken out beside an outcome: this process's own, or a success that has waited since before the further lease. */
+/* The entry is dead-lettered while an outcome exists: this process's own, or a success that has waited since before the further lease. */
 #ifdef HOLDS
 #define OUTLIVES(v) ((v) != w && waits[v] && at_it[v] && OUTWAITED(v))
 #define LOSES_HELD (BESIDE(reported) && BESIDE(at_it) || OUTLIVES(0) || OUTLIVES(1) THIRD(|| OUTLIVES(2)))
@@ -218,9 +219,9 @@ inline put(to) {
 #define LOSES_HELD false
 #endif
 
-/* What an attempt's outcome writes (settleGroup.set). The library computes it from the row as claimed. While the fence
-   holds that is the row as it is; once it is lost nothing computed from counts is written. So an attempt of the model
-   carries no counts, but in the mutants that write without their fence. */
+/* The write of an attempt's outcome (settleGroup.set). The library computes it from the row as claimed. While the fence
+   holds, that equals the present row. Once the fence is lost, no computed count is written. So an attempt of the model
+   carries no counts, except in the mutants that write without the fence. */
 #ifdef OWN_COUNTS
 #define MY_FAILURES my_failures
 #define MY_UNDOS    my_undos
@@ -242,7 +243,7 @@ inline write_outcome(who) {
 #else
      :: out == permanent || failures >= ATTEMPTS ->
 #endif
-        if :: put(compensating) :: put(dead) fi              /* the type compensates, or does not */
+        if :: put(compensating) :: put(dead) fi              /* the type has a compensation, or has none */
      :: else -> put(retrying); due = false
      fi
   :: (out == failure || out == permanent) && undo ->
@@ -257,7 +258,7 @@ inline write_outcome(who) {
      PROMISE(HELD_FIRST, !LOSES_HELD);
      if
 #ifndef UNDO_CRASH_UNCOUNTED
-     :: undo -> undos = MY_UNDOS + 1; put(dead)               /* the row tells that it has begun */
+     :: undo -> undos = MY_UNDOS + 1; put(dead)               /* the row shows that the compensation has begun */
 #else
      :: undo -> put(dead)
 #endif
@@ -269,7 +270,7 @@ inline write_outcome(who) {
   NOTE(last_writer = w + 1; wrote = true; lost_leases = 0; open_lease = false)
 }
 
-/* The WHERE of Store.Settle: a success absorbs, also a compensation's; everything else is fenced by version. */
+/* The WHERE of Store.Settle: a success, also of a compensation, needs no version. Every other outcome is guarded by the version. */
 #ifdef ABSORB_COMPENSATING
 #define ABSORBABLE OPEN
 #elif defined(ABSORB_TERMINAL)
@@ -298,7 +299,7 @@ inline write_outcome(who) {
 
 /* ==== steps on the queue ==== */
 
-/* enqueue.lua: an entry that is there keeps its place. */
+/* enqueue.lua: a member of the queue keeps its due time. */
 inline announce() {
   if
 #ifdef ANNOUNCE_OVERWRITES
@@ -310,7 +311,7 @@ inline announce() {
   fi
 }
 
-/* settle.lua: only for the lease it was claimed with. */
+/* settle.lua: only under the lease of its claim. */
 #ifdef ACK_WITHOUT_TOKEN
 #define STILL_LEASED in_queue
 #else
@@ -323,7 +324,7 @@ inline ack_again() {
   if :: STILL_LEASED -> ripe = true; queue_lease = 0 :: else fi
 }
 
-/* ==== the producer: Record, COMMIT, and what its end is taken for (Receipt.ended) ==== */
+/* ==== the producer: Record, COMMIT, and how the library sees its end (Receipt.ended) ==== */
 
 inline insert(is_born) {
   state = pending; told = true; committed = true;
@@ -331,28 +332,28 @@ inline insert(is_born) {
 }
 
 active proctype Producer() {
-#ifdef ANNOUNCED    /* a producer that always gets through to the queue: what is left to the rest of the protocol */
+#ifdef ANNOUNCED    /* the producer always reaches the queue; this tests the rest of the protocol */
   atomic { insert(false) };
   goto announcing;
 #else
   if
-  :: atomic { insert(true) };                        /* born claimed */
+  :: atomic { insert(true) };                        /* inserted with a lease */
      if
-     :: fresh = verify                               /* committed: route to verifyLane */
-     :: goto announcing                              /* commit unknown */
+     :: fresh = verify                               /* committed: the entry is read back */
+     :: goto announcing                              /* the outcome of the COMMIT is unknown */
      :: skip                                         /* the process dies here, or cannot be reached */
      fi
-  :: atomic { insert(false); if :: due = false :: skip fi }; /* with a delay, or none */
+  :: atomic { insert(false); if :: due = false :: skip fi }; /* with or without a delay */
      if
-     :: fresh = by_id                                /* route to claimLane */
+     :: fresh = by_id                                /* the entry is claimed by id */
      :: goto announcing
-     :: skip                                         /* nobody calls Receipt.Committed */
+     :: skip                                         /* Receipt.Committed is never called */
      fi
   :: atomic { told = true; absent = true };          /* rolled back */
      if
-     :: fresh = verify                               /* to a savepoint: the producer does not know */
+     :: fresh = verify                               /* rolled back to a savepoint: the producer does not notice */
      :: fresh = by_id
-     :: goto announcing                              /* commit unknown */
+     :: goto announcing                              /* the outcome of the COMMIT is unknown */
      :: skip
      fi
   fi;
@@ -369,7 +370,7 @@ done:
   skip
 }
 
-/* ==== a process: lanes, scanner, dispatcher ==== */
+/* ==== a process: batchers, claim schedule, dispatcher ==== */
 
 mtype = { success, failure, permanent, spare, crashed, rest };
 
@@ -388,8 +389,8 @@ inline forget() {
   NOTE(my_gen = 0; was_due = false; said_failure = false; wrote = false)
 }
 
-/* Of what this process holds it claims nothing, but that a stuck attempt's leases are counted; and nothing of it is taken
-   out before its outcome. */
+/* A process claims no entry that it holds, except to count the lost leases of a stuck attempt. It dead-letters no entry
+   that it holds before storing the outcome. */
 #ifdef HOLDER_CLAIMS_AGAIN
 #define REFUSED false
 #elif defined(STUCK_REFUSED)
@@ -410,7 +411,7 @@ inline forget() {
 #define OUTCOME_FIRST false
 #endif
 
-/* The row as an attempt sees it. Beyond the budget no handler is run (outcome crashed). */
+/* The row as an attempt reads it. Beyond the budget no handler runs (outcome crashed). */
 inline read_row() {
   undo = (state == compensating); my_epoch = epoch; was_born = false;
 #ifdef OWN_COUNTS
@@ -421,7 +422,7 @@ inline read_row() {
 #ifdef HOLDS
   :: deliveries == BUDGET + 1 && FURTHER == 1 -> out = rest; THIRD(waited[2] = waits[2];)
      waited[0] = waits[0]; waited[1] = waits[1]
-  :: deliveries <= BUDGET && OWN_STUCK -> out = rest          /* counted, and left to others */
+  :: deliveries <= BUDGET && OWN_STUCK -> out = rest          /* the lease is counted, and nothing runs here */
 #endif
   :: else
   fi;
@@ -441,7 +442,7 @@ inline effect() {
 #define ADMITTED_ALREADY BESIDE(holds)
 #endif
 
-/* A plain handler's verdict: from now on the outcome waits to be stored. */
+/* A plain handler returns. From now on its outcome waits to be stored. */
 inline returned() {
   running[w] = false
 #ifdef HOLDS
@@ -451,7 +452,7 @@ inline returned() {
 #endif
 }
 
-/* Observer.OutcomeDropped: the entry has moved on. Another attempt's success comes before what this one has to say. */
+/* Observer.OutcomeDropped: the entry has moved on. Another attempt's success takes precedence over this outcome. */
 #define DONE (state == succeeded || state == compensated)
 inline drop() {
 #if defined(ONE_PROCESS) && !defined(THREE)
@@ -472,7 +473,7 @@ inline drop() {
 #define MAY_DIE
 #define MAY_KILL
 #endif
-#if LOSS > 0 && defined(RESTS)  /* a queue that never hears of the end keeps the entry */
+#if LOSS > 0 && defined(RESTS)  /* a queue that is never updated keeps the entry */
 #define MAY_BE_UNHEARD :: atomic { losses < LOSS -> losses++; forget() } goto idle
 #elif LOSS > 0
 #define MAY_BE_UNHEARD :: atomic { true -> forget() } goto idle
@@ -482,7 +483,7 @@ inline drop() {
 
 #define TAKES_OVER (was_born && token == BORN)
 
-/* claim.take: the delivery of a lease of one's own is counted already. */
+/* claim.take: the delivery of the process's own lease is already counted. */
 inline take() {
   if
 #ifdef TAKEOVER_COUNTS
@@ -502,14 +503,14 @@ inline take() {
 
 proctype Worker(byte w) {
   mtype out = none;
-  bool undo;                          /* the attempt is one of the compensation */
+  bool undo;                          /* the attempt runs the compensation */
   byte my_epoch;
-  bool from_queue, was_born;          /* the entry holds a lease of the queue, or came from the fast path */
-  bool ended;                         /* what was written is terminal */
+  bool from_queue, was_born;          /* from_queue: the entry has a lease of the queue; was_born: its insert leased it */
+  bool ended;                         /* the written state is terminal */
 #ifdef OWN_COUNTS
   byte my_failures, my_undos;
 #endif
-  byte my_gen; bool was_due, said_failure, wrote; /* for the promises */
+  byte my_gen; bool was_due, said_failure, wrote; /* used only by the promises */
 
 idle:
   if
@@ -522,7 +523,7 @@ idle:
        :: state == pending && token == BORN ->
           if
           :: leased -> fence[w] = true; read_row(); goto claimed
-          :: was_born = true; goto claim                      /* too late for its lease: claimFresh */
+          :: was_born = true; goto claim                      /* its lease has ended: claimFresh */
           fi
        :: else -> goto idle                                   /* giveBack */
        fi
@@ -531,7 +532,7 @@ idle:
   :: atomic { w == 0 && fresh == by_id -> fresh = nothing; goto claim }
   :: atomic { in_queue && ripe -> ripe = false; queue_lease = w + 1; from_queue = true; goto claim } /* claimFromQueue */
 #ifdef POLL
-  :: atomic { OPEN && due && !leased -> goto claim }          /* Store.Due, Store.Scan: hints, too */
+  :: atomic { OPEN && due && !leased -> goto claim }          /* Store.Due and Store.Scan, which are only hints too */
 #endif
 #if CRASH > 0
   :: atomic { w == 0 && fresh != nothing && crashes < CRASH -> crashes++; fresh = nothing; goto idle }
@@ -542,10 +543,10 @@ claim:                                                        /* Store.Claim */
   if
   MAY_DIE
   :: atomic {
-       if :: token == CLAIM(w) -> token = OTHERS :: else fi;  /* a new token is drawn */
+       if :: token == CLAIM(w) -> token = OTHERS :: else fi;  /* a new token is created */
        if
 #ifdef QUEUE_TRUSTED
-       :: from_queue && OPEN && due -> fence[w] = true; read_row(); goto claimed /* read: the queue's lease is all */
+       :: from_queue && OPEN && due -> fence[w] = true; read_row(); goto claimed /* read without a claim: only the queue's lease counts */
        :: !from_queue && CLAIMABLE -> take(); fence[w] = true; read_row(); goto claimed
 #else
        :: CLAIMABLE -> take(); fence[w] = true; read_row(); goto claimed
@@ -583,8 +584,8 @@ claimed:                                                      /* startClaimed, d
 #endif
   :: atomic { out == crashed -> goto settle }
 #ifdef HOLDS
-  :: atomic { out == rest -> forget(); goto idle }            /* nothing is run; its lease ends by itself */
-  :: atomic { out == none && ADMITTED_ALREADY -> fence[w] = false; goto release } /* admit: claimed here twice */
+  :: atomic { out == rest -> forget(); goto idle }            /* nothing runs, and the lease ends by itself */
+  :: atomic { out == none && ADMITTED_ALREADY -> fence[w] = false; goto release } /* admit: this process claimed it twice */
   :: atomic { out == none && !ADMITTED_ALREADY ->
        PROMISE(HELD_FIRST, !BESIDE(at_it));
        holds[w] = true; NOTE(at_it[w] = (my_gen == gen); late[w] = !fence[w]);
@@ -608,25 +609,25 @@ release:                                                      /* Store.Release *
 #else
        :: token == CLAIM(w) && deliveries > 0 ->
 #endif
-          moved(OTHERS); leased = false; NOTE(open_lease = false); /* lease_until = 0: the token can release no more */
+          moved(OTHERS); leased = false; NOTE(open_lease = false); /* lease_until = 0: the token cannot release again */
 #ifndef RELEASE_COUNTS
           deliveries--
 #endif
        :: else
        fi;
        goto waiting }
-  :: goto waiting                                             /* it fails: the lease ends by itself */
+  :: goto waiting                                             /* it fails, and the lease ends by itself */
   fi;
 #endif
 
 handling:                                                     /* dispatcher.call */
   if
   MAY_KILL
-#ifdef RENEW_REVIVES                                          /* renewal writes the row as claimed */
+#ifdef RENEW_REVIVES                                          /* the renewal writes the row as claimed */
   :: atomic { leased = true; state = (undo -> compensating : pending); goto handling }
 #endif
 #ifdef RENEW
-  :: atomic { !(fence[w] && OPEN) -> out = spare; returned(); goto settle } /* told so; the handler heeds it */
+  :: atomic { !(fence[w] && OPEN) -> out = spare; returned(); goto settle } /* the handler's context ends, and the handler returns */
 #endif
 #if STUCK > 0
   :: atomic { !stuck[w] && stucks < STUCK -> stucks++; stuck[w] = true; if :: goto handling :: goto gone_for_good fi }
@@ -673,8 +674,8 @@ settle:                                                       /* writeOutcomes: 
   if
   MAY_DIE
 #ifdef HOLDS
-  :: atomic { OUTCOME_FIRST -> forget(); goto idle }          /* its handler has returned after all */
-#ifdef RENEW_FORGETS                                          /* what a renewal does not find is held no more */
+  :: atomic { OUTCOME_FIRST -> forget(); goto idle }          /* the handler has returned in the meantime */
+#ifdef RENEW_FORGETS                                          /* an entry that a renewal does not find is no longer held */
   :: atomic { holds[w] && !fence[w] -> holds[w] = false; goto settle }
 #endif
 #endif
@@ -682,7 +683,7 @@ settle:                                                       /* writeOutcomes: 
 #ifdef SETTLE_BLIND
   :: atomic { !FITS -> drop(); goto idle }
 #else
-  :: atomic { !FITS && token == SETTLE(w) -> goto stored }    /* a try whose answer was lost (explain) */
+  :: atomic { !FITS && token == SETTLE(w) -> goto stored }    /* an earlier try whose answer was lost (explain) */
   :: atomic { !FITS && token != SETTLE(w) -> drop(); goto idle }
 #endif
 #if UNKNOWN > 0
@@ -720,8 +721,8 @@ stored:                                                       /* Observer.Settle
 
 /* ==== time ==== */
 
-/* A lease ends. While a handler runs that may happen any number of times; to a live process that has only to write
-   something down, STALLS times, or any number when STALLS is not given. */
+/* A lease ends. While a handler runs, that may happen any number of times. While a live process has only to write an
+   outcome, it may happen STALLS times, or any number of times without STALLS. */
 #ifdef STALLS
 #define MAY_STALL (stalls < STALLS)
 #define STALL     stalls++
@@ -729,7 +730,7 @@ stored:                                                       /* Observer.Settle
 #define MAY_STALL true
 #define STALL     skip
 #endif
-/* The further lease begins when the database answers. What has waited until then is offered to it before that lease ends. */
+/* The further lease begins when the database answers. A success that waited until then is offered to the database before that lease ends. */
 #if FURTHER == 1
 #define OFFERED(v) (!waits[v] || !waited[v])
 #define MAY_END (leased && OFFERED(0) && OFFERED(1) THIRD(&& OFFERED(2)))
@@ -747,7 +748,7 @@ proctype LeaseClock() {
   :: atomic { MAY_END && fence[2] && running[2] -> leased = false; NOTE(expired[2] = true) }
   :: atomic { MAY_END && fence[2] && !running[2] && MAY_STALL -> STALL; leased = false; NOTE(expired[2] = true) }
 #endif
-#ifdef FURTHER_BY_CLOCK     /* an outage lasts as long as it likes */
+#ifdef FURTHER_BY_CLOCK     /* an outage may last any time */
   :: atomic { !leased && !a_lease_ago -> a_lease_ago = true }
 #endif
   od
@@ -759,7 +760,7 @@ proctype QueueClock() {
   do
 #ifdef QUEUE_TRUSTED
   :: atomic { in_queue && !ripe -> ripe = true; NOTE(if :: queue_lease > 0 -> expired[queue_lease - 1] = true :: else fi) }
-#elif defined(RESTS) /* or two processes would take a finished entry from each other, always just before the other removes it */
+#elif defined(RESTS) /* otherwise two processes could take a finished entry from each other forever, each just before the other removes it */
   :: atomic { in_queue && !ripe && (queue_lease == 0 || running[queue_lease - 1]) -> ripe = true }
   :: atomic { in_queue && !ripe && queue_lease > 0 && !running[queue_lease - 1] && MAY_STALL -> STALL; ripe = true }
 #else
@@ -781,7 +782,7 @@ proctype QueueClock() {
 #ifdef RENEW_BUMPS
 #define RENEW_ROW(w) fence[w] && OPEN -> moved(CLAIM(w)); leased = true
 #else
-#define RENEW_ROW(w) HELD(w) && !leased -> leased = true   /* of a lease that is there nothing changes here */
+#define RENEW_ROW(w) HELD(w) && !leased -> leased = true   /* renewing a valid lease changes nothing in the model */
 #endif
 proctype Renewer() {
   do
@@ -792,7 +793,7 @@ proctype Renewer() {
 }
 #endif
 
-/* ==== the reconciler: reads, and announces later ==== */
+/* ==== the reconciler: reads, and enqueues later ==== */
 
 #ifndef NO_RECONCILER
 proctype Reconciler() {
@@ -838,12 +839,12 @@ inline new_generation() {
   NOTE(gen++)
 }
 
-/* moveLane: the place the queue knows is not worth keeping. It may get lost, like any announcement. */
+/* The new due time replaces that of the queue. The update may get lost, like any enqueue. */
 inline move() {
   if :: atomic { in_queue = true; ripe = true; queue_lease = 0 } :: skip fi
 }
 
-/* A dead entry that a service may still end: no compensation of its epoch has begun. */
+/* A dead entry that a service may still end, because no compensation of its epoch has begun. */
 #ifdef ENDS_THE_UNDONE
 #define UNDEAD (state == dead)
 #else
@@ -899,12 +900,12 @@ init { atomic {
 #endif
 } }
 
-#ifdef ENDS   /* what is committed is terminal at last, and stays so unless somebody acts again */
+#ifdef ENDS   /* a committed entry is terminal at last, and stays terminal unless a person acts again */
 ltl ends { [] (committed -> <> TERMINAL) }
 #endif
-#ifdef STAYS  /* the same as TERMINAL_STAY, said from outside; without people */
+#ifdef STAYS  /* the same as TERMINAL_STAY, as a temporal formula; without people */
 ltl stays { [] (TERMINAL -> [] TERMINAL) }
 #endif
-#ifdef RESTS  /* what is rolled back, or terminal for good, is gone from the queue at last */
+#ifdef RESTS  /* an entry that was rolled back or stays terminal leaves the queue at last */
 ltl rests { (<> [] (absent || TERMINAL)) -> (<> [] !in_queue) }
 #endif

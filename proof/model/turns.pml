@@ -1,63 +1,63 @@
 /*
- * Entries of one key, of which one runs at a time, in the order of their positions. They are committed in any order. Two
- * workers are offered one each, leave it alone if another blocks it, claim it, look whether it is first, and otherwise put it
- * back until somebody tells it that nothing blocks it. process_log.pml is one entry's life; here is what those of one key do
- * to each other.
+ * Entries of one ordering key. One of them runs at a time, in the order of their positions. They commit in any order. The
+ * queue offers one entry to each of two workers. A worker skips an entry that another one blocks. Otherwise it claims the
+ * entry and looks whether the entry is first. If not, it puts the entry back as blocked, until another process makes it
+ * due. process_log.pml models a single entry.
  *
- * Every atomic{} is one statement, or one step inside a process; a worker may die between any two. A lease ends here only with
- * its process. Versions are kept as what a comparison with them answers: see written.
+ * Every atomic{} is one statement, or one step inside a process. A worker may die between any two. Here a lease ends only
+ * with its process. Instead of a version, the model stores the result of comparing it: see written.
  *
- * -D switches: how many there are (below), PASS, STRAYS, TAKEN_OUT, ONLY=n, ENDS, and mutants.
+ * -D switches: the numbers below, PASS, STRAYS, TAKEN_OUT, ONLY=n, ENDS, and mutants.
  */
 
 #ifndef CRASH
 #define CRASH 0         /* deaths of workers */
 #endif
 #ifndef RETRIES
-#define RETRIES 1       /* failures after which an entry has asked to wait */
+#define RETRIES 1       /* failures after which the entry waits for its retry */
 #endif
 #ifndef DEATHS
-#define DEATHS 1        /* failures for good */
+#define DEATHS 1        /* permanent failures */
 #endif
 #ifndef REQUEUES
-#define REQUEUES 0      /* of dead entries, by a person */
+#define REQUEUES 0      /* requeues of dead entries by a person */
 #endif
 #define ENTRIES 3
-#define PERSON 2        /* who ends dead entries tells of it as a worker does */
+#define PERSON 2        /* number of Person, who calls Advance as a worker does */
 #define NOBODY 255
 
 mtype = { absent, stands, dead, ended };
-mtype = { now, later, turn };               /* due; as it has asked; when its turn comes, or its patience ends */
+mtype = { now, later, turn };               /* now: due; later: at the requested time; turn: when no entry blocks it, or after its waiting time */
 mtype = { unleased, leased, lapsed };
-mtype = { no, next, this };                 /* a turn is noted as parked: not, for the row's next version, for the one it has */
+mtype = { no, next, this };                 /* parked: the note says blocked: no, for the next version of the row, or for its present version */
 mtype at[ENTRIES] = absent;
 mtype due[ENTRIES] = now;
 mtype lease[ENTRIES] = unleased;
-bool orphaned[ENTRIES];                     /* the process that holds the lease is dead */
+bool orphaned[ENTRIES];                     /* the process with the lease is dead */
 bit epoch[ENTRIES];
 bool noted[ENTRIES];
 bit noted_epoch[ENTRIES];
 mtype parked[ENTRIES] = no;
 
-byte offered[ENTRIES];                      /* by the queue: OUT, IN, or leased by a worker */
+byte offered[ENTRIES];                      /* state in the queue: OUT, IN, or leased by a worker */
 #define OUT 0
 #define IN 1
 #define BY(w) (2 + w)
 
-bit sees[ENTRIES];                          /* seen by worker 0: see SEEN. The other one reads all each time */
+bit sees[ENTRIES];                          /* worker 0 has seen the entry: see SEEN. Worker 1 reads the whole key each time */
 bit sees_epoch[ENTRIES];
 
-byte front[3] = NOBODY;                     /* whom Advance has found first, and parked or due */
-bool changed[3];                            /* his row was written since */
-byte gone[3];                               /* notes that it has found in front of him: a bit each */
+byte front[3] = NOBODY;                     /* the first entry that Advance found, if it is blocked or due */
+bool changed[3];                            /* the row of that entry was written since */
+byte gone[3];                               /* notes of ended entries that Advance found in front, one bit each */
 byte gone_epoch[3];
 bool busy[3];
 byte crashes, retries, deaths, requeues, slept;
 
-/* What only the promises look at. */
+/* Used only by the promises. */
 bool runs[ENTRIES];
-bool knew[ENTRIES];                         /* it has stood in its line since it was recorded */
-byte ahead[ENTRIES];                        /* who stood in front of it when it was claimed: a bit each */
+bool knew[ENTRIES];                         /* the entry has had a position since it was recorded */
+byte ahead[ENTRIES];                        /* the entries in front when this one was claimed, one bit each */
 
 #ifdef ENDS
 #define PROMISE(n, holds) skip
@@ -66,12 +66,12 @@ byte ahead[ENTRIES];                        /* who stood in front of it when it 
 #else
 #define PROMISE(n, holds) assert(holds)
 #endif
-#define ONE_RUNS 1      /* of a key at most one runs */
-#define IN_ORDER 2      /* none begins before one that has stood in front of it since before it was claimed */
-#define AS_ASKED 3      /* nobody is made due who has asked to wait */
-#define WOKEN    4      /* a line sleeps until its patience ends only where a worker has died, and once for each */
+#define ONE_RUNS 1      /* at most one entry of a key runs */
+#define IN_ORDER 2      /* no entry starts before one that has been in front since before its claim */
+#define AS_ASKED 3      /* no entry that waits for its requested time is made due */
+#define WOKEN    4      /* entries of a key wait for the end of their waiting time only after the death of a worker, and once for each death */
 
-#ifdef PASS             /* PassDead: a dead entry lets those behind it go on */
+#ifdef PASS             /* PassDead: a dead entry does not block the entries behind it */
 #define COUNTS(i) (at[i] == stands)
 #else
 #define COUNTS(i) (at[i] == stands || at[i] == dead)
@@ -84,7 +84,7 @@ byte ahead[ENTRIES];                        /* who stood in front of it when it 
 
 /* ---- the rules ---- */
 
-#ifdef EPOCH_UNASKED    /* a note of before a requeue, which whoever has read it may delete, will do */
+#ifdef EPOCH_UNASKED    /* a note from before a requeue counts too, although a process that has read it may delete it */
 #define KNOWN(i) true
 #else
 #define KNOWN(i) (noted[i] && noted_epoch[i] == epoch[i])
@@ -94,7 +94,7 @@ byte ahead[ENTRIES];                        /* who stood in front of it when it 
 #else
 #define FREE(i) (!TAKEN(i))
 #endif
-/* Nobody behind the entry can start: this process has read all of the key, the entry among them, and none was claimed. */
+/* No entry behind this one can start: the process has read all entries of the key, including this one, and none was claimed. */
 #ifdef SEEN_IN_ANY_EPOCH
 #define SEEN(w, i) (w == 0 && sees[i])
 #else
@@ -106,36 +106,36 @@ byte ahead[ENTRIES];                        /* who stood in front of it when it 
 #else
 #define QUIET_KEY(i) (!CLAIMED(0, i) && !CLAIMED(1, i) && !CLAIMED(2, i))
 #endif
-#ifdef BLOCKED_IN_ANY_EPOCH /* also by a note that is of before a requeue, and may be deleted: then nobody tells the entry */
+#ifdef BLOCKED_IN_ANY_EPOCH /* also by a note from before a requeue, which may be deleted: then no process makes the entry due */
 #define BLOCKED(i) (noted[i] && FIRST != NOBODY && FIRST != i)
 #else
 #define BLOCKED(i) (KNOWN(i) && FIRST != NOBODY && FIRST != i)
 #endif
-#ifdef UNNOTED_STARTS   /* with nobody in front of it, whether or not others can see it in the line */
+#ifdef UNNOTED_STARTS   /* without an entry in front, whether or not other processes can see its position */
 #define ITS_TURN(w, i) ((FIRST == i && KNOWN(i) || FIRST == NOBODY) && (SEEN(w, i) || FREE(i)))
 #elif defined(OUT_OF_ORDER)
 #define ITS_TURN(w, i) ((SEEN(w, i) || FREE(i)) && KNOWN(i))
 #else
 #define ITS_TURN(w, i) (FIRST == i && (SEEN(w, i) || FREE(i)) && KNOWN(i))
 #endif
-#ifdef WAKES_ANYBODY    /* whether parked or not */
+#ifdef WAKES_ANYBODY    /* whether blocked or not */
 #define WAITS(i) (due[i] != now && lease[i] == unleased && at[i] == stands)
 #else
 #define WAITS(i) (parked[i] == this && lease[i] == unleased && at[i] == stands)
 #endif
 #define READY(i) (at[i] == stands && due[i] == now && lease[i] != leased)
-#ifdef WAKES_BLINDLY    /* whatever has become of it since it was read */
+#ifdef WAKES_BLINDLY    /* even when the row was written since it was read */
 #define AS_READ(w) true
 #else
 #define AS_READ(w) (!changed[w])
 #endif
-#ifdef FORGETS_BLINDLY  /* also a note that was made anew */
+#ifdef FORGETS_BLINDLY  /* also a note that was written again */
 #define NOTE_AS_READ(w, i) true
 #else
 #define NOTE_AS_READ(w, i) (noted_epoch[i] == (gone_epoch[w] >> i & 1))
 #endif
 
-/* A write of the row leaves the next version: whoever has read it finds another. */
+/* A write of the row raises its version, so a process that has read the row finds another version. */
 inline written(i) {
   parked[i] = (parked[i] == next -> this : no);
   changed[0] = changed[0] || front[0] == i;
@@ -158,12 +158,12 @@ inline settle(i, to, when) {
   at[i] = to; due[i] = when; lease[i] = unleased; runs[i] = false; ahead[i] = 0; written(i);
   offered[i] = (to == stands -> IN : OUT);
 #ifndef SEEN_IN_ANY_EPOCH
-  if :: to != stands && to != dead -> sees[i] = 0; sees_epoch[i] = 0 :: else fi   /* it is of no use any more; fewer states */
+  if :: to != stands && to != dead -> sees[i] = 0; sees_epoch[i] = 0 :: else fi   /* no longer needed; this saves states */
 #endif
 }
 inline see_one(k) { sees[k] = IN_LINE(k); sees_epoch[k] = (IN_LINE(k) -> noted_epoch[k] : 0) }
 
-/* turns.look: of an entry that is seen only who is first, of any other the whole key. */
+/* The check after the claim. For a seen entry it reads only which entry is first. Otherwise it reads the whole key. */
 inline look(w, i) {
   first = ITS_TURN(w, i);
   if
@@ -172,7 +172,7 @@ inline look(w, i) {
   fi
 }
 
-/* Store.Advance, in three steps: who is first, and waits; wake him; forget who has ended. */
+/* Store.Advance, in three steps: find the first entry if it waits, make it due, and delete the notes of ended entries. */
 #define LEFT(k) (noted[k] && !COUNTS(k) && (FIRST == NOBODY || k < FIRST))
 inline read_front(w) {
   gone[w] = (LEFT(0) -> 1 : 0) | (LEFT(1) -> 2 : 0) | (LEFT(2) -> 4 : 0);
@@ -235,20 +235,20 @@ end:
   atomic {                                                     /* Store.Claim */
     if
     :: CLAIMABLE(i) -> claim(i); offered[i] = (offered[i] == BY(w) -> OUT : offered[i])
-    :: else -> offered[i] = (offered[i] == BY(w) -> (at[i] == stands -> IN : OUT) : offered[i]); goto idle   /* somebody else was faster */
+    :: else -> offered[i] = (offered[i] == BY(w) -> (at[i] == stands -> IN : OUT) : offered[i]); goto idle   /* another worker was faster */
     fi
   };
 claimed:
   if
 #ifdef TAKEN_OUT
-  :: atomic { i == 0 -> settle(i, dead, now) }; goto left      /* dispatcher.takeOut: no handler runs */
+  :: atomic { i == 0 -> settle(i, dead, now) }; goto left      /* dead-lettered by crashes: no handler runs */
 #endif
 #ifndef LOOKS_FIRST
   :: atomic {
 #ifdef TAKEN_OUT
        i != 0 ->
 #endif
-       look(w, i) }                                            /* turns.look, Store.Lines or Store.Firsts */
+       look(w, i) }                                            /* the check after the claim */
 #else
   :: skip
 #endif
@@ -261,9 +261,9 @@ claimed:
   fi;
   if                                                           /* the handler, and Store.Settle */
   :: atomic { settle(i, ended, now) }; goto left
-  /* handover: the next one is claimed while the outcome is stored. */
+  /* handover: the next entry is claimed while the outcome is stored. */
   :: atomic { NEXT_SEEN(w, i) != NOBODY && CLAIMABLE(NEXT_SEEN(w, i)) -> next_one = NEXT_SEEN(w, i); claim(next_one) };
-#ifdef STARTS_AHEAD     /* before the outcome is stored */
+#ifdef STARTS_AHEAD     /* it starts before the outcome is stored */
      atomic { start(next_one) };
 #endif
      if
@@ -277,7 +277,7 @@ claimed:
      goto idle
 #endif
   :: atomic { retries < RETRIES -> retries++; settle(i, stands, later) };
-#ifdef TELLS_NO_RETRY   /* one that was committed late may be parked in front of it */
+#ifdef TELLS_NO_RETRY   /* an entry that committed late may be blocked in front of it */
      goto idle
 #else
      goto advance
@@ -285,7 +285,7 @@ claimed:
   :: atomic { DIES -> goto died }
   fi;
 park:
-  if                                                           /* Store.Park */
+  if                                                           /* the entry is put back as blocked */
   :: atomic { noted[i] = true; noted_epoch[i] = epoch[i]; parked[i] = next }
   :: atomic { DIES -> goto died }
   fi;
@@ -304,7 +304,7 @@ left:
 #ifdef TAKEN_OUT_UNTOLD
   if :: i == 0 -> goto idle :: else fi;
 #endif
-  /* The one behind it is claimed at once, where it is seen. Otherwise it is looked for. */
+  /* The next entry is claimed at once if it is seen. Otherwise Advance looks for it. */
   if
   :: atomic { NEXT_SEEN(w, i) != NOBODY -> i = NEXT_SEEN(w, i); first = false }
   :: atomic { NEXT_SEEN(w, i) == NOBODY -> skip }; goto advance
@@ -330,13 +330,13 @@ quit:
   goto idle
 }
 
-/* Record and its COMMIT: in any order, for ids are drawn before. */
+/* Record and its COMMIT, in any order, because ids are assigned before the COMMIT. */
 inline record(i) {
   at[i] = stands; offered[i] = IN;
   if
   :: noted[i] = true; knew[i] = true                           /* Store.Join, in the same transaction */
 #ifdef STRAYS
-  :: skip                                                      /* whoever has recorded it does not know the type as serial */
+  :: skip                                                      /* the recording process does not know the type as serial */
 #endif
   fi;
   if :: due[i] = later :: skip fi
@@ -350,12 +350,12 @@ proctype Recorders() {
   od
 }
 
-/* Delays and schedules end at any moment, and so do the leases of the dead. A patience outlasts all that goes on, and all of
-   a line have the same. */
+/* Delays and schedules end at any time, and so do the leases of dead workers. The waiting time of a blocked entry is longer
+   than everything in progress, and is the same for all entries of a key. */
 #define LATER(i) (at[i] == stands && due[i] == later)
 #define ORPHAN(i) (lease[i] == leased && orphaned[i])
 #define WAITING(i) (at[i] == stands && due[i] == turn)
-#define HIDDEN(i) (CLAIMABLE(i) && offered[i] == OUT)         /* no queue offers it, but a sweep finds it if nothing blocks it */
+#define HIDDEN(i) (CLAIMABLE(i) && offered[i] == OUT)         /* the queue does not offer it, but a sweep finds it if no entry blocks it */
 #ifdef PASS
 #define GOES_ON(i) (CLAIMABLE(i) && offered[i] != OUT || LATER(i) || ORPHAN(i))
 #else
@@ -372,7 +372,7 @@ end:
   :: atomic { ORPHAN(0) -> lease[0] = lapsed; offered[0] = IN }
   :: atomic { ORPHAN(1) -> lease[1] = lapsed; offered[1] = IN }
   :: atomic { ORPHAN(2) -> lease[2] = lapsed; offered[2] = IN }
-#ifdef IMPATIENT        /* a patience may end while others of the key run */
+#ifdef IMPATIENT        /* a waiting time may end while others of the key run */
   :: atomic { WAITING(0) -> due[0] = now }
   :: atomic { WAITING(1) -> due[1] = now }
   :: atomic { WAITING(2) -> due[2] = now }
@@ -387,7 +387,7 @@ inline requeue(i) {
   requeues++; epoch[i] = 1; knew[i] = knew[i] && COUNTS(i); settle(i, stands, now)
 }
 
-/* A service, or a person, who has a dead entry settled or, at most REQUEUES times, run again. */
+/* A service or a person settles a dead entry, or requeues it at most REQUEUES times. */
 proctype Person() {
   byte i;
 end:
@@ -423,6 +423,6 @@ init { atomic { run Recorders(); run Clock(); run Worker(0); run Worker(1); run 
 #else
 #define OVER(i) (at[i] == ended)
 #endif
-#ifdef ENDS     /* no line sleeps for ever */
+#ifdef ENDS     /* no entry of the key waits forever */
 ltl ends { <> [] (OVER(0) && OVER(1) && OVER(2)) }
 #endif
