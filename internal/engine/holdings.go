@@ -21,10 +21,12 @@ type holdings struct {
 	held     map[holding]*attempt
 	handlers int           // of them, those whose handler has not returned
 	idle     chan struct{} // closed when no handler runs; nil when nobody asked
+
+	begun chan struct{} // of capacity 1: holds a token once an attempt was admitted while nothing was held
 }
 
 func newHoldings(a *claimSchedule) *holdings {
-	return &holdings{claimSchedule: a, held: make(map[holding]*attempt)}
+	return &holdings{claimSchedule: a, held: make(map[holding]*attempt), begun: make(chan struct{}, 1)}
 }
 
 // admit takes attempts in that may start: Run goes on, the lease does, and this process does not hold the entry already. A
@@ -43,11 +45,24 @@ func (h *holdings) admit(run context.Context, attempts []*attempt) (admitted, re
 			refused = append(refused, a)
 			continue
 		}
+		if len(h.held) == 0 {
+			select {
+			case h.begun <- struct{}{}:
+			default:
+			}
+		}
 		h.held[a.holding()] = a
 		h.handlers++
 		admitted = append(admitted, a)
 	}
 	return admitted, refused
+}
+
+// none reports whether nothing is held.
+func (h *holdings) none() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.held) == 0
 }
 
 // holds returns the attempt by which this process runs an entry of this epoch, or waits for its outcome to be stored,

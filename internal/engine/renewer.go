@@ -26,13 +26,23 @@ type renewer struct {
 // run keeps the leases of running attempts, and of those whose outcome waits to be stored, alive until ctx
 // ends. A handler past its timeout is renewed no more: one that never returns must not hold its entry for ever.
 func (r *renewer) run(ctx context.Context) {
-	ticker := time.NewTicker(r.types.renewInterval())
+	began, interval := time.Now(), r.types.renewInterval()
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+	idle := false
 	for ctx.Err() == nil { // asked for itself: a tick may have come during a long round, and the end, too
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
+		if idle { // a process that runs nothing does not wake for it
+			ticker.Stop()
+			if !r.sleep(ctx, began, interval) {
+				return
+			}
+			ticker.Reset(interval)
+		} else {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
 		}
 		due := r.needRenewal()
 		if len(due.Order) == 0 {
@@ -44,6 +54,18 @@ func (r *renewer) run(ctx context.Context) {
 			}
 			r.renewAll(lease, due.Groups[lease])
 		}
+		idle = len(due.Order) == 0 && r.holdings.none()
+	}
+}
+
+// sleep waits until something is held, and then for the next round. Rounds stay at multiples of the interval, counted from began: when
+// they come does not depend on how long nothing was held. It returns false when ctx has ended.
+func (r *renewer) sleep(ctx context.Context, began time.Time, interval time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.holdings.begun:
+		return rest(ctx, interval-time.Since(began)%interval)
 	}
 }
 
