@@ -28,6 +28,7 @@ type apart struct {
 	slots       slots         // of plain entries that are made by themselves; see drawPeriodic
 	outage      outage        // of what handlers call, where types have breakers; see drawBreakers
 	keep        time.Duration // of ended entries; 0: for ever
+	absent      bool          // nobody runs for most of that time; see outlive
 	admin       bool          // the operator's side is on; see drawAdmin
 	visits      []visit
 	pausing     pausing  // of a type, by somebody through package admin; see drawPauses

@@ -97,25 +97,26 @@ var errBroken = errors.New("sim: connection broken")
 var errDead = errors.New("sim: this instance has died")
 
 // spoil draws what goes wrong with a step. A kind must be active in this seed and its probability hit, so that
-// seeds with one kind of problem and seeds with many both come up.
-func (w *world) spoil(r *request) {
+// seeds with one kind of problem and seeds with many both come up. It returns how much later the turn of the step comes.
+func (w *world) spoil(r *request) (later time.Duration) {
 	if r.lost != none {
 		r.verdict.fault = r.lost
-		return
+		return 0
 	}
 	if w.rng.Float64() >= w.plan.rate {
-		return
+		return 0
 	}
 	kinds := faultsOf[r.class]
 	f := kinds[w.rng.IntN(len(kinds))]
 	if !w.plan.active[f] || (f == crashBefore || f == crashAfter) && w.rng.IntN(4) > 0 {
-		return
+		return 0
 	}
 	r.verdict.fault = f
 	if f == slow {
-		r.ready = r.ready.Add(time.Duration(w.rng.Int64N(int64(slowest))))
+		later = time.Duration(w.rng.Int64N(int64(slowest)))
 		r.verdict.reply += time.Duration(w.rng.Int64N(int64(slowest)))
 	}
+	return later
 }
 
 // outage is the fault of everything of a class right now, or of one operation.
@@ -226,6 +227,7 @@ func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""
 		w.later(w.loseAfter, func() { w.queue.LoseType(lost) })
+		w.gate.poke() // a step calls this, and the world's own goroutine waits for the events that it knows
 	}
 }
 
@@ -249,7 +251,7 @@ func (w *world) pauseUntil(n *instance, until time.Time) {
 	n.pausedUntil.Store(until.UnixNano())
 	for _, r := range w.gate.pending {
 		if r.from == n && r.ready.Before(until) {
-			r.ready = until.Add(w.latency())
+			r.readyAt(until.Add(w.latency()))
 			w.awaitAnswer(r)
 		}
 	}

@@ -171,10 +171,11 @@ func (w *world) bury() {
 	w.mu.Unlock()
 	slices.SortFunc(deaths, func(a, b *instance) int { return a.number - b.number })
 	for _, n := range deaths {
-		kept := w.gate.pending[:0]
+		kept, refused := w.gate.pending[:0], 0
 		for _, r := range w.gate.pending {
 			if r.from == n {
-				r.answer <- verdict{dead: true}
+				r.refuse(refused)
+				refused++
 			} else {
 				kept = append(kept, r)
 			}
@@ -310,10 +311,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 
 // reply is the answer on its way. A paused instance does not see it before it goes on.
 func (n *instance) reply(v verdict) {
-	select {
-	case <-time.After(v.reply):
-	case <-n.died:
-	}
+	time.Sleep(v.reply)
 	for until := n.paused(); time.Now().Before(until); until = n.paused() {
 		select {
 		case <-time.After(time.Until(until) + v.reply%time.Millisecond):

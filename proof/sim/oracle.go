@@ -21,6 +21,8 @@ type oracle struct {
 	failed atomic.Bool
 	ended  chan struct{} // closed with the first violation
 
+	resting chan struct{} // holds one when the last open entry may have come to rest since somebody looked
+
 	mu      sync.Mutex // guards what follows
 	verdict string     // the first violation
 	at      int        // how many steps the walk had then
@@ -123,6 +125,7 @@ type attempt struct {
 	endedAt time.Time
 	lostAt  time.Time // when this instance was told that the lease is lost
 	stored  bool      // the database has taken its outcome, or refused it for good
+	refused bool      // the database has refused to change its row for now, so it waits outside the quarantine
 
 	repeated bool // its batch came to nothing, and the entry runs again alone: what it held is that attempt's
 }
@@ -143,7 +146,7 @@ func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool 
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, ended: make(chan struct{}), ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
+		w: w, ended: make(chan struct{}), resting: make(chan struct{}, 1), ops: make(map[processlog.Token]*operation), lives: make(map[compensator.EntryID]*life),
 		keys: make(map[string]*life), orders: make(map[string]*keyFate), wished: make(map[string][]wish), asked: make(map[deedOn]bool), effect: make(map[effect]int), done: make(map[done]int),
 		working: make(map[string]int), crowded: make(map[string]bool), rebuilding: make(map[processlog.Token]time.Time),
 	}
@@ -225,6 +228,7 @@ func (o *oracle) saw(before, after processlog.Row) {
 	switch {
 	case len(o.losses) > 0:
 		o.afterLossLocked(before, after)
+		o.mayRestLocked() // nobody counts after a loss
 	case before.ID.IsZero():
 		o.insertedLocked(after)
 	case after.ID.IsZero():
@@ -334,9 +338,19 @@ func (o *oracle) countLocked(kind string, change int) {
 	if kind == strayType {
 		return
 	}
-	o.open += change
+	if o.open += change; o.open == 0 {
+		o.mayRestLocked()
+	}
 	o.working[kind] += change
 	o.crowded[kind] = o.crowded[kind] || o.working[kind] > spareSlots
+}
+
+// mayRestLocked tells the script to look whether all is at rest.
+func (o *oracle) mayRestLocked() {
+	select {
+	case o.resting <- struct{}{}:
+	default:
+	}
 }
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }

@@ -106,11 +106,12 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		if answers[i].Busy {
 			continue
 		}
+		l := o.lives[out.ID]
 		if answers[i].Refused != nil {
 			o.sights[sawTrigger]++ // the attempt is held, and its outcome offered again
+			o.rowRefusedLocked(l, n, out.Version)
 			continue
 		}
-		l := o.lives[out.ID]
 		if l == nil {
 			continue // it was never committed, which its attempt has been told off for
 		}
@@ -121,6 +122,16 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		if now.op.kind != opPurge && absorbable(out.To, now.row.State) && !answers[i].Applied && now.row.Epoch == out.Epoch {
 			o.failLocked("G8: the success of entry %s, version %d, was refused, although it is %s", out.ID, out.Version, now.row.State)
 		}
+	}
+}
+
+// rowRefusedLocked notes that the database refuses to change the row of an attempt, which has run and kills no process.
+func (o *oracle) rowRefusedLocked(l *life, n *instance, version uint64) {
+	if l == nil {
+		return
+	}
+	for _, a := range l.attempts {
+		a.refused = a.refused || a.version == version && a.from == n
 	}
 }
 

@@ -98,12 +98,12 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 }
 
 // quarantinedLocked judges that few entries of one lost lease run on an instance, and one of two beside none that has lost any. Of
-// a batch type no more run than its calls hold. A place is free again when the outcome is stored.
+// a batch type no more run than its calls hold. A place is free again when the outcome is stored, or a trigger has refused it.
 func (o *oracle) quarantinedLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {
 		for _, other := range o.lives[id].attempts {
-			if other.from != a.from || other.lost == 0 || other.id == a.id || other.over() || other.overran() {
+			if other.from != a.from || other.lost == 0 || other.id == a.id || other.over() || other.overran() || other.refused {
 				continue
 			}
 			if a.lost > 1 || other.lost > 1 {

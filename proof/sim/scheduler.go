@@ -18,10 +18,11 @@ type request struct {
 	args   string
 	claim  int                  // under the how manieth claim that was done; 0: under none
 	origin [originDepth]uintptr // the innermost callers
-	answer chan verdict
-	lost   fault // what the plan has in store for it; none: spoil draws
+	lost   fault                // what the plan has in store for it; none: spoil draws
 
-	ready   time.Time // when its turn comes; set once it was admitted
+	// Set once it was admitted, and guarded by world.own.
+	turn    *time.Timer // fires at ready
+	ready   time.Time   // when its turn comes
 	verdict verdict
 }
 
@@ -36,10 +37,11 @@ type verdict struct {
 type scheduler struct {
 	arrived chan struct{} // holds one when arrivals may not be empty
 
-	mu       sync.Mutex // guards arrivals
+	mu       sync.Mutex // guards arrivals and timers
 	arrivals []*request
+	timers   []*time.Timer // stopped, to be used again
 
-	pending []*request // admitted; the world's own goroutine only
+	pending []*request // admitted; guarded by world.own
 }
 
 // The innermost callers, without Callers and pass itself, tell two claims of one entry apart: the queue has named the entry to
@@ -52,20 +54,43 @@ const (
 
 func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
-// pass waits for the turn of a step.
+// pass waits for the turn of a step. The world sets the request's timer once it knows when that is.
 func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
 	}
-	r.answer = make(chan verdict, 1)
 	if r.op == "claim" || r.op == "release" {
 		runtime.Callers(originSkip, r.origin[:])
 	}
+	t.arrive(r)
+	for {
+		<-r.turn.C
+		if v, served := r.from.w.serve(r); served {
+			t.giveBack(r.turn)
+			return v
+		}
+	}
+}
+
+// arrive hands a request to the world's own goroutine.
+func (t *scheduler) arrive(r *request) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.timers); n > 0 {
+		r.turn, t.timers = t.timers[n-1], t.timers[:n-1]
+	} else {
+		r.turn = time.NewTimer(time.Hour)
+		r.turn.Stop()
+	}
 	t.arrivals = append(t.arrivals, r)
-	t.mu.Unlock()
 	t.poke()
-	return <-r.answer
+}
+
+func (t *scheduler) giveBack(timer *time.Timer) {
+	timer.Stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timers = append(t.timers, timer)
 }
 
 func (t *scheduler) poke() {
@@ -92,67 +117,48 @@ func compareRequests(a, b *request) int {
 		cmp.Compare(a.claim, b.claim), slices.Compare(a.origin[:], b.origin[:]))
 }
 
-// first is the pending request whose turn comes next, and its place.
-func (t *scheduler) first() (*request, int) {
-	var first *request
-	place := -1
-	for i, r := range t.pending {
-		if first == nil || r.ready.Before(first.ready) {
-			first, place = r, i
-		}
-	}
-	return first, place
-}
+// roundsPerSlice is how many rounds of the loop share a time slice.
+const roundsPerSlice = 16
 
-// loop lets steps and events take their turns until the script has ended.
+// loop admits steps and fires events until the script has ended.
 func (w *world) loop() {
-	timer := time.NewTimer(time.Hour)
+	timer := time.AfterFunc(time.Hour, w.gate.poke)
 	defer timer.Stop()
-	for {
+	var alarm time.Time // when the timer fires
+	for round := 0; !w.over.Load(); round++ {
 		synctest.Wait()
-		runtime.Gosched() // a new time slice: the runtime takes the processor from one that has lasted 10 ms
-		w.admit(w.gate.take())
-		w.bury()
-		w.runErrands()
-		wait := w.turn()
-		if wait == 0 {
+		if round%roundsPerSlice == 0 {
+			runtime.Gosched() // a new time slice: the runtime takes the processor from one that has lasted 10 ms
+		}
+		next, fired := w.visitGate()
+		if fired {
 			continue
 		}
-		timer.Reset(wait)
-		select {
-		case <-w.gate.arrived:
-		case <-timer.C:
-		case <-w.done:
-			return
+		if !next.Equal(alarm) {
+			timer.Reset(time.Until(next))
+			alarm = next
 		}
+		<-w.gate.arrived
 	}
 }
 
-// turn serves the request or fires the event whose moment has come, or says how long there is none.
-func (w *world) turn() time.Duration {
-	now := time.Now()
-	wait := time.Hour
-	r, place := w.gate.first()
-	if r != nil {
-		wait = r.ready.Sub(now)
+// visitGate does what is to be done now in the world's own goroutine: it fires at most one event. It returns when the next one is due.
+func (w *world) visitGate() (next time.Time, fired bool) {
+	w.own.Lock()
+	defer w.own.Unlock()
+	w.admit(w.gate.take())
+	w.bury()
+	w.runErrands()
+	if len(w.events) == 0 {
+		return w.began.Add(longWait), false
 	}
-	if len(w.events) > 0 {
-		if in := w.events[0].at.Sub(now); in < wait {
-			if in > 0 {
-				return in
-			}
-			next := w.events[0]
-			w.events = w.events[1:]
-			w.fire(next)
-			return 0
-		}
+	e := w.events[0]
+	if time.Now().Before(e.at) {
+		return e.at, false
 	}
-	if r != nil && wait <= 0 {
-		w.gate.pending = slices.Delete(w.gate.pending, place, place+1)
-		w.serve(r)
-		return 0
-	}
-	return wait
+	w.events = w.events[1:]
+	w.fire(e)
+	return time.Time{}, true
 }
 
 // admit draws when requests have their turns, and what goes wrong with them. Of two that cannot be told apart nobody
@@ -160,8 +166,9 @@ func (w *world) turn() time.Duration {
 func (w *world) admit(arrivals []*request) {
 	for i, r := range arrivals {
 		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
-			r.ready, r.verdict = arrivals[i-1].ready, arrivals[i-1].verdict
+			r.verdict = arrivals[i-1].verdict
 			w.gate.pending = append(w.gate.pending, r)
+			r.readyAt(arrivals[i-1].ready)
 			continue
 		}
 		w.admitOne(r)
@@ -170,19 +177,33 @@ func (w *world) admit(arrivals []*request) {
 
 func (w *world) admitOne(r *request) {
 	if r.from.dead.Load() {
-		r.answer <- verdict{dead: true}
+		r.refuse(0)
 		return
 	}
-	r.ready = time.Now().Add(w.latency())
+	ready := time.Now().Add(w.latency())
 	r.verdict = verdict{reply: w.latency()}
 	if r.class != classOwn && !w.healed.Load() {
-		w.spoil(r)
+		ready = ready.Add(w.spoil(r))
 	}
-	if until := r.from.paused(); r.ready.Before(until) {
-		r.ready = until.Add(w.latency())
+	if until := r.from.paused(); ready.Before(until) {
+		ready = until.Add(w.latency())
 	}
 	w.gate.pending = append(w.gate.pending, r)
+	r.readyAt(ready)
 	w.awaitAnswer(r)
+}
+
+// readyAt sets when the turn of a request comes.
+func (r *request) readyAt(at time.Time) {
+	r.ready = at
+	r.turn.Reset(time.Until(at))
+}
+
+// refuse ends the wait of a request whose instance is dead. Several end a nanosecond apart, because the runtime chooses among
+// timers that end at the same instant.
+func (r *request) refuse(place int) {
+	r.verdict = verdict{dead: true}
+	r.readyAt(time.Now().Add(time.Duration(place)))
 }
 
 // awaitAnswer takes note of when the answer to a request will be there.
@@ -192,11 +213,20 @@ func (w *world) awaitAnswer(r *request) {
 	}
 }
 
-// serve lets a request through.
-func (w *world) serve(r *request) {
+// serve lets a request through, unless its turn was put off. The goroutine of the step calls it when its timer has fired.
+func (w *world) serve(r *request) (v verdict, served bool) {
+	w.own.Lock()
+	defer w.own.Unlock()
+	if r.verdict.dead {
+		return r.verdict, true
+	}
+	if time.Now().Before(r.ready) {
+		return verdict{}, false
+	}
+	place := slices.Index(w.gate.pending, r)
+	w.gate.pending = slices.Delete(w.gate.pending, place, place+1)
 	if r.from.dead.Load() {
-		r.answer <- verdict{dead: true}
-		return
+		return verdict{dead: true}, true
 	}
 	if f := w.outage(r.class, r.op); f != none {
 		r.verdict.fault = f
@@ -212,7 +242,7 @@ func (w *world) serve(r *request) {
 	if w.steps++; w.steps > maxSteps {
 		w.oracle.fail("livelock: %d steps and no end", w.steps)
 	}
-	r.answer <- r.verdict
+	return r.verdict, true
 }
 
 // maxSteps is far beyond what a seed needs.

@@ -9,7 +9,7 @@ import (
 
 // What comes at the same nanosecond and asks for the same thing is told apart by where in the code it comes from.
 func TestStepsAreOrderedByWhereTheyComeFromNotByWhoWasFirst(t *testing.T) {
-	ask := func(gate *scheduler) { gate.pass(&request{from: &instance{}, op: "claim", args: "4"}) }
+	ask := func(gate *scheduler) { gate.pass(&request{from: &instance{w: new(world)}, op: "claim", args: "4"}) }
 	fromQueue := func(gate *scheduler) { ask(gate) }
 	fromStore := func(gate *scheduler) { ask(gate) }
 
@@ -22,7 +22,7 @@ func TestStepsAreOrderedByWhereTheyComeFromNotByWhoWasFirst(t *testing.T) {
 			}
 			for _, r := range gate.take() {
 				origins = append(origins, r.origin)
-				r.answer <- verdict{}
+				r.refuse(0)
 			}
 		})
 		return origins

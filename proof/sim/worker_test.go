@@ -75,8 +75,8 @@ func TestWorker(t *testing.T) {
 		seed := uint64(int64(s.From) + int64(i)*s.Step)
 		_ = json.NewEncoder(out).Encode(lifeReport{Seed: seed, Verdict: "did not end"})
 		_ = out.Flush() // should this one end the process, it is to be named
-		if i%20 == 0 {
-			runtime.GC()
+		if i%seedsPerCollection == 0 {
+			collectWithDeepStacks()
 		}
 		w := live(t, seed, logger)
 		l := lifeReport{Seed: seed, Hash: w.walk.hash, Steps: w.steps, Verdict: w.oracle.verdict, Tally: w.tally()}
@@ -88,6 +88,45 @@ func TestWorker(t *testing.T) {
 		}
 		_ = json.NewEncoder(out).Encode(l)
 	}
+}
+
+// seedsPerCollection is how many seeds are lived between two garbage collections.
+const seedsPerCollection = 20
+
+// stackInUse is how much stack most goroutines of the engine come to use, in bytes.
+const stackInUse = 13 << 10
+
+// collectWithDeepStacks collects garbage while more goroutines than there are otherwise use as much stack as the engine's do.
+// With adaptivestackstart the runtime gives new goroutines the average: growing their stacks by copying took an eighth of a seed.
+func collectWithDeepStacks() {
+	var deep, ended sync.WaitGroup
+	release := make(chan struct{})
+	for range 100 {
+		deep.Add(1)
+		ended.Go(func() {
+			callDeep(stackInUse, func() {
+				deep.Done()
+				<-release
+			})
+		})
+	}
+	deep.Wait()
+	runtime.GC()
+	close(release)
+	ended.Wait()
+}
+
+// callDeep calls f with about so many bytes of stack in use.
+//
+//go:noinline
+func callDeep(bytes int, f func()) (frame [512]byte) {
+	if bytes > len(frame) {
+		frame = callDeep(bytes-len(frame), f)
+	} else {
+		f()
+	}
+	frame[0]++ // keeps the frame until f has returned
+	return frame
 }
 
 // worker is a process that lives seeds.
@@ -110,7 +149,7 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 		waitTimeout = time.Until(deadline)
 	}
 	p := &worker{t: t, command: exec.Command(binary, "-test.run=^TestWorker$", "-test.timeout="+waitTimeout.String()), lives: make(chan []*lifeReport, 1)}
-	p.command.Env = append(os.Environ(), workEnv+"="+string(asked), "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
+	p.command.Env = append(os.Environ(), workEnv+"="+string(asked), "GODEBUG=asyncpreemptoff=1,adaptivestackstart=1", "GOMAXPROCS=1")
 	p.command.Stdout, p.command.Stderr, p.command.ExtraFiles = &p.output, &p.output, []*os.File{writes}
 	if err := p.command.Start(); err != nil {
 		t.Fatal(err)

@@ -29,11 +29,12 @@ type world struct {
 	queue  *memory.Queue
 	gate   *scheduler
 	oracle *oracle
+
+	own    sync.Mutex // guards what follows, up to answered: the world's own goroutine and the step whose turn it is share it
 	walk   walk
 	counts [faults]int
 	steps  int
 
-	// of the world's own goroutine
 	events                 []event // by time
 	snapshots              []memory.QueueState
 	lagging                memory.StoreState // what a replica has
@@ -62,7 +63,7 @@ type world struct {
 	barrier  *barrier
 	wg       sync.WaitGroup // of every goroutine of the simulation's own
 	actors   sync.WaitGroup // producers and people
-	done     chan struct{}  // closed when the script has ended
+	over     atomic.Bool    // the script has ended
 }
 
 // plan is what a seed is like.
@@ -91,7 +92,7 @@ type plan struct {
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newScheduler(), done: make(chan struct{}),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), began: time.Now(), gate: newScheduler(),
 		store: memory.NewStore(), queue: memory.NewQueue(),
 	}
 	w.outages.Store(1)
@@ -271,7 +272,8 @@ func (w *world) act(do func()) {
 
 // script is the course of every seed: problem, healing, rest, and an orderly end.
 func (w *world) script() {
-	defer close(w.done)
+	defer w.gate.poke()
+	defer w.over.Store(true)
 	select {
 	case <-time.After(w.plan.chaos):
 	case <-w.oracle.ended:
@@ -314,7 +316,44 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// heal ends all problem and sees to it that somebody works. It returns once every step that was on its way by then has been
+// awaitRest waits until every entry is at rest, for at most as long as given. People see to what only they can bring to rest.
+func (w *world) awaitRest(most time.Duration) bool {
+	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
+		w.wake()
+		w.letPass()
+		if w.lookForRest(min(looksPerVisit*tick, time.Until(deadline))) {
+			return true
+		}
+		if w.oracle.failed.Load() {
+			return false
+		}
+	}
+	return w.oracle.restless() == 0
+}
+
+// lookForRest looks whether every entry is at rest: now, and at the first tick after the last one may have come to rest. It gives
+// up after span. Looking at every tick would cost as much as all steps of a quiet seed.
+func (w *world) lookForRest(span time.Duration) bool {
+	began := time.Now()
+	end := time.NewTimer(span)
+	defer end.Stop()
+	for time.Since(began) < span {
+		if w.oracle.restless() == 0 {
+			return true
+		}
+		select {
+		case <-w.oracle.resting:
+			next := (time.Since(began)/tick + 1) * tick
+			time.Sleep(min(next, span) - time.Since(began))
+		case <-w.oracle.ended:
+			return false
+		case <-end.C:
+		}
+	}
+	return false
+}
+
+// heal ends all problems and sees to it that somebody works. It returns once every step that was on its way by then has been
 // done, or let hang: slow ones, and those a pause keeps back.
 func (w *world) heal() {
 	w.healed.Store(true)
@@ -415,15 +454,7 @@ const inFlight = 15 * time.Second
 // rest asserts G1: everything comes to rest, and the queue holds nothing of what has.
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
-	looks := 0
-	restful := func() bool {
-		if looks++; looks%looksPerVisit == 1 {
-			w.wake()
-			w.letPass()
-		}
-		return w.oracle.restless() == 0
-	}
-	if !w.await(waitTimeout, restful) {
+	if !w.awaitRest(waitTimeout) {
 		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", waitTimeout, w.oracle.notAtRest())
 		return
 	}
@@ -472,12 +503,8 @@ func (w *world) end() {
 	w.wg.Wait()
 }
 
-// fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
-// it may.
-func (w *world) fillEverySlot() {
-	var last *instance
-	// A handler that kills its process may have returned this instant: somebody starts another one.
-	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
+// endAllBut stops the living instances in order, one after the other.
+func (w *world) endAllBut(last *instance) {
 	for _, n := range w.living() {
 		if n != last {
 			n.mustEndWell.Store(true)
@@ -485,6 +512,15 @@ func (w *world) fillEverySlot() {
 			<-n.ended
 		}
 	}
+}
+
+// fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
+// it may.
+func (w *world) fillEverySlot() {
+	var last *instance
+	// A handler that kills its process may have returned this instant: somebody starts another one.
+	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
+	w.endAllBut(last)
 	w.resume(last)
 	w.barrier = newBarrier(w.calls)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
