@@ -54,7 +54,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.missing = &missing{b}
 	e.rollbackDetector = newRollbackDetector(b, e.types, e.claimSchedule, e.missing)
 	e.holdings = newHoldings(e.claimSchedule)
-	e.refusals = &refusals{base: b}
+	e.refusals = &refusals{base: b, answered: make(chan struct{}, 1)}
 	e.pendingReleases = newPendingReleases(b, e.enqueuer, e.refusals)
 	e.ordering = newOrdering(b, e.claimSchedule, e.enqueuer, e.refusals)
 	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
@@ -190,7 +190,7 @@ func (e *Engine) Drain() error {
 	if !await(grace, &e.settler.batcher, &e.settler.prompt, &e.settler.slow) {
 		return errors.Join(stuck, errors.New("compensator: outcomes of finished handlers could not be stored; their entries will run again when their leases end"))
 	}
-	if refused := e.refusals.unstored(); refused != nil {
+	if refused := e.settler.offerRefused(); refused != nil {
 		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)

@@ -19,6 +19,8 @@ type refusals struct {
 	*base
 	some atomic.Bool // there is any: what works asks for no more than this
 
+	answered chan struct{} // of capacity 1: holds a token once the database has refused or taken what it refused before
+
 	mu   sync.Mutex // guards the field below
 	open map[refusalOf]map[processlog.ID]*refused
 }
@@ -77,6 +79,7 @@ func (r *refusals) note(what, businessType string, list []processlog.Refusal) {
 	all := refusalsIn(entries)
 	r.some.Store(true)
 	r.mu.Unlock()
+	r.tell()
 	if len(fresh) == 0 {
 		r.problems.failed(what, businessType, all)
 		return
@@ -141,8 +144,16 @@ func (r *refusals) taken(what, businessType string, ids ...processlog.ID) {
 		r.some.Store(len(r.open) > 0)
 	}
 	r.mu.Unlock()
+	r.tell()
 	if over {
 		r.problems.passed(what, businessType)
+	}
+}
+
+func (r *refusals) tell() {
+	select {
+	case r.answered <- struct{}{}:
+	default:
 	}
 }
 
@@ -214,6 +225,35 @@ func (r *refusals) outcomes(businessType string) (n int) {
 		}
 	}
 	return n
+}
+
+// outcomesTried returns how many times the outcome of each entry was refused.
+func (r *refusals) outcomesTried() map[processlog.ID]int {
+	if r.outcomes("") == 0 {
+		return nil
+	}
+	times := make(map[processlog.ID]int)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for of, entries := range r.open {
+		if of.what != problemRefusedOutcome {
+			continue
+		}
+		for id, e := range entries {
+			times[id] = e.times
+		}
+	}
+	return times
+}
+
+// outcomesWait reports whether the database has not answered about some outcome since outcomesTried returned before.
+func (r *refusals) outcomesWait(before map[processlog.ID]int) bool {
+	for id, times := range r.outcomesTried() {
+		if asked, found := before[id]; found && asked == times {
+			return true
+		}
+	}
+	return false
 }
 
 // unstored names the entries whose outcomes the database refuses; nil: there are none.

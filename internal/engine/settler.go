@@ -21,6 +21,7 @@ type settlement struct {
 	token       processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
 	deadLetters bool             // for lost leases: nobody has reported it
 	refused     int              // how many times the database has refused to write its row
+	stops       uint64           // how many stops had begun when it was last refused
 	handover    *handover        // claims the next entry of its key meanwhile; nil: none does
 }
 
@@ -40,7 +41,9 @@ type settler struct {
 	slow    groupcommit.Batcher[settlement] // those of rows that others hold wait
 	refused groupcommit.Batcher[settlement] // those of rows that the database refuses to write rest
 
-	refusing atomic.Bool // the last outcomes of refused that were offered again were refused again
+	refusing atomic.Bool   // the last outcomes of refused that were offered again were refused again
+	stops    atomic.Uint64 // how many stops have begun
+	hurry    chan struct{} // of capacity 1: a token ends the rest of refused outcomes
 }
 
 // refusedAtOnce is how many refused outcomes are offered again together. Refused again they cost about twice as many statements.
@@ -59,6 +62,7 @@ func (s *settler) withBatchers() *settler {
 	s.batcher.Max, s.batcher.Workers, s.batcher.Pace, s.batcher.Flush = processlog.MaxRows, 2, groupcommit.Pace{Most: settlePace}, s.settleBatch
 	s.slow.Max, s.slow.Workers, s.slow.Flush = processlog.MaxRows, 1, s.settleSlowly
 	s.refused.Max, s.refused.Workers, s.refused.Flush = refusedAtOnce, 1, s.settleRefused
+	s.hurry = make(chan struct{}, 1)
 	return s
 }
 
@@ -215,9 +219,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		return
 	}
 	s.holdings.forget(a)
-	if done.refused > 0 {
-		s.refusals.taken(problemRefusedOutcome, a.t.Name, o.ID)
-	}
+	s.refusals.taken(problemRefusedOutcome, a.t.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
 		ctx = s.work
@@ -257,6 +259,7 @@ func (s *settler) wait(done settlement, r processlog.Settled) {
 	done.handover = nil // it does not wait with it
 	if r.Refused != nil {
 		done.refused++
+		done.stops = s.stops.Load()
 		s.refusing.Store(true)
 		s.holdings.leaveQuarantine(done.a, false) // it has not killed the process, and may wait for as long as the database refuses it
 	}
@@ -267,16 +270,56 @@ func (s *settler) wait(done settlement, r processlog.Settled) {
 	s.slow.Add(done)
 }
 
-// settleRefused offers outcomes again that the database has refused. While it goes on refusing them it rests before each batch.
+// settleRefused offers outcomes again that the database has refused. While it goes on refusing them it rests before each batch,
+// unless Run has begun to stop since one of them was refused.
 func (s *settler) settleRefused(batch []settlement) {
-	most := 1
+	most, stops, stopping := 1, s.stops.Load(), false
 	for _, o := range batch {
 		most = max(most, o.refused)
+		stopping = stopping || o.stops < stops
 	}
-	if s.refusing.Swap(false) && !s.pause(refusalPause(most)) {
+	if s.refusing.Swap(false) && !stopping && !s.restRefused(refusalPause(most)) {
 		return
 	}
 	s.settleBatch(batch)
+}
+
+// restRefused waits until the pause is over or Run begins to stop. It returns false when the engine is closed meanwhile.
+func (s *settler) restRefused(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.hurry:
+		return true
+	case <-s.work.Done():
+		return false
+	}
+}
+
+// offerRefused offers every refused outcome once more when Run stops, because the database may take it by now. It waits for the
+// answers for stopGrace at most. Its error names what is still not stored.
+func (s *settler) offerRefused() error {
+	before := s.refusals.outcomesTried()
+	if len(before) == 0 {
+		return nil
+	}
+	s.stops.Add(1)
+	select {
+	case s.hurry <- struct{}{}:
+	default:
+	}
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	for s.refusals.outcomesWait(before) {
+		select {
+		case <-s.refusals.answered:
+		case <-timer.C:
+			return s.refusals.unstored()
+		}
+	}
+	return s.refusals.unstored()
 }
 
 // completed reports whether a success was not stored because the entry had been completed, by its own handler for example: what the

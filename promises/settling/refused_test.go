@@ -278,6 +278,41 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	allow()
 }
 
+// TestRunStoresOutcomesThatTheDatabaseTakesAgain: people remove the trigger, and restart the service. Its refused outcomes rest for
+// up to a minute, and Run ends long before.
+func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
+	t.Parallel()
+	w := harness.NewWorld(t)
+	c := w.New(w.Quick())
+	hold := make(chan struct{})
+	orders, calls := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: entriesBesideRefused, Timeout: harness.Timeout}, func(*compensator.Entry, int) error {
+		<-hold
+		return nil
+	})
+	stop := w.Run(c)
+	var ids []compensator.EntryID
+	for i := range entriesBesideRefused { // more than are offered together
+		ids = append(ids, w.Put(orders, i, compensator.Options{}))
+	}
+	w.Eventually(func() bool { return calls.Total() == len(ids) }, "all handlers run")
+	allow := refuse(w, ids, "NEW.state=1")
+	close(hold)
+	w.Eventually(func() bool {
+		for _, problem := range c.Health(t.Context()).Problems {
+			if strings.HasPrefix(problem.What, "the database refuses to store outcomes") {
+				return problem.Times >= 6 // by now they rest for seconds
+			}
+		}
+		return false
+	}, "the outcomes are refused again and again")
+	allow()
+	require.NoError(t, stop())
+	for _, id := range ids {
+		w.WaitState(id, compensator.Succeeded)
+		require.Equal(t, 1, calls.Of(id))
+	}
+}
+
 // Entries that wait for their turn are put back, and made due, together. A trigger refuses it for some of them, or for their notes.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {

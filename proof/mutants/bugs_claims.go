@@ -167,6 +167,14 @@ if false {`},
 			sees: tests("TestLeaseIsRenewedWhileTheHandlerRuns"),
 		},
 		{
+			name: "renewer-sleeps-on", breaks: "G16",
+			what: "A process that has run nothing for a while renews no lease of what it runs then.",
+			edits: []edit{
+				{"holdings.admit", `if len($held) == 0 {`, `if len($held) < 0 {`},
+			},
+			sees: selection{}.and(simulation, "300"),
+		},
+		{
 			name: "debts-forgotten", breaks: "G16",
 			what: "A lease that could not be given back is forgotten, and counts as a crash when it ends.",
 			edits: []edit{

@@ -272,6 +272,14 @@ if false {`},
 			sees: tests("TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess").and(simulation, "300"),
 		},
 		{
+			name: "stop-leaves-the-refused", breaks: "G15",
+			what: "Run returns while an outcome that a trigger refused rests, although the database would take it now.",
+			edits: []edit{
+				{"settler.offerRefused", `for $refusals.outcomesWait($before) {`, `for false && $refusals.outcomesWait($before) {`},
+			},
+			sees: tests("TestRunStoresOutcomesThatTheDatabaseTakesAgain"),
+		},
+		{
 			name: "refused-row-refuses-all", breaks: "G8",
 			what: "One row that the database refuses keeps every outcome of its batch from being stored.",
 			edits: []edit{
