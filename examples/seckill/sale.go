@@ -22,7 +22,7 @@ func (s *sale) buy(ctx context.Context, p shop.Purchase) (shop.Ticket, error) {
 	if err == nil {
 		err = s.sell(ctx, t)
 	}
-	return t, s.tell(ctx, t, err) // Redis now has the ticket as confirmed, as given back, or as still open.
+	return t, s.storeOutcome(ctx, t, err) // Redis now has the ticket as confirmed, as given back, or as still open.
 }
 
 // sell stores the ticket, its entry and the taken piece in one transaction.

@@ -85,16 +85,16 @@ func (s *scene) place(t *testing.T) {
 		s.Servers = servers.Given("seckill")
 	}
 	if s.PlaceRedis(t) {
-		s.Blow("Redis: FLUSHALL", s.flushAll)
+		s.AddFault("Redis: FLUSHALL", s.flushAll)
 	} else {
-		s.Blow("Redis: all keys of the sale removed", s.Forget)
+		s.AddFault("Redis: all keys of the sale removed", s.Forget)
 	}
 	s.PlaceDatabase(t, *full)
 	switch {
 	case s.AMQP == "" && *full:
 		broker := testservers.NewRabbitMQ(t)
 		s.AMQP = broker.URL()
-		s.Blow("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
+		s.AddFault("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
 	case s.AMQP == "":
 		s.AMQP = testservers.SharedRabbitMQ(t).URL()
 	}

@@ -75,7 +75,7 @@ func BenchmarkSale(b *testing.B) {
 		require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, "nothing", 0))
 		require.NoError(b, ours.Rebuild(b.Context(), "nothing", ""))
 		for range b.N {
-			refusing := knock(b, address, "nothing", speedRefused, http.StatusConflict)
+			refusing := sendRequests(b, address, "nothing", speedRefused, http.StatusConflict)
 			b.ReportMetric(refusing.perSecond, "refusals/s")
 			b.Logf("%.0f/s, p99 %v", refusing.perSecond, refusing.p99)
 		}
@@ -121,7 +121,7 @@ func measure(b *testing.B, ours *sale, arms []*arm) {
 		require.NoError(b, tables.PutOnSale(b.Context(), ours.DB, goods, speedPieces))
 		require.NoError(b, ours.Rebuild(b.Context(), goods, ""))
 		began := time.Now()
-		p := knock(b, a.address, goods, speedPieces, http.StatusAccepted)
+		p := sendRequests(b, a.address, goods, speedPieces, http.StatusAccepted)
 		p.orders = speedPieces / awaitOrders(b, ours, goods).Sub(began).Seconds()
 		a.paces = append(a.paces, p)
 		b.Logf("%-60s %5.0f/s, p99 %5.1f ms, orders %5.0f/s", a.name, p.perSecond, milliseconds(p.p99), p.orders)
@@ -165,8 +165,8 @@ func median(paces []pace, of func(pace) float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// knock lets each buyer send one request, and returns how fast all were answered with this status.
-func knock(b *testing.B, address, goods string, buyers, status int) pace {
+// sendRequests lets each buyer send one request, and returns how fast all were answered with this status.
+func sendRequests(b *testing.B, address, goods string, buyers, status int) pace {
 	b.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: speedBuyers}
 	defer transport.CloseIdleConnections()

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/relay/rabbitmq"
 )
 
-// sale sells one piece of each goods to a buyer. sale.go has the life of a ticket. doubt.go handles tickets whose
+// sale sells one piece of each goods to a buyer. sale.go has the life of a ticket. outcome.go handles tickets whose
 // outcome Redis does not know.
 type sale struct {
 	*shop.Shop
@@ -35,8 +35,8 @@ const (
 	// redeliveredType is the type of messages that the broker delivers again because their first consumer died.
 	redeliveredType = "redelivered_order"
 
-	orderQueue  = "orders"
-	longestTold = 2 * time.Second
+	orderQueue   = "orders"
+	redisTimeout = 2 * time.Second
 )
 
 var errUnconfirmed = errors.New("sent, and not confirmed by a consumer yet")
@@ -106,7 +106,7 @@ func (s *sale) certain(ctx context.Context, t shop.Ticket, err error) error {
 	if !errors.Is(err, compensator.ErrCommitUnknown) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
 	switch _, asked := s.Log.Resolve(ctx, createKey(t)); {
 	case asked == nil:

@@ -34,7 +34,7 @@ func (s *sale) entry(m *intake.Message) (compensator.NewEntry, error) {
 // create makes the orders of a batch, in the transaction that records their entries. It holds the lock on the goods'
 // row, as Rebuild does, so both see a consistent state.
 func (s *sale) create(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message) error {
-	if err := s.misfortune(batch); err != nil {
+	if err := s.injectFailures(batch); err != nil {
 		return err
 	}
 	goods, err := s.LockGoods(ctx, tx, s.Goods)

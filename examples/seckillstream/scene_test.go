@@ -83,11 +83,11 @@ func (s *scene) place(t *testing.T) {
 		s.Servers = servers.Given(string(tables))
 	}
 	if s.wholeRedis = s.PlaceRedis(t); s.wholeRedis {
-		s.Blow("Redis: FLUSHALL while the database is slow", s.emptied)
+		s.AddFault("Redis: FLUSHALL while the database is slow", s.emptied)
 	} else {
-		s.Blow("Redis: all keys of the sale removed while the database is slow", s.emptied)
+		s.AddFault("Redis: all keys of the sale removed while the database is slow", s.emptied)
 	}
-	s.Blow("a message in the stream that is no order", s.poisoned)
+	s.AddFault("a message in the stream that is no order", s.poisoned)
 	s.PlaceDatabase(t, *full)
 }
 

@@ -53,9 +53,9 @@ func newSale(ctx context.Context, cfg shop.Settings, db *sql.DB, c *shop.Counter
 	return s, nil
 }
 
-// misfortune makes orders fail, for the scene. The same try of a message always has the same result, so that a batch is
-// not halved forever. The attempts of the log have results of their own.
-func (s *sale) misfortune(batch []*intake.Message) error {
+// injectFailures makes orders fail as the settings say. The same try of a message always has the same result, so that a
+// batch is not halved forever. The attempts of the log have results of their own.
+func (s *sale) injectFailures(batch []*intake.Message) error {
 	for _, m := range batch {
 		try := uint64(0)
 		if m.Entry != nil {

@@ -13,7 +13,7 @@ type overview struct {
 	Total   standing
 	Batches []batchStanding // the latest batches
 	Persons []forPerson
-	Faults  []struck
+	Faults  []fault
 }
 
 // standing counts users by their progress.
@@ -40,8 +40,8 @@ func (b batchStanding) BadAt() int      { return 1000 - b.BadWidth() }
 // forPerson is a user who cannot be synced without a person.
 type forPerson struct{ Batch, User, Email, Reason string }
 
-// struck is a fault that has happened.
-type struck struct {
+// fault is a recorded fault, shown by the page.
+type fault struct {
 	What string
 	At   time.Time
 }
@@ -70,7 +70,7 @@ func (s *syncer) overview(ctx context.Context) (o overview, err error) {
 		return o, err
 	}
 	err = eachRow(ctx, s.db, `SELECT what, struck_at FROM usersync_faults ORDER BY id DESC LIMIT 10`, func(scan func(...any) error) error {
-		var f struck
+		var f fault
 		err := scan(&f.What, &f.At)
 		o.Faults = append(o.Faults, f)
 		return err

@@ -16,8 +16,8 @@ import (
 type scene struct {
 	servers
 	settings
-	kills    int           // kills of instances, in rotation
-	blows    []faults.Blow // faults of servers
+	kills    int            // kills of instances, in rotation
+	faults   []faults.Fault // faults of servers
 	manual   bool
 	wheel    bool // whether the library runs without Redis
 	users    int

@@ -146,15 +146,15 @@ func (s *scene) place(t *testing.T) servers {
 	}
 	if on.Redis == "" {
 		on.Redis = testservers.NewRedis(t).Addr()
-		s.blow("Redis: FLUSHALL", func(ctx context.Context) error { return flush(ctx, on.Redis) })
+		s.addFault("Redis: FLUSHALL", func(ctx context.Context) error { return flush(ctx, on.Redis) })
 	} else {
-		s.blow("Redis: all keys of the scene removed", func(ctx context.Context) error { return on.Forget(ctx) })
+		s.addFault("Redis: all keys of the scene removed", func(ctx context.Context) error { return on.Forget(ctx) })
 	}
 	switch {
 	case on.DSN == "" && *full:
 		dsn, readOnly, err := faults.ReadOnlyFor(2*time.Second, testservers.NewSQL(t).Database(t))
 		require.NoError(t, err)
-		on.DSN, s.blows = dsn, append(s.blows, readOnly)
+		on.DSN, s.faults = dsn, append(s.faults, readOnly)
 	case on.DSN == "":
 		on.DSN = testservers.Database(t)
 	}
@@ -162,15 +162,15 @@ func (s *scene) place(t *testing.T) servers {
 	case on.AMQP == "" && *full:
 		broker := testservers.NewRabbitMQ(t)
 		on.AMQP = broker.URL()
-		s.blow("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
+		s.addFault("RabbitMQ restarted", func(context.Context) error { broker.Restart(t); return nil })
 	case on.AMQP == "":
 		on.AMQP = testservers.SharedRabbitMQ(t).URL()
 	}
 	return on
 }
 
-func (s *scene) blow(what string, strike func(context.Context) error) {
-	s.blows = append(s.blows, faults.Blow{What: what, Strike: strike})
+func (s *scene) addFault(what string, strike func(context.Context) error) {
+	s.faults = append(s.faults, faults.Fault{What: what, Strike: strike})
 }
 
 // flush empties a Redis.

@@ -32,7 +32,8 @@ const createUsers = `CREATE TABLE IF NOT EXISTS usersync_users (
 	PRIMARY KEY (batch, user)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin`
 
-// The directory has no unique key against a second row of a user, because the final check must be able to find such a row.
+// The directory has no unique key against a second row of a user, because the final check must be able to find such a
+// row.
 const createDirectory = `CREATE TABLE IF NOT EXISTS usersync_directory (
 	id        BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	batch     VARCHAR(40) COLLATE utf8mb4_bin NOT NULL,

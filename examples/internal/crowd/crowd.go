@@ -24,13 +24,13 @@ type Crowd struct {
 	Span   time.Duration // time during which buyers keep trying
 	Seed   uint64
 
-	mu sync.Mutex // guards Heard until Run has returned
-	Heard
+	mu sync.Mutex // guards Answers until Run has returned
+	Answers
 }
 
-// Heard counts the answers that the crowd received.
-type Heard struct {
-	Asked, Unheard           int // Asked counts purchase requests, Unheard those without an answer
+// Answers counts the answers that the crowd received.
+type Answers struct {
+	Asked, Unanswered        int // Asked counts purchase requests, Unanswered those without an answer
 	Accepted, SoldOut, Again int
 	Busy                     int // answers with a 5xx status
 	LeftBusy                 int // buyers who left without any other answer
@@ -78,7 +78,7 @@ func (c *Crowd) buyer(ctx context.Context, i int) {
 		got, err := c.buy(ctx, p)
 		switch {
 		case err != nil:
-			c.count(func(h *Heard) { h.LeftBusy++ })
+			c.count(func(h *Answers) { h.LeftBusy++ })
 			return
 		case got.Code == "sold_out":
 		case !c.hold(ctx, p, mood): // The buyer has paid, or leaves the order unpaid on purpose.
@@ -117,7 +117,7 @@ func (c *Crowd) hold(ctx context.Context, p purchase, mood *rand.Rand) bool {
 func (c *Crowd) pay(ctx context.Context, order uint64) bool {
 	got, err := c.Client.Ask(ctx, http.MethodPost, fmt.Sprintf("/orders/%d/pay", order), nil, func(Answered, time.Duration) {})
 	if err == nil && got.Status == http.StatusOK {
-		c.count(func(h *Heard) { h.Paid++ })
+		c.count(func(h *Answers) { h.Paid++ })
 	}
 	return false
 }
@@ -125,11 +125,11 @@ func (c *Crowd) pay(ctx context.Context, order uint64) bool {
 // buy sends a purchase request until it is answered, and counts every answer.
 func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
 	return c.Client.Ask(ctx, http.MethodPost, "/seckill", p, func(got Answered, took time.Duration) {
-		c.count(func(h *Heard) {
+		c.count(func(h *Answers) {
 			h.Asked++
 			switch {
 			case got.Status == 0:
-				h.Unheard++
+				h.Unanswered++
 				return
 			case got.Status == http.StatusAccepted:
 				h.Accepted++
@@ -148,10 +148,10 @@ func (c *Crowd) buy(ctx context.Context, p purchase) (Answered, error) {
 	})
 }
 
-func (c *Crowd) count(how func(*Heard)) {
+func (c *Crowd) count(how func(*Answers)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	how(&c.Heard)
+	how(&c.Answers)
 }
 
 // Percentile returns the duration that a share p of the times does not exceed.

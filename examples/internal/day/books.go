@@ -16,7 +16,7 @@ import (
 type Books struct {
 	shop.Settings
 	Manual bool
-	crowd.Heard
+	crowd.Answers
 	Moments Moments
 
 	Left     int // stock in the database
@@ -263,7 +263,7 @@ func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	row("refused: bought already", func(b *Books) any { return b.Again })
 	row("refused: busy, try again", func(b *Books) any { return b.Busy })
 	row("refused otherwise", func(b *Books) any { return b.RefusedOtherwise })
-	row("no answer: the instance was down", func(b *Books) any { return b.Unheard })
+	row("no answer: the instance was down", func(b *Books) any { return b.Unanswered })
 	row("buyers who got only busy answers", func(b *Books) any { return b.LeftBusy })
 	row("an answer took: half / 99 %", func(b *Books) any {
 		return fmt.Sprintf("%v / %v", crowd.Percentile(b.Took, 0.5), crowd.Percentile(b.Took, 0.99))

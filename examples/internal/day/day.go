@@ -29,7 +29,7 @@ type Day struct {
 	Span   time.Duration // time in which the crowd comes and the faults happen
 	Rest   time.Duration // time without any change after which the day is over
 	Kills  int
-	Blows  []faults.Blow        // faults of servers, besides the kills
+	Faults []faults.Fault       // faults of servers, besides the kills
 	Out    io.Writer            // receives progress lines
 	Watch  func(address string) // called with an instance's address while the crowd is there
 	Sale
@@ -155,17 +155,17 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	resting := d.awaitRest(ctx)
 	stopLooking()
 	looks.Wait()
-	b.Heard = c.Heard
+	b.Answers = c.Answers
 	return b, errors.Join(striking, resting)
 }
 
 // plan returns the kills, with the faults of servers between them.
-func (d *Day) plan() []faults.Blow {
+func (d *Day) plan() []faults.Fault {
 	processes := make([]faults.Process, len(d.instances))
 	for i, one := range d.instances {
 		processes[i] = one
 	}
-	return faults.Plan(d.Kills, processes, d.Blows)
+	return faults.Plan(d.Kills, processes, d.Faults)
 }
 
 // tell records a fault for the page. It first waits until pieces are in stock, for at most a tenth of the span.

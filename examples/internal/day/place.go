@@ -9,9 +9,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Blow adds a fault of a server.
-func (d *Day) Blow(what string, strike func(context.Context) error) {
-	d.Blows = append(d.Blows, faults.Blow{What: what, Strike: strike})
+// AddFault adds a fault of a server.
+func (d *Day) AddFault(what string, strike func(context.Context) error) {
+	d.Faults = append(d.Faults, faults.Fault{What: what, Strike: strike})
 }
 
 // PlaceRedis starts a Redis for the day unless one was given. It reports whether it started one.
@@ -32,7 +32,7 @@ func (d *Day) PlaceDatabase(t testing.TB, ownServer bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.DSN, d.Blows = dsn, append(d.Blows, readOnly)
+		d.DSN, d.Faults = dsn, append(d.Faults, readOnly)
 	default:
 		d.DSN = testservers.Database(t)
 	}

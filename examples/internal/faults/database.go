@@ -12,7 +12,7 @@ import (
 // ReadOnlyFor returns a fault that makes a database server read-only for a while. It resembles a switchover, except
 // that the same server becomes the primary again. read_only does not affect root, so the returned DSN is that of an
 // ordinary user.
-func ReadOnlyFor(span time.Duration, root string) (dsn string, b Blow, err error) {
+func ReadOnlyFor(span time.Duration, root string) (dsn string, b Fault, err error) {
 	config, err := mysql.ParseDSN(root)
 	if err != nil {
 		return "", b, err
@@ -28,7 +28,7 @@ func ReadOnlyFor(span time.Duration, root string) (dsn string, b Blow, err error
 		}
 	}
 	config.User, config.Passwd = "service", "secret"
-	return config.FormatDSN(), Blow{What: fmt.Sprintf("database: read_only for %v", span), Strike: func(ctx context.Context) error {
+	return config.FormatDSN(), Fault{What: fmt.Sprintf("database: read_only for %v", span), Strike: func(ctx context.Context) error {
 		return readOnly(ctx, root, span)
 	}}, nil
 }

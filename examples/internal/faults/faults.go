@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Blow is one fault. Strike returns when the fault is over.
-type Blow struct {
+// Fault is a fault that a scene causes. Strike returns when the fault is over.
+type Fault struct {
 	What   string
 	Strike func(context.Context) error
 }
@@ -23,8 +23,8 @@ type Process interface {
 }
 
 // Kill returns a fault that kills a process and starts it again.
-func Kill(name string, p Process) Blow {
-	return Blow{What: "kill -9 " + name, Strike: func(ctx context.Context) error {
+func Kill(name string, p Process) Fault {
+	return Fault{What: "kill -9 " + name, Strike: func(ctx context.Context) error {
 		if err := p.Kill(); err != nil {
 			return err
 		}
@@ -34,22 +34,22 @@ func Kill(name string, p Process) Blow {
 }
 
 // Plan returns the faults in their order: kills of the processes in rotation, with the other faults between them.
-func Plan(kills int, processes []Process, others []Blow) (blows []Blow) {
+func Plan(kills int, processes []Process, others []Fault) (all []Fault) {
 	for i := range kills {
 		n := i % len(processes)
-		blows = append(blows, Kill(fmt.Sprintf("instance %d", n+1), processes[n]))
+		all = append(all, Kill(fmt.Sprintf("instance %d", n+1), processes[n]))
 		if len(others) > 0 {
-			blows, others = append(blows, others[0]), others[1:]
+			all, others = append(all, others[0]), others[1:]
 		}
 	}
-	return append(blows, others...)
+	return append(all, others...)
 }
 
 // Strike spreads the faults evenly over a span. It calls tell before each fault. tell may delay the fault.
-func Strike(ctx context.Context, blows []Blow, span time.Duration, tell func(context.Context, string) error) error {
+func Strike(ctx context.Context, all []Fault, span time.Duration, tell func(context.Context, string) error) error {
 	began := time.Now()
-	for i, b := range blows {
-		due := began.Add(span * time.Duration(2*i+1) / time.Duration(2*len(blows)))
+	for i, b := range all {
+		due := began.Add(span * time.Duration(2*i+1) / time.Duration(2*len(all)))
 		if !Pause(ctx, time.Until(due)) {
 			return context.Cause(ctx)
 		}

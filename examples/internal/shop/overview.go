@@ -42,7 +42,7 @@ type overview struct {
 	Entries         []entriesOfType
 	AnswersASecond  int
 	P99             time.Duration
-	Faults          []struck
+	Faults          []fault
 	RedisDown       bool
 	RedisBar, DBBar int // of 1000
 }
@@ -52,7 +52,7 @@ type entriesOfType struct {
 	Waiting, Sent, Done, Undoing, Undone, Cancelled, Person int
 }
 
-type struck struct {
+type fault struct {
 	What string
 	At   time.Time
 }
@@ -135,7 +135,7 @@ func (e *entriesOfType) add(state compensator.State, n int) {
 
 func (s *Shop) seeFaults(ctx context.Context, o *overview) error {
 	return EachRow(ctx, s.DB, s.SQL(`SELECT what, struck_at FROM shop_faults ORDER BY id DESC LIMIT 8`), func(scan func(...any) error) error {
-		var f struck
+		var f fault
 		err := scan(&f.What, &f.At)
 		o.Faults = append(o.Faults, f)
 		return err

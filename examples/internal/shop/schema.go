@@ -35,7 +35,8 @@ const createTickets = `CREATE TABLE IF NOT EXISTS shop_tickets (
 	UNIQUE KEY (goods, buyer, living)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4`
 
-// The table has no unique key against a second order of a buyer or a ticket, because the final check must be able to find such an order.
+// The table has no unique key against a second order of a buyer or a ticket, because the final check must be able to
+// find such an order.
 const createOrders = `CREATE TABLE IF NOT EXISTS shop_orders (
 	id         BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY,
 	ticket     VARCHAR(26) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/examples/internal/shop"
 )
 
-// tell updates Redis with the outcome of a ticket's purchase. If that fails, Watch finds the ticket later.
-func (s *sale) tell(ctx context.Context, t shop.Ticket, outcome error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestTold)
+// storeOutcome updates Redis with the outcome of a ticket's purchase. If that fails, Watch finds the ticket later.
+func (s *sale) storeOutcome(ctx context.Context, t shop.Ticket, outcome error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisTimeout)
 	defer cancel()
 	var err error
 	switch {
