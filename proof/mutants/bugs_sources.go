@@ -84,7 +84,7 @@ $settle($works, $items)`},
 			name: "intake-condition-is-a-fault", breaks: "G22",
 			what: "A condition of a server that Work meets is taken for the fault of its message, which is set aside.",
 			edits: []edit{
-				{"intake.serverDown", `return $x`, `return false`},
+				{"intake.serverDown", `return $x`, `return false && $x`},
 			},
 			sees: tests("TestConditionOfAServerThatWorkMeetsIsNoMessagesFault"),
 		},
