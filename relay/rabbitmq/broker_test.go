@@ -16,15 +16,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	confirmTimeout = 3 * time.Second // what comes later is nobody's any more, as after the default
+	confirmTimeout = 3 * time.Second // later confirms are ignored, as with the default
 	refusedPause = 200 * time.Millisecond
 	harness.Main(m)
 }
 
-// testTimeout is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+// testTimeout is generous. A killed broker takes seconds to restart, and longer on a busy machine.
 const testTimeout = 4 * time.Minute
 
-// broker is a broker as a test sees it: by bare amqp091.
+// broker gives tests access to a broker through plain amqp091.
 type broker struct {
 	*testservers.RabbitMQServer
 	t *testing.T
@@ -38,7 +38,7 @@ func ownBroker(t *testing.T, settings ...string) broker {
 	return broker{RabbitMQServer: testservers.NewRabbitMQ(t, settings...), t: t}
 }
 
-// channel is open until the test ends.
+// channel opens a channel that is closed when the test ends.
 func (b broker) channel() *amqp091.Channel {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
@@ -49,7 +49,7 @@ func (b broker) channel() *amqp091.Channel {
 	return ch
 }
 
-// queue declares a durable queue, which goes with the test.
+// queue declares a durable queue and deletes it when the test ends.
 func (b broker) queue(args amqp091.Table) string {
 	b.t.Helper()
 	name := b.Name()
@@ -64,15 +64,15 @@ func (b broker) queue(args amqp091.Table) string {
 	return name
 }
 
-// keepDeclared has what was declared written to disk. RabbitMQ answers a declaration before that: killed within the next
-// moments it has forgotten the durable queue, and with it every message it has confirmed. RabbitMQ 4 has another store, which
-// needs no asking.
+// keepDeclared makes the broker write its declarations to disk. RabbitMQ 3 confirms a declaration before that. If it is
+// killed within the next moments, it loses the durable queue with all its confirmed messages. RabbitMQ 4 has another
+// store and does not need this.
 func (b broker) keepDeclared() { b.Control(b.t, "eval", "catch mnesia:sync_log().") }
 
 func (b broker) deleteQueue(name string) {
 	conn, err := amqp091.Dial(b.URL())
 	if err != nil {
-		return // gone, with its broker
+		return // the queue is gone together with the broker
 	}
 	defer conn.Close()
 	if ch, err := conn.Channel(); err == nil {
@@ -80,7 +80,7 @@ func (b broker) deleteQueue(name string) {
 	}
 }
 
-// messages takes all there is from a queue.
+// messages takes all messages from a queue.
 func (b broker) messages(queue string) []amqp091.Delivery {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
@@ -99,7 +99,7 @@ func (b broker) messages(queue string) []amqp091.Delivery {
 	}
 }
 
-// ids counts the messages of a queue by id, and empties it.
+// ids takes all messages from a queue and counts them by id.
 func (b broker) ids(queue string) map[string]int {
 	b.t.Helper()
 	ids := make(map[string]int)
@@ -109,10 +109,10 @@ func (b broker) ids(queue string) map[string]int {
 	return ids
 }
 
-// depth is how many messages are ready in a queue.
+// depth returns how many messages are ready in a queue.
 func (b broker) depth(queue string) int { return b.inspect(queue).Messages }
 
-// consumers is how many consumers a queue has.
+// consumers returns how many consumers a queue has.
 func (b broker) consumers(queue string) int { return b.inspect(queue).Consumers }
 
 func (b broker) inspect(queue string) amqp091.Queue {
@@ -127,7 +127,7 @@ func (b broker) inspect(queue string) amqp091.Queue {
 	return q
 }
 
-// publish sends messages with confirms, by bare amqp091.
+// publish sends messages with confirms through plain amqp091.
 func (b broker) publish(queue string, messages ...amqp091.Publishing) {
 	b.t.Helper()
 	conn, err := amqp091.Dial(b.URL())
@@ -148,7 +148,7 @@ func (b broker) publish(queue string, messages ...amqp091.Publishing) {
 	}
 }
 
-// numbered are n messages with ids of their own.
+// numbered returns n messages with different ids.
 func numbered(n int) []amqp091.Publishing {
 	messages := make([]amqp091.Publishing, n)
 	for i := range messages {
@@ -157,7 +157,7 @@ func numbered(n int) []amqp091.Publishing {
 	return messages
 }
 
-// proxied is a proxy to the broker, and the URL by way of it.
+// proxied returns a proxy to the broker and the URL through that proxy.
 func (b broker) proxied() (*faultproxy.TCP, string) {
 	b.t.Helper()
 	proxy, err := faultproxy.NewTCP(b.Addr())
@@ -166,7 +166,7 @@ func (b broker) proxied() (*faultproxy.TCP, string) {
 	return proxy, b.URLAt(proxy.Addr())
 }
 
-// quiet logs to nobody.
+// quiet discards its lines.
 var quiet = slog.New(slog.DiscardHandler)
 
 func open(t *testing.T, cfg Config) *Publisher {
@@ -185,7 +185,7 @@ func eventually(t *testing.T, check func() bool, what string, args ...any) {
 	require.Eventually(t, check, testTimeout, 20*time.Millisecond, fmt.Sprintf(what, args...))
 }
 
-// relay is a type whose entries go to a queue by the default exchange, one by one or in batches.
+// relay registers a type whose entries go to a queue through the default exchange, one by one or in batches.
 func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	register := Handle[harness.Order]
@@ -197,7 +197,7 @@ func relay(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, 
 	return orders
 }
 
-// each runs a test for single messages and for batches.
+// each runs a test once with single messages and once with batches.
 func each(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {

@@ -11,30 +11,32 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Config says how a Publisher reaches its broker. Only URL is required. Open copies it, fills in the defaults named
-// below, and reports everything wrong with it at once, as *compensator.FieldError.
+// Config configures a Publisher. Only URL is required. Open copies the Config, fills in the defaults named below, and
+// reports all invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// URL of the broker: "amqp://user:password@host:5672/vhost", or amqps. It is never logged.
+	// URL is the address of the broker: "amqp://user:password@host:5672/vhost", or amqps. The library never logs it.
 	URL string
 
-	// AMQP is what the URL cannot say: TLS, SASL, properties. Its Dial replaces how a TCP connection is made. Heartbeat:
-	// default 10 s.
+	// AMQP holds the settings that the URL cannot express: TLS, SASL, client properties. AMQP.Dial replaces the function
+	// that opens the TCP connection. AMQP.Heartbeat defaults to 10 s.
 	AMQP amqp091.Config
 
-	// Channels is how many messages, or batches, are under way at once: no more than the broker's channel_max. Default
-	// 50, as many as a type's handlers.
+	// Channels is how many single messages or batches may be in flight at the same time. The broker's channel_max lowers
+	// it. Default 50, the default number of handlers of a type.
 	Channels int
 
-	// Timeout is how long one message, or a batch, may wait for a connection, for a blocked one to go on, and for its
-	// confirms; then it is Unavailable. A handler's own context may end sooner. Default 10 s.
+	// Timeout limits how long one message or batch may take: the wait for a connection, for a blocked connection, and
+	// for its confirms. When it passes, the outcome is Unavailable. A handler's own context may end sooner. Default 10
+	// s.
 	Timeout time.Duration
 
-	// CountUnavailable makes it a failure of the entry, tried again by the type's schedule and counted by its
-	// MaxProcessCount, when the broker is away, or does not confirm in time, or confirms with a nack, as a full queue
-	// that rejects does. Otherwise these are compensator.Unavailable, which spends no attempt.
+	// CountUnavailable counts failures of the broker as failures of the entry. Such an entry is tried again by the
+	// type's schedule, and MaxProcessCount counts the attempt. The failures are: the broker is unreachable, it does not
+	// confirm in time, or it confirms with a nack. A full queue that rejects messages answers with a nack. By default
+	// these failures are compensator.Unavailable and cost no attempt.
 	CountUnavailable bool
 
-	// Logger gets what an operator should know; content is never logged. Default slog.Default().
+	// Logger receives messages for operators. They never include the content of a message. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -67,11 +69,11 @@ func fieldProblem(bad bool, field, reason string) error {
 	return &compensator.FieldError{Field: field, Reason: reason}
 }
 
-// urlProblems repeats nothing of the URL, which holds a password.
+// urlProblems validates the URL. Its errors repeat no part of the URL, because the URL holds a password.
 func urlProblems(url string) []error {
 	if url == "" {
 		return []error{fieldProblem(true, "URL", "is missing")}
 	}
 	_, err := amqp091.ParseURI(url)
-	return []error{fieldProblem(err != nil, "URL", "is none of the form amqp://user:password@host:port/vhost")}
+	return []error{fieldProblem(err != nil, "URL", "must have the form amqp://user:password@host:port/vhost")}
 }

@@ -18,53 +18,59 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Work does what a message asks for. nil: it is done, and so it is when the error is compensator.ErrAlreadySucceeded.
-// Any other error makes the message an entry of the log, which calls the same function again, by the type's schedule;
-// there the error says the same as a handler's: see compensator.Permanent and its like. A panic and runtime.Goexit are failures, too.
+// Work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. Any other
+// error turns the message into an entry of the log. The log calls the same function again by the type's schedule. In
+// the log an error means the same as a handler's error: see compensator.Permanent and the functions like it. A panic
+// and runtime.Goexit are failures, too.
 //
-// It may run more than once for a message, and is called concurrently. Its context ends with ErrDeliveryLost when the connection
-// breaks, and with compensator.ErrStopping when Run has waited long enough.
+// Work may run more than once for a message, and it is called concurrently. Its context ends with ErrDeliveryLost when
+// the connection breaks. It ends with compensator.ErrStopping when StopTimeout has passed after the end of Run's
+// context.
 type Work func(ctx context.Context, d *Delivery) error
 
-// ConsumerConfig says which queue is consumed, and how. URL and Queue are required.
+// ConsumerConfig configures a Consumer. URL and Queue are required.
 type ConsumerConfig struct {
-	// URL and AMQP: as in Config.
+	// URL and AMQP mean the same as in Config.
 	URL  string
 	AMQP amqp091.Config
 
-	// Queue is consumed; it is not declared here, and waited for when it does not exist.
+	// Queue is the name of the queue to consume. The Consumer does not declare it. Run waits until the queue exists.
 	Queue string
 
-	// RefusedQueue is where messages wait for a person that fail and that the log refuses, for example because they are too large. A
-	// Consumer publishes such a message there, awaits the confirm, and then acknowledges it. The message keeps its body, its properties
-	// and its headers. RefusedHeader and its like say why it was refused and where it comes from. The queue is declared, durable and without arguments, when a
-	// message needs it and it does not exist. While that fails the message is held, and Logger is told every 30 s. Give the queue neither
-	// a limit of its length nor a time to live. Default: Queue followed by ".refused".
+	// RefusedQueue takes the messages whose function fails and that the log refuses, for example because they are too
+	// large. They wait there for a person. The Consumer publishes such a message to RefusedQueue, awaits the confirm,
+	// and then acknowledges the original. The copy keeps the body, the properties and the headers. RefusedHeader and the
+	// headers beside it say why the message was refused and where it comes from.
+	//
+	// If the queue does not exist when a message needs it, the Consumer declares it as durable, without arguments. While
+	// that fails, the Consumer holds the message and logs an error every 30 s. Set neither a length limit nor a time to
+	// live on this queue. Default: Queue followed by ".refused".
 	RefusedQueue string
 
-	// Declare, if given, is called on a channel of its own after each connect, before the queue is consumed: to declare
-	// queues, exchanges and bindings.
+	// Declare is optional. The Consumer calls it after each connect, before it consumes, with a channel that nothing
+	// else uses. Use it to declare queues, exchanges and bindings.
 	Declare func(ch *amqp091.Channel) error
 
-	// Prefetch is how many messages are worked on at once, and held here unacknowledged at most. Default 32; at most 65,535.
+	// Prefetch is how many messages the Consumer works on at the same time. It is also the maximum number of
+	// unacknowledged messages. Default 32, at most 65,535.
 	Prefetch int
 
-	// Type is how the entries of failed messages are run. A failed message comes due after Type.Retry(1).
+	// Type configures the entries of failed messages. A failed message comes due after Type.Retry(1).
 	Type compensator.TypeConfig
 
-	// Propagator, if given, extracts what travels in a message's string headers, a trace for example, into the context
-	// of the function. Give the one of compensator.Config.
+	// Propagator is optional. It extracts values such as a trace from a message's string headers into the context of the
+	// function. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
-	// RecordTimeout is how long one try to record a failed message may take; then it is made again, on another connection to the
-	// database. Default 10 s.
+	// RecordTimeout limits one attempt to record a failed message. The next attempt uses another database connection.
+	// Default 10 s.
 	RecordTimeout time.Duration
 
-	// StopTimeout is how long Run waits for functions once its context has ended; then their contexts end, and Run waits
-	// as long again. Default 30 s.
+	// StopTimeout is how long Run waits for its functions after Run's context has ended. Then Run ends the contexts of
+	// the functions and waits for StopTimeout once more. Default 30 s.
 	StopTimeout time.Duration
 
-	// Logger: as in Config.
+	// Logger means the same as in Config.
 	Logger *slog.Logger
 }
 
@@ -91,20 +97,20 @@ func (cfg ConsumerConfig) validate() error {
 	refuse(len(cfg.RefusedQueue) > maxShort, "RefusedQueue", fmt.Sprintf("%d bytes, at most %d", len(cfg.RefusedQueue), maxShort))
 	refuse(cfg.RefusedQueue == cfg.Queue, "RefusedQueue", "is the queue itself")
 	refuse(cfg.Prefetch < 1 || cfg.Prefetch > 65_535, "Prefetch", fmt.Sprintf("%d: want 1 to 65,535", cfg.Prefetch))
-	refuse(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "cannot be kept: a message that is delivered again may have other headers")
+	refuse(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "is not supported: a redelivered message may have other headers")
 	refuse(cfg.RecordTimeout < time.Millisecond, "RecordTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.RecordTimeout))
 	refuse(cfg.StopTimeout < time.Millisecond, "StopTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.StopTimeout))
 	return errors.Join(problems...)
 }
 
-// Consumer works off one queue. Run does it.
+// Consumer processes the messages of one queue. Call Run to start it.
 type Consumer struct {
 	c            *compensator.Compensator
 	businessType string
 	entries      *compensator.Type[Delivery]
 	work         Work
 	cfg          ConsumerConfig
-	slots        chan struct{} // one for each function that runs, whatever became of its connection
+	slots        chan struct{} // holds one value for each running function, also for functions of earlier connections
 	moving       chan struct{} // holds one value while a refused message is moved
 	running      atomic.Bool
 
@@ -112,13 +118,13 @@ type Consumer struct {
 	err error
 }
 
-// Consume registers the business type under which failed messages of a queue are recorded, and returns the Consumer,
-// whose Run works the queue off. It must come before c's Run, which works off the entries: in this process, or in
-// another that registers the same type. Errors name the field that is wrong.
+// Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
+// c.Run. The entries are processed by the Run of this Compensator, or of one in another process that registers the same
+// type. Errors name the invalid field.
 //
-// An entry takes a body of about three quarters of compensator's Config.MaxContent, since it is stored as base64, less the headers as
-// JSON, where a control character has six bytes. A message that needs more and fails cannot be recorded. It goes to RefusedQueue, and
-// Logger is told.
+// An entry stores the body as base64 and the headers as JSON, where a control character takes six bytes. So an entry
+// has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. A larger
+// message that fails cannot be recorded. The Consumer moves it to RefusedQueue and logs an error.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -137,7 +143,8 @@ func Consume(c *compensator.Compensator, businessType string, work Work, cfg Con
 	return k, nil
 }
 
-// Err is nil while the queue is being consumed, and otherwise why it is not: it does not exist, or wrong credentials.
+// Err returns nil while the Consumer consumes the queue. Otherwise it returns the reason, for example a missing queue
+// or wrong credentials.
 func (k *Consumer) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,27 +157,27 @@ func (k *Consumer) set(err error) {
 	k.err = err
 }
 
-// IdempotencyKey is the key under which a message is recorded: of its queue, its message id and the business type. Empty
-// for a message without an id.
+// IdempotencyKey returns the key under which a message is recorded. It consists of the business type, the queue and the
+// message id. It is empty for a message without an id.
 func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 	return idempotencyKey(k.businessType, d)
 }
 
-// again is the handler of the entries.
+// again handles the entries of failed messages.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
-	if d.SetAside != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+	if d.SetAside != "" && e.Epoch == 0 { // after a requeue by a person the function runs
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	return k.call(ctx, &d)
 }
 
-// call runs the function in a goroutine of its own and waits for it. A panic and runtime.Goexit are failures: a broken function must not
-// end the process, nor keep its message unacknowledged.
+// call runs the function in a separate goroutine and waits for it. A panic and runtime.Goexit are failures. So a broken
+// function neither ends the process nor keeps its message unacknowledged.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // stays after runtime.Goexit
+		err := error(new(compensator.PanicError)) // the result after runtime.Goexit
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -184,13 +191,15 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	return <-ended
 }
 
-// SetAside records a message that nobody should work on as an entry that is dead, or compensated if Type says how, as soon
-// as Run of the Compensator sees it: with its content as it came and the reason as LastError. It commits before it
-// returns nil; then acknowledge the message. Requeued by a person, it goes to the function. A message that was
-// recorded before is left as it is. Of one that comes from the log, Set aside changes nothing and returns
-// compensator.Permanent(reason), the answer that its function gives.
+// SetAside records a message for a person. The entry becomes dead as soon as the Compensator's Run sees it, or
+// compensated if Type has a compensation. The entry keeps the message as it came, and reason becomes its LastError.
+// When a person requeues the entry, the function runs.
 //
-// A Consumer sets aside by itself what its function answers with compensator.Permanent.
+// SetAside returns nil after the entry has committed. Then acknowledge the message. A message that was recorded before
+// is left unchanged. For a message that comes from the log, SetAside changes nothing and returns
+// compensator.Permanent(reason), which the function should return.
+//
+// A Consumer calls SetAside itself for a message whose function returns compensator.Permanent.
 func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) error {
 	if d.Entry != nil {
 		return compensator.Permanent(reason)
@@ -200,7 +209,7 @@ func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) erro
 	return k.record(ctx, &aside, 0)
 }
 
-// setAsideFor is the text of a reason, of the length that LastError has, and never empty.
+// setAsideFor returns the text of a reason, cut to the length of LastError and never empty.
 func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
@@ -208,7 +217,7 @@ func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
 }
 
-// record commits an entry of a message. That of one recorded before changes nothing.
+// record commits an entry for a message. If the message has an entry already, record changes nothing and returns nil.
 func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
 	defer cancel()
@@ -219,10 +228,10 @@ func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration)
 	})
 }
 
-// errProof ends a transaction that only tries whether the log takes an entry.
-var errProof = errors.New("rabbitmq: only tried")
+// errProof rolls back the transaction of prove.
+var errProof = errors.New("rabbitmq: rollback of a trial")
 
-// prove returns nil if the log takes entries. It records one and rolls back.
+// prove returns nil if the log takes entries. It records an entry and rolls the transaction back.
 func (k *Consumer) prove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 
 var errTest = errors.New("no luck")
 
-// called counts a function's calls by message id.
+// called counts the calls of a function by message id.
 type called struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -65,7 +65,7 @@ func consumer(t *testing.T, c *compensator.Compensator, work Work, cfg ConsumerC
 	return k
 }
 
-// consume runs k until the test ends, or the returned function is called.
+// consume runs k until the test ends or the returned function is called.
 func consume(t *testing.T, k *Consumer) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,11 +112,11 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 			"t": time.Unix(1700000000, 0), "l": []any{int8(1), "a"}, "table": amqp091.Table{"x": byte(1)}},
 	}, amqp091.Publishing{MessageId: "works", Headers: amqp091.Table{"traceparent": "00-trace"}})
 	stop := consume(t, k)
-	eventually(t, func() bool { return calls.ids() == 2 && w.Count("common_process_log") == 1 }, "the failed one is recorded")
+	eventually(t, func() bool { return calls.ids() == 2 && w.Count("common_process_log") == 1 }, "the failed message is recorded")
 	eventually(t, func() bool { return b.depth(queue) == 0 }, "the queue is empty")
 	require.NoError(t, stop())
 	assert.Zero(t, b.depth(queue), "both were acknowledged")
-	w.Run(c) // from here on the log works on it
+	w.Run(c) // the log processes the message from here on
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
 
@@ -146,7 +146,8 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 		"t": "2023-11-14T22:13:20Z", "l": []any{int64(1), "a"}, "table": map[string]any{"x": int64(1)}}, d.Headers)
 }
 
-// TestMessageThatComesAgainGoesIntoTheLogOnce: its first consumer died with it, or an acknowledgement was lost.
+// TestMessageThatComesAgainGoesIntoTheLogOnce redelivers messages whose first consumer died, or whose acknowledgement
+// was lost. Each must get one entry.
 // Failure: F89
 func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	t.Parallel()
@@ -161,7 +162,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 		return nil
 	}, ConsumerConfig{URL: b.URL(), Queue: queue})
 	b.publish(queue, numbered(20)...)
-	again := func() { // somebody takes them all and dies
+	again := func() { // a consumer takes all messages and dies
 		conn, err := amqp091.Dial(b.URL())
 		require.NoError(t, err)
 		ch, err := conn.Channel()
@@ -173,7 +174,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	again()
 	proxy, url := b.proxied() // a second consumer, whose acknowledgements are lost
 	lossy, err := Consume(w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
-		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // the log goes away when it is connected
+		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // the log becomes unavailable after the connect
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			return nil
 		}})
@@ -193,9 +194,9 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	assert.Equal(t, 20, calls.ids())
 	assert.Equal(t, 20, w.Count("common_process_log"), "each once")
 
-	b.publish(queue, numbered(20)...) // the same ids: recorded, and done
+	b.publish(queue, numbered(20)...) // the same ids: they are recorded and done
 	again()
-	for left := 20; left > 0; left = b.depth(queue) { // one that stops leaves what it holds and has not begun with
+	for left := 20; left > 0; left = b.depth(queue) { // a consumer that stops gives back the messages that it has not begun
 		stop = consume(t, k)
 		eventually(t, func() bool { return b.depth(queue) == 0 }, "it has them")
 		require.NoError(t, stop())
@@ -244,7 +245,7 @@ func TestPoisonIsSetAsideWithItsContentAndBlocksNobody(t *testing.T) {
 	d, err := DeliveryOf(aside)
 	require.NoError(t, err)
 	assert.Equal(t, "{half", string(d.Body))
-	assert.Equal(t, 1, calls.all()[""], "nobody has worked on it again")
+	assert.Equal(t, 1, calls.all()[""], "the function did not run again")
 
 	mended.Do(func() { close(good) })
 	require.NoError(t, c.Requeue(t.Context(), aside.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mended"}}))
@@ -261,8 +262,8 @@ func TestMessageSetAsideManuallyWaitsForAPerson(t *testing.T) {
 	k := consumer(t, c, func(context.Context, *Delivery) error { return nil }, ConsumerConfig{URL: b.URL(), Queue: "orders"})
 	d := &Delivery{Queue: "orders", MessageID: "m1", Body: []byte("x")}
 	require.NoError(t, k.SetAside(t.Context(), d, errTest))
-	require.NoError(t, k.SetAside(t.Context(), d, errors.New("again")), "what is recorded is left as it is")
-	assert.Empty(t, d.SetAside, "the caller's message is the caller's")
+	require.NoError(t, k.SetAside(t.Context(), d, errors.New("again")), "the recorded entry is unchanged")
+	assert.Empty(t, d.SetAside, "the caller's message is unchanged")
 	w.Run(c)
 	e, err := c.Get(t.Context(), k.IdempotencyKey(d))
 	require.NoError(t, err)
@@ -285,7 +286,7 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 		<-release
 		assert.NoError(t, ctx.Err())
 		if d.MessageID == "m0" {
-			return errTest // recorded, although Run is ending
+			return errTest // recorded although Run is ending
 		}
 		return nil
 	}, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 4})
@@ -301,11 +302,11 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 	select {
 	case err := <-result:
 		t.Fatalf("Run returned %v with functions under way", err)
-	case <-time.After(300 * time.Millisecond): // time to do wrong; none is needed to do right
+	case <-time.After(300 * time.Millisecond): // time for a wrong result to show; a right one needs none
 	}
 	close(release)
 	require.NoError(t, <-result)
-	assert.Equal(t, 6, b.depth(queue), "the rest is where it was")
+	assert.Equal(t, 6, b.depth(queue), "the other messages are still in the queue")
 	assert.Equal(t, 1, w.Count("common_process_log"))
 }
 
@@ -333,11 +334,12 @@ func TestFunctionThatDoesNotReturnIsToldToAndNamed(t *testing.T) {
 	assert.ErrorContains(t, <-result, "1 functions of queue "+queue)
 	close(release)
 	eventually(t, func() bool { return len(k.slots) == 0 }, "it returns at last")
-	eventually(t, func() bool { return b.depth(queue) == 1 }, "what was not done is back")
-	assert.Zero(t, w.Count("common_process_log"), "being stopped is no failure")
+	eventually(t, func() bool { return b.depth(queue) == 1 }, "the unfinished message is back in the queue")
+	assert.Zero(t, w.Count("common_process_log"), "a stop is no failure")
 }
 
-// TestWhatIsDoneOnceItIsToldToStopIsAcknowledged: a function that listens to its context ends its transaction, and returns.
+// TestWhatIsDoneOnceItIsToldToStopIsAcknowledged ends a function's context. The function commits its transaction and
+// returns, and its message must be acknowledged.
 func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -356,7 +358,7 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	go func() { result <- k.Run(ctx) }()
 	<-begun
 	cancel()
-	eventually(t, func() bool { return errors.Is(k.Err(), compensator.ErrStopping) }, "the function is told")
+	eventually(t, func() bool { return errors.Is(k.Err(), compensator.ErrStopping) }, "the function's context ends")
 	close(release)
 	require.NoError(t, <-result)
 	eventually(t, func() bool { return b.consumers(queue) == 0 }, "the broker sees it go")
@@ -364,7 +366,8 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection: which keeps its place among those that run at once.
+// TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection loses a connection while a message waits for a
+// slot. A function of an earlier connection still occupies that slot.
 func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -393,16 +396,17 @@ func TestLossIsToldWhileAMessageWaitsForAFunctionOfAnEarlierConnection(t *testin
 	b.publish(queue, amqp091.Publishing{MessageId: "deaf"})
 	<-deaf
 	proxy.Cut()
-	eventually(t, func() bool { return k.Err() == nil && b.depth(queue) == 0 && w.Count("common_process_log") == 1 }, "it comes again, and goes into the log")
+	eventually(t, func() bool { return k.Err() == nil && b.depth(queue) == 0 && w.Count("common_process_log") == 1 }, "the message comes again and goes into the log")
 	b.publish(queue, numbered(2)...)
 	<-begun
-	eventually(t, func() bool { return b.depth(queue) == 0 }, "the other one is here, too")
+	eventually(t, func() bool { return b.depth(queue) == 0 }, "the other message has arrived, too")
 	proxy.Cut()
 	assert.ErrorIs(t, harness.Next(t, cause), ErrDeliveryLost)
 	eventually(t, func() bool { return w.Count("common_process_log") == 3 }, "a new connection has both, and the log")
 }
 
-// TestConsumerComesBackAfterEveryWayOfBeingLost: each ends the consumer in its own way; messages sent afterwards arrive.
+// TestConsumerComesBackAfterEveryWayOfBeingLost ends the consumer in several ways. After each, later messages must
+// arrive.
 // Failure: F91
 func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	t.Parallel()
@@ -457,14 +461,15 @@ func TestConsumerComesBackAfterEveryWayOfBeingLost(t *testing.T) {
 	lost = func(*amqp091.Channel) error { return errTest }
 	lose.Unlock()
 	proxy.Cut()
-	eventually(t, func() bool { return errors.Is(k.Err(), errTest) }, "a failed declaration is told")
+	eventually(t, func() bool { return errors.Is(k.Err(), errTest) }, "a failed declaration is reported")
 	lose.Lock()
 	lost = nil
 	lose.Unlock()
 	works("a failed declaration")
 }
 
-// TestFunctionIsToldThatItsMessageIsLost: whoever works on a message that is not his any more should stop.
+// TestFunctionIsToldThatItsMessageIsLost breaks the connection of a running function. The function's context must end,
+// because the message is no longer this consumer's.
 // Failure: F91
 func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 	t.Parallel()
@@ -501,7 +506,7 @@ func TestFunctionIsToldThatItsMessageIsLost(t *testing.T) {
 				require.NoError(t, stop())
 				consume(t, k)
 			}
-			w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1 AND process_count=0") == 1 }, "it comes again, and goes into the log")
+			w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1 AND process_count=0") == 1 }, "the message comes again and goes into the log")
 		})
 	}
 }
@@ -517,7 +522,7 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	k := consumer(t, c, func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	stop := consume(t, k)
-	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
 	w.Exec("RENAME TABLE common_process_log TO hidden")
 	b.publish(queue, numbered(3)...)
 	lines.Contains(w, "held until it can be recorded")
@@ -527,7 +532,8 @@ func TestMessageIsHeldUntilTheDatabaseIsBack(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and acknowledged")
 }
 
-// TestMessagesStayInTheirQueueWhileTheLogIsAway: those that are taken and given back again count as delivered, and a quorum queue drops them.
+// TestMessagesStayInTheirQueueWhileTheLogIsAway makes the log unavailable. If the consumer took messages and gave them
+// back, each return would count as a delivery, and a quorum queue would drop the messages.
 // Failure: F92
 func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	t.Parallel()
@@ -541,13 +547,13 @@ func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	k := consumer(t, c, func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, ConsumerConfig{
 		URL: url, Queue: queue, Prefetch: 2, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	stop := consume(t, k)
-	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
 	w.Exec("RENAME TABLE common_process_log TO hidden")
 	b.publish(queue, numbered(10)...)
 	lines.Contains(w, "held until it can be recorded")
-	for range 3 { // each would count for those that it holds
+	for range 3 { // each restart would count a delivery of the messages that it holds
 		proxy.Cut()
-		eventually(t, func() bool { return k.Err() != nil }, "it is lost")
+		eventually(t, func() bool { return k.Err() != nil }, "the consumer is lost")
 	}
 	eventually(t, func() bool { return strings.Contains(fmt.Sprint(k.Err()), "the log takes no entries") }, "nothing is taken while the log is away")
 	assert.Zero(t, b.consumers(queue))
@@ -557,7 +563,8 @@ func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	assert.Zero(t, b.depth(queue), "and acknowledged")
 }
 
-// TestMessageIsRecordedBesideAConnectionThatFellSilent: as old ones do after a failover, while new ones are answered.
+// TestMessageIsRecordedBesideAConnectionThatFellSilent silences one database connection, as a failover does with old
+// connections. New connections work, so the message must be recorded.
 func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -569,13 +576,13 @@ func TestMessageIsRecordedBesideAConnectionThatFellSilent(t *testing.T) {
 	k := consumer(t, w.New(cfg), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, RecordTimeout: time.Second})
 	consume(t, k)
-	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("INSERT INTO `common_process_log`"), Nth: 1, Fault: faultproxy.DropRequest, Hang: true})
 	b.publish(queue, numbered(1)...)
-	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
+	eventually(t, func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
 }
 
-// refusing is a consumer whose log takes no message of 2,000 bytes and whose function fails.
+// refusing returns a consumer whose function fails and whose log takes no message of 2,000 bytes.
 func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, harness.Log, *called) {
 	t.Helper()
 	settings := w.Quick()
@@ -585,7 +592,7 @@ func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, ha
 	return consumer(t, w.New(settings), func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, cfg), lines, calls
 }
 
-// large is a message with all that a message can have, which the log of refusing does not take.
+// large returns a message with all properties, which the log of refusing does not take.
 func large() amqp091.Publishing {
 	return amqp091.Publishing{
 		MessageId: "large", Type: "t", ContentType: "c", ContentEncoding: "e", CorrelationId: "co", ReplyTo: "re", AppId: "app", UserId: "guest",
@@ -594,7 +601,8 @@ func large() amqp091.Publishing {
 	}
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged: it is larger than an entry may be, and its queue drops what comes back.
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be. The
+// queue drops messages that come back.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -630,7 +638,8 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestMessageThatCannotBeSetAsideIsHeld: a full queue takes nothing, and a queue with a delivery limit would drop what is given back.
+// TestMessageThatCannotBeSetAsideIsHeld makes the refused queue full. The message must be held, because a queue with a
+// delivery limit would drop it if it were given back.
 // Failure: F92
 func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	t.Parallel()
@@ -646,7 +655,7 @@ func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	for range 4 { // more often than the limit allows
 		lines.Contains(w, "is held until it can be set aside", "large", "content", "nack")
 	}
-	eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "it is in nobody's way")
+	eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "other messages are processed")
 	assert.Equal(t, map[string]int{"m0": 1}, b.ids(full))
 	lines.Contains(w, "is set aside", "large")
 	require.NoError(t, stop())
@@ -655,7 +664,8 @@ func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	assert.Zero(t, b.depth(queue))
 }
 
-// TestCopyOfARefusedMessageGoesToItsQueueAlone: RabbitMQ sends a message to each key in the header CC.
+// TestCopyOfARefusedMessageGoesToItsQueueAlone sends a message with the header CC. RabbitMQ sends a message to each key
+// in CC, so the copy must not have that header.
 // Failure: F92
 func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 	k := &Consumer{cfg: ConsumerConfig{Queue: "orders"}}
@@ -667,8 +677,9 @@ func TestCopyOfARefusedMessageGoesToItsQueueAlone(t *testing.T) {
 	assert.Equal(t, amqp091.Table{"kept": "x"}, k.refusedCopy(raw, errTest, otherProperties+100).Headers, "where no frame has room for more")
 }
 
-// TestHeadersOfEveryNumberReachTheFunction: clients of other languages send unsigned ones. A header that amqp091 cannot read ends the
-// connection at each delivery, and a queue with a delivery limit drops the messages around it as well.
+// TestHeadersOfEveryNumberReachTheFunction sends headers with every type of number. Clients of other languages send
+// unsigned numbers. A header that amqp091 cannot read ends the connection at each delivery, and a queue with a delivery
+// limit then drops also the messages around it.
 func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -693,7 +704,8 @@ func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
 	assert.Zero(t, b.depth(queue))
 }
 
-// TestGoexitOfAFunctionIsAFailureAndFreesItsSlot: as the end of a goroutine by a test library's FailNow is.
+// TestGoexitOfAFunctionIsAFailureAndFreesItsSlot ends a function with runtime.Goexit, as FailNow of a test library
+// does.
 func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -701,14 +713,15 @@ func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	w := harness.NewWorld(t)
 	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { runtime.Goexit(); return nil }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Prefetch: 2})
-	b.publish(queue, numbered(6)...) // three times as many as there are slots
+	b.publish(queue, numbered(6)...) // three times as many messages as slots
 	stop := consume(t, k)
 	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "each becomes an entry")
 	require.NoError(t, stop())
 	assert.Zero(t, b.depth(queue))
 }
 
-// TestConsumerStaysWhereNoChannelIsLeftToAskOn: the messages that it holds are not given back.
+// TestConsumerStaysWhereNoChannelIsLeftToAskOn leaves the consumer no channel for its check of the queue. It must not
+// give back the messages that it holds.
 func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -721,7 +734,7 @@ func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
 	require.NoError(t, s.probe())
 }
 
-// TestStreamIsRefusedAtTheStart: it would deliver what comes next and nothing again.
+// TestStreamIsRefusedAtTheStart consumes a stream, which redelivers nothing.
 // Failure: F95
 func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
@@ -738,7 +751,7 @@ func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	assert.Empty(t, calls.all())
 }
 
-// TestQueueThatBecomesAStreamIsRefused: somebody deletes it and declares another of its name.
+// TestQueueThatBecomesAStreamIsRefused deletes a queue and declares a stream of the same name.
 // Failure: F95
 func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	t.Parallel()
@@ -752,18 +765,19 @@ func TestQueueThatBecomesAStreamIsRefused(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- k.Run(ctx) }()
 	b.publish(queue, amqp091.Publishing{MessageId: "moved", Headers: amqp091.Table{offsetArgument: int64(7)}})
-	eventually(t, func() bool { return calls.ids() == 1 }, "a message that was moved out of a stream is worked on")
+	eventually(t, func() bool { return calls.ids() == 1 }, "a message that was moved out of a stream is processed")
 	b.deleteQueue(queue)
-	eventually(t, func() bool { return k.Err() != nil }, "it is lost")
+	eventually(t, func() bool { return k.Err() != nil }, "the consumer is lost")
 	_, err := b.channel().QueueDeclare(queue, true, false, false, false, amqp091.Table{"x-queue-type": "stream"})
 	require.NoError(t, err)
-	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
 	b.publish(queue, numbered(1)...)
 	require.ErrorIs(t, harness.Next(t, ended), ErrStream)
 	assert.Equal(t, map[string]int{"moved": 1}, calls.all())
 }
 
-// TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer: what the function did not do, the log does.
+// TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer kills the broker while messages are consumed. Each message
+// must be done by the function or by the log.
 // Failure: F91
 func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	t.Parallel()
@@ -805,7 +819,7 @@ type endless struct{}
 func (e *endless) Error() string { return "endless" }
 func (e *endless) Unwrap() error { return e }
 
-// TestErrorWithoutAnEndIsAFailureAsAnyOther: errors.Is would look at it for ever.
+// TestErrorWithoutAnEndIsAFailureAsAnyOther returns an error whose chain does not end. errors.Is would not return.
 func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	k := &Consumer{work: func(context.Context, *Delivery) error { return new(endless) }}
 	err := k.call(t.Context(), new(Delivery))

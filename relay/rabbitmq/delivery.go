@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Delivery is a message of a queue, as its function is given it, and as it is kept in an entry: the body byte for
-// byte. It looks the same from either.
+// Delivery is a message of a queue. The function gets it, and an entry stores it with the body byte for byte. Its
+// fields are equal in both cases.
 type Delivery struct {
 	Queue           string    `json:"queue"`
 	Exchange        string    `json:"exchange,omitempty"`
@@ -29,22 +29,22 @@ type Delivery struct {
 	CorrelationID   string    `json:"correlation_id,omitempty"`
 	ReplyTo         string    `json:"reply_to,omitempty"`
 	AppID           string    `json:"app_id,omitempty"`
-	Timestamp       time.Time `json:"timestamp,omitzero"` // seconds; zero when it lies beyond the year 9999, which JSON lacks
+	Timestamp       time.Time `json:"timestamp,omitzero"` // in seconds; zero for a year beyond 9999, which JSON cannot express
 
-	// Headers in JSON's terms: integers are int64, other numbers float64; bytes and times, as RFC 3339, are strings. Tables and
-	// lists within 100 others are nil.
+	// Headers holds the headers with the types of JSON. Integers are int64, and other numbers are float64. Bytes are
+	// strings, and times are strings in RFC 3339. Tables and lists nested more than 100 levels deep are nil.
 	Headers map[string]any `json:"headers,omitempty"`
 	Body    []byte         `json:"body"`
 
-	// SetAside is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters. See
-	// Consumer.Park.
+	// SetAside is the reason why the message was set aside before anything worked on it. It has at most 1,000 characters
+	// and is empty for all other messages. See Consumer.SetAside.
 	SetAside string `json:"parked,omitempty"`
 
-	// Entry is nil when the message comes from its queue, and otherwise what it has become.
+	// Entry is the entry that holds the message. It is nil when the message comes from its queue.
 	Entry *compensator.Entry `json:"-"`
 }
 
-// DeliveryOf reads the message back from an entry that a Consumer has recorded.
+// DeliveryOf decodes the message from an entry that a Consumer has recorded.
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {
@@ -54,7 +54,7 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	return d, nil
 }
 
-// UnmarshalJSON keeps integers of headers whole.
+// UnmarshalJSON decodes integers in headers without loss.
 func (d *Delivery) UnmarshalJSON(text []byte) error {
 	type plain Delivery
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -83,10 +83,12 @@ func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
 	return d
 }
 
-// maxDepth is how many tables and lists within each other are kept. JSON of 10,000 is written, and never read again.
+// maxDepth is how many levels of nested tables and lists are kept. encoding/json writes 10,000 levels, but does not
+// read them back.
 const maxDepth = 100
 
-// unescaped is compensator.JSON, but that <, > and & are one byte each and not six: headers have no other way to be short.
+// unescaped is compensator.JSON without HTML escaping. So <, > and & take one byte instead of six, which matters for
+// long headers.
 type unescaped struct{}
 
 func (unescaped) Marshal(v any) ([]byte, error) {
@@ -99,7 +101,7 @@ func (unescaped) Marshal(v any) ([]byte, error) {
 
 func (unescaped) Unmarshal(text []byte, v any) error { return json.Unmarshal(text, v) }
 
-// inJSON is a header's value as it is after a way through JSON.
+// inJSON returns a header's value as it is after encoding to JSON and decoding.
 func inJSON(value any, depth int) any {
 	switch v := value.(type) {
 	case amqp091.Table:
@@ -166,7 +168,7 @@ func number(value any) any {
 	return value // bool, int64, nil
 }
 
-// float is a number that JSON has: it knows no infinity, and does not tell 2.0 from 2.
+// float returns f as JSON represents it. JSON has no infinity, and it does not distinguish 2.0 from 2.
 func float(f float64) any {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):
@@ -177,8 +179,9 @@ func float(f float64) any {
 	return f
 }
 
-// idempotencyKey is what a message is recorded under: type, queue and message id, hashed when the log has no room for
-// them or could not tell them apart. A message without an id has none.
+// idempotencyKey returns the key under which a message is recorded: type, queue and message id. The key is hashed if
+// the log cannot store it, or if a colon in the type or queue makes it ambiguous. A message without an id has an empty
+// key.
 func idempotencyKey(businessType string, d *Delivery) compensator.IdempotencyKey {
 	if d.MessageID == "" {
 		return ""

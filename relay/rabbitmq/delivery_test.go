@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog: producers that send milliseconds for seconds name the year 55,840.
+// TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog sends timestamps beyond the year 9999. A producer that sends
+// milliseconds instead of seconds produces the year 55,840.
 // Failure: F92
 func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	t.Parallel()
@@ -27,11 +28,13 @@ func TestTimestampThatJSONLacksKeepsNoMessageOutOfTheLog(t *testing.T) {
 	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{URL: b.URL(), Queue: queue})
 	b.publish(queue, amqp091.Publishing{MessageId: "m", Timestamp: time.Unix(1_700_000_000_000, 0)})
 	consume(t, k)
-	w.Eventually(func() bool { return w.Count("common_process_log") == 1 }, "it is recorded")
+	w.Eventually(func() bool { return w.Count("common_process_log") == 1 }, "the message is recorded")
 }
 
-// TestHeadersKeepNoMessageOutOfTheLog: JSON is read to a depth of 10,000, and written with six bytes for a <.
-// It runs beside no other test: the client takes so long to read headers of ten thousand levels that a busy machine misses heartbeats.
+// TestHeadersKeepNoMessageOutOfTheLog sends headers that are hard to store. encoding/json reads at most 10,000 levels,
+// and writes < as six bytes.
+//
+// It runs alone. The client takes so long to read headers of ten thousand levels that a busy machine misses heartbeats.
 // Failure: F92
 func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 	deep := amqp091.Table{"a": "end"}
@@ -67,7 +70,7 @@ func TestHeadersKeepNoMessageOutOfTheLog(t *testing.T) {
 	}
 }
 
-// brokenCodec is one that was made for other values than a Delivery.
+// brokenCodec fails for values of type Delivery.
 type brokenCodec struct{ compensator.Codec }
 
 func (brokenCodec) Marshal(v any) ([]byte, error) {
@@ -90,7 +93,8 @@ func TestCodecThatPanicsEndsNoProcess(t *testing.T) {
 	assert.Equal(t, 1, b.depth(queue))
 }
 
-// TestMessageSetAsideFromTheLogHasNotSucceeded: the entry is there already, and its attempt says what becomes of it.
+// TestMessageSetAsideFromTheLogHasNotSucceeded calls SetAside for a message that comes from the log. The entry exists
+// already, and its attempt decides its outcome.
 // Failure: F90
 func TestMessageSetAsideFromTheLogHasNotSucceeded(t *testing.T) {
 	t.Parallel()
@@ -133,7 +137,7 @@ func TestEachMessageHasAnIdempotencyKeyOfItsOwn(t *testing.T) {
 	assert.Contains(t, ids, "t:q:a")
 }
 
-// mute is an error that cannot say what it is, as a nil pointer in an error cannot.
+// mute is an error whose method Error panics, like a nil pointer in an error.
 type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }

@@ -6,20 +6,20 @@ import (
 )
 
 var (
-	// ErrClosed: the Publisher was closed.
+	// ErrClosed says that the Publisher was closed.
 	ErrClosed = errors.New("rabbitmq: publisher is closed")
 
-	// ErrDeliveryLost is the cause of a function's context that ends because the connection broke: its message is no
-	// longer this consumer's to acknowledge, and will be delivered again.
-	ErrDeliveryLost = errors.New("rabbitmq: connection lost while the message was being worked on")
+	// ErrDeliveryLost is the cause of a function's context that ended because the connection broke. The message can no
+	// longer be acknowledged, and the broker will deliver it again.
+	ErrDeliveryLost = errors.New("rabbitmq: connection lost while the message was being processed")
 )
 
-// RefusedError says that the broker does not take a message and will not: handlers wrap it in compensator.Permanent.
+// RefusedError says that the broker will never take a message. Handlers wrap it in compensator.Permanent.
 type RefusedError struct {
 	Exchange string
 	Key      string
-	Code     int    // as in AMQP: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large; 0: refused before it was sent
-	Reason   string // the broker's words
+	Code     int    // the AMQP reply code: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large; 0 if refused before sending
+	Reason   string // the broker's text
 }
 
 func (e *RefusedError) Error() string {

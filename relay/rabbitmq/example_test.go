@@ -18,7 +18,7 @@ type User struct {
 	Version string `json:"version"`
 }
 
-// A message that is true exactly if the transaction commits.
+// The message is sent exactly if the transaction commits.
 func ExampleHandleBatch() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})
@@ -52,7 +52,7 @@ func ExampleHandleBatch() {
 	}
 }
 
-// A queue whose failed messages are tried again by the log, and blocked by none.
+// The log tries failed messages again, and they do not block the queue.
 func ExampleConsume() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})
@@ -62,7 +62,7 @@ func ExampleConsume() {
 	consumer, err := rabbitmq.Consume(c, "user_received", func(ctx context.Context, d *rabbitmq.Delivery) error {
 		var user User
 		if err := json.Unmarshal(d.Body, &user); err != nil {
-			return compensator.Permanent(err) // aside, for a person
+			return compensator.Permanent(err) // set aside for a person
 		}
 		if user.ID == "" {
 			return errors.New("try again later")

@@ -15,8 +15,8 @@ import (
 
 var messages = flag.Int("messages", 2000, "how many messages flow while the broker is killed")
 
-// TestNoMessageIsLostWhileTheBrokerIsKilled: killed in mid-flow, and back. Every entry succeeds, every one of them has its
-// message in the queue, and whatever is there twice carries the id of its first.
+// TestNoMessageIsLostWhileTheBrokerIsKilled kills the broker during the flow and restarts it. Every entry must succeed
+// and must have its message in the queue. A message that is there twice must have the same id twice.
 // Failure: F87
 func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilled(t *testing.T) {
 	eventually(t, func() bool { return succeeded() == *messages }, "every entry succeeds")
 	ids, again := b.ids(queue), 0
 	for id, times := range ids {
-		assert.True(t, want[id], "%q is nobody's", id)
+		assert.True(t, want[id], "%q belongs to no entry", id)
 		again += times - 1
 	}
 	assert.Len(t, ids, *messages, "a message was lost")

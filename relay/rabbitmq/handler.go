@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Handle registers a business type whose entries are published one by one; see compensator.Handle. Its entries are
-// recorded like any other's. They go out together better: see HandleBatch.
+// Handle registers a business type whose entries are published one at a time; see compensator.Handle. Record its
+// entries like those of any other type. HandleBatch has a higher throughput.
 func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
@@ -17,8 +17,8 @@ func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher
 	return compensator.Handle(c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
 }
 
-// HandleBatch registers a business type whose entries are published several at a time, with all their confirms awaited
-// together: cfg.BatchSize at most; see compensator.HandleBatch.
+// HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. The confirms
+// of a batch are awaited together. See compensator.HandleBatch.
 func HandleBatch[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
@@ -43,13 +43,17 @@ func (p *Publisher) check(route Route) error {
 	return nil
 }
 
-// Handler publishes an entry. It returns nil once the broker has confirmed that a queue holds the message.
+// Handler returns a handler that publishes an entry. The handler returns nil after the broker has confirmed that a
+// queue holds the message.
 //
-// A message that no queue is bound for, that is too large, whose exchange does not exist, or that this user may not
-// publish there, is a *RefusedError in compensator.Permanent, which names exchange and key. A broker that is away, blocks, rejects with
-// a nack or does not confirm in time is compensator.Unavailable; see Config.CountUnavailable. After each of these the message may have
-// arrived all the same, and is sent again with the same message id. A nack says that one queue did not take the message: other queues
-// that are bound for it may have it.
+// The handler returns a *RefusedError in compensator.Permanent when the broker will never take the message. The error
+// names the exchange and the key. The reasons are: no queue is bound, the message is too large, the exchange does not
+// exist, or this user may not publish there.
+//
+// The handler returns compensator.Unavailable when the broker is unreachable, blocks the connection, rejects the
+// message with a nack, or does not confirm in time. See Config.CountUnavailable. The message may have arrived in each
+// of these cases, and is sent again with the same message id. A nack says that one queue did not take the message.
+// Other queues bound to the exchange may have it.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		m, err := p.message(route, e)
@@ -60,8 +64,9 @@ func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	}
 }
 
-// BatchHandler publishes entries and then awaits all confirms. Each has its own outcome, as with Handler. When the
-// broker closes the channel because of one, those it has not confirmed are sent again, alone.
+// BatchHandler returns a handler that publishes all entries and then awaits all confirms. Each entry has its own
+// outcome, as with Handler. If the broker closes the channel because of one message, the unconfirmed messages are sent
+// again one by one.
 func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) []error {
 		outcomes := make([]error, len(entries))
@@ -82,7 +87,7 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	}
 }
 
-// message asks the route and makes the message; an error is the attempt's outcome.
+// message calls the route and builds the message. An error is the outcome of the attempt.
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
 	to, err := route(e)
 	if err != nil {

@@ -8,15 +8,16 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// ErrStream says that the queue is a RabbitMQ stream. A stream does not deliver again what was not acknowledged, so a Consumer would
-// lose messages.
-var ErrStream = errors.New("rabbitmq: the queue is a stream, which delivers nothing again; consume from a classic or quorum queue")
+// ErrStream says that the queue is a RabbitMQ stream. A stream does not redeliver unacknowledged messages, so a
+// Consumer would lose messages.
+var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not redeliver messages: consume from a classic or quorum queue")
 
-// offsetArgument is a consumer's argument for streams, and the header of each message that a stream delivers.
+// offsetArgument is the consumer argument for streams. A stream also sets it as a header of each message.
 const offsetArgument = "x-stream-offset"
 
-// refuseStream returns ErrStream if the queue is a stream. RabbitMQ refuses the argument x-stream-offset for queues of other kinds, and
-// logs that as a channel error. A broker that ignores arguments takes a nonsensical one as well.
+// refuseStream returns ErrStream if the queue is a stream. It consumes with the argument x-stream-offset. RabbitMQ
+// refuses that argument for other kinds of queues, and logs a channel error. Some brokers ignore the argument. They
+// also accept an invalid offset, which a stream would refuse.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
 	if taken, err := s.takesOffset("next"); !taken {
@@ -33,7 +34,7 @@ func (s *session) refuseStream() error {
 	return err
 }
 
-// takesOffset reports whether a consumer with that offset may begin. It ends the consumer at once.
+// takesOffset reports whether the broker accepts a consumer with that offset. It ends the consumer at once.
 func (s *session) takesOffset(offset string) (bool, error) {
 	defer s.link.guard()()
 	ch, err := s.link.Channel()

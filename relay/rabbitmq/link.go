@@ -14,24 +14,24 @@ import (
 const (
 	heartbeat = 10 * time.Second
 
-	// setUpLimit bounds the handshake, and any question to the broker that it should answer at once.
+	// setUpLimit limits the handshake, and each request that the broker should answer at once.
 	setUpLimit = 30 * time.Second
 
-	closeLimit = 5 * time.Second // for an orderly end, which is a courtesy
+	closeLimit = 5 * time.Second // limit of an orderly close
 
 	firstPause   = 100 * time.Millisecond
-	longestPause = 3 * time.Second // a broker that is back is not left alone for long
+	longestPause = 3 * time.Second // short, so that the library reconnects soon after the broker is back
 )
 
-// link is one connection. It can be dropped whatever its peer does: amqp091's own Close waits for writers, and those
-// may wait for a broker that reads nothing.
+// link is one connection. drop ends it even if its peer does not respond. Close of amqp091 waits for writers, and a
+// writer may wait for a broker that has stopped reading.
 type link struct {
 	*amqp091.Connection
 	raw    net.Conn
-	closed chan *amqp091.Error // one value, or closed
+	closed chan *amqp091.Error // gets at most one value, then is closed
 }
 
-// connect returns when the broker has let us in, or ctx has ended.
+// connect dials the broker and completes the handshake. It gives up when ctx ends.
 func connect(ctx context.Context, url string, config amqp091.Config, name string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, setUpLimit)
 	defer cancel()
@@ -54,7 +54,7 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 		config.Heartbeat = heartbeat
 	}
 	if config.TLSClientConfig != nil {
-		config.TLSClientConfig = config.TLSClientConfig.Clone() // amqp091 fills in the server's name
+		config.TLSClientConfig = config.TLSClientConfig.Clone() // amqp091 sets ServerName
 	}
 	config.Properties = withName(config.Properties, name)
 	var err error
@@ -65,14 +65,15 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 		stop()
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
-	if !stop() { // ctx ended in the last moment
+	if !stop() { // ctx ended just now
 		return nil, context.Cause(ctx)
 	}
 	l.NotifyClose(l.closed)
 	return l, nil
 }
 
-// withName is a copy: amqp091 writes into the table, and two connections may share the caller's.
+// withName returns a copy with the connection name. amqp091 writes into the table, and two connections may share the
+// caller's table.
 func withName(properties amqp091.Table, name string) amqp091.Table {
 	named := amqp091.NewConnectionProperties()
 	named.SetClientConnectionName(name)
@@ -82,21 +83,21 @@ func withName(properties amqp091.Table, name string) amqp091.Table {
 	return named
 }
 
-// drop ends the connection at once. The broker takes back what is not acknowledged.
+// drop closes the connection at once. The broker requeues unacknowledged messages.
 func (l *link) drop() { _ = l.raw.Close() }
 
-// close ends the connection in order, if the broker answers.
+// close closes the connection in order. It drops the connection if the broker does not answer within closeLimit.
 func (l *link) close() {
 	defer time.AfterFunc(closeLimit, l.drop).Stop()
 	_ = l.Connection.Close()
 }
 
-// guard drops the connection unless the returned function is called in time: a peer that fell silent would keep
-// amqp091's calls for ever.
+// guard drops the connection unless stop is called within setUpLimit. Without it, calls of amqp091 would wait forever
+// for a silent peer.
 func (l *link) guard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
-// pause waits before the failures-th try to connect, counted from 1, with full jitter above a floor. It reports
-// whether ctx is still there.
+// pause waits before connection attempt number failures, counted from 1. The wait is random (full jitter) above a
+// minimum. pause reports false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	most := min(longestPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(most))
@@ -109,5 +110,5 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// failure names what failed, without the URL.
+// failure wraps err with the failed operation. It does not include the URL.
 func failure(what string, err error) error { return fmt.Errorf("rabbitmq: %s: %w", what, err) }

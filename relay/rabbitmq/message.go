@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	maxShort   = 255      // bytes of a name in AMQP; amqp091 cuts what is longer without a word
-	maxHeaders = 24 << 10 // bytes as JSON, of which one may be five in AMQP: all must fit a frame of 128 KiB, or the broker ends the connection
-	frameEnds  = 8        // bytes of a frame beside what it carries
+	maxShort   = 255      // bytes of a name in AMQP; amqp091 silently truncates longer names
+	maxHeaders = 24 << 10 // bytes as JSON. One byte of JSON may take five in AMQP, and all headers must fit a frame of 128 KiB
+	frameEnds  = 8        // bytes of a frame beside its payload
 )
 
-// message is an entry on its way.
+// message is the AMQP message of an entry.
 type message struct {
 	exchange, key string
 	mandatory     bool
 	publishing    amqp091.Publishing
 }
 
-// newMessage makes the message of an entry.
+// newMessage builds the message of an entry.
 func newMessage(e *compensator.Entry, to Destination) (*message, error) {
 	setDefault(&to.ContentType, "application/json")
 	headers := make(amqp091.Table, len(e.Headers)+len(to.Headers)+1)
@@ -45,7 +45,7 @@ func newMessage(e *compensator.Entry, to Destination) (*message, error) {
 	return m, nil
 }
 
-// messageID is the idempotency key, or its SHA-256 when AMQP has no room for it: more than 255 bytes.
+// messageID returns the idempotency key, or its SHA-256 if the key has more than 255 bytes, the limit of AMQP.
 func messageID(e *compensator.Entry) string {
 	if len(e.IdempotencyKey) <= maxShort {
 		return string(e.IdempotencyKey)
@@ -54,7 +54,7 @@ func messageID(e *compensator.Entry) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// problem is what keeps a message from being sent as it is.
+// problem returns why the message can never be sent. It returns "" if there is no reason.
 func (m *message) problem() string {
 	for name, value := range map[string]string{
 		"Exchange": m.exchange, "Key": m.key, "ContentType": m.publishing.ContentType, "business type": m.publishing.Type,
@@ -79,19 +79,20 @@ func (m *message) problem() string {
 	return ""
 }
 
-// beyond is what keeps a message from a connection whose frames have limit bytes at most; 0: any number. The broker would end
-// the connection, for everybody who sends over it. Only the body may be spread over several frames.
+// beyond returns why a connection with frames of at most limit bytes cannot carry the message. It returns "" if there
+// is no reason. A limit of 0 means no limit. The broker would close the connection, which affects all its senders. Only
+// the body may be split into several frames.
 func (m *message) beyond(limit int) string {
 	p := &m.publishing
-	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, size of the body, which properties there are
+	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, body size, property flags
 		1 + len(p.ContentType) + tableSize(p.Headers) + 1 + 1 + len(p.MessageId) + 8 + 1 + len(p.Type)
 	if limit == 0 || size <= limit {
 		return ""
 	}
-	return fmt.Sprintf("Headers: a frame of %d bytes, at most %d by this connection", size, limit)
+	return fmt.Sprintf("Headers: a frame of %d bytes, this connection allows at most %d", size, limit)
 }
 
-// tableSize is how many bytes a table has in AMQP 0-9-1, 4.2.5, as RabbitMQ reads it.
+// tableSize returns the encoded size of a table in bytes, by AMQP 0-9-1 section 4.2.5, as RabbitMQ reads it.
 func tableSize(t amqp091.Table) int {
 	size := 4
 	for name, value := range t {
@@ -117,7 +118,7 @@ func valueSize(value any) int {
 		}
 		return size
 	}
-	return 9 // of a number or a time, at most
+	return 9 // numbers and times take at most 9 bytes
 }
 
 func (m *message) refused(code int, reason string) *RefusedError {

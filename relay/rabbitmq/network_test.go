@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// stalling makes connections whose peer can fall silent both ways: nothing is read, and what is written waits.
+// stalling dials connections whose peer can fall silent in both directions: reads get nothing, and writes block.
 type stalling struct {
 	stalled atomic.Bool
-	refused atomic.Bool // writes fail, and reads go on
+	refused atomic.Bool // writes fail, and reads continue
 }
 
 type stallingConn struct {
@@ -59,8 +59,8 @@ func (c *stallingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// TestConsumerComesBackFromABrokerThatReadsNothing: an acknowledgement that cannot be written holds amqp091's locks, and
-// the deliveries do not end.
+// TestConsumerComesBackFromABrokerThatReadsNothing makes a broker stop reading. The blocked acknowledgement holds locks
+// of amqp091, and the deliveries stay open.
 // Failure: F91
 func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestConsumerComesBackFromABrokerThatReadsNothing(t *testing.T) {
 	eventually(t, func() bool { return calls.ids() == 2 }, "messages arrive")
 }
 
-// TestConsumerThatTheBrokerForgetsComesBack: the consumer is gone, and the word of it lost.
+// TestConsumerThatTheBrokerForgetsComesBack removes the consumer at the broker and drops the notification of that.
 // Failure: F91
 func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	t.Parallel()
@@ -98,13 +98,13 @@ func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	k := consumer(t, w.New(w.Quick()), func(_ context.Context, d *Delivery) error { calls.add(d); return nil },
 		ConsumerConfig{URL: url, Queue: queue})
 	consume(t, k)
-	eventually(t, func() bool { return k.Err() == nil }, "it consumes")
+	eventually(t, func() bool { return k.Err() == nil }, "the consumer consumes")
 	proxy.SwallowReplies()
 	ch := b.channel()
 	before := proxy.Swallowed()
 	_, err := ch.QueueDelete(queue, false, false, false)
 	require.NoError(t, err)
-	eventually(t, func() bool { return proxy.Swallowed() > before+8 }, "the word of it is lost") // a heartbeat has 8 bytes
+	eventually(t, func() bool { return proxy.Swallowed() > before+8 }, "the notification is lost") // a heartbeat has 8 bytes
 	proxy.Heal()
 	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
 	require.NoError(t, err)
@@ -112,7 +112,8 @@ func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	eventually(t, func() bool { return calls.ids() == 1 }, "messages arrive")
 }
 
-// TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue: and the connection, which takes nothing, is replaced.
+// TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue makes the writes of a connection fail. The error must
+// not claim that a full queue rejected the message, and the connection must be replaced.
 // Failure: F87
 func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) {
 	t.Parallel()
@@ -139,7 +140,8 @@ func TestMessageThatCannotBeWrittenIsNotCalledRefusedByAFullQueue(t *testing.T) 
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestBrokerOfFewChannelsIsGivenNoMoreThanThose: one too many is no failure of its entry.
+// TestBrokerOfFewChannelsIsGivenNoMoreThanThose sends more messages at once than the broker allows channels. A message
+// that has to wait must not count as a failure.
 // Failure: F87
 func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	t.Parallel()
@@ -158,7 +160,8 @@ func TestBrokerOfFewChannelsIsGivenNoMoreThanThose(t *testing.T) {
 	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
 }
 
-// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly: the connection stands, and its only channel waits.
+// TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly waits for a confirm that never comes on the only channel, while
+// the connection works.
 // Failure: F87
 func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	t.Parallel()
@@ -171,17 +174,17 @@ func TestConfirmThatNeverComesKeepsItsChannelForAWhileOnly(t *testing.T) {
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
 	w.Run(c)
 	w.WaitState(w.Put(orders, 0, compensator.Options{IdempotencyKey: "before"}), compensator.Succeeded)
-	line, err := p.await(t.Context())
+	pool, err := p.await(t.Context())
 	require.NoError(t, err)
 	sent := b.depth(queue)
 	proxy.SwallowReplies()
 	before := proxy.Swallowed()
 	id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "m"})
-	eventually(t, func() bool { return b.depth(queue) > sent && proxy.Swallowed() > before+8 }, "its confirm is lost")
+	eventually(t, func() bool { return b.depth(queue) > sent && proxy.Swallowed() > before+8 }, "the confirm is lost")
 	proxy.Heal()
-	eventually(t, func() bool { return w.State(id) == compensator.Succeeded }, "it is sent again")
+	eventually(t, func() bool { return w.State(id) == compensator.Succeeded }, "the message is sent again")
 	now, err := p.await(t.Context())
 	require.NoError(t, err)
-	assert.Same(t, line, now, "over the same connection")
+	assert.Same(t, pool, now, "over the same connection")
 	assert.GreaterOrEqual(t, b.ids(queue)["m"], 2)
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// Publisher sends messages over one connection, which it looks after: it connects again, with pauses of up to 3 s
-// and jitter, for as long as it is open. Its methods may be called concurrently.
+// Publisher sends messages over one connection. While the Publisher is open it reconnects, with pauses of up to 3 s and
+// jitter. Its methods may be called concurrently.
 type Publisher struct {
 	cfg  Config
 	stop context.CancelFunc
-	done chan struct{} // closed when the supervisor has ended
+	done chan struct{} // closed when supervise has returned
 
 	mu      sync.Mutex    // guards the fields below
-	line    *line         // nil: not connected
-	err     error         // why not
-	changed chan struct{} // closed and replaced when line changes
+	pool    *channelPool  // nil while not connected
+	err     error         // why pool is nil
+	changed chan struct{} // closed and replaced when pool changes
 	closed  bool
 }
 
-// Open returns a Publisher and connects behind it: a broker that is away is no error, since the entries wait. Err
-// says how it stands. An error names the fields of cfg that are wrong.
+// Open returns a Publisher and connects in the background. An unreachable broker is no error, because the entries wait.
+// Err returns the state of the connection. Errors name the invalid fields of cfg.
 func Open(cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -37,22 +37,22 @@ func Open(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Close ends the connection and returns when it has ended. Messages under way are Unavailable: close the Publisher
-// after Run has returned.
+// Close closes the connection and waits for that. Messages in flight become Unavailable, so close the Publisher after
+// Run has returned.
 func (p *Publisher) Close() error {
 	p.stop()
 	<-p.done
 	return nil
 }
 
-// Err is nil while the Publisher is connected, and otherwise why it is not: wrong credentials, for example.
+// Err returns nil while the Publisher is connected. Otherwise it returns the reason, for example wrong credentials.
 func (p *Publisher) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// supervise keeps a connection until ctx ends.
+// supervise keeps the Publisher connected until ctx ends.
 func (p *Publisher) supervise(ctx context.Context) {
 	defer close(p.done)
 	for failures := 0; ctx.Err() == nil; {
@@ -74,69 +74,69 @@ func (p *Publisher) supervise(ctx context.Context) {
 	p.set(nil, ErrClosed)
 }
 
-// serve offers a connection until it breaks, and returns why it did.
+// serve offers a connection to senders until it breaks, and returns why it broke.
 func (p *Publisher) serve(ctx context.Context, l *link) error {
-	line := newLine(l, p.cfg.Channels)
+	pool := newChannelPool(l, p.cfg.Channels)
 	blockings := l.NotifyBlocked(make(chan amqp091.Blocking, 16))
-	p.set(line, nil)
+	p.set(pool, nil)
 	p.cfg.Logger.Info("rabbitmq: publisher is connected")
 	for {
 		select {
 		case b, ok := <-blockings:
 			if !ok {
-				blockings = nil // the connection ends
+				blockings = nil // the connection is closing
 				continue
 			}
-			line.block(b.Active)
+			pool.block(b.Active)
 			if b.Active {
 				p.cfg.Logger.Warn("rabbitmq: the broker blocks the connection", "reason", b.Reason)
 			}
 		case err := <-l.closed:
-			line.end()
+			pool.end()
 			return orClosed(err)
 		case <-ctx.Done():
 			p.set(nil, ErrClosed)
-			if line.reads() {
+			if pool.reads() {
 				l.close()
 			}
-			line.end()
+			pool.end()
 			return ErrClosed
 		}
 	}
 }
 
-func (p *Publisher) set(l *line, err error) {
+func (p *Publisher) set(l *channelPool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.line, p.err, p.closed = l, err, err == ErrClosed
+	p.pool, p.err, p.closed = l, err, err == ErrClosed
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// await returns a connection that takes messages, or why there is none when ctx ends.
-func (p *Publisher) await(ctx context.Context) (*line, error) {
+// await waits for a connection and returns it. When ctx ends first, it returns why there is no connection.
+func (p *Publisher) await(ctx context.Context) (*channelPool, error) {
 	for {
 		p.mu.Lock()
-		line, err, closed, changed := p.line, p.err, p.closed, p.changed
+		pool, err, closed, changed := p.pool, p.err, p.closed, p.changed
 		p.mu.Unlock()
 		switch {
 		case closed:
 			return nil, ErrClosed
-		case line == nil:
+		case pool == nil:
 			select {
 			case <-changed:
 			case <-ctx.Done():
 				return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 			}
 		default:
-			return line, nil
+			return pool, nil
 		}
 	}
 }
 
 var errConnecting = errors.New("rabbitmq: not connected yet")
 
-// timed bounds one message, or one batch.
+// timed limits the context of one message or batch to Config.Timeout.
 func (p *Publisher) timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("rabbitmq: gave up after %v", p.cfg.Timeout.Round(time.Millisecond)))
 }

@@ -95,13 +95,14 @@ func TestLongIdempotencyKeyBecomesAHashedMessageID(t *testing.T) {
 	ids := b.ids(queue)
 	assert.Equal(t, 1, ids[strings.Repeat("é", 127)+"e"], "255 bytes fit")
 	assert.Equal(t, 1, ids[messageID(&compensator.Entry{IdempotencyKey: compensator.IdempotencyKey(strings.Repeat("é", 128))})], "256 are hashed")
-	assert.Len(t, ids, 3, "also those that differ in the last byte alone")
+	assert.Len(t, ids, 3, "also keys that differ only in the last byte")
 	for id := range ids {
 		assert.NotEmpty(t, id)
 	}
 }
 
-// TestRefusedMessageWaitsForAPerson: trying again would change nothing, and the reason says where it was to go.
+// TestRefusedMessageWaitsForAPerson sends messages that the broker refuses. Another attempt would not help, so they
+// wait for a person, and the reason names the destination.
 // Failure: F88
 func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -163,7 +164,8 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 	})
 }
 
-// TestHeadersFillAFrameToTheLastByteAndNoMore: one byte beyond the connection's frames, and the broker ends it for everybody.
+// TestHeadersFillAFrameToTheLastByteAndNoMore sends headers that fill a frame exactly, and headers with one byte more.
+// The broker closes the connection for a longer frame, which affects all senders.
 func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	t.Parallel()
 	b := sharedBroker(t)
@@ -171,7 +173,7 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	p := open(t, Config{URL: b.URL(), AMQP: amqp091.Config{FrameSize: 8192}})
 	eventually(t, func() bool { return p.Err() == nil }, "connected")
 	p.mu.Lock()
-	line := p.line
+	pool := p.pool
 	p.mu.Unlock()
 	filledBy := func(id string, filled int) *message {
 		headers := amqp091.Table{"text": strings.Repeat("x", filled), "nothing": nil, "bytes": []byte("1234"), "number": int64(1),
@@ -187,10 +189,10 @@ func TestHeadersFillAFrameToTheLastByteAndNoMore(t *testing.T) {
 	outcomes := p.send(t.Context(), []*message{filledBy("1", room), filledBy("2", room+1), filledBy("3", 1)})
 	require.NoError(t, outcomes[0])
 	require.Equal(t, compensator.VerdictPermanent, compensator.VerdictOf(outcomes[1]))
-	require.ErrorContains(t, outcomes[1], "Headers: a frame of 8193 bytes, at most 8192 by this connection")
+	require.ErrorContains(t, outcomes[1], "Headers: a frame of 8193 bytes, this connection allows at most 8192")
 	require.NoError(t, outcomes[2])
 	select {
-	case <-line.dead:
+	case <-pool.dead:
 		t.Error("the connection has ended")
 	default:
 	}
@@ -221,7 +223,7 @@ func TestExchangeDeletedMeanwhileIsNamedAndItsEntriesCanBeRequeued(t *testing.T)
 	assert.Contains(t, e.LastError, exchange)
 	assert.Contains(t, e.LastError, "some.key")
 	declare()
-	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "it is back"}}))
+	require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "the exchange is back"}}))
 	w.WaitState(id, compensator.Succeeded)
 	assert.Equal(t, 1, b.ids(queue)["second"])
 	require.NoError(t, b.channel().ExchangeDelete(exchange, false, false))
@@ -247,7 +249,7 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 		w.Eventually(func() bool {
 			e, err := c.Get(t.Context(), id)
 			return err == nil && strings.Contains(e.LastError, "nack")
-		}, "the nack is told")
+		}, "the nack is reported")
 		dead := w.Put(counted, 1, compensator.Options{})
 		w.WaitState(dead, compensator.Dead)
 		assert.Equal(t, compensator.Pending, w.State(id), "it has spent its only attempt")
@@ -257,7 +259,8 @@ func TestFullQueueSpendsNoAttemptUnlessToldSo(t *testing.T) {
 	})
 }
 
-// TestEachMessageOfABatchHasAConfirmOfItsOwn: of two queues one is full, and every other message of a batch is for that.
+// TestEachMessageOfABatchHasAConfirmOfItsOwn sends batches whose messages go alternately to a full queue and to one
+// that is not full.
 // Failure: F87
 func TestEachMessageOfABatchHasAConfirmOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -328,7 +331,8 @@ func TestWrongConfigurationNamesItsFields(t *testing.T) {
 	}
 }
 
-// TestConfirmThatIsLostIsAskedForAgainUnderTheSameID: the broker has the message and nobody knows.
+// TestConfirmThatIsLostIsAskedForAgainUnderTheSameID drops confirms. The broker has the messages, but the Publisher
+// does not know it.
 // Failure: F87
 func TestConfirmThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
@@ -375,17 +379,18 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 			e, err := c.Get(t.Context(), id)
 			return err == nil && e.LastError != ""
 		}, "an attempt finds no broker")
-		assert.Equal(t, compensator.Pending, w.State(id), "and is not counted")
+		assert.Equal(t, compensator.Pending, w.State(id), "the attempt is not counted")
 		proxy.Heal()
 		w.WaitState(id, compensator.Succeeded)
-		ids := b.ids(queue) // one whose confirm was late came twice
+		ids := b.ids(queue) // a message whose confirm was late came twice
 		assert.Positive(t, ids["before"])
 		assert.Positive(t, ids["after"])
 		assert.Len(t, ids, 2)
 	})
 }
 
-// TestSilentBrokerKeepsNoHandler: the connection stands and nothing answers, not even the question for a channel.
+// TestSilentBrokerKeepsNoHandler silences the broker. The connection stays open, and no request gets a reply, not even
+// the opening of a channel.
 // Failure: F87
 func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -397,7 +402,7 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	p := open(t, Config{URL: url, AMQP: amqp091.Config{Heartbeat: 2 * testTimeout}, Timeout: 300 * time.Millisecond})
 	orders := relay(t, c, p, To("", queue), false, compensator.TypeConfig{MaxProcessCount: 1})
 	w.Run(c)
-	eventually(t, func() bool { return p.Err() == nil }, "it is connected")
+	eventually(t, func() bool { return p.Err() == nil }, "the Publisher is connected")
 	proxy.SwallowReplies()
 	id := w.Put(orders, 1, compensator.Options{IdempotencyKey: "m"})
 	w.Eventually(func() bool {
@@ -411,8 +416,8 @@ func TestSilentBrokerKeepsNoHandler(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestBlockedConnectionIsWaitedForAndNothingPilesUp: a broker out of memory reads no more; entries wait in the log, and
-// no more messages are under way than there are channels.
+// TestBlockedConnectionIsWaitedForAndNothingPilesUp makes a broker run out of memory, so that it stops reading. Entries
+// must wait in the log. No more messages may be in flight than there are channels.
 // Failure: F87
 func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	t.Parallel()
@@ -446,9 +451,9 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 	assert.LessOrEqual(t, again, 3, "more was under way than there are channels")
 }
 
-// TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable: an exchange of the plugin x-delayed-message confirms a message and routes
-// it later; RabbitMQ returns a mandatory one first. Here an exchange without bindings stands for it: it confirms, and returns what is
-// mandatory.
+// TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable uses an exchange that confirms a message and routes it
+// later, like those of the plugin x-delayed-message. RabbitMQ returns a mandatory message of such an exchange first. An
+// exchange without bindings takes its place here: it also confirms messages and returns mandatory ones.
 // Failure: F95
 func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
 	t.Parallel()

@@ -11,19 +11,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Headers that a message in ConsumerConfig.RefusedQueue has beside its own.
+// Headers that the Consumer adds to a message in ConsumerConfig.RefusedQueue.
 const (
-	RefusedHeader         = "compensator-refused"          // why the log refuses it; at most 1,000 characters
-	RefusedQueueHeader    = "compensator-refused-queue"    // the queue that it comes from
-	RefusedExchangeHeader = "compensator-refused-exchange" // the exchange that it was published to
-	RefusedKeyHeader      = "compensator-refused-key"      // its routing key
+	RefusedHeader         = "compensator-refused"          // why the log refuses the message; at most 1,000 characters
+	RefusedQueueHeader    = "compensator-refused-queue"    // the queue that the message comes from
+	RefusedExchangeHeader = "compensator-refused-exchange" // the exchange that the message was published to
+	RefusedKeyHeader      = "compensator-refused-key"      // the routing key of the message
 )
 
-// refusedPause is how long a message that cannot be set aside is held before the next try. Tests have less.
+// refusedPause is the wait before the next attempt to move a refused message. Tests shorten it.
 var refusedPause = 30 * time.Second
 
-// setAside moves a message that the log refuses into ConsumerConfig.RefusedQueue, and reports whether it is there. While that fails
-// setAside holds the message: a broker with a delivery limit drops what is given back too often.
+// setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue. It reports whether the message is
+// there. While the move fails, setAside holds the message, because a broker with a delivery limit drops a message that
+// is given back too often.
 func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, why error) bool {
 	for {
 		err := s.moveRefused(ctx, raw, why)
@@ -42,7 +43,7 @@ func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delive
 	}
 }
 
-// awaitNextTry waits for refusedPause. When Run ends it gives the message back and reports false.
+// awaitNextTry waits for refusedPause. When Run ends, it gives the message back and reports false.
 func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool {
 	timer := time.NewTimer(refusedPause)
 	defer timer.Stop()
@@ -50,15 +51,15 @@ func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool 
 	case <-timer.C:
 		return true
 	case <-s.ending:
-		_ = raw.Nack(false, true) // an error says that the broker takes the message back by itself
+		_ = raw.Nack(false, true) // after an error the broker requeues the message itself
 	case <-ctx.Done():
 	}
 	return false
 }
 
-// moveRefused publishes a copy of a message to the refused queue and awaits the confirm. It declares the queue if there is none. It uses
-// a connection of its own, because a broker that is out of memory or disk space reads nothing more from a connection that publishes:
-// the acknowledgements of other messages would wait, too.
+// moveRefused publishes a copy of a message to the refused queue and awaits the confirm. It declares the queue if the
+// queue does not exist. moveRefused opens a separate connection. A broker that is out of memory or disk space stops
+// reading from a connection that publishes. Then it would not read the acknowledgements of other messages either.
 func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why error) error {
 	select {
 	case k.moving <- struct{}{}:
@@ -72,7 +73,7 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why e
 	}
 	defer l.close()
 	defer context.AfterFunc(ctx, l.drop)()
-	defer l.guard()() // a broker that blocks the connection, too
+	defer l.guard()() // also ends a connection that the broker blocks
 	copied := k.refusedCopy(raw, why, l.Config.FrameSize)
 	routed, err := l.publishTo(k.cfg.RefusedQueue, copied)
 	if err != nil || routed {
@@ -112,7 +113,7 @@ func (l *link) publishTo(queue string, p amqp091.Publishing) (routed bool, err e
 		}
 	}
 	select {
-	case <-returned: // RabbitMQ sends a message back before it confirms it
+	case <-returned: // RabbitMQ returns a message before it confirms the message
 		return false, nil
 	default:
 		return true, nil
@@ -129,9 +130,15 @@ func (l *link) declare(queue string) error {
 	return err
 }
 
-// refusedCopy is a message as it came, with headers that say why it was refused and where it comes from. These are left out where a
-// frame of limit bytes has no room for them; 0: any number. refusedCopy leaves out what would keep the message from waiting for a person: its expiration; the id of a user that this connection may not have; CC,
-// by which RabbitMQ would send it to other queues as well; and counts of earlier deliveries.
+// refusedCopy returns a message as it came, with headers that say why it was refused and where it comes from. The added
+// headers are left out if they do not fit a frame of limit bytes. A limit of 0 means no limit.
+//
+// refusedCopy removes the properties that would keep the message from waiting for a person:
+//
+//   - the expiration
+//   - the user id, which this connection may not be allowed to use
+//   - CC and BCC, which make RabbitMQ send the message to other queues as well
+//   - the counts of earlier deliveries
 func (k *Consumer) refusedCopy(raw *amqp091.Delivery, why error, limit int) amqp091.Publishing {
 	own := maps.Clone(raw.Headers)
 	for _, name := range []string{"CC", "BCC", "x-delivery-count", "x-acquired-count"} {
@@ -152,5 +159,5 @@ func (k *Consumer) refusedCopy(raw *amqp091.Delivery, why error, limit int) amqp
 	}
 }
 
-// otherProperties is how many bytes of a frame all properties but the headers take at most.
+// otherProperties is the maximum size of all properties except the headers, in bytes of a frame.
 const otherProperties = 64 + 7*(1+maxShort)

@@ -6,33 +6,36 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// KeyHeader is the header that carries Entry.Key: the same for every attempt, another once a person has requeued the
-// entry. Whatever a route puts there is replaced.
+// KeyHeader is the header that carries Entry.CallKey. The value is the same for every attempt, and it changes when a
+// person requeues the entry. It replaces a header of this name that a route sets.
 const KeyHeader = "compensator-key"
 
-// Destination is where an entry goes, and what its message carries beside the content.
+// Destination is the target of a message, with the message's headers and content type.
 type Destination struct {
-	Exchange string // "" is the default exchange; at most 255 bytes
+	Exchange string // "" means the default exchange; at most 255 bytes
 	Key      string // the routing key; at most 255 bytes
 
-	// Headers are added to those that travelled with the entry, and win over them: together 24 KiB as JSON at most.
+	// Headers are added to the headers of the entry, and override headers of the same name. All headers together may
+	// take at most 24 KiB as JSON.
 	Headers amqp091.Table
 
-	// NotMandatory has the message published without AMQP's flag mandatory. Set it for an exchange that routes a message after it has
-	// confirmed it, for example one of the type x-delayed-message: RabbitMQ returns a mandatory message to the Publisher first, so
-	// that its entry fails although the message is delivered. Without the flag nobody notices a message that no queue is bound for:
-	// the broker confirms it and drops it. Give such an exchange an alternate exchange.
+	// NotMandatory publishes the message without AMQP's mandatory flag. Set it for an exchange that routes a message
+	// after confirming it, for example one of type x-delayed-message. RabbitMQ returns a mandatory message of such an
+	// exchange first, so the entry would fail although the message is delivered.
+	//
+	// Without the flag the broker confirms and drops a message if no queue is bound. Give such an exchange an alternate
+	// exchange.
 	NotMandatory bool
 
-	// ContentType of the content. Default "application/json", what compensator.JSON writes.
+	// ContentType is the content type of the body. Default "application/json", as compensator.JSON writes it.
 	ContentType string
 }
 
-// Route says where an entry goes. It is called before each attempt, concurrently. An error of it is the attempt's
-// outcome, as a handler's is: Permanent where trying again is pointless.
+// Route returns the destination of an entry. It is called before each attempt, concurrently. An error is the outcome of
+// the attempt, like a handler's error. Return compensator.Permanent if another attempt is pointless.
 type Route func(e *compensator.Entry) (Destination, error)
 
-// To is the Route of a type whose entries all go to one place.
+// To returns a Route that sends all entries to one exchange and key.
 func To(exchange, key string) Route {
 	return func(*compensator.Entry) (Destination, error) {
 		return Destination{Exchange: exchange, Key: key}, nil

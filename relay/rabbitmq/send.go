@@ -11,14 +11,15 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-var errNack = errors.New("rabbitmq: the broker did not take the message (nack): a queue is full, or the broker failed")
+var errNack = errors.New("rabbitmq: the broker rejected the message (nack): a queue is full, or the broker failed")
 
-// undecidedError: the channel ended before the broker had said anything about the message.
+// undecidedError says that the channel was closed before the broker had confirmed or rejected the message.
 type undecidedError struct{ reason *amqp091.Error }
 
 func (e *undecidedError) Error() string { return "rabbitmq: no confirm: " + e.reason.Error() }
 
-// send publishes messages, awaits their confirms, and returns each one's outcome as a handler's; nil: a queue has it.
+// send publishes messages, awaits their confirms, and returns one handler result for each message. A nil result means
+// that a queue holds the message.
 func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 	ctx, cancel := p.timed(ctx)
 	defer cancel()
@@ -29,7 +30,8 @@ func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 		for i, m := range part {
 			verdict := verdicts[i]
 			if _, undecided := verdict.(*undecidedError); undecided && len(messages) > 1 {
-				// Which of several messages closed the channel the broker does not say. Alone, each is told.
+				// The broker does not say which of several messages closed the channel. Send each message alone to find
+				// out.
 				verdict = p.sendPart(ctx, part[i:i+1])[0]
 			}
 			outcomes = append(outcomes, p.outcome(m, verdict))
@@ -38,7 +40,7 @@ func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 	return outcomes
 }
 
-// outcome makes a handler's error of what became of a message.
+// outcome converts the verdict on a message into a handler's error.
 func (p *Publisher) outcome(m *message, verdict error) error {
 	var undecided *undecidedError
 	var refused *RefusedError
@@ -55,20 +57,20 @@ func (p *Publisher) outcome(m *message, verdict error) error {
 	return compensator.Unavailable(verdict)
 }
 
-// refuses: what the broker answers to a message that it will never take.
+// refuses reports whether a reply code says that the broker will never take the message.
 func refuses(code int) bool {
 	return code == amqp091.AccessRefused || code == amqp091.NotFound || code == amqp091.PreconditionFailed
 }
 
-// sendPart sends what fits a window. When ctx ends first, the channel stays taken until the broker has answered: a
-// broker that is slow is not given more and more. Nothing here waits for the broker longer than ctx.
+// sendPart sends at most window messages. It does not wait longer than ctx. When ctx ends first, the channel stays in
+// use until the broker has answered, so that a slow broker does not get ever more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
-	line, err := p.take(ctx)
+	pool, err := p.take(ctx)
 	if err != nil {
 		return all(messages, err)
 	}
 	answers := make(chan []error, 1)
-	go func() { answers <- line.deliver(ctx, messages) }()
+	go func() { answers <- pool.deliver(ctx, messages) }()
 	select {
 	case verdicts := <-answers:
 		return verdicts
@@ -77,15 +79,15 @@ func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	}
 }
 
-// take returns a connection that takes messages, with a slot of it; it waits for one.
-func (p *Publisher) take(ctx context.Context) (*line, error) {
+// take waits for a connection that accepts messages, and takes one of its slots.
+func (p *Publisher) take(ctx context.Context) (*channelPool, error) {
 	for {
-		line, err := p.await(ctx)
+		pool, err := p.await(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err = line.take(ctx); err != errGone {
-			return line, err
+		if err = pool.take(ctx); err != errGone {
+			return pool, err
 		}
 	}
 }
@@ -98,21 +100,22 @@ func all(messages []*message, err error) []error {
 	return verdicts
 }
 
-// deliver opens a channel if none is idle, publishes everything and then waits for all confirms. It gives its slot back.
-func (l *line) deliver(ctx context.Context, messages []*message) []error {
+// deliver publishes all messages on one channel and then waits for all confirms. It opens a channel if none is idle,
+// and gives its slot back.
+func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()
 	if err != nil {
 		return all(messages, err)
 	}
 	defer l.rest(ch)
-	if ctx.Err() != nil { // its sender has given up
+	if ctx.Err() != nil { // the sender has given up
 		return all(messages, context.Cause(ctx))
 	}
 	return l.publish(ctx, ch, messages)
 }
 
-func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []error {
+func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*message) []error {
 	confirms := make([]*amqp091.DeferredConfirmation, len(messages))
 	verdicts := make([]error, len(messages))
 	for i, m := range messages {
@@ -122,7 +125,7 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 		}
 		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, m.mandatory, false, m.publishing)
 		if err != nil {
-			if !ch.IsClosed() { // amqp091 would keep a connection that takes nothing
+			if !ch.IsClosed() { // amqp091 would keep a connection that accepts no writes
 				l.link.drop()
 				<-l.dead
 			}
@@ -149,12 +152,12 @@ func (l *line) publish(ctx context.Context, ch *channel, messages []*message) []
 	return verdicts
 }
 
-// confirmTimeout is how long a confirm may come after its sender has given up, before the channel is closed. A queue
-// without its majority never confirms. Tests have less.
+// confirmTimeout is how long a confirm may still arrive after its sender has given up. Then the channel is closed. A
+// queue without its majority never confirms. Tests shorten the timeout.
 var confirmTimeout = 30 * time.Second
 
-// awaitConfirm waits until the broker has answered, or the channel has ended.
-func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.DeferredConfirmation) {
+// awaitConfirm waits until the broker has confirmed or rejected the message, or the channel is closed.
+func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.DeferredConfirmation) {
 	select {
 	case <-confirm.Done():
 		return
@@ -167,7 +170,7 @@ func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.D
 		return
 	case <-timer.C:
 	}
-	if l.awaitOpen(context.Background()) == nil { // a blocked broker reads no Close
+	if l.awaitOpen(context.Background()) == nil { // a blocking broker does not read the close
 		stop := l.guard()
 		_ = ch.Close()
 		stop()
@@ -175,8 +178,8 @@ func (l *line) awaitConfirm(ctx context.Context, ch *channel, confirm *amqp091.D
 	<-confirm.Done()
 }
 
-// takeReturned is what the broker has sent back of the messages under way. It sends a message back before it
-// confirms it.
+// takeReturned returns the messages that the broker has sent back, by message id. The broker sends a message back
+// before it confirms the message.
 func (ch *channel) takeReturned() map[string]amqp091.Return {
 	returned := make(map[string]amqp091.Return)
 	for {
@@ -192,9 +195,9 @@ func (ch *channel) takeReturned() map[string]amqp091.Return {
 	}
 }
 
-// unconfirmed is why messages have no confirm, if some have none: a nack, the end of the connection, or that of the
+// unconfirmed returns why messages have no positive confirm: a nack, the end of the connection, or the end of the
 // channel alone.
-func (l *line) unconfirmed(ch *channel) error {
+func (l *channelPool) unconfirmed(ch *channel) error {
 	switch {
 	case l.link.IsClosed():
 		return errGone
@@ -204,5 +207,5 @@ func (l *line) unconfirmed(ch *channel) error {
 	if reason := <-ch.closed; reason != nil {
 		return &undecidedError{reason}
 	}
-	return errGone // we closed it ourselves
+	return errGone // closed by this side
 }

@@ -16,23 +16,26 @@ import (
 const (
 	consumerTag = "compensator"
 
-	// probeEvery is how long a queue may be quiet before the broker is asked whether it still knows this consumer.
+	// probeEvery is how long a queue may be quiet before the Consumer asks the broker whether it still knows this
+	// consumer.
 	probeEvery = 10 * time.Second
 )
 
-// Run consumes the queue until ctx ends, over a connection of its own, which it makes again whenever connection,
-// channel or consumer is lost: with pauses of up to 3 s and jitter. When ctx has ended it takes no more messages,
-// waits for its functions, acknowledges what they have done, and returns nil; what is not acknowledged is delivered
-// again. An error says that functions did not return, that Run is running already, or that the queue is a stream: ErrStream.
+// Run consumes the queue until ctx ends. It uses a separate connection. It reconnects when the connection, the channel
+// or the consumer is lost, with pauses of up to 3 s and jitter.
+//
+// When ctx ends, Run takes no more messages, waits for its functions, acknowledges the finished messages, and returns
+// nil. Unacknowledged messages are delivered again. An error says that functions did not return, that Run is running
+// already, or that the queue is a stream (ErrStream).
 //
 // Before each connection Run waits until the log takes entries. So messages stay in their queue while the database is
-// away, and the broker does not count their deliveries.
+// unavailable, and the broker does not count deliveries.
 func (k *Consumer) Run(ctx context.Context) error {
 	if k.running.Swap(true) {
 		return compensator.ErrRunning
 	}
 	defer k.running.Store(false)
-	known := false // whether the queue's kind is
+	known := false // whether an earlier session has checked the queue's kind
 	for failures := 0; ctx.Err() == nil; {
 		s, err := k.session(ctx, known)
 		if err == nil {
@@ -41,7 +44,7 @@ func (k *Consumer) Run(ctx context.Context) error {
 				return s.finish()
 			}
 			s.lose(ErrDeliveryLost)
-			s.link.drop() // whatever it was that failed, nothing of this connection is trusted any more
+			s.link.drop() // after any failure do not trust this connection any more
 		}
 		if ctx.Err() != nil {
 			break
@@ -61,7 +64,7 @@ func (k *Consumer) Run(ctx context.Context) error {
 	return k.drain()
 }
 
-// drain waits for functions whose contexts have ended: as long again as they had before.
+// drain waits for functions whose contexts have ended, for at most StopTimeout.
 func (k *Consumer) drain() error {
 	timer := time.NewTimer(k.cfg.StopTimeout)
 	defer timer.Stop()
@@ -81,23 +84,23 @@ func (k *Consumer) drain() error {
 	return nil
 }
 
-// session is one connection of a consumer.
+// session is one connection of a Consumer.
 type session struct {
 	*Consumer
 	link       *link
 	channel    *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
-	closed     chan *amqp091.Error // of the channel
-	ending     chan struct{}       // closed when Run takes no more
-	kindKnown  bool                // the queue is no stream
+	closed     chan *amqp091.Error // close reason of the channel
+	ending     chan struct{}       // closed when Run takes no more messages
+	kindKnown  bool                // the queue is known to be no stream
 
-	works   context.Context // of the functions
+	works   context.Context // context of the functions
 	lose    context.CancelCauseFunc
 	working sync.WaitGroup
 }
 
-// session waits until the log takes entries, connects, and begins to consume. It asks whether the queue is a stream unless known says
-// that an earlier session did: RabbitMQ logs that question.
+// session waits until the log takes entries, connects, and starts to consume. If known is false, it checks that the
+// queue is no stream. RabbitMQ logs an error for that check, so only the first session does it.
 func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
 	if err := k.prove(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
@@ -117,7 +120,7 @@ func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
 	return s, nil
 }
 
-// subscribe begins to consume. Its questions are all guarded: a broker that falls silent half-way ends the connection.
+// subscribe starts to consume. Each request is guarded, so a silent broker ends the connection.
 func (s *session) subscribe(first bool) error {
 	if err := s.declare(); err != nil {
 		return failure("declare", err)
@@ -153,8 +156,9 @@ func (s *session) declare() error {
 	return s.cfg.Declare(ch)
 }
 
-// pump hands out messages until something of the connection is lost, or ctx ends: nil. amqp091 ends the deliveries
-// with the consumer, its channel or its connection; a consumer that ended without a word the probe finds.
+// pump hands out messages until ctx ends, when it returns nil, or until the connection fails. amqp091 closes the
+// deliveries together with the consumer, the channel or the connection. probe finds a consumer that ended without a
+// notification.
 func (s *session) pump(ctx context.Context) error {
 	probe := time.NewTicker(probeEvery)
 	defer probe.Stop()
@@ -177,7 +181,7 @@ func (s *session) pump(ctx context.Context) error {
 				}
 			}
 			quiet = true
-		case err := <-s.link.closed: // the deliveries do not end while an acknowledgement waits to be written
+		case err := <-s.link.closed: // the deliveries stay open while an acknowledgement waits to be written
 			return orClosed(err)
 		}
 	}
@@ -193,7 +197,8 @@ func orClosed(err *amqp091.Error) error {
 	return err
 }
 
-// loss is why there are no more deliveries. The end of the channel, by itself or with its connection, is told before.
+// loss returns why the deliveries ended. amqp091 reports the end of the channel or connection before it closes the
+// deliveries.
 func (s *session) loss() error {
 	select {
 	case err := <-s.closed:
@@ -203,14 +208,14 @@ func (s *session) loss() error {
 	}
 }
 
-// probe asks the broker, on a channel of its own, for the queue and its consumers. Where another's consumer hides that
-// ours is gone, that one works the queue off.
+// probe checks on a separate channel that the queue exists and has a consumer. If the queue has another consumer, probe
+// may miss that this one is gone. The other consumer processes the queue then.
 func (s *session) probe() error {
 	defer s.link.guard()()
 	ch, err := s.link.Channel()
 	switch {
 	case errors.Is(err, amqp091.ErrChannelMax):
-		return nil // the user's limit, or the broker's, leaves no channel to ask on
+		return nil // a limit of the user or the broker leaves no channel for the check
 	case err != nil:
 		return err
 	}
@@ -218,7 +223,7 @@ func (s *session) probe() error {
 	var refused *amqp091.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == amqp091.AccessRefused:
-		return nil // it does not let us ask
+		return nil // the user may not make the check
 	case err != nil:
 		return err
 	case queue.Consumers == 0:
@@ -227,8 +232,9 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// admit hands out a message unless it comes from a stream: somebody may have replaced the queue since the first session. A message that
-// was moved from a stream into a queue has the header as well.
+// admit hands out a message unless it comes from a stream. The queue may have been replaced by a stream since the first
+// session checked it. A message that was moved from a stream into a queue also has the header, so admit checks the
+// queue.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
 		if err := s.refuseStream(); err != nil {
@@ -238,8 +244,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.hand(ctx, d)
 }
 
-// hand starts a function for a message. It waits only for functions of connections before this one, and not when this
-// one is lost as well.
+// hand starts a function for a message. It waits for a free slot, which only functions of earlier connections can
+// occupy. It returns an error if this connection is lost meanwhile.
 func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -257,18 +263,18 @@ func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 	return nil
 }
 
-// handle works on a message and acknowledges it once it is done, or stored.
+// handle processes a message and acknowledges it after the message is done or recorded.
 func (s *session) handle(raw *amqp091.Delivery) {
 	ctx, d := s.works, newDelivery(s.cfg.Queue, raw)
 	if s.cfg.Propagator != nil {
 		ctx = s.extract(ctx, d)
 	}
 	if s.settled(ctx, raw, d) {
-		_ = raw.Ack(false) // an error says that the deliveries end
+		_ = raw.Ack(false) // an error means that the deliveries end
 	}
 }
 
-// extract is the context with what travelled in the headers.
+// extract returns the context with the values that the Propagator finds in the headers.
 func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.Context) {
 	headers := make(map[string]string, len(d.Headers))
 	for name, value := range d.Headers {
@@ -284,9 +290,9 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// settled reports whether nothing is left to do but to acknowledge. A message that was delivered before may have ended
-// a process: the log has ways to treat those, and knows the message if it was recorded. One that the log does not take
-// has its function alone.
+// settled processes a message and reports whether it can be acknowledged. A redelivered message may have killed a
+// process, so it goes into the log without a call of the function. The log recognises a message that it already has. If
+// the log refuses the message, settled calls the function.
 func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !isRefusal(err) {
@@ -298,7 +304,7 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	case err == nil:
 		return true
 	case s.works.Err() != nil:
-		return false // it was told to stop: that is no failure
+		return false // the function was asked to stop, which is no failure
 	}
 	err = s.keep(ctx, d, s.failed(d, err))
 	if isRefusal(err) {
@@ -307,8 +313,8 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	return err == nil
 }
 
-// failed notes on a message that nobody should work on it again, or returns after how long it comes due. What is the
-// user's in it may panic.
+// failed returns the delay of a failed message's entry. For a permanent error it also sets the reason that sets the
+// message aside. The error and the schedule are user code and may panic.
 func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -322,8 +328,8 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers: until then the message is held. An error says that the log refuses the
-// message, as a *refusal, or that ctx has ended.
+// keep records a message and retries until the log answers. Meanwhile the message is held. A *refusal error says that
+// the log refuses the message. Any other error says that ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := s.record(ctx, d, delay)
@@ -342,7 +348,7 @@ func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) er
 	}
 }
 
-// refusal is why the log will never take a message.
+// refusal wraps the reason why the log will never take a message.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string { return r.reason.Error() }
@@ -353,8 +359,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a while: then the
-// message is held like one whose database is away.
+// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a
+// while, so its message is held, as during a database outage.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
@@ -367,8 +373,8 @@ func (k *Consumer) encodes(d *Delivery) (ok bool) {
 	return err == nil
 }
 
-// finish ends the consumer in order and waits for all functions. The acknowledgements of its own still go out, also of what
-// is done only once it is told to stop.
+// finish stops the consumer in order and waits for all functions. Their acknowledgements are still sent, also those of
+// functions that end after they were asked to stop.
 func (s *session) finish() error {
 	close(s.ending)
 	stop := s.link.guard()
