@@ -18,14 +18,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// broker is one as a test sees it: by its bare client, with one topic that outlives it.
+// broker gives tests access to a broker through its plain client, with one topic that survives a kill.
 type broker interface {
 	plug() plug
 	addr() string
 	urlAt(addr string) string
-	send(ids ...string)  // messages as watermill's publisher sends them
-	ids() map[string]int // counts all messages of the topic by UUID, and takes them
-	left() int           // messages that wait; NATS counts the unacknowledged, too, which AMQP does not tell
+	send(ids ...string)  // sends messages as watermill's publisher does
+	ids() map[string]int // takes all messages of the topic and counts them by UUID
+	left() int           // counts waiting messages; NATS also counts unacknowledged ones, and AMQP does not report those
 	kill()
 	restart()
 }
@@ -42,17 +42,18 @@ func onEach(t *testing.T, own bool, test func(t *testing.T, b broker)) {
 	})
 }
 
-// plug is how a service gets at a topic through watermill, with the settings that relay's README asks for.
+// plug holds the settings with which a service uses a topic through watermill, as the README of relay/watermill
+// recommends.
 type plug struct {
 	Kind, URL, Topic string
 
-	// Of RabbitMQ alone.
-	QueueType     string // "": classic
-	DeliveryLimit int    // 0: none
-	Plain         bool   // watermill-amqp's own marshaler, which reads no header but text
+	// Only for RabbitMQ.
+	QueueType     string // "" means classic
+	DeliveryLimit int    // 0 means none
+	Plain         bool   // watermill-amqp's default marshaler, which reads only text headers
 }
 
-// queueArguments are what the queue is declared with.
+// queueArguments returns the arguments of the queue's declaration.
 func (p plug) queueArguments() amqp091.Table {
 	if p.QueueType == "" {
 		return nil
@@ -64,7 +65,7 @@ func (p plug) queueArguments() amqp091.Table {
 	return arguments
 }
 
-// uuidHeader is where both of watermill's marshalers put the UUID.
+// uuidHeader is the header in which both marshalers of watermill store the UUID.
 const uuidHeader = wmamqp.DefaultMessageUUIDHeaderKey
 
 func (p plug) amqp() wmamqp.Config {
@@ -82,7 +83,7 @@ func (p plug) amqp() wmamqp.Config {
 	return config
 }
 
-// marshaler is the one that the README of relay/watermill shows: it reads headers of every type.
+// marshaler is the one in the README of relay/watermill. It reads headers of every type.
 type marshaler struct{ wmamqp.DefaultMarshaler }
 
 func (m marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
@@ -99,7 +100,7 @@ func (p plug) publisher() (message.Publisher, error) {
 		return wmnats.NewPublisher(wmnats.PublisherConfig{URL: p.URL, NatsOptions: natsOptions}, watermill.NopLogger{})
 	}
 	config := p.amqp()
-	config.Publish.ChannelPoolSize = 20 // one that is opened for each message needs the broker's answer first
+	config.Publish.ChannelPoolSize = 20 // opening a channel for each message would need a reply of the broker first
 	return wmamqp.NewPublisher(config, watermill.NopLogger{})
 }
 
@@ -123,7 +124,7 @@ type rabbit struct {
 	*testservers.RabbitMQServer
 	t     *testing.T
 	queue string
-	kind  plug // of the queue
+	kind  plug // settings of the queue
 }
 
 func newRabbit(t *testing.T, own bool, kind plug) *rabbit {
@@ -139,7 +140,7 @@ func newRabbit(t *testing.T, own bool, kind plug) *rabbit {
 		return err
 	})
 	if own {
-		b.Control(t, "eval", "catch mnesia:sync_log().") // RabbitMQ 3 answers a declaration before it has written it
+		b.Control(t, "eval", "catch mnesia:sync_log().") // RabbitMQ 3 confirms a declaration before it has written it to disk
 		return b
 	}
 	t.Cleanup(func() {
@@ -207,7 +208,7 @@ func (b *rabbit) ids() map[string]int {
 	return ids
 }
 
-// left is without what a consumer holds.
+// left does not count messages that a consumer holds.
 func (b *rabbit) left() (n int) {
 	b.t.Helper()
 	b.with(func(ch *amqp091.Channel) error {
@@ -255,7 +256,7 @@ func (b *jetStream) plug() plug {
 func (b *jetStream) addr() string             { return b.server.Addr().String() }
 func (b *jetStream) urlAt(addr string) string { return "nats://" + addr }
 
-// kill ends it as far as a process can be ended from within: its connections break, with whatever is on them.
+// kill ends the server as abruptly as is possible within a process: its connections break with everything in flight.
 func (b *jetStream) kill() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()

@@ -1,3 +1,3 @@
-// Package watermilltest holds the tests of relay/watermill with real brokers. It is a module of its own, so that whoever
-// imports relay/watermill never sees their clients.
+// Package watermilltest tests relay/watermill with real brokers. It is a separate module, so that importers of
+// relay/watermill do not depend on the clients of these brokers.
 package watermilltest

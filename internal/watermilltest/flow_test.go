@@ -16,7 +16,7 @@ import (
 
 const types = "('single_message','batch_message')"
 
-// record writes n entries, of both types in turn or of one, with the ids m0, m1 and so on.
+// record records n entries with the keys m0, m1 and so on, alternately of both types or of one type.
 func record(w *harness.World, n int, of ...string) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
@@ -39,7 +39,7 @@ func done(w *harness.World) int {
 	return w.Count("(SELECT DISTINCT what FROM effects WHERE what LIKE 'done:%') AS d")
 }
 
-// proxied is a broker's plug by way of a proxy.
+// proxied returns a proxy to a broker and the settings through that proxy.
 func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 	t.Helper()
 	proxy, err := faultproxy.NewTCP(b.addr())
@@ -50,8 +50,8 @@ func proxied(t *testing.T, b broker) (*faultproxy.TCP, plug) {
 	return proxy, p
 }
 
-// TestNothingIsLostBothWaysWhileTheBrokerIsKilled: killed in mid-flow, and back. Every entry is sent, every message worked
-// on, by the function or by the log, and nothing comes under another id than its first.
+// TestNothingIsLostBothWaysWhileTheBrokerIsKilled kills the broker during the flow and restarts it. Every entry must be
+// sent. Every message must be processed by the function or by the log. No message may appear under a second id.
 // Failure: F87
 func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
@@ -67,8 +67,8 @@ func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 			b.restart()
 		}
 		eventually(t, func() bool { return sent(w) == n }, "every entry is sent")
-		eventually(t, func() bool { return done(w) == n }, "every message is worked on")
-		eventually(t, func() bool { return w.Count("common_process_log WHERE state<>1") == 0 }, "every entry of a failed one succeeds")
+		eventually(t, func() bool { return done(w) == n }, "every message is processed")
+		eventually(t, func() bool { return w.Count("common_process_log WHERE state<>1") == 0 }, "every entry of a failed message succeeds")
 		eventually(t, func() bool { return b.left() == 0 }, "the topic is empty")
 		assert.Zero(t, w.Count("effects WHERE what LIKE 'done:%' AND what NOT IN (SELECT CONCAT('done:',idempotent_id) FROM common_process_log WHERE business_type IN "+types+")"), "nobody's")
 		t.Logf("%d messages, the broker killed twice: %d worked on twice, under the same id; %d by the log",
@@ -76,7 +76,8 @@ func TestNothingIsLostBothWaysWhileTheBrokerIsKilled(t *testing.T) {
 	})
 }
 
-// TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID: the broker has the message and nobody knows.
+// TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID drops the broker's confirmation. The broker has the message,
+// but the Publisher does not know it.
 // Failure: F87
 func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
@@ -86,19 +87,19 @@ func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 			w := harness.NewWorld(t)
 			p := start(w, service{Plug: to, Relay: true, Timeout: 500 * time.Millisecond})
 			record(w, 1, businessType)
-			eventually(t, func() bool { return sent(w) == 1 }, "the first is sent")
+			eventually(t, func() bool { return sent(w) == 1 }, "the first message is sent")
 			assert.Equal(t, map[string]int{"m0": 1}, b.ids())
 
 			proxy.SwallowReplies()
-			record(w, 2, businessType) // the first is there already
+			record(w, 2, businessType) // the first entry exists already
 			eventually(t, func() bool { return w.Count("common_process_log WHERE last_error LIKE '%did not answer%'") == 1 }, "the handler returns")
 			proxy.Cut()
 			proxy.Heal()
-			eventually(t, func() bool { return sent(w) == 2 }, "it is sent")
+			eventually(t, func() bool { return sent(w) == 2 }, "the message is sent")
 			ids := b.ids()
-			assert.GreaterOrEqual(t, ids["m1"], 2, "once more, under the same id")
+			assert.GreaterOrEqual(t, ids["m1"], 2, "the message is sent again under the same id")
 			assert.Len(t, ids, 1)
-			assert.Zero(t, w.Count("common_process_log WHERE process_count>0"), "no attempt is spent")
+			assert.Zero(t, w.Count("common_process_log WHERE process_count>0"), "no attempt is counted")
 			p.kill()
 		}
 	})
@@ -114,14 +115,15 @@ func TestConnectionThatIsCutBeforeAMessageIsSentLosesNothing(t *testing.T) {
 		proxy.Refuse()
 		record(w, 10, "single_message", "batch_message")
 		eventually(t, func() bool { return w.Count("common_process_log WHERE last_error<>''") == 10 }, "attempts find no broker")
-		assert.Zero(t, w.Count("common_process_log WHERE process_count>0"), "and are not counted")
+		assert.Zero(t, w.Count("common_process_log WHERE process_count>0"), "the attempts are not counted")
 		proxy.Heal()
-		eventually(t, func() bool { return sent(w) == 10 }, "they are sent")
+		eventually(t, func() bool { return sent(w) == 10 }, "all messages are sent")
 		assert.Len(t, b.ids(), 10)
 	})
 }
 
-// TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing: before it, the message comes again; after it, it does not.
+// TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing cuts the connection before an acknowledgement and after
+// one. Only in the first case must the message come again.
 // Failure: F91
 func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 	t.Parallel()
@@ -134,16 +136,16 @@ func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 		proxy.Cut()
 		w.Exec("INSERT INTO effects (what) VALUES ('go')")
 		if to.Kind == "rabbitmq" { // a NATS client acknowledges on its next connection
-			eventually(t, func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "it comes again, and is the log's")
+			eventually(t, func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "the message comes again and goes into the log")
 		}
 		b.send("m1")
-		b.send("m2") // one at a time is delivered: when this one is, the one before it is acknowledged
+		b.send("m2") // messages are delivered one at a time, so when this one arrives, the one before it is acknowledged
 		eventually(t, func() bool { return done(w) == 3 && b.left() == 0 }, "all are done")
 		before := w.Count("effects WHERE what='begun:m1'")
 		proxy.Cut()
 		b.send("m3")
 		eventually(t, func() bool { return done(w) == 4 && b.left() == 0 }, "it consumes on")
-		assert.Equal(t, before, w.Count("effects WHERE what='begun:m1'"), "what was acknowledged stays so")
+		assert.Equal(t, before, w.Count("effects WHERE what='begun:m1'"), "an acknowledged message does not come again")
 	})
 }
 
@@ -156,7 +158,7 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 		w.Exec("RENAME TABLE common_process_log TO hidden")
 		b.send("ax", "bx", "cx")
 		eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-		if b.plug().Kind == "nats" { // RabbitMQ's goes straight into the log when it comes again
+		if b.plug().Kind == "nats" { // a redelivered message of RabbitMQ goes straight into the log
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 3 }, "they come again")
 		}
 		w.Exec("RENAME TABLE hidden TO common_process_log")
@@ -165,8 +167,8 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-// TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue: the broker drops a message that is nacked more often than the limit of the queue
-// allows.
+// TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue makes the database unavailable. The broker drops a message that
+// is nacked more often than the queue's limit allows.
 // Failure: F92
 func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	t.Parallel()
@@ -179,7 +181,7 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			b.send("0x", "1x", "2x", "3x", "4x", "5x", "6x", "7x", "8x", "9x")
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-			<-time.After(10 * time.Second) // time to do wrong: each message is nacked twice; none is needed to do right
+			<-time.After(10 * time.Second) // time for a wrong result to show, two nacks of each message; a right one needs none
 			w.Exec("RENAME TABLE hidden TO common_process_log")
 			eventually(t, func() bool { return done(w) == 10 && b.left() == 0 }, "all are done")
 			assert.Equal(t, 10, w.Count("common_process_log"), "by the log, each once")
@@ -188,7 +190,8 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	}
 }
 
-// TestStreamIsRefusedBeforeAnythingIsDone: it delivers nothing again, so a message that fails while the database is away would be lost.
+// TestStreamIsRefusedBeforeAnythingIsDone consumes a stream. It redelivers nothing, so a message that fails while the
+// database is unavailable would be lost.
 // Failure: F95
 func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	t.Parallel()
@@ -196,12 +199,13 @@ func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	w := harness.NewWorld(t)
 	b.send("x")
 	start(w, service{Plug: b.plug(), Consume: true, Fails: "x"})
-	eventually(t, func() bool { return w.Count("effects WHERE what='refused:x'") > 0 }, "it is refused")
+	eventually(t, func() bool { return w.Count("effects WHERE what='refused:x'") > 0 }, "the stream is refused")
 	assert.Zero(t, w.Count("effects WHERE what LIKE 'begun:%'"))
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID: once more for each kill, and no oftener.
+// TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID kills processes after the broker's
+// confirmation. The message may be sent at most once more for each kill.
 // Failure: F87
 func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *testing.T) {
 	t.Parallel()
@@ -211,7 +215,7 @@ func TestProcessKilledBetweenBrokersWordAndOutcomeSendsAgainUnderTheSameID(t *te
 			w := harness.NewWorld(t)
 			stuck := start(w, service{Plug: b.plug(), Relay: true, Timeout: waitTimeout, Stuck: true})
 			record(w, n, businessType)
-			eventually(t, func() bool { return w.Count("effects WHERE what='stuck'") > 0 }, "a message is sent, its outcome not stored")
+			eventually(t, func() bool { return w.Count("effects WHERE what='stuck'") > 0 }, "a message is sent, and its outcome is not stored")
 			stuck.kill()
 			assert.Zero(t, sent(w))
 			again := start(w, service{Plug: b.plug(), Relay: true, Timeout: waitTimeout})

@@ -26,30 +26,31 @@ import (
 	relay "github.com/compensator-go/compensator/relay/watermill"
 )
 
-// waitTimeout is generous: a broker that was killed takes seconds to be back, on a busy machine many.
+// waitTimeout is generous. A killed broker takes seconds to restart, and longer on a busy machine.
 const waitTimeout = 4 * time.Minute
 
 const serviceEnv = "WATERMILLTEST_SERVICE"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(serviceEnv); text != "" {
-		runService(text) // this process is one that a test kills
+		runService(text) // this process is a child that a test kills
 		return
 	}
 	harness.Main(m)
 }
 
-// service is a process that relays entries to a topic, consumes it, or both. What it does it writes into the table of effects.
+// service is a process that relays entries to a topic, consumes the topic, or does both. It records its actions in the
+// table of effects.
 type service struct {
 	Plug plug
 	DSN  string
 
-	Relay   bool          // entries of the types single_message and batch_message
-	Timeout time.Duration // of a Publish
-	Stuck   bool          // stops for good when an attempt has ended and its outcome is not stored: "stuck"
+	Relay   bool          // relay entries of the types single_message and batch_message
+	Timeout time.Duration // limit of one Publish
+	Stuck   bool          // stop for good when an attempt has ended and its outcome is not stored: "stuck"
 
-	Consume bool   // as the type order_received
-	Fails   string // messages whose UUID ends so fail when they come from the topic
+	Consume bool   // consume the topic as type order_received
+	Fails   string // messages whose UUID has this suffix fail when they come from the topic
 	Gate    bool   // the function waits for the effect "go"
 }
 
@@ -58,7 +59,7 @@ func runService(text string) {
 	must(json.Unmarshal([]byte(text), s))
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0) // the parent is gone
+		os.Exit(0) // the parent has ended
 	}()
 	must(s.run())
 }
@@ -162,7 +163,7 @@ func effect(db *sql.DB, what string) error {
 	return err
 }
 
-// awaitEffect waits for what the test says.
+// awaitEffect waits for an effect that the test records.
 func awaitEffect(db *sql.DB, what string) error {
 	for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 		var n int
@@ -172,7 +173,7 @@ func awaitEffect(db *sql.DB, what string) error {
 	}
 }
 
-// process is a service under way, as its parent sees it.
+// process is a running service as its parent sees it.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -188,7 +189,7 @@ func (p *process) Write(b []byte) (int, error) {
 	return p.said.Write(b)
 }
 
-// start starts a service on the world's database and returns when it is ready.
+// start starts a service on the world's database and waits until it is ready.
 func start(w *harness.World, s service) *process {
 	w.T.Helper()
 	s.DSN = w.DSN
@@ -206,7 +207,7 @@ func start(w *harness.World, s service) *process {
 	return p
 }
 
-// kill ends the process as a power cut would.
+// kill ends the process as a power failure would.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
@@ -214,7 +215,7 @@ func (p *process) kill() {
 		return
 	}
 	p.t.Log(p.said.String())
-	if p.kind == "nats" { // watermill-amqp connects again without a lock, which the race detector tells
+	if p.kind == "nats" { // watermill-amqp reconnects without a lock, which the race detector reports
 		assert.NotContains(p.t, p.said.String(), "DATA RACE")
 	}
 	p.said.Reset()

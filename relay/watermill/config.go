@@ -8,28 +8,32 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Config says how a Publisher treats the message.Publisher behind it. NewPublisher copies it, fills in the defaults
-// named below, and reports everything wrong with it at once, as *compensator.FieldError.
+// Config configures a Publisher. NewPublisher copies it, fills in the defaults named below, and reports all invalid
+// fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// Timeout is how long one message, or a batch, may wait for Publish to return; see ErrNoAnswer. A handler's own
+	// Timeout limits how long one message or batch may wait for Publish to return. See ErrNoAnswer. A handler's own
 	// context may end sooner. Default 10 s.
 	Timeout time.Duration
 
-	// Concurrency is how many calls of Publish are under way at once, also those that nobody waits for any more: a broker
-	// that is slow is not given more and more. Default 50, as many as a type's handlers. A call that never returns keeps its
-	// place for as long as the process lives, for watermill has no way to end it: once all are taken every entry is put off with
-	// ErrNoAnswer, which counts nothing, and Health's Problems say how many are under way. Only a restart helps then.
+	// Concurrency is the maximum number of concurrent calls of Publish, so that a slow broker does not get ever more
+	// messages. Default 50, the default number of handlers of a type.
+	//
+	// A call counts until it returns, also after its timeout. watermill cannot cancel a call, so a call that never
+	// returns keeps its slot until the process ends. When all slots are taken, every entry is put off with ErrNoAnswer,
+	// which costs no attempt. Health reports how many calls are active. Only a restart helps then.
 	Concurrency int
 
-	// Judge makes a handler's outcome of an error of Publish: the error itself is a failure, tried again by the type's
-	// schedule and counted by its MaxProcessCount; compensator.Permanent, RetryAfter, Unavailable say what they say; nil
-	// is success. It is called concurrently. The silence of a Publish, ErrNoAnswer, is judged, too: of a batch for each of its
-	// messages. A panic of Publish is not judged: it is a failure; nor is a message that no call was made for: it counts nothing.
+	// Judge converts an error of Publish into a handler's error. An error without a verdict is a failure: the type's
+	// schedule decides when to try again, and MaxProcessCount counts the attempt. compensator.Permanent, RetryAfter and
+	// Unavailable keep their meaning. Nil means success. Judge is called concurrently.
 	//
-	// Default: what Publish itself says with Permanent or Snooze, and otherwise Unavailable, which spends no attempt: nothing in
-	// watermill tells a broker that is away from a message that it will never take, and the one must not use up the
-	// attempts of all. A message that its broker refuses waits then, with the reason as LastError; judge your broker's
-	// errors, so that it gets to a person.
+	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get a panic of Publish, which is a
+	// failure. It does not get messages for which Publish was not called, because they cost no attempt.
+	//
+	// By default an error that Publish returns as Permanent or Snooze keeps its meaning. All other errors become
+	// Unavailable and cost no attempt. watermill does not distinguish an unreachable broker from a refused message, and
+	// an outage must not use up the attempts of all entries. So a message that the broker refuses waits forever, with
+	// the reason as LastError. Set Judge so that such a message gets to a person.
 	Judge func(err error) error
 }
 

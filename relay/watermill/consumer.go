@@ -19,15 +19,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Metadata of a delivery, not of its message.
+// Metadata that describes a delivery and not its message.
 const (
-	redeliveredMetadata = "_watermill_amqp_redelivered" // set by watermill-amqp on a message that was delivered before
-	deliveriesMetadata  = "x-delivery-count"            // a header of RabbitMQ's quorum queues, from the second delivery on
-	acquiredMetadata    = "x-acquired-count"            // the same, since RabbitMQ 4.3
-	offsetMetadata      = "x-stream-offset"             // a header of RabbitMQ's streams
+	redeliveredMetadata = "_watermill_amqp_redelivered" // watermill-amqp sets it on a redelivered message
+	deliveriesMetadata  = "x-delivery-count"            // header of RabbitMQ's quorum queues from the second delivery on
+	acquiredMetadata    = "x-acquired-count"            // the same since RabbitMQ 4.3
+	offsetMetadata      = "x-stream-offset"             // header of RabbitMQ's streams
 )
 
-// Metadata that ConsumerConfig.Refused finds on its message.
+// Metadata of the message that ConsumerConfig.Refused gets.
 const (
 	RefusedMetadata      = "compensator-refused"       // why the log refuses the message; at most 1,000 characters
 	RefusedTopicMetadata = "compensator-refused-topic" // the topic that the message comes from
@@ -37,9 +37,9 @@ var (
 	// ErrRefused says that the log will never take a message, for example because it is too large. See ConsumerConfig.Refused.
 	ErrRefused = errors.New("watermill: the log refuses the message")
 
-	// ErrStream says that a message comes from a RabbitMQ stream. A stream does not deliver again what was not acknowledged, so a
-	// Consumer would lose messages. Consume from a queue instead.
-	ErrStream = errors.New("watermill: the message comes from a RabbitMQ stream, which delivers nothing again")
+	// ErrStream says that a message comes from a RabbitMQ stream. A stream does not redeliver unacknowledged messages,
+	// so a Consumer would lose messages. Consume from a queue instead.
+	ErrStream = errors.New("watermill: the message comes from a RabbitMQ stream, which does not redeliver messages: consume from a queue")
 )
 
 const (
@@ -47,48 +47,51 @@ const (
 	longestPause = 3 * time.Second
 )
 
-// ConsumerConfig says how a Consumer treats its messages. Its zero value suits a router's handler.
+// ConsumerConfig configures a Consumer. The zero value works for a router's handler.
 type ConsumerConfig struct {
-	// Topic of messages that come from no router. A router's name their own.
+	// Topic is the topic of messages that do not come from a router. A router sets the topic of its messages.
 	Topic string
 
-	// MessageID tells a message from all others of its topic. Default: its UUID. It is called concurrently. A message whose
-	// id is empty has as many entries as deliveries that failed: the log cannot tell it from its repetition. A message for which
-	// MessageID panics is recorded without an id, and waits for a person.
+	// MessageID returns an id that is unique within the topic. Default: the UUID. It is called concurrently. A message
+	// with an empty id gets one entry for each failed delivery, because the log cannot recognise a repetition. If
+	// MessageID panics, the message is recorded without an id and waits for a person.
 	MessageID func(msg *message.Message) string
 
-	// Redelivered reports whether a message may have been delivered before. Such a message goes straight into the log. The log knows
-	// it if it was recorded, and stops calling work for a message that kills its process. Return true always to work from the log
-	// alone. It is called concurrently. A panic counts as true.
+	// Redelivered reports whether a message may have been delivered before. Such a message goes straight into the log.
+	// The log recognises a message that it already has, and stops calling work for a message that kills its process.
+	// Return true always if only the log should call work. Redelivered is called concurrently. A panic counts as true.
 	//
-	// Default: watermill-amqp says so, or RabbitMQ's header x-delivery-count or x-acquired-count is above 0. Other subscribers say
-	// nothing. Then work is called again.
+	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other
+	// subscribers do not mark redelivered messages, so work is called again for them.
 	Redelivered func(msg *message.Message) bool
 
-	// Middlewares stand around the function, here and in the log; those of the router only around Handle. The first is the
-	// outermost.
+	// Middlewares wrap the function, both in Handle and in the log. The middlewares of a router wrap only Handle. The
+	// first is the outermost.
 	Middlewares []message.HandlerMiddleware
 
-	// Type is how the entries of failed messages are run. A failed message comes due after Type.Retry(1).
+	// Type configures the entries of failed messages. A failed message comes due after Type.Retry(1).
 	Type compensator.TypeConfig
 
-	// Propagator, if given, extracts what travels in a message's metadata, a trace for example, into the context of the
-	// function. Give the one of compensator.Config.
+	// Propagator is optional. It extracts values such as a trace from a message's metadata into the context of the
+	// function. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
-	// RecordTimeout is how long one try to record a failed message may take, whatever became of its context. Default 10 s. Set it
-	// below the time that your broker waits for an acknowledgement.
+	// RecordTimeout limits one attempt to record a failed message. The attempt goes on if the message's context ends.
+	// Default 10 s. Set it below the time that your broker waits for an acknowledgement.
 	RecordTimeout time.Duration
 
-	// Refused puts a message that the log will never take where a person finds it; Publisher.RefusedTo puts it into a topic. msg is the
-	// message as it came, with RefusedMetadata and RefusedTopicMetadata. reason wraps ErrRefused. The message is acknowledged once Refused has returned nil. After an error Refused is called again, with
-	// pauses. If it returns reason, Handle returns that error, for example to watermill's PoisonQueueWithFilter. It is called
-	// concurrently.
+	// Refused moves a message that the log will never take to a place where a person finds it. Publisher.RefusedTo
+	// returns a Refused that publishes to a topic. msg is the message as it came, with RefusedMetadata and
+	// RefusedTopicMetadata added. reason wraps ErrRefused. Refused is called concurrently.
 	//
-	// Without Refused, Handle holds such a message, unacknowledged, until the message's context ends.
+	// When Refused returns nil, the message is acknowledged. When it returns reason, Handle returns that error, for
+	// example to watermill's PoisonQueueWithFilter. After any other error Refused is called again, with pauses.
+	//
+	// Without Refused, Handle holds such a message unacknowledged until the message's context ends.
 	Refused func(ctx context.Context, msg *message.Message, reason error) error
 
-	// Logger is told about messages that Handle holds. It never gets their content. Default slog.Default().
+	// Logger receives messages about deliveries that Handle holds. They never include the content. Default
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -112,7 +115,7 @@ func (cfg ConsumerConfig) withDefaults() ConsumerConfig {
 
 func (cfg ConsumerConfig) validate() error {
 	problems := []error{
-		fieldProblem(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "cannot be kept: a message that is delivered again may have other metadata"),
+		fieldProblem(cfg.Type.RefuseOtherContent, "Type.RefuseOtherContent", "is not supported: a redelivered message may have other metadata"),
 		fieldProblem(cfg.RecordTimeout < time.Millisecond, "RecordTimeout", fmt.Sprintf("%v is less than 1 ms", cfg.RecordTimeout)),
 	}
 	for _, m := range cfg.Middlewares {
@@ -121,27 +124,28 @@ func (cfg ConsumerConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-// Consumer works on the messages of a router's handler, or of a subscription.
+// Consumer processes the messages of a router's handler or of a subscription.
 type Consumer struct {
 	c            *compensator.Compensator
 	businessType string
 	entries      *compensator.Type[Delivery]
 	work         message.HandlerFunc
 	cfg          ConsumerConfig
-	errors       atomic.Int32 // of Handle in a row, but for messages whose context ended
+	errors       atomic.Int32 // consecutive errors of Handle, except for messages whose context ended
 }
 
-// Consume registers the business type under which failed messages are recorded, and returns the Consumer, whose Handle
-// is the router's handler. It must come before c's Run, which works off the entries: in this process, or in another
-// that registers the same type. Errors name the field that is wrong.
+// Consume registers the business type for failed messages and returns the Consumer. Its Handle is the router's handler.
+// Call Consume before c.Run. The entries are processed by the Run of this Compensator, or of one in another process
+// that registers the same type. Errors name the invalid field.
 //
-// work does what a message asks for. nil: it is done, and so it is when the error is compensator.ErrAlreadySucceeded.
-// Any other error, a panic, and runtime.Goexit make the message an entry of the log, which calls work again, by the type's schedule;
-// there the error says the same as a handler's: see compensator.Permanent and its like. It may run more than once for a
-// message, and is called concurrently. It publishes nothing; for one that returns messages see Publisher.Publishing.
+// work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. Any other
+// error, a panic and runtime.Goexit turn the message into an entry of the log. The log calls work again by the type's
+// schedule. In the log an error means the same as a handler's error: see compensator.Permanent and the functions like
+// it. work may run more than once for a message, and it is called concurrently. work returns no messages to publish.
+// Use Publisher.Publishing for a function that does.
 //
-// An entry takes a payload of about three quarters of compensator's Config.MaxContent, since it is stored as base64. What becomes of a
-// larger message that fails, ConsumerConfig.Refused says.
+// An entry stores the payload as base64. So an entry has space for a payload of about three quarters of
+// Config.MaxContent of package compensator. ConsumerConfig.Refused gets a larger message that fails.
 func Consume(c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -160,24 +164,30 @@ func Consume(c *compensator.Compensator, businessType string, work message.NoPub
 	return k, err
 }
 
-// IdempotencyKey is the key under which a message is recorded: of its topic, what MessageID says of it, and the business
-// type. Empty for a message without an id.
+// IdempotencyKey returns the key under which a message is recorded. It consists of the business type, the topic and the
+// result of MessageID. It is empty for a message without an id.
 func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.IdempotencyKey {
 	return idempotencyKey(k.businessType, topic, messageID)
 }
 
-// Handle works on a message: give it to Router.AddConsumerHandler (AddNoPublisherHandler before watermill 1.5), or call
-// it, and Ack or Nack by its answer. nil: acknowledge, it is done, or its entry has committed. An error: it is neither,
-// and must come again; the router nacks it.
+// Handle processes a message. Pass it to Router.AddConsumerHandler (AddNoPublisherHandler before watermill 1.5). If you
+// call it yourself, call Ack after a nil result and Nack after an error. Nil says that the message is done or that its
+// entry has committed. An error says that the message must be delivered again.
 //
-// While the log is away Handle does not return: it holds the message and tries again, with pauses of 3 s at most, until the message
-// is recorded or its context ends. So an outage of the database spends none of the deliveries that a broker allows. It holds a
-// message that the log refuses likewise: see ConsumerConfig.Refused.
+// While the log is unavailable, Handle does not return. It holds the message and retries, with pauses of at most 3 s,
+// until the message is recorded or its context ends. So a database outage does not use up the deliveries that a broker
+// allows. Handle also holds a message that the log refuses: see ConsumerConfig.Refused.
 //
-// Handle returns an error when the message's context ended before the message was recorded, when ConsumerConfig.Refused says so, for
-// a message without a topic, and for ErrStream. The last three come after a pause of 3 s at most.
+// Handle returns an error in these cases:
+//
+//   - the message's context ended before the message was recorded
+//   - ConsumerConfig.Refused returned its reason
+//   - the message has no topic
+//   - the message comes from a stream (ErrStream)
+//
+// In the last three cases Handle pauses for at most 3 s before it returns.
 func (k *Consumer) Handle(msg *message.Message) error {
-	ctx := msg.Context() // a middleware may leave another, which has ended
+	ctx := msg.Context() // a middleware may replace the message's context with one that has ended
 	err := k.settle(ctx, msg)
 	switch {
 	case err == nil:
@@ -188,8 +198,8 @@ func (k *Consumer) Handle(msg *message.Message) error {
 	return err
 }
 
-// settle returns nil when the message can be acknowledged. A message that was delivered before goes into the log without a call of
-// work, because it may have killed a process. If the log refuses such a message, work is called all the same.
+// settle returns nil when the message can be acknowledged. A redelivered message may have killed a process, so it goes
+// into the log without a call of work. If the log refuses it, settle calls work.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
@@ -220,14 +230,14 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	return errors.Join(kept, err)
 }
 
-// arrival is a message as it came.
+// arrival is a message with the results of the user's functions.
 type arrival struct {
 	*Delivery
 	id    compensator.IdempotencyKey
-	again bool // it goes straight into the log
+	again bool // the message goes straight into the log
 }
 
-// arrive calls the user's functions about a message. Where MessageID panics, the message is to be set aside without an id.
+// arrive calls Redelivered and MessageID for a message. If MessageID panics, the message is set aside without an id.
 func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, error) {
 	topic := message.SubscribeTopicFromCtx(ctx)
 	if topic == "" {
@@ -235,7 +245,7 @@ func (k *Consumer) arrive(ctx context.Context, msg *message.Message) (*arrival, 
 	}
 	switch {
 	case topic == "":
-		return nil, fieldProblem(true, "Topic", "is missing: the message comes from no router")
+		return nil, fieldProblem(true, "Topic", "is missing: the message does not come from a router")
 	case msg.Metadata.Get(offsetMetadata) != "" && msg.Metadata.Get(redeliveredMetadata) == "":
 		return nil, fmt.Errorf("%w: topic %q", ErrStream, topic)
 	}
@@ -273,12 +283,12 @@ func redelivered(msg *message.Message) bool {
 	return false
 }
 
-// setAsideFor is the text of a reason, of the length that LastError has, and never empty.
+// setAsideFor returns the text of a reason, cut to the length of LastError and never empty.
 func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
 }
 
-// extract is the context with what travelled in the metadata.
+// extract returns the context with the values that the Propagator finds in the metadata.
 func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (extracted context.Context) {
 	if k.cfg.Propagator == nil {
 		return ctx
@@ -291,12 +301,12 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs the function in a goroutine of its own and waits for it. A panic and runtime.Goexit are failures: the message of a broken
-// function must not be delivered for ever, and a router's goroutine that ends neither acks nor nacks.
+// call runs the function in a separate goroutine and waits for it. A panic and runtime.Goexit are failures. Without
+// that, a broken function would get its message forever, and a router's goroutine that exits neither acks nor nacks.
 func (k *Consumer) call(msg *message.Message) error {
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // stays after runtime.Goexit
+		err := error(new(compensator.PanicError)) // the result after runtime.Goexit
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -308,26 +318,26 @@ func (k *Consumer) call(msg *message.Message) error {
 	return <-ended
 }
 
-// outcome is what the function's results mean.
+// outcome converts the results of the function into one error.
 func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	err = usererr.Safe(err)
 	switch {
 	case errors.Is(err, compensator.ErrAlreadySucceeded):
 		return nil
 	case err == nil && len(produced) > 0:
-		return message.ErrOutputInNoPublisherHandler // by a middleware
+		return message.ErrOutputInNoPublisherHandler // from a middleware
 	}
 	return err
 }
 
-// interrupted reports whether a function failed only because its message's context was ended: the subscriber stops, or
-// has given the message up, and delivers it again. A deadline is a failure.
+// interrupted reports whether the function failed only because its message's context was cancelled. The subscriber
+// stops, or gave the message up, and delivers it again. A deadline counts as a failure.
 func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// failed notes on a message that nobody should work on it again, or returns after how long it comes due. What is the
-// user's in it may panic.
+// failed returns the delay of a failed message's entry. For a permanent error it also sets the reason that sets the
+// message aside. The error and the schedule are user code and may panic.
 func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -341,8 +351,8 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers: until then the message is held. An error says that the log refuses the
-// message, as a *refusal, or that ctx has ended.
+// keep records a message and retries until the log answers. Meanwhile the message is held. A *refusal error says that
+// the log refuses the message. Any other error says that ctx has ended.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := k.record(ctx, a, delay)
@@ -361,7 +371,7 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 	}
 }
 
-// record commits an entry of a message. That of one recorded before changes nothing.
+// record commits an entry for a message. If the message has an entry already, record changes nothing and returns nil.
 func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.RecordTimeout)
 	defer cancel()
@@ -371,7 +381,7 @@ func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) 
 	})
 }
 
-// refusal is why the log will never take a message.
+// refusal wraps the reason why the log will never take a message.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string { return r.reason.Error() }
@@ -382,8 +392,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a while: then the
-// message is held like one whose database is away.
+// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a
+// while, so its message is held, as during a database outage.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
@@ -396,10 +406,10 @@ func (k *Consumer) encodes(d *Delivery) bool {
 	return panicked == nil && err == nil
 }
 
-// stillRefused is how many pauses lie between two log lines about a message that nobody takes: about five minutes.
+// stillRefused is the number of pauses between two log lines about a held message: about five minutes.
 const stillRefused = 100
 
-// setAside gives a message that the log refuses to ConsumerConfig.Refused, until that has it. An error goes to the router.
+// setAside calls ConsumerConfig.Refused until it takes a message that the log refuses. The router gets the error.
 func (k *Consumer) setAside(ctx context.Context, a *arrival, why error) error {
 	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, why)
 	for failures := 1; ; failures++ {
@@ -436,9 +446,9 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 	return usererr.Safe(err)
 }
 
-// again is the handler of the entries.
+// again handles the entries of failed messages.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
-	if d.SetAside != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+	if d.SetAside != "" && e.Epoch == 0 { // after a requeue by a person the function runs
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	msg := d.Message()
@@ -456,8 +466,8 @@ func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) 
 
 var errNacked = errors.New("watermill: the function has nacked the message")
 
-// pause waits after the failures-th failure in a row, counted from 1, with full jitter above a floor, or until ctx ends. It reports
-// whether ctx is still alive.
+// pause waits after consecutive failure number failures, counted from 1, or until ctx ends. The wait is random (full
+// jitter) above a minimum. pause reports false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	most := min(longestPause-firstPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(most))

@@ -25,7 +25,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// called counts a function's calls by UUID.
+// called counts the calls of a function by UUID.
 type called struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -57,7 +57,7 @@ func consumer(t *testing.T, c *compensator.Compensator, work message.NoPublishHa
 	return k
 }
 
-// routed runs a router with k on a topic in this process until the test ends, and returns what publishes to it.
+// routed runs a router with k on an in-process topic until the test ends. It returns the publisher of the topic.
 func routed(t *testing.T, k *Consumer, topic string, around ...message.HandlerMiddleware) *gochannel.GoChannel {
 	t.Helper()
 	ch := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
@@ -123,8 +123,8 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	works := message.NewMessage("works", nil)
 	works.Metadata = message.Metadata{"traceparent": "00-trace"}
 	require.NoError(t, ch.Publish("orders", fails, works))
-	eventually(t, func() bool { return len(calls.all()) == 2 && w.Count("common_process_log") == 1 }, "the failed one is recorded, and the next one done")
-	w.Run(c) // from here on the log works on it
+	eventually(t, func() bool { return len(calls.all()) == 2 && w.Count("common_process_log") == 1 }, "the failed message is recorded, and the next one is done")
+	w.Run(c) // the log processes the message from here on
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
 	assert.EqualValues(t, 4, around.Load(), "the middlewares stand around every call")
@@ -135,14 +135,15 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	got := <-last
 	assert.Equal(t, e.ID, EntryFromCtx(got.Context()).ID)
 	assert.Nil(t, EntryFromCtx(t.Context()))
-	assert.Equal(t, body, []byte(got.Payload), "as it came, whatever the function did to it")
+	assert.Equal(t, body, []byte(got.Payload), "the entry has the message as it came, although the function changed it")
 	assert.Equal(t, message.Metadata{"color": "red", "traceparent": "00-trace"}, got.Metadata)
 	d, err := DeliveryOf(e)
 	require.NoError(t, err)
 	assert.Equal(t, &Delivery{Topic: "orders", UUID: "fails", Metadata: got.Metadata, Payload: body}, d)
 }
 
-// TestMessageDeliveredAgainIsWorkedOnByTheLogAlone: its first consumer died, or its acknowledgement was lost.
+// TestMessageDeliveredAgainIsWorkedOnByTheLogAlone redelivers messages whose first consumer died or whose
+// acknowledgement was lost.
 // Failure: F89
 func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	t.Parallel()
@@ -165,7 +166,7 @@ func TestMessageDeliveredAgainIsWorkedOnByTheLogAlone(t *testing.T) {
 	w.WaitAllEnded()
 	again := message.NewMessage("m", []byte("x"))
 	again.Metadata.Set(redeliveredMetadata, "true")
-	require.NoError(t, k.Handle(again), "and once it is done only acknowledged")
+	require.NoError(t, k.Handle(again), "a message that is done is only acknowledged")
 	assert.Equal(t, 1, w.Count("common_process_log"))
 	assert.Equal(t, map[string]int{"m": 1}, calls.all())
 }
@@ -176,22 +177,22 @@ func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	k := consumer(t, c, func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders"})
-	for range 3 { // by a subscriber that does not say so
+	for range 3 { // redelivered by a subscriber that does not mark it
 		require.NoError(t, k.Handle(message.NewMessage("m", nil)))
 		require.NoError(t, k.Handle(message.NewMessage("", nil)))
 	}
 	assert.Equal(t, 1, w.Count("common_process_log WHERE idempotent_id=?", k.IdempotencyKey("orders", "m")))
-	assert.Equal(t, 4, w.Count("common_process_log"), "without an id the log cannot tell: none is dropped")
+	assert.Equal(t, 4, w.Count("common_process_log"), "without an id the log cannot recognise a repetition, so it drops none")
 	byKey := failing(t, c, ConsumerConfig{Topic: "orders", MessageID: func(msg *message.Message) string { return msg.Metadata.Get("order") }})
 	for range 2 {
 		msg := message.NewMessage("", nil)
 		msg.Metadata.Set("order", "7")
 		require.NoError(t, byKey.Handle(msg))
 	}
-	assert.Equal(t, 5, w.Count("common_process_log"), "unless it is told by what")
+	assert.Equal(t, 5, w.Count("common_process_log"), "unless MessageID returns an id")
 }
 
-// failing is a consumer of another type, whose function fails.
+// failing returns a consumer of another type, whose function fails.
 func failing(t *testing.T, c *compensator.Compensator, cfg ConsumerConfig) *Consumer {
 	t.Helper()
 	k, err := Consume(c, "order_that_fails", func(*message.Message) error { return errTest }, cfg)
@@ -218,13 +219,13 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	require.NoError(t, ch.Publish("orders", append([]*message.Message{message.NewMessage("poison", []byte("{half"))}, numbered(5)...)...))
 	eventually(t, func() bool { return len(calls.all()) == 6 }, "the others are worked on")
 	poison := k.IdempotencyKey("orders", "poison")
-	eventually(t, func() bool { _, err := c.Get(t.Context(), poison); return err == nil }, "it is in the log")
+	eventually(t, func() bool { _, err := c.Get(t.Context(), poison); return err == nil }, "the message is in the log")
 	e, err := c.Get(t.Context(), poison)
 	require.NoError(t, err)
 	w.WaitState(e.ID, compensator.Dead)
 	e = w.Entry(c, e.ID)
 	assert.Contains(t, e.LastError, "cannot be decoded")
-	assert.Equal(t, 1, calls.all()["poison"], "nobody has worked on it again")
+	assert.Equal(t, 1, calls.all()["poison"], "the function did not run again")
 	d, err := DeliveryOf(e)
 	require.NoError(t, err)
 	assert.Equal(t, "{half", string(d.Payload))
@@ -235,7 +236,8 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	assert.Equal(t, 2, calls.all()["poison"])
 }
 
-// TestMessageIsHeldUntilTheLogIsBack: a broker that counts what is nacked would drop it.
+// TestMessageIsHeldUntilTheLogIsBack makes the log unavailable. A broker that counts nacks would drop a message that is
+// not held.
 // Failure: F92
 func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	t.Parallel()
@@ -254,20 +256,21 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	again := message.NewMessage("again", nil)
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", append(numbered(3)[1:], again)...))
-	<-time.After(time.Second) // time to do wrong: it comes again after 300 ms; none is needed to do right
+	<-time.After(time.Second) // time for a wrong result to show, a redelivery after 300 ms; a right one needs none
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	w.Eventually(func() bool { return w.Count("common_process_log") == 4 }, "they are recorded")
 	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "none has come again")
 }
 
-// TestMessageIsHeldUntilItsContextEnds: the subscriber that stops delivers it again.
+// TestMessageIsHeldUntilItsContextEnds ends the message's context while the message is held. The subscriber that stops
+// will redeliver it.
 // Failure: F92
 func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	lines := make(harness.Log, 1000)
-	// A function may fail with a *FieldError of its own: that is not the log's.
+	// A function may return a *FieldError, which must not count as a refusal of the log.
 	fails := func(*message.Message) error { return &compensator.FieldError{Field: "amount", Reason: "is negative"} }
 	k := consumer(t, c, fails, ConsumerConfig{Topic: "orders", Logger: slog.New(slog.NewTextHandler(lines, nil)),
 		Refused: func(context.Context, *message.Message, error) error { return errors.New("not reached") }})
@@ -285,7 +288,7 @@ func TestMessageIsHeldUntilItsContextEnds(t *testing.T) {
 	require.NotErrorIs(t, err, ErrRefused)
 }
 
-// large is a message that no entry of a log with a MaxContent of 1,000 bytes can hold.
+// large returns a message that does not fit an entry of a log with a MaxContent of 1,000 bytes.
 func large(uuid string) *message.Message {
 	return message.NewMessage(uuid, bytes.Repeat([]byte("x"), 2000))
 }
@@ -296,7 +299,7 @@ func smallLog(w *harness.World) *compensator.Compensator {
 	return w.New(cfg)
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged: it is larger than an entry may be.
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -323,7 +326,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	again, setAsideMessage := large("again"), large("parked")
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", large("large"), again, setAsideMessage, message.NewMessage("small", nil)))
-	eventually(t, func() bool { return len(b.of("too_large")) == 3 && w.Count("common_process_log") == 1 }, "they are in nobody's way")
+	eventually(t, func() bool { return len(b.of("too_large")) == 3 && w.Count("common_process_log") == 1 }, "other messages are processed")
 	assert.Equal(t, map[string]int{"large": 1, "again": 1, "parked": 1, "small": 1}, calls.all(), "each had its function, and came once")
 	assert.EqualValues(t, 5, tries.Load(), "it was tried again until the topic had it")
 	for _, msg := range b.of("too_large") {
@@ -333,7 +336,8 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestMessageTheLogRefusesIsHeldWhereNothingTakesIt: it is not acknowledged, and an operator is told what to do.
+// TestMessageTheLogRefusesIsHeldWhereNothingTakesIt has no Refused. The message must stay unacknowledged, and the log
+// line must tell an operator what to do.
 // Failure: F92
 func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	t.Parallel()
@@ -350,7 +354,8 @@ func TestMessageTheLogRefusesIsHeldWhereNothingTakesIt(t *testing.T) {
 	require.ErrorIs(t, harness.Next(t, answer), ErrRefused)
 }
 
-// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt: to its PoisonQueue, for example.
+// TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt has a Refused that returns its reason, for a PoisonQueue of
+// the router for example.
 // Failure: F92
 func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	t.Parallel()
@@ -362,11 +367,11 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	require.NoError(t, err)
 	ch := routed(t, k, "orders", poison)
 	require.NoError(t, ch.Publish("orders", large("large"), message.NewMessage("small", nil)))
-	eventually(t, func() bool { return len(kept.of("too_large")) == 1 && w.Count("common_process_log") == 1 }, "it is in nobody's way")
+	eventually(t, func() bool { return len(kept.of("too_large")) == 1 && w.Count("common_process_log") == 1 }, "other messages are processed")
 	assert.Contains(t, kept.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
 }
 
-// TestMessageOfAStreamIsRefused: a stream never delivers again what was not acknowledged.
+// TestMessageOfAStreamIsRefused delivers messages of a stream, which redelivers nothing.
 // Failure: F95
 func TestMessageOfAStreamIsRefused(t *testing.T) {
 	t.Parallel()
@@ -377,7 +382,7 @@ func TestMessageOfAStreamIsRefused(t *testing.T) {
 	msg.Metadata.Set(offsetMetadata, "7")
 	require.ErrorIs(t, k.Handle(msg), ErrStream)
 	assert.Zero(t, w.Count("common_process_log"))
-	msg.Metadata.Set(redeliveredMetadata, "true") // a queue, into which somebody has moved a stream's messages
+	msg.Metadata.Set(redeliveredMetadata, "true") // a queue into which messages of a stream were moved
 	require.NoError(t, k.Handle(msg))
 	assert.Equal(t, 1, w.Count("common_process_log"))
 }
@@ -408,7 +413,7 @@ func TestMessageSetAsideSaysWhyInSoManyCharacters(t *testing.T) {
 			require.NoError(t, err)
 			return e
 		}
-		eventually(t, func() bool { return entry().State == compensator.Dead }, "it is parked")
+		eventually(t, func() bool { return entry().State == compensator.Dead }, "the message is set aside")
 		d, err := DeliveryOf(entry())
 		require.NoError(t, err)
 		assert.Equal(t, test.want, d.SetAside)
@@ -431,11 +436,11 @@ func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 	msg.SetContext(ctx)
 	cancel()
 	require.ErrorIs(t, k.Handle(msg), context.Canceled)
-	assert.Zero(t, w.Count("common_process_log"), "it comes again")
+	assert.Zero(t, w.Count("common_process_log"), "the message will be delivered again")
 
 	broken := message.NewMessage("fails anyway", nil)
 	broken.SetContext(ctx)
-	require.NoError(t, failing(t, c, ConsumerConfig{Topic: "orders"}).Handle(broken), "a failure is one also at the end")
+	require.NoError(t, failing(t, c, ConsumerConfig{Topic: "orders"}).Handle(broken), "a failure during the stop counts as a failure")
 
 	late := message.NewMessage("late", nil)
 	_, err := middleware.Timeout(time.Millisecond)(func(msg *message.Message) ([]*message.Message, error) { return nil, k.Handle(msg) })(late)
@@ -443,7 +448,7 @@ func TestFunctionThatWasToldToStopHasNotFailed(t *testing.T) {
 	inner, err := Consume(c, "order_received_inside", waits, ConsumerConfig{Topic: "orders", Middlewares: []message.HandlerMiddleware{middleware.Timeout(time.Millisecond)}})
 	require.NoError(t, err)
 	require.NoError(t, inner.Handle(message.NewMessage("late inside", nil)))
-	assert.Equal(t, 3, w.Count("common_process_log"), "a deadline is a failure, whoever set it")
+	assert.Equal(t, 3, w.Count("common_process_log"), "a deadline is a failure, wherever it was set")
 }
 
 // Failure: F93
@@ -471,7 +476,7 @@ func TestProducedMessagesArePublishedBeforeTheirMessageIsDone(t *testing.T) {
 	assert.Equal(t, map[string]int{"shipped-a": 1}, b.ids("shipped"))
 	away.Store(true)
 	require.NoError(t, k.Handle(message.NewMessage("c", nil)))
-	require.Equal(t, 1, w.Count("common_process_log"), "the broker is away: its message waits in the log")
+	require.Equal(t, 1, w.Count("common_process_log"), "the broker is unreachable, so the message waits in the log")
 	away.Store(false)
 	w.Run(c)
 	w.WaitAllEnded()
@@ -513,7 +518,8 @@ func TestMessageNackedInTheLogHasFailed(t *testing.T) {
 	assert.Equal(t, 1, w.Ended(compensator.Succeeded, 1))
 }
 
-// TestGoexitOfAFunctionIsAFailure: it would end the router's goroutine, and the message would be neither acknowledged nor nacked.
+// TestGoexitOfAFunctionIsAFailure ends a function with runtime.Goexit. In the router's goroutine that would leave the
+// message neither acknowledged nor nacked.
 func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -530,14 +536,14 @@ func TestMessageOfNoTopicIsRefused(t *testing.T) {
 	require.ErrorContains(t, k.Handle(message.NewMessage("m", nil)), "compensator: Topic: is missing")
 }
 
-// brokenCodec is one that was made for other values than a Delivery.
+// brokenCodec fails for values of type Delivery.
 type brokenCodec struct{ compensator.Codec }
 
 func (brokenCodec) Marshal(v any) ([]byte, error) {
 	return v.(interface{ Bytes() []byte }).Bytes(), nil
 }
 
-// mute is an error that cannot say what it is, as a nil pointer in an error cannot.
+// mute is an error whose method Error panics, like a nil pointer in an error.
 type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
@@ -564,7 +570,7 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		k, err := Consume(c, name, try.work, try.cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		if !try.recorded { // it would be held
+		if !try.recorded { // otherwise the message would be held
 			cancel()
 		}
 		msg := message.NewMessage("m", nil)
@@ -578,10 +584,10 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 	eventually(t, func() bool {
 		return w.Count("common_process_log WHERE business_type='id' AND state=? AND last_error LIKE '%MessageID%'", int64(compensator.Dead)) == 1
 	},
-		"one whose id cannot be told waits for a person")
+		"a message whose id is unknown waits for a person")
 }
 
-// panicking is a Propagator that does.
+// panicking is a Propagator that panics.
 type panicking struct{ traced }
 
 func (panicking) Extract(context.Context, map[string]string) context.Context { panic("a bug") }

@@ -15,19 +15,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Delivery is a message of a topic as it is kept in an entry: as it came, the payload byte for byte. Metadata that is
-// not valid UTF-8 is kept with U+FFFD in its place.
+// Delivery is a message of a topic as an entry stores it, with the payload byte for byte. U+FFFD replaces invalid UTF-8
+// in the metadata.
 type Delivery struct {
 	Topic    string            `json:"topic"`
 	UUID     string            `json:"uuid,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Payload  []byte            `json:"payload"`
 
-	// SetAside is why the message was put aside: nobody has worked on it since. Empty when it was not; at most 1,000 characters.
+	// SetAside is the reason why the message was set aside before anything worked on it. It has at most 1,000 characters
+	// and is empty for all other messages.
 	SetAside string `json:"parked,omitempty"`
 }
 
-// DeliveryOf reads the message back from an entry that a Consumer has recorded.
+// DeliveryOf decodes the message from an entry that a Consumer has recorded.
 func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	d := new(Delivery)
 	if err := e.Decode(d); err != nil {
@@ -36,14 +37,14 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 	return d, nil
 }
 
-// newDelivery is a copy: the function may change what it is given.
+// newDelivery copies the message, because the function may change the original.
 func newDelivery(topic string, msg *message.Message) *Delivery {
 	d := &Delivery{Topic: topic, UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
-	delete(d.Metadata, redeliveredMetadata) // it is the delivery's, not the message's
+	delete(d.Metadata, redeliveredMetadata) // belongs to the delivery and not to the message
 	return d
 }
 
-// Message is the message anew, with nobody who waits for its acknowledgement.
+// Message returns a new copy of the message. Ack and Nack of the copy reach no broker.
 func (d *Delivery) Message() *message.Message {
 	m := message.NewMessage(d.UUID, bytes.Clone(d.Payload))
 	maps.Copy(m.Metadata, d.Metadata)
@@ -52,14 +53,16 @@ func (d *Delivery) Message() *message.Message {
 
 type entryKey struct{}
 
-// EntryFromCtx is the entry that a message comes from, by the message's context: nil when it comes from its topic.
+// EntryFromCtx returns the entry of a message, from the message's context. It returns nil for a message that comes from
+// its topic.
 func EntryFromCtx(ctx context.Context) *compensator.Entry {
 	e, _ := ctx.Value(entryKey{}).(*compensator.Entry)
 	return e
 }
 
-// idempotencyKey is what a message is recorded under: type, topic and message id, hashed when the log has no room for
-// them or could not tell them apart. A message without an id has none.
+// idempotencyKey returns the key under which a message is recorded: type, topic and message id. The key is hashed if
+// the log cannot store it, or if a colon in the type or topic makes it ambiguous. A message without an id has an empty
+// key.
 func idempotencyKey(businessType, topic, messageID string) compensator.IdempotencyKey {
 	if messageID == "" {
 		return ""

@@ -1,28 +1,35 @@
-// Package relay carries entries to any broker that watermill has a publisher for, and a subscriber's failed messages
-// into the log.
+// Package relay relays entries to any broker for which watermill has a publisher, and relays a subscriber's failed
+// messages into the log.
 //
 // # From the log to a broker
 //
-// An entry whose work is "publish this message" is recorded in the transaction that makes the message true. A
-// [Publisher] gives it to a message.Publisher: the entry has succeeded when Publish has returned nil, and not before.
-// So Publish must not return before the broker has the message: see Publisher. [Handle] and [HandleBatch] register
-// such types; [Publisher.Handler] and [Publisher.BatchHandler] are the handlers themselves. A [Route] says where an
-// entry goes.
+// Record an entry with the work "publish this message" in the transaction that makes the message true. A [Publisher]
+// passes the message to a message.Publisher. The entry succeeds only after Publish has returned nil. So Publish must
+// not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch] register such types.
+// [Publisher.Handler] and [Publisher.BatchHandler] are the handlers themselves. A [Route] returns the destination of an
+// entry.
 //
-// A message has the entry's content as its payload, untouched; the entry's idempotency key as its UUID, which a requeue
-// does not change; as metadata the headers that travelled with the entry, those of the route, and in [KeyMetadata],
-// [TypeMetadata] and [CreatedMetadata] Entry.Key, business type and CreatedAt. A crash between the broker's word and the
-// stored outcome sends the message again: with the same UUID, by which a consumer knows it.
+// A message is built from its entry like this:
+//
+//   - The payload is the content, unchanged.
+//   - The UUID is the idempotency key. A requeue does not change it.
+//   - The metadata are the headers of the entry and the metadata of the route. [KeyMetadata] is Entry.CallKey,
+//     [TypeMetadata] is the business type, and [CreatedMetadata] is CreatedAt.
+//
+// After a crash between the broker's confirmation and the stored outcome the message is sent again with the same UUID.
+// Consumers use the UUID to recognise the repetition.
 //
 // # From a topic into the log
 //
-// [Consume] makes of a handler function one for watermill's router, [Consumer.Handle]. A message whose function fails
-// becomes an entry, recorded under business type, topic and UUID, and is then acknowledged: the log calls the same
-// function again by the type's schedule, and the topic is never blocked. [DeliveryOf] reads the message back from an
-// entry.
+// The function [Consume] wraps a function as a handler for watermill's router, [Consumer.Handle]. If the function
+// fails, the message becomes an entry, recorded under the business type, the topic and the UUID, and is acknowledged.
+// The log calls the same function again by the type's schedule, and the topic is never blocked. [DeliveryOf] decodes
+// the message from an entry.
 //
 // # What is not promised
 //
-// Order. That a message is delivered once: consumers go by the UUID. That the function of a message runs once, or only
-// after its last run has ended. What the publisher's or subscriber's own settings give away.
+//   - Messages may arrive in another order.
+//   - A message may be delivered more than once. Consumers must check the UUID.
+//   - The function of a message may run more than once, and the next run may start before the last one has ended.
+//   - The settings of the publisher or the subscriber may lose messages.
 package relay

@@ -16,7 +16,7 @@ type endless struct{}
 func (e *endless) Error() string { return "endless" }
 func (e *endless) Unwrap() error { return e }
 
-// TestErrorWithoutAnEndIsAFailureAsAnyOther: errors.Is would look at it for ever.
+// TestErrorWithoutAnEndIsAFailureAsAnyOther returns an error whose chain does not end. errors.Is would not return.
 func TestErrorWithoutAnEndIsAFailureAsAnyOther(t *testing.T) {
 	k := &Consumer{work: func(*message.Message) ([]*message.Message, error) { return nil, new(endless) }}
 	err := k.call(message.NewMessage("1", nil))

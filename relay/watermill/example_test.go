@@ -16,10 +16,10 @@ import (
 
 var (
 	db         *sql.DB            // opened on compensator.Connector
-	brokers    message.Publisher  // of watermill-amqp, -kafka, -nats, …
-	subscriber message.Subscriber // likewise
+	brokers    message.Publisher  // a publisher of watermill-amqp, -kafka, -nats, …
+	subscriber message.Subscriber // a subscriber of the same
 
-	errTooLarge error // as your broker's client has it
+	errTooLarge error // the error of your broker's client
 )
 
 type User struct {
@@ -27,7 +27,7 @@ type User struct {
 	Version string `json:"version"`
 }
 
-// A message that is true exactly if the transaction commits.
+// The message is sent exactly if the transaction commits.
 func ExampleHandleBatch() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})
@@ -65,7 +65,7 @@ func ExampleHandleBatch() {
 	}
 }
 
-// A topic whose failed messages are tried again by the log, and blocked by none.
+// The log tries failed messages again, and they do not block the topic.
 func ExampleConsume() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{DB: db})
@@ -75,7 +75,7 @@ func ExampleConsume() {
 	consumer, err := relay.Consume(c, "user_received", func(msg *message.Message) error {
 		var user User
 		if err := json.Unmarshal(msg.Payload, &user); err != nil {
-			return compensator.Permanent(err) // aside, for a person
+			return compensator.Permanent(err) // set aside for a person
 		}
 		if user.ID == "" {
 			return errors.New("try again later")

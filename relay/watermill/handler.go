@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Handle registers a business type whose entries are published one by one; see compensator.Handle. Its entries are
-// recorded like any other's. They go out together better: see HandleBatch.
+// Handle registers a business type whose entries are published one at a time; see compensator.Handle. Record its
+// entries like those of any other type. HandleBatch has a higher throughput.
 func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
@@ -20,8 +20,8 @@ func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher
 	return compensator.Handle(c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
 }
 
-// HandleBatch registers a business type whose entries are published several at a time, one call of Publish for each
-// topic: cfg.BatchSize at most; see compensator.HandleBatch.
+// HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. Publish is
+// called once for each topic of a batch. See compensator.HandleBatch.
 func HandleBatch[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
@@ -46,11 +46,11 @@ func (p *Publisher) check(route Route) error {
 	return nil
 }
 
-// Handler publishes an entry. It returns nil once Publish has.
+// Handler returns a handler that publishes an entry. The handler returns nil after Publish has returned nil.
 //
-// An empty topic or unusable metadata is a *compensator.FieldError in compensator.Permanent. What an error of Publish,
-// or its silence, means Config.Judge says; the message may have arrived all the same, and is sent again with the same
-// UUID.
+// An empty topic or invalid metadata is a *compensator.FieldError in compensator.Permanent. Config.Judge decides what
+// an error of Publish means, and what it means when Publish does not return in time. The message may have arrived in
+// both cases, and is sent again with the same UUID.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		ctx, cancel := p.timed(ctx)
@@ -63,8 +63,8 @@ func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	}
 }
 
-// BatchHandler publishes the entries of each topic together, and the topics beside each other. Each entry has its own
-// outcome, as with Handler: when Publish fails for several messages, they are sent again, alone.
+// BatchHandler returns a handler that publishes the entries of each topic together, and all topics concurrently. Each
+// entry has its own outcome, as with Handler. When Publish fails for several messages, they are sent again one by one.
 func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) []error {
 		ctx, cancel := p.timed(ctx)
@@ -83,13 +83,13 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	}
 }
 
-// parcel is what of a batch goes to one topic.
+// parcel holds the messages of a batch that go to one topic.
 type parcel struct {
 	messages []*message.Message
-	places   []int // of each among the entries
+	places   []int // index of each message's entry in the batch
 }
 
-// parcels sorts a batch by topic. An entry without a message has its outcome at once.
+// parcels groups a batch by topic. If an entry has no message, parcels sets its outcome.
 func parcels(ctx context.Context, route Route, entries []*compensator.Entry, outcomes []error) map[string]*parcel {
 	sorted := make(map[string]*parcel)
 	for i, e := range entries {
@@ -108,7 +108,7 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 	return sorted
 }
 
-// addressed asks the route and makes the message; an error is the attempt's outcome.
+// addressed calls the route and builds the message. An error is the outcome of the attempt.
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
 	to, err := route(e)
 	if err != nil {

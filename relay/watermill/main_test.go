@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// topics is a message.Publisher that keeps what it is given. Its publish, if set, says what becomes of each message.
+// topics is a message.Publisher that keeps the published messages. If publish is set, it decides the result of each
+// message.
 type topics struct {
 	publish func(topic string, m *message.Message) error
 
@@ -42,7 +43,7 @@ func (b *topics) Publish(topic string, messages ...*message.Message) error {
 
 func (b *topics) Close() error { return nil }
 
-// of is what a topic has been given.
+// of returns the messages of a topic.
 func (b *topics) of(topic string) []*message.Message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +66,7 @@ func publisher(t *testing.T, to message.Publisher, cfg Config) *Publisher {
 	return p
 }
 
-// relayed is a type whose entries are published, one by one or in batches.
+// relayed registers a type whose entries are published, one by one or in batches.
 func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route, batch bool, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	register := Handle[harness.Order]
@@ -77,7 +78,7 @@ func relayed(t *testing.T, c *compensator.Compensator, p *Publisher, route Route
 	return orders
 }
 
-// each runs a test for single messages and for batches.
+// each runs a test once with single messages and once with batches.
 func each(t *testing.T, test func(t *testing.T, batch bool)) {
 	for name, batch := range map[string]bool{"single": false, "batch": true} {
 		t.Run(name, func(t *testing.T) {

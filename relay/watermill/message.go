@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// newMessage makes the message of an entry. Its context is the attempt's.
+// newMessage builds the message of an entry. The message's context is ctx, the context of the attempt.
 func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*message.Message, error) {
 	if err := to.problem(); err != nil {
 		return nil, err
@@ -26,14 +26,14 @@ func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*mes
 	return m, nil
 }
 
-// problem is what keeps a message from being sent there.
+// problem returns why no message can be sent to this destination, or nil.
 func (to Destination) problem() error {
 	if to.Topic == "" {
 		return &compensator.FieldError{Field: "Topic", Reason: "is empty"}
 	}
 	for name, value := range to.Metadata {
 		if name == "" || !utf8.ValidString(name) || !utf8.ValidString(value) {
-			return &compensator.FieldError{Field: "Metadata", Reason: "want names, and valid UTF-8"}
+			return &compensator.FieldError{Field: "Metadata", Reason: "names must not be empty, and names and values must be valid UTF-8"}
 		}
 	}
 	return nil

@@ -9,16 +9,16 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Publishing makes of a handler that returns messages one that a Consumer can call: it publishes them to topic, and
-// fails when that fails. Called again by the log, it publishes again: give the messages UUIDs that depend on the message
-// they come from, and nothing else, so that a consumer knows them. Errors name the argument that is wrong.
+// Publishing wraps a handler that returns messages, so that a Consumer can call it. The wrapper publishes the messages
+// to topic, and fails if that fails. When the log calls it again, it publishes again. So derive the UUIDs only from the
+// incoming message. Then consumers recognise the repetition. Errors name the invalid argument.
 func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (message.NoPublishHandlerFunc, error) {
 	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"), fieldProblem(handler == nil, "handler", "is nil"))
 	if err != nil {
 		return nil, err
 	}
 	return func(msg *message.Message) error {
-		ctx := msg.Context() // a middleware may leave another, which has ended
+		ctx := msg.Context() // a middleware may replace the message's context with one that has ended
 		produced, err := handler(msg)
 		if err != nil || len(produced) == 0 {
 			return usererr.Safe(err)
@@ -29,8 +29,8 @@ func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (messa
 	}, nil
 }
 
-// RefusedTo returns a ConsumerConfig.Refused that publishes messages to topic, where a person finds them. A message keeps its UUID and
-// payload. Errors name the argument that is wrong.
+// RefusedTo returns a ConsumerConfig.Refused that publishes messages to topic, where a person finds them. A message
+// keeps its UUID and payload. Errors name the invalid argument.
 func (p *Publisher) RefusedTo(topic string) (func(ctx context.Context, msg *message.Message, reason error) error, error) {
 	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"))
 	if err != nil {

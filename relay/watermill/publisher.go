@@ -12,23 +12,25 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// ErrNoAnswer: Publish had not returned in time, or no call of it was free. The message may arrive all the same.
+// ErrNoAnswer says that Publish did not return in time, or that no slot for a call was free. The message may have
+// arrived.
 var ErrNoAnswer = errors.New("watermill: the publisher did not answer")
 
-// errUntried: Publish was not even called. That is never the message's fault, and no Judge is asked.
-var errUntried = errors.New("no call of Publish was free, or no time was left for one")
+// errUntried says that Publish was not called. The message is not the cause, so Judge does not get this error.
+var errUntried = errors.New("no slot for a call of Publish was free, or no time was left")
 
-// Publisher relays entries through a message.Publisher, whose nil it takes for the broker's word that it holds the
-// message. So it must not be one that returns before: watermill-amqp wants Publish.ConfirmDelivery, Kafka its synchronous
-// publisher and acks from all replicas, NATS JetStream. Its methods may be called concurrently.
+// Publisher relays entries through a message.Publisher. It takes a nil result of Publish as confirmation that the
+// broker holds the message. So Publish must not return earlier. watermill-amqp needs Publish.ConfirmDelivery, Kafka
+// needs its synchronous publisher and acks from all replicas, and NATS needs JetStream. The methods of Publisher may be
+// called concurrently.
 type Publisher struct {
 	to    message.Publisher
 	cfg   Config
-	slots chan struct{} // one for each Publish under way
+	slots chan struct{} // holds one value for each active call of Publish
 }
 
-// NewPublisher returns a Publisher on one of watermill's, which stays the caller's to close: after Run has returned. A
-// router closes the publishers of its handlers when it ends; give it another.
+// NewPublisher returns a Publisher that uses a publisher of watermill. The caller closes that publisher after Run has
+// returned. A router closes the publishers of its handlers when it ends, so do not share one with a router.
 func NewPublisher(to message.Publisher, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(fieldProblem(to == nil, "publisher", "is nil"), cfg.validate()); err != nil {
@@ -37,12 +39,13 @@ func NewPublisher(to message.Publisher, cfg Config) (*Publisher, error) {
 	return &Publisher{to: to, cfg: cfg, slots: make(chan struct{}, cfg.Concurrency)}, nil
 }
 
-// timed bounds one message, or one batch.
+// timed limits the context of one message or batch to Config.Timeout.
 func (p *Publisher) timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.cfg.Timeout, fmt.Errorf("gave up after %v", p.cfg.Timeout))
 }
 
-// send publishes messages to a topic, and returns each one's outcome as a handler's; nil: the broker has it.
+// send publishes messages to a topic and returns one handler result for each message. A nil result means that the
+// broker holds the message.
 func (p *Publisher) send(ctx context.Context, topic string, messages []*message.Message) []error {
 	outcomes := make([]error, len(messages))
 	err := p.publish(ctx, topic, messages)
@@ -50,22 +53,22 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 		switch {
 		case err == nil || len(messages) == 1:
 			outcomes[i] = p.outcome(err)
-		case ctx.Err() == context.Canceled: // by whoever waits for the batch: nothing is known of each alone
+		case ctx.Err() == context.Canceled: // the caller of the batch cancelled it, so the outcome of each message is unknown
 			outcomes[i] = compensator.Unavailable(err)
-		case errors.Is(err, ErrNoAnswer): // in its own time: a silence is that of all
+		case errors.Is(err, ErrNoAnswer): // the timeout passed, which concerns all messages
 			outcomes[i] = p.outcome(err)
 		default:
-			// Which of several messages it was the publisher does not say. Alone, each is told.
+			// The publisher does not say which of several messages failed. Send each message alone to find out.
 			outcomes[i] = p.outcome(p.publish(ctx, topic, messages[i:i+1]))
 		}
 	}
 	return outcomes
 }
 
-// outcome makes a handler's error of what became of a message.
+// outcome converts an error of publish into a handler's error.
 func (p *Publisher) outcome(err error) (outcome error) {
 	defer func() {
-		if v := recover(); v != nil { // of Judge, in a goroutine of a batch
+		if v := recover(); v != nil { // Judge may panic, in a goroutine of a batch
 			outcome = &compensator.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
@@ -79,7 +82,7 @@ func (p *Publisher) outcome(err error) (outcome error) {
 	return usererr.Safe(p.cfg.Judge(err))
 }
 
-// publish calls Publish, and waits for it no longer than ctx: watermill gives it none.
+// publish calls Publish and waits for it, but not longer than ctx. Publish takes no context.
 func (p *Publisher) publish(ctx context.Context, topic string, messages []*message.Message) error {
 	if ctx.Err() == nil {
 		select {
@@ -88,7 +91,7 @@ func (p *Publisher) publish(ctx context.Context, topic string, messages []*messa
 		case <-ctx.Done():
 		}
 	}
-	return fmt.Errorf("%w: topic %q: %w: %d of %d are under way: %w", ErrNoAnswer, topic, errUntried, len(p.slots), cap(p.slots), context.Cause(ctx))
+	return fmt.Errorf("%w: topic %q: %w: %d of %d calls are running: %w", ErrNoAnswer, topic, errUntried, len(p.slots), cap(p.slots), context.Cause(ctx))
 }
 
 func (p *Publisher) await(ctx context.Context, topic string, messages []*message.Message) error {
@@ -105,7 +108,7 @@ func (p *Publisher) await(ctx context.Context, topic string, messages []*message
 	}
 }
 
-// call makes an error of a panic: of a marshaler that does not know the content, for example.
+// call converts a panic of Publish into an error. A marshaler may panic for a content that it does not know.
 func (p *Publisher) call(topic string, messages []*message.Message) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -69,7 +69,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 		got := b.of("orders")[0]
 		assert.Equal(t, "order-3", got.UUID)
 		assert.Equal(t, e.Content, []byte(got.Payload))
-		assert.Equal(t, "00-trace-01", trace.Load(), "its context carries what travelled")
+		assert.Equal(t, "00-trace-01", trace.Load(), "the context carries the propagated values")
 		assert.Equal(t, message.Metadata{
 			"tenant": "the route's", "color": "red", "traceparent": "00-trace-01",
 			KeyMetadata: e.CallKey(), TypeMetadata: "order_message", CreatedMetadata: e.CreatedAt.Format(time.RFC3339Nano)}, got.Metadata)
@@ -82,7 +82,8 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 	})
 }
 
-// TestErrorOfAPublisherMeansWhatItsJudgeSays: nothing in watermill tells a broker that is away from a message it refuses.
+// TestErrorOfAPublisherMeansWhatItsJudgeSays returns errors from Publish. watermill does not distinguish an unreachable
+// broker from a refused message.
 // Failure: F88
 func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	t.Parallel()
@@ -119,7 +120,8 @@ func TestErrorOfAPublisherMeansWhatItsJudgeSays(t *testing.T) {
 	})
 }
 
-// TestPublisherThatDoesNotReturnKeepsNoHandler: watermill's Publish has no context, and some wait for ever.
+// TestPublisherThatDoesNotReturnKeepsNoHandler blocks Publish forever. Publish takes no context, and some publishers
+// wait forever.
 // Failure: F87
 func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -142,13 +144,13 @@ func TestPublisherThatDoesNotReturnKeepsNoHandler(t *testing.T) {
 	w.Eventually(func() bool {
 		return w.Count("common_process_log WHERE last_error LIKE '%did not answer%gave up after 100ms%'") == n
 	}, "every handler returns")
-	assert.Zero(t, w.Ended(compensator.Dead, 1), "no attempt is spent")
-	assert.EqualValues(t, 3, most.Load(), "and nothing piles up")
+	assert.Zero(t, w.Ended(compensator.Dead, 1), "no attempt is counted")
+	assert.EqualValues(t, 3, most.Load(), "no more calls run than Concurrency allows")
 	close(release)
 	w.WaitAllEnded()
 	assert.Equal(t, n, w.Ended(compensator.Succeeded, 0))
-	eventually(t, func() bool { return underWay.Load() == 0 }, "those that nobody waited for are done")
-	assert.Len(t, b.ids("orders"), n, "what came twice came under its id")
+	eventually(t, func() bool { return underWay.Load() == 0 }, "the abandoned calls have ended")
+	assert.Len(t, b.ids("orders"), n, "repeated messages have the same id")
 	assert.LessOrEqual(t, len(b.of("orders")), n+3)
 }
 
@@ -168,7 +170,8 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 	})
 }
 
-// TestMessageThatSpoilsItsBatchIsToldAlone: Publish of several says of none which it was.
+// TestMessageThatSpoilsItsBatchIsToldAlone makes one message of a batch fail. Publish does not say which of several
+// messages failed.
 // Failure: F88
 func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	t.Parallel()
@@ -272,7 +275,7 @@ func TestJudgeThatPanicsIsAFailureAndKillsNobody(t *testing.T) {
 	}
 }
 
-// What a batch failed of is no message's own until it has been sent alone.
+// The failure of a batch counts for no message until the message has been sent alone.
 func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p, err := NewPublisher(broken{cancel}, Config{Judge: compensator.Permanent})
@@ -282,7 +285,7 @@ func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	}
 }
 
-// broken is a publisher that sends nothing, and tells somebody.
+// broken is a publisher that sends nothing and calls tell.
 type broken struct{ tell func() }
 
 func (b broken) Publish(string, ...*message.Message) error {
@@ -294,7 +297,7 @@ func (b broken) Publish(string, ...*message.Message) error {
 
 func (b broken) Close() error { return nil }
 
-// A judge that counts is asked of a silence, of one message and of several alike, and never of what no call was made for.
+// Judge gets ErrNoAnswer of a single message and of a batch. It must not get messages for which Publish was not called.
 func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -321,7 +324,7 @@ func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 		for _, err := range send() {
 			require.ErrorIs(t, err, ErrNoAnswer)
 			require.Equal(t, compensator.VerdictUnavailable, compensator.VerdictOf(err))
-			require.ErrorContains(t, err, "1 of 1 are under way")
+			require.ErrorContains(t, err, "1 of 1 calls are running")
 		}
 		close(release)
 		eventually(t, func() bool { return len(p.slots) == 0 }, "it has returned")

@@ -2,26 +2,27 @@ package relay
 
 import "github.com/compensator-go/compensator"
 
-// Metadata that each message carries. Whatever else puts something there is replaced.
+// Metadata that each message carries. It replaces metadata of the same name from headers and routes.
 const (
-	KeyMetadata     = "compensator-key"        // Entry.Key: the same for every attempt, another once a person has requeued the entry
+	KeyMetadata     = "compensator-key"        // Entry.CallKey: the same for every attempt, changes when a person requeues the entry
 	TypeMetadata    = "compensator-type"       // the business type
-	CreatedMetadata = "compensator-created-at" // Entry.CreatedAt, as RFC 3339 with fractions
+	CreatedMetadata = "compensator-created-at" // Entry.CreatedAt in RFC 3339 with fractions of a second
 )
 
-// Destination is where an entry goes, and what its message carries beside the content.
+// Destination is the target of a message, with the message's metadata.
 type Destination struct {
 	Topic string
 
-	// Metadata is added to the headers that travelled with the entry, and wins over them. In valid UTF-8, with names.
+	// Metadata is added to the headers of the entry, and overrides headers of the same name. Names must not be empty,
+	// and names and values must be valid UTF-8.
 	Metadata map[string]string
 }
 
-// Route says where an entry goes. It is called before each attempt, concurrently. An error of it is the attempt's
-// outcome, as a handler's is: Permanent where trying again is pointless.
+// Route returns the destination of an entry. It is called before each attempt, concurrently. An error is the outcome of
+// the attempt, like a handler's error. Return compensator.Permanent if another attempt is pointless.
 type Route func(e *compensator.Entry) (Destination, error)
 
-// To is the Route of a type whose entries all go to one topic.
+// To returns a Route that sends all entries to one topic.
 func To(topic string) Route {
 	return func(*compensator.Entry) (Destination, error) { return Destination{Topic: topic}, nil }
 }
