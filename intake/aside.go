@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside is a message as an entry of Config.Type, to be tried again by the log or, with a reason, for a person.
+// aside returns an item that records a message as an entry of Config.Type. The log tries a failed message again. A
+// message with a reason waits for a person.
 func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -23,7 +24,7 @@ func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	return it
 }
 
-// firstDelay is after how long a message that failed comes due. The schedule is the user's, and may panic.
+// firstDelay returns the delay before the first attempt of a failed message. Aside.Retry is user code and may panic.
 func (in *Intake) firstDelay() (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -33,14 +34,16 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 	return min(max(0, in.cfg.Aside.Retry(1)), processlog.MaxDelay)
 }
 
-// setAside is a message for a person. The log may hold it already: then it is only acknowledged.
+// setAside returns an item for a message that waits for a person. If the log holds the message already, the message is
+// only acknowledged.
 func (in *Intake) setAside(m *Message, reason string) *item {
 	reason = cmp.Or(processlog.FitError(reason), "no reason given")
 	in.cfg.Logger.Warn("intake: message is parked for a person", "source", in.name, "message", m.ID, "reason", reason)
 	return in.aside(m, aside, reason)
 }
 
-// encode gives an item set aside its content. While the codec fails, as one whose keys are away, the message is held.
+// encode sets the content of an item that is set aside. If the codec fails, for example because its keys are
+// unavailable, the message is held.
 func (in *Intake) encode(it *item) (err error) {
 	if it.kind == meant || it.entry.Content != nil {
 		return nil
@@ -58,17 +61,17 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// again is the handler of Config.Type: what take does, for one message.
+// again handles entries of Config.Type. It does the work of take for one message.
 func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
-	if m.SetAside != "" && e.Epoch == 0 { // once a person has requeued it, it is worked on
+	if m.SetAside != "" && e.Epoch == 0 { // after a requeue by a person the functions run
 		return compensator.Permanent(errors.New(m.SetAside))
 	}
 	entry, err := in.entry(&m)
 	if err != nil {
 		return compensator.Permanent(err)
 	}
-	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // its own id is e's
+	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // e already has the message's own key
 	receipt, err := in.c.Record(ctx, tx, entry)
 	if refused(err) {
 		return compensator.Permanent(err)
@@ -79,7 +82,7 @@ func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compen
 	return in.call(ctx, tx, []*Message{&m})
 }
 
-// entry calls Config.Entry. Its panic says that the message cannot be decoded.
+// entry calls Config.Entry. A panic counts as an error, so the message is set aside.
 func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,15 +94,15 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// call calls Config.Work in a goroutine of its own and waits for it. A panic and runtime.Goexit are failures: one message must end neither
-// the process nor Run.
+// call runs Config.Work in a separate goroutine and waits for it. A panic and runtime.Goexit are failures. So one
+// message can end neither the process nor Run.
 func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if in.cfg.Work == nil {
 		return nil
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // stays after runtime.Goexit
+		err := error(new(compensator.PanicError)) // the result after runtime.Goexit
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -111,7 +114,8 @@ func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages [
 	return <-ended
 }
 
-// work tells an error of Work from one of the database, whose transaction has ended, or which takes no writes.
+// work calls Config.Work. It returns a *workError if Work failed while the transaction still takes writes, and the
+// database's error otherwise. If the transaction took too long, work also returns a *workError.
 func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -123,8 +127,8 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if context.Cause(ctx) == errSlow {
 		return &workError{errors.Join(errSlow, err)}
 	}
-	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // it is rolled back
-		return fmt.Errorf("%w; Work: %v", broken, err) // its text alone: what it wraps may be another log's
+	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // the transaction will be rolled back
+		return fmt.Errorf("%w; Work: %v", broken, err) // the text only, because Work's error may wrap an error of another log
 	}
 	return &workError{err}
 }

@@ -12,29 +12,29 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// item is a message on its way into the log.
+// item is a message with the entry that it becomes.
 type item struct {
 	message *Message
 	entry   compensator.NewEntry
 	kind    kind
-	reason  string // why it is set aside
+	reason  string // why the message is set aside
 	dense   bool
 	settled bool
 }
 
-// condense has a message that was set aside encoded anew, in fewer bytes.
+// condense makes the next encode produce fewer bytes for a message that is set aside.
 func (it *item) condense() { it.dense, it.entry.Content = true, nil }
 
-// kind is what an item's entry is.
+// kind says which entry an item becomes.
 type kind int
 
 const (
-	meant  kind = iota // what Config.Entry says
-	failed             // of Config.Type, tried again by the log
-	aside              // of Config.Type, for a person
+	meant  kind = iota // the entry that Config.Entry returned
+	failed             // an entry of Config.Type that the log tries again
+	aside              // an entry of Config.Type that waits for a person
 )
 
-// batch is what Next has returned, being settled.
+// batch is the result of one call of Next while it is being settled.
 type batch struct {
 	*Intake
 	event SettledEvent
@@ -60,7 +60,7 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 	}
 	b.event.Took = time.Since(began)
 	in.counts.add(&b.event)
-	tell(in, in.cfg.Observer.Settled, b.event)
+	notify(in, in.cfg.Observer.Settled, b.event)
 	failpoint.Reach(failpoint.MessagesSettled)
 	in.acknowledge(works, done)
 	if len(left) > b.event.Refused {
@@ -69,13 +69,13 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 	return b.fatal
 }
 
-// prepare decides what a message becomes, before anything is sent.
+// prepare decides what a message becomes. It sends nothing to the database.
 func (in *Intake) prepare(m *Message) *item {
 	switch {
 	case m.Lost:
 		return in.setAside(m, "deleted from its source before it was recorded")
 	case m.Deliveries > in.cfg.MaxDeliveries:
-		return in.setAside(m, fmt.Sprintf("delivered %d times in vain: it may have ended the processes that had it", m.Deliveries-1))
+		return in.setAside(m, fmt.Sprintf("delivered %d times without success: it may have killed the processes that had it", m.Deliveries-1))
 	}
 	entry, err := in.entry(m)
 	if err != nil {
@@ -85,7 +85,7 @@ func (in *Intake) prepare(m *Message) *item {
 	return &item{message: m, entry: entry}
 }
 
-// settle goes on until all items are in the log, or ctx ends.
+// settle retries until all items are in the log, or ctx ends.
 func (b *batch) settle(ctx context.Context, items []*item) {
 	for failures := 0; len(items) > 0 && ctx.Err() == nil && b.fatal == nil; {
 		err := b.try(ctx, items)
@@ -98,7 +98,7 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 			b.waits(len(items), err)
 			pause(ctx, failures)
 			continue
-		case errors.As(err, &work), refused(err): // before ours, which Work may have of another log
+		case errors.As(err, &work), refused(err): // before ErrClosed, because Work may return that error of another log
 			b.blame(ctx, items, err)
 			return
 		case errors.Is(err, compensator.ErrClosed):
@@ -118,12 +118,13 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 	}
 }
 
-// failuresUntilSuspect is how often a batch is tried against a database that fails, before the batch itself is suspected: a statement
-// too large for the server, for example, breaks the connection like an outage.
+// failuresUntilSuspect is how often a batch may fail because of the database before the batch itself is suspected. For
+// example, a statement that is too large for the server breaks the connection, as an outage does.
 const failuresUntilSuspect = 4
 
-// suspect has parts of the batch tried one by one. A lone message is set aside if the log takes entries right before and
-// right after it fails: then the database is not to blame.
+// suspect tries parts of the batch separately. It sets a single message aside if the log takes entries right before and
+// right after that message fails. In that case the database is not the cause. suspect reports whether it has dealt with
+// the items.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	switch {
@@ -149,17 +150,17 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 		return false
 	}
 	*it = *set
-	b.cfg.Logger.Warn("intake: message is set aside: with it a sound connection fails", "source", b.name, "message", it.message.ID)
+	b.cfg.Logger.Warn("intake: message is set aside, because it breaks a working connection", "source", b.name, "message", it.message.ID)
 	return true
 }
 
-// refused reports whether Record says that an entry will never be taken.
+// refused reports whether Record says that it will never take an entry.
 func refused(err error) bool {
 	var field *compensator.FieldError
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without marks items that have an entry, and returns the others.
+// without marks the known items as settled duplicates and returns the other items.
 func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool) (rest []*item) {
 	for _, it := range items {
 		if it.settled = known[it.entry.IdempotencyKey]; it.settled {
@@ -171,7 +172,7 @@ func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool
 	return rest
 }
 
-// blame finds the message an error is about.
+// blame finds the message that caused an error.
 func (b *batch) blame(ctx context.Context, items []*item, err error) {
 	if len(items) == 1 {
 		b.condemn(ctx, items[0], err)
@@ -196,7 +197,7 @@ func (b *batch) halve(ctx context.Context, items []*item) {
 	b.settle(ctx, items[half:])
 }
 
-// condemn sets a message aside that failed alone.
+// condemn sets aside a message that failed alone.
 func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	var work *workError
 	switch {
@@ -220,7 +221,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// try is one transaction, and the next as long as answers to COMMIT are lost.
+// try runs transactions until one has a known result. It repeats while the answer to COMMIT is lost.
 func (b *batch) try(works context.Context, items []*item) error {
 	for failures := 0; ; failures++ {
 		again, err := b.once(works, items)
@@ -230,7 +231,8 @@ func (b *batch) try(works context.Context, items []*item) error {
 	}
 }
 
-// once is one transaction. Again: what came of it the next one finds.
+// once runs one transaction. If again is true, the answer to COMMIT was lost, and the next transaction finds out
+// whether the entries exist.
 func (b *batch) once(works context.Context, items []*item) (again bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
@@ -254,7 +256,7 @@ func (b *batch) once(works context.Context, items []*item) (again bool, err erro
 	})
 	var work *workError
 	if receipt != nil && !errors.As(err, &work) && errors.Is(err, compensator.ErrCommitUnknown) {
-		return b.resolve(works, items, receipt), err // not before the transaction has ended
+		return b.resolve(works, items, receipt), err // only after the transaction has ended
 	}
 	if err != nil {
 		return false, err
@@ -280,7 +282,7 @@ func (b *batch) settled(it *item, duplicate bool) {
 	}
 }
 
-// fresh are the messages that had no entry: only they are worked on.
+// fresh returns the messages that had no entry. Only they are passed to Work.
 func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	for i, it := range items {
 		if it.kind == meant && !receipt.Entries[i].Duplicate {
@@ -290,8 +292,7 @@ func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	return messages
 }
 
-// resolve waits until the transaction whose COMMIT was not answered has ended one way or the other. It is false when ctx
-// has ended.
+// resolve waits until the transaction with the lost answer to COMMIT has ended. It returns false if ctx has ended.
 func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator.Receipt) bool {
 	key := items[0].entry.IdempotencyKey
 	for i, recorded := range receipt.Entries {
@@ -312,7 +313,8 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 	}
 }
 
-// acknowledge tells the source what is in the log. What it cannot be told comes again, and is found in the log.
+// acknowledge acknowledges messages to the source. If that fails three times, the messages will be delivered again and
+// found in the log.
 func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {
 		err := usererr.Safe(in.source.Ack(ctx, done))
@@ -327,13 +329,13 @@ func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	}
 }
 
-// release gives back what was not settled in time.
+// release gives back messages that were not settled in time.
 func (in *Intake) release(ctx context.Context, left []Message) {
 	r, ok := in.source.(releaser)
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := r.release(ctx, left); err != nil {
 		in.cfg.Logger.Debug("intake: release", "source", in.name, "err", err)

@@ -16,11 +16,11 @@ import (
 
 const childEnv = "COMPENSATOR_INTAKE_CHILD"
 
-// program is what a child process runs: an Intake, until it is killed.
+// program configures a child process. The child runs an Intake until it is killed.
 type program struct {
 	DSN, Redis, Stream string
-	Killer             int    // the order whose work ends the process; 0: none
-	Gate               string // a key that is counted up once all is open, and must be gone before the intake runs
+	Killer             int    // the order whose Work ends the process; 0 means none
+	Gate               string // a key that the child increments when everything is open; the child runs the Intake after the key is deleted
 }
 
 func must(err error) {
@@ -35,7 +35,7 @@ func runChild() {
 	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
-		os.Exit(0) // the parent is gone
+		os.Exit(0) // the parent has ended
 	}()
 	db, err := harness.Watched(p.DSN)()
 	must(err)

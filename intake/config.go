@@ -11,34 +11,35 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Config says what becomes of messages. Type and Entry are required. Open copies it, fills in the defaults named below, and
-// reports everything wrong with it at once, as *compensator.FieldError.
+// Config configures an Intake. Type and Entry are required. Open copies it, fills in the defaults named below, and
+// reports all invalid fields at once, each as a *compensator.FieldError.
 type Config struct {
 	// Type is the business type of the entries of messages that were set aside. Open registers its handler.
 	Type string
 
-	// Entry says which entry a message becomes. Its IdempotencyKey and FailOnDuplicate are set by the Intake, whatever they
-	// are. An error, or a panic, says that the message cannot be decoded: it is set aside. It may run more than once for a
-	// message, and should give the same each time. An error whose Error panics is a panic, here and of Work.
+	// Entry returns the entry that a message becomes. The Intake overwrites IdempotencyKey and FailOnDuplicate. An error
+	// or a panic says that the message cannot be decoded, and the message is set aside. Entry may run more than once for
+	// a message, and should return the same result each time. An error whose method Error panics counts as a panic, also
+	// an error of Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
-	// Work, if given, writes the business rows of a batch through tx, in which the entries are recorded: it is called for
-	// messages that have no entry yet, and what it writes commits with them, or not at all. It must not end tx. An error
-	// that is one message's can name it: see Fault.
+	// Work is optional. It writes the business rows of a batch through tx, the transaction in which the entries are
+	// recorded. It gets only the messages that have no entry yet. Its writes commit together with the entries or not at
+	// all. Work must not end tx. If one message caused an error, Work can name that message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside is how entries of Type are run: messages that failed, and those that a person has requeued. A failed message comes due
-	// after Aside.Retry(1), or 2 s where that panics.
+	// Aside configures the entries of Type: failed messages, and messages that a person has requeued. A failed message
+	// comes due after Aside.Retry(1), or after 2 s if Aside.Retry panics.
 	Aside compensator.TypeConfig
 
-	Batch         int           // how many messages one transaction takes at most. Default 200; at most 1,000
-	MaxDeliveries int           // a message that comes more often is set aside. Default 5; at least 3
-	Timeout       time.Duration // of a batch's transaction; one that takes longer is halved. Default 20 s
-	StopTimeout   time.Duration // how long Run goes on with its batch once its context has ended. Default 30 s
-	StatsEvery    time.Duration // between two Observer.Measured. Default 10 s
+	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000
+	MaxDeliveries int           // a message with more deliveries is set aside. Default 5, at least 3
+	Timeout       time.Duration // limit of a batch's transaction. A slower batch is halved. Default 20 s
+	StopTimeout   time.Duration // how long Run continues its batch after its context has ended. Default 30 s
+	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
 	Observer Observer
-	Logger   *slog.Logger // gets what an operator should know; content is never logged. Default slog.Default()
+	Logger   *slog.Logger // receives messages for operators, never with content. Default slog.Default()
 }
 
 func (cfg Config) withDefaults() Config {
@@ -62,7 +63,7 @@ func (cfg Config) validate() error {
 	var p problems
 	p.refuse(cfg.Type == "", "Type", "is missing")
 	p.refuse(cfg.Entry == nil, "Entry", "is missing")
-	p.refuse(cfg.Aside.RefuseOtherContent, "Aside.RefuseOtherContent", "cannot be kept: a message that comes again was delivered more often")
+	p.refuse(cfg.Aside.RefuseOtherContent, "Aside.RefuseOtherContent", "is not supported: a redelivered message has another delivery count")
 	p.refuse(cfg.Batch < 1 || cfg.Batch > 1000, "Batch", fmt.Sprintf("%d: want 1 to 1,000", cfg.Batch))
 	p.refuse(cfg.MaxDeliveries < 3, "MaxDeliveries", fmt.Sprintf("%d is less than 3", cfg.MaxDeliveries))
 	p.atLeast("Timeout", cfg.Timeout, time.Millisecond)
@@ -71,7 +72,7 @@ func (cfg Config) validate() error {
 	return errors.Join(p...)
 }
 
-// problems are all that is wrong with a configuration.
+// problems collects the errors of a configuration.
 type problems []error
 
 func (p *problems) refuse(bad bool, field, reason string) {

@@ -1,53 +1,72 @@
-// Package intake takes messages from a Redis Stream, or any other source that delivers at least once, into the log:
-// every message becomes exactly one entry, and none is in the way of others.
+// Package intake records messages of a Redis Stream, or of any other source with at-least-once delivery, in the log.
+// Every message becomes exactly one entry. A message that fails does not block other messages.
 //
-// # A batch, one transaction
+// # One transaction for each batch
 //
-// [Stream.Open] makes the [Intake] of a stream's consumer group, [Open] that of any [Source]; its Run takes batches. For
-// each message Config.Entry says what entry it becomes; all entries of a batch are recorded in one transaction, in which
-// Config.Work writes the business rows of those messages that are new. Then the messages are acknowledged. An entry's
-// idempotency key is made of source, group and message id, a stream's source of its key and Stream.Server: a message that is
-// delivered again finds its entry, is not worked on again, and is acknowledged. When the answer to COMMIT is lost, what became
-// of the transaction is found out first.
+// The method [Stream.Open] returns the [Intake] of a stream's consumer group. The function [Open] returns the Intake of
+// any [Source]. Its Run takes messages in batches. For each message Config.Entry returns the entry that the message
+// becomes. One transaction records all entries of a batch. In the same transaction Config.Work writes the business rows
+// of the new messages. After the commit the messages are acknowledged.
+//
+// The idempotency key of an entry consists of the source, the group and the message id. The source of a stream is its
+// key and Stream.Server. A redelivered message already has its entry, so it is only acknowledged, without Work. When
+// the answer to COMMIT is lost, the Intake first finds out whether the transaction committed.
 //
 // # Messages that fail
 //
-// A batch whose Work fails is halved until the culprit stands alone, unless the error names it: see [Fault]. The culprit
-// becomes an entry of Config.Type, which the log tries again by its schedule, calling the same functions, until they succeed or
-// the attempts are used up; then it waits for a person. A message that cannot be decoded, whose Work answers with
-// compensator.Permanent, or that was delivered more than Config.MaxDeliveries times because it ends its processes, is set aside:
-// an entry of the same type that is dead as soon as a Compensator's Run sees it, with the message as it came and the reason
-// as LastError. Requeued by a person, it is worked on. Either way the message is acknowledged, and the others go on.
+// When Work fails, the batch is halved until the failing message stands alone. An error made by [Fault] names the
+// message, so halving is not needed. The failing message becomes an entry of Config.Type. The log calls the same
+// functions again by the schedule of that type. When the attempts are used up, the message waits for a person.
 //
-// A database that is away, read-only or in doubt is nobody's fault: the batch waits, and nothing is read meanwhile. The intake asks
-// the transaction, and not Work's error: an error that wraps ErrCommitUnknown or ErrClosed of another log is its message's fault.
-// There is one exception. An error of Work by which a server says that it serves nobody, such as "too many connections" or "disk
-// full", is nobody's fault on any database. The batch waits and is tried again until that condition has passed. If you want such a
-// message set aside all the same, return compensator.Unavailable.
+// A message is set aside at once in these cases:
+//
+//   - Config.Entry cannot decode it.
+//   - Work returns compensator.Permanent for it.
+//   - It was delivered more than Config.MaxDeliveries times, because it may kill its processes.
+//
+// It becomes an entry of the same type that is dead as soon as a Compensator's Run sees it. The entry holds the message
+// as it came, and the reason as LastError. After a requeue by a person the functions run. In all cases the message is
+// acknowledged, and the other messages continue.
+//
+// A database that is unavailable, read-only or in an unknown state is no fault of a message. The batch waits, and the
+// Intake reads nothing meanwhile. The Intake checks its own transaction to decide this, not the error of Work. So an
+// error of Work that wraps ErrCommitUnknown or ErrClosed of another log counts as a failure of its message.
+//
+// There is one exception. Work may return an error by which a server of any database says that it serves no requests,
+// such as "too many connections" or "disk full". Such an error is no fault of a message either. The batch waits and is
+// tried again until the condition has passed. To set such a message aside, return compensator.Unavailable.
 //
 // # Redis Streams
 //
-// The group is made if it is absent, at the beginning of the stream, also when it vanishes under a running Intake. Messages
-// that this consumer has left are taken first, then new ones; now and then those of consumers that have been silent for
-// Stream.Idle. What was delivered twice in vain is taken one at a time, so that a message that kills its process stands
-// alone. Consumers that are gone and have nothing pending are removed. With Stream.Trim, what every group has acknowledged
-// is deleted. Redis 7 or newer, or Valkey.
+// The Intake creates the group at the beginning of the stream if the group does not exist, also if it disappears while
+// Run is active. The Intake takes the messages that this consumer left unacknowledged first, and then new messages.
+// From time to time it takes messages of consumers that have been silent for Stream.Idle. Messages that were delivered
+// twice without success are taken one at a time, so that a message that kills its process stands alone.
+//
+// The Intake removes silent consumers that have nothing pending. With Stream.Trim it deletes messages that every group
+// has acknowledged. It needs Redis 7 or newer, or Valkey.
 //
 // # What is not promised
 //
-// What Redis loses before the intake has read it is lost with it: with appendfsync everysec the last second of a crashed
-// server, in a failover what the replica had not seen. With appendfsync always a single server loses nothing it has
-// acknowledged; a producer that trims its stream, by MAXLEN or MINID, deletes messages that nobody has read; against a failover the producer follows each XADD with WAIT 1 and a timeout, and takes less than 1 as "not
-// added", to be made right. A stream that began anew (FLUSHALL) on a server whose clock went back, or with ids of the
-// producer's own, may give an id twice: the second message is taken for the first.
+// Messages that Redis loses before the Intake has read them are lost. With appendfsync everysec a crashed server loses
+// up to the last second. A failover loses what the replica had not received. With appendfsync always a single server
+// loses nothing that it has acknowledged. To survive a failover, the producer follows each XADD with WAIT 1 and a
+// timeout. If WAIT returns less than 1, the producer must treat the message as not added.
 //
-// That streams of one name on two servers, or under two database numbers of one, are told apart where they go into one log by groups
-// of one name: their messages have like ids, and of two that have the same the second is acknowledged and lost. Give one of them a
-// Stream.Server.
+// A producer that trims its stream with MAXLEN or MINID may delete messages that were never read.
 //
-// The values of a field whose name a stream's entry repeats, but for the last: Message.Fields has no room for them.
+// A stream may use an id twice if it starts anew (FLUSHALL) on a server whose clock went back, or if the producer sets
+// the ids. Then the second message counts as a duplicate of the first.
 //
-// Order. That an effect of Work outside its transaction happens once. That a message larger than about three
-// quarters of compensator's Config.MaxContent can be set aside: it is told, and left unacknowledged. A smaller one can, whatever is in
-// it: fields of which JSON makes too much are stored as base64.
+// Two streams of the same name on two servers, or under two database numbers, use the same message ids. If groups of
+// the same name record both streams in one log, the second of two equal messages is acknowledged and lost. Set
+// Stream.Server for one of them.
+//
+// If an entry of a stream repeats a field name, only the last value is kept. Message.Fields has no space for the
+// others.
+//
+// The order of messages is not kept. An effect of Work outside its transaction may happen more than once. A message
+// larger than about three quarters of Config.MaxContent of package compensator may not fit an entry. Such a message is
+// logged and left unacknowledged. Smaller messages always fit, because fields that grow too much in JSON are stored as
+// base64.
 package intake

@@ -21,7 +21,7 @@ type Order struct {
 	SKU   string `json:"sku"`
 }
 
-// Orders that a script has put into a stream, after it has checked the stock there: rows and entries in one transaction.
+// A script has checked the stock and put orders into a stream. Rows and entries are written in one transaction.
 func ExampleStream() {
 	ctx := context.Background()
 	var db *sql.DB // opened on compensator.Connector
@@ -67,11 +67,12 @@ func ExampleStream() {
 	}
 }
 
-// partition stands for a reader of one partition, as Kafka's clients have: the next messages, and an offset to commit.
+// partition stands for a reader of one partition, as clients of Kafka have. It returns the next messages and commits an
+// offset.
 type partition struct {
 	records   []string
 	committed int
-	end       func() // of the example
+	end       func() // ends the example
 }
 
 func (p *partition) Name() string { return "orders/0:shop" }
@@ -87,7 +88,7 @@ func (p *partition) Next(ctx context.Context, max int) ([]intake.Message, error)
 	return batch, nil
 }
 
-// Ack commits as far as nothing is missing: the rest is read again.
+// Ack commits the offset up to the first missing message. The rest is read again.
 func (p *partition) Ack(_ context.Context, messages []intake.Message) error {
 	for _, m := range messages {
 		if m.ID == strconv.Itoa(p.committed) {
@@ -97,7 +98,8 @@ func (p *partition) Ack(_ context.Context, messages []intake.Message) error {
 	return nil
 }
 
-// Any source that delivers at least once does: what comes twice has one entry, and what is no order waits for a person.
+// Any source with at-least-once delivery works. A repeated message has one entry. A message that is not an order waits
+// for a person.
 func ExampleSource() {
 	ctx, end := context.WithCancel(context.Background())
 	c, err := compensator.New(ctx, compensator.Config{Store: compensatortest.NewMemoryStore()})

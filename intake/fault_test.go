@@ -24,7 +24,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged: whether the answer was lost or the request.
+// TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged loses the request or the answer of COMMIT. The Intake
+// must resolve the transaction before it acknowledges.
 // Failure: F96
 func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -58,7 +59,8 @@ func TestBatchWhoseCommitIsInDoubtIsResolvedBeforeItIsAcknowledged(t *testing.T)
 	}
 }
 
-// TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside: there is no batch to halve, and nothing is wrong with it.
+// TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside loses the answer to COMMIT of a batch with one message. Nothing is
+// wrong with that message.
 // Failure: F96
 func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	t.Parallel()
@@ -81,7 +83,8 @@ func TestLoneMessageWhoseCommitIsInDoubtIsNotSetAside(t *testing.T) {
 	}
 }
 
-// TestNothingIsAcknowledgedBeforeItIsCommitted: with the database gone in mid-commit for good, all of it comes again.
+// TestNothingIsAcknowledgedBeforeItIsCommitted makes the database unavailable during COMMIT, and it stays so. All
+// messages must come again.
 // Failure: F96
 func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	t.Parallel()
@@ -111,13 +114,14 @@ func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	r.requireBooks(100, 0)
 }
 
-// otherType is for a second Intake on the same Compensator.
+// otherType changes a Config for a second Intake on the same Compensator.
 func otherType(cfg Config) Config {
 	cfg.Type += "_2"
 	return cfg
 }
 
-// TestDatabaseThatIsReadOnlyIsWaitedFor: nothing is set aside for it, and nothing read while a batch waits.
+// TestDatabaseThatIsReadOnlyIsWaitedFor makes the database read-only. No message may be set aside because of that, and
+// nothing may be read while a batch waits.
 // Failure: F96
 func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -144,22 +148,22 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.settled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
-	for range 2 * failuresUntilSuspect { // longer than a batch is left whole
+	for range 2 * failuresUntilSuspect { // more failures than a batch is tried whole
 		e := harness.Next(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 100, stats.Pending+stats.Lag)
-	assert.LessOrEqual(t, stats.Pending, int64(50), "one batch is held, and no more is taken")
+	assert.LessOrEqual(t, stats.Pending, int64(50), "one batch is held, and no other is taken")
 	require.Error(t, in.Err())
 	r.Exec("SET GLOBAL read_only=0")
 	r.settled("shop")
 	r.requireBooks(200, 0)
-	r.Eventually(func() bool { return in.Err() == nil }, "all is well")
+	r.Eventually(func() bool { return in.Err() == nil }, "the Intake works again")
 }
 
-// ordinaryUser is a pool of somebody whom read_only binds, as it does not bind root.
+// ordinaryUser returns a pool of a user for whom read_only holds. It does not hold for root.
 func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	t.Helper()
 	w.Exec("CREATE USER intake@'%' IDENTIFIED BY 'secret'")
@@ -170,7 +174,8 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	return w.Open(harness.Watched(config.FormatDSN()))
 }
 
-// TestProcessesThatDieDuringAnOutageCountNoMessageOut: a delivery is counted only when the log takes entries.
+// TestProcessesThatDieDuringAnOutageCountNoMessageOut kills processes while the log takes no entries. Deliveries must
+// not count meanwhile.
 // Failure: F99
 func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
@@ -194,7 +199,8 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	r.requireBooks(1, 0)
 }
 
-// TestMessageThatBreaksTheConnectionIsSetAside: such a fault looks like an outage, and the log tells them apart.
+// TestMessageThatBreaksTheConnectionIsSetAside has messages that break the connection. That looks like an outage, so
+// the Intake must check whether the log takes entries.
 // Failure: F98, F101
 func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	t.Parallel()
@@ -227,8 +233,8 @@ func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	breaksUnderWork(t, func(broken error) error { return broken })
 }
 
-// breaksUnderWork has Work break its connection once, and return what said makes of the error. The message is a lone one, so that it
-// would be set aside at once.
+// breaksUnderWork makes Work break its connection once and return what said makes of the error. The batch has one
+// message, so a wrong decision would set it aside at once.
 func breaksUnderWork(t *testing.T, said func(broken error) error) {
 	r := newRig(t)
 	cfg := testConfig()
@@ -246,7 +252,8 @@ func breaksUnderWork(t *testing.T, said func(broken error) error) {
 	r.requireBooks(1, 0)
 }
 
-// TestErrorOfAnotherLogIsOfItsMessage: Work speaks to a log of its own, and hands on what that one says.
+// TestErrorOfAnotherLogIsOfItsMessage lets Work use another log and return its errors. They must count as failures of
+// the message.
 // Failure: F98
 func TestErrorOfAnotherLogIsOfItsMessage(t *testing.T) {
 	t.Parallel()
@@ -323,13 +330,14 @@ func TestRedisThatIsKilledIsWaitedFor(t *testing.T) {
 	r.Wait(held, "in mid-flow")
 	server.Kill()
 	close(goOn)
-	r.Eventually(func() bool { err := in.Err(); return err != nil }, "it knows that Redis is away")
+	r.Eventually(func() bool { err := in.Err(); return err != nil }, "Err reports that Redis is unreachable")
 	server.Restart(t)
 	r.settled("shop")
 	r.requireBooks(1000, 0)
 }
 
-// TestStreamThatMovesWithinAClusterIsFollowed: its slot is taken over by another node, with what is not acknowledged.
+// TestStreamThatMovesWithinAClusterIsFollowed moves the stream's slot to another node of the cluster, with
+// unacknowledged messages.
 func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -359,7 +367,8 @@ func TestStreamThatMovesWithinAClusterIsFollowed(t *testing.T) {
 	r.requireBooks(245, 4)
 }
 
-// TestAcknowledgementThatIsRefusedIsMadeUpFor: by then the messages have come more often than they may.
+// TestAcknowledgementThatIsRefusedIsMadeUpFor refuses an acknowledgement until the messages have been delivered more
+// often than MaxDeliveries.
 // Failure: F96
 func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
@@ -383,7 +392,8 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	r.requireBooks(20, 0)
 }
 
-// TestMessageThatCannotBeEncodedIsHeld: it would be lost if it were acknowledged without its content.
+// TestMessageThatCannotBeEncodedIsHeld makes the codec fail. If the message were acknowledged, its content would be
+// lost.
 // Failure: F101
 func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	t.Parallel()
@@ -404,7 +414,7 @@ func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	assert.Contains(t, content, "poison")
 }
 
-// lockedCodec is one whose keys are away for some time.
+// lockedCodec fails while its keys are unavailable.
 type lockedCodec struct {
 	compensator.Codec
 	left int
@@ -417,7 +427,7 @@ func (k *lockedCodec) Marshal(v any) ([]byte, error) {
 	return k.Codec.Marshal(v)
 }
 
-// mute is an error that cannot say what it is, as a nil pointer in an error cannot.
+// mute is an error whose method Error panics, like a nil pointer in an error.
 type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
@@ -480,7 +490,7 @@ func TestScheduleLongerThanTheLogKeepsIsCut(t *testing.T) {
 	r.requireBooks(0, 1)
 }
 
-// TestTwoConsumersOfOneMessageRecordItOnce: the first was only slow.
+// TestTwoConsumersOfOneMessageRecordItOnce lets a second consumer take over a message while the first is only slow.
 // Failure: F97
 func TestTwoConsumersOfOneMessageRecordItOnce(t *testing.T) {
 	t.Parallel()
@@ -523,7 +533,7 @@ func (r *rig) pendingDeliveries(t *testing.T) int64 {
 	return pending[0].RetryCount
 }
 
-// TestMessageTooLargeForTheLogIsToldAndInNobodysWay: it cannot even be set aside.
+// TestMessageTooLargeForTheLogIsToldAndInNobodysWay delivers a message that is too large to be set aside.
 // Failure: F101
 func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	t.Parallel()
@@ -540,15 +550,16 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	r.Eventually(func() bool {
 		pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 		return err == nil && pending.Count == 1 && pending.Lower == large
-	}, "it alone is not acknowledged")
+	}, "only this message is not acknowledged")
 	r.add(22, 10)
-	r.Eventually(func() bool { return r.Count("effects") == 30 }, "it is in nobody's way")
+	r.Eventually(func() bool { return r.Count("effects") == 30 }, "other messages are processed")
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, stats.Refused)
 }
 
-// TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt: JSON makes six bytes of one, and the error may have all of it once more.
+// TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt fills messages with characters that take six bytes in JSON. The
+// error may contain all of them once more.
 // Failure: F101
 func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 	t.Parallel()
@@ -599,8 +610,9 @@ func TestIDsThatComeAgainWithOtherContentAreSetAside(t *testing.T) {
 	assert.Equal(t, 1, r.Count("effects WHERE what='order 1'"))
 }
 
-// TestConditionOfAServerThatWorkMeetsIsNoMessagesFault: a server serves nobody for a while, and Work is told so. No message is set
-// aside, however often it is tried, and one that has a fault of its own still is.
+// TestConditionOfAServerThatWorkMeetsIsNoMessagesFault makes a server refuse all requests for a while, so that Work
+// fails. No message may be set aside because of that, however often the batch is tried. A message with a fault of its
+// own must still be set aside.
 func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []mysql.MySQLError{
@@ -634,7 +646,7 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 				in := r.open(r.New(r.Quick()), r.spec(), cfg)
 				r.add(1, messages)
 				r.start(in)
-				for range 2*failuresUntilSuspect + 2 { // by then a lone message would be suspected
+				for range 2*failuresUntilSuspect + 2 { // by then a message alone would be suspected
 					require.ErrorContains(t, harness.Next(t, waiting).Err, answer.Message)
 				}
 				require.Error(t, in.Err())
@@ -651,7 +663,8 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 	}
 }
 
-// TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside: what a server says stands behind it.
+// TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside returns a verdict that wraps an error of a server. The verdict
+// must count.
 func TestMessageWhoseWorkGivesAVerdictOfItsOwnIsSetAside(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

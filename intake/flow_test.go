@@ -19,10 +19,11 @@ import (
 var (
 	messages = flag.Int("messages", 5000, "how many messages flow while intakes are killed")
 	kills    = flag.Int("kills", 5, "how many intakes are killed, with -9, while they flow")
-	seed     = flag.Uint64("seed", 0, "draws what is struck; 0: drawn")
+	seed     = flag.Uint64("seed", 0, "seed of the faults; 0: random")
 )
 
-// child starts a process that runs an Intake. The returned function kills it, as a power cut would, and waits.
+// child starts a process that runs an Intake. The returned function kills it as a power failure would, and waits for
+// its end.
 func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	r.T.Helper()
 	text, err := json.Marshal(p)
@@ -31,7 +32,7 @@ func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	require.NoError(r.T, err)
 	cmd := exec.Command(binary)
 	cmd.Env, cmd.Stderr = append(os.Environ(), childEnv+"="+string(text)), os.Stderr
-	_, err = cmd.StdinPipe() // it ends with this process
+	_, err = cmd.StdinPipe() // the child ends with this process
 	require.NoError(r.T, err)
 	require.NoError(r.T, cmd.Start())
 	done := make(chan struct{})
@@ -47,8 +48,8 @@ func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	return kill, done
 }
 
-// TestNoMessageIsLostOrDoubledWhileIntakesAreKilled: two processes at a time, killed with -9 and started again, connections to
-// database and Redis cut in between, and one message in a thousand that fails or cannot be read.
+// TestNoMessageIsLostOrDoubledWhileIntakesAreKilled runs two processes at a time, kills them with -9 and restarts them.
+// It cuts connections to the database and to Redis meanwhile. One message in a thousand fails or cannot be decoded.
 // Failure: F96
 func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	t.Parallel()
@@ -69,7 +70,7 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 		killers[i], _ = r.child(p)
 	}
 	poison := *messages / 1000
-	go func() { // flow
+	go func() { // produces messages
 		for first := 1; first <= *messages; first += 100 {
 			r.add(first, min(100, *messages-first+1))
 			if first%1000 == 1 && first/1000 < poison {
@@ -99,7 +100,8 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	r.requireBooks(*messages-failed, failed+poison)
 }
 
-// TestMessageThatKillsItsProcessIsSetAside: it takes its batch with it twice, then stands alone.
+// TestMessageThatKillsItsProcessIsSetAside has a message that kills its process. It takes its batch with it twice, and
+// then stands alone.
 // Failure: F99
 func TestMessageThatKillsItsProcessIsSetAside(t *testing.T) {
 	t.Parallel()

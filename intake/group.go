@@ -12,17 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// group is the Source of a stream. All but the methods of Measurer are one goroutine's.
+// group is the Source of a stream. One goroutine calls all methods except Measure, which is safe for concurrent use.
 type group struct {
 	Stream
-	drawn bool // the consumer's name is nobody else's, ever
+	drawn bool // the consumer's name is generated and unique
 	log   *slog.Logger
 
-	made   bool      // the group is there, as far as is known
-	own    bool      // this consumer may have messages that it has left
-	after  string    // those up to this id have been looked at
-	looked time.Time // when the last look for messages left by others found none
-	untidy bool      // the last tidying up failed
+	made          bool      // the group exists, as far as this process knows
+	own           bool      // this consumer may have pending messages
+	after         string    // id up to which the own pending messages have been checked
+	looked        time.Time // when the last search for messages of others found none
+	cleanupFailed bool      // the last tidy failed
 }
 
 var (
@@ -32,7 +32,7 @@ var (
 	_ leaver   = (*group)(nil)
 )
 
-// Name keeps server, stream and group apart, whatever is in them.
+// Name returns a name that is unique for server, stream and group. It escapes the separator.
 func (g *group) Name() string {
 	name := separated.Replace(g.Stream.Stream) + ":" + separated.Replace(g.Group)
 	if g.Server != "" {
@@ -41,17 +41,17 @@ func (g *group) Name() string {
 	return name
 }
 
-// Next takes what this consumer has left, then what others have left, then new messages.
+// Next returns pending messages of this consumer first, then those of silent consumers, then new messages.
 func (g *group) Next(ctx context.Context, max int) ([]Message, error) {
 	if err := g.make(ctx); err != nil {
 		return nil, err
 	}
 	messages, err := g.next(ctx, int64(max))
 	if err != nil {
-		g.doubt()
+		g.recheckPending()
 	}
 	if err != nil && strings.HasPrefix(err.Error(), "NOGROUP") {
-		g.log.Warn("intake: the consumer group is gone, and made again", "stream", g.Stream.Stream, "group", g.Group)
+		g.log.Warn("intake: the consumer group does not exist and is created again", "stream", g.Stream.Stream, "group", g.Group)
 		g.made, err = false, nil
 	}
 	return messages, err
@@ -74,23 +74,24 @@ func (g *group) next(ctx context.Context, max int64) ([]Message, error) {
 	return g.read(ctx, max)
 }
 
-// doubt follows an error: messages may have been given to this consumer by an answer that was lost.
-func (g *group) doubt() { g.own, g.after = true, "" }
+// recheckPending is called after an error. The lost answer may have assigned messages to this consumer.
+func (g *group) recheckPending() { g.own, g.after = true, "" }
 
-// make makes the group. Messages that were acknowledged before it vanished come again, and are found in the log.
+// make creates the group if it does not exist. Redis redelivers messages that were acknowledged before the group
+// disappeared. The log recognises them.
 func (g *group) make(ctx context.Context) error {
 	if g.made {
 		return nil
 	}
 	err := g.Redis.XGroupCreateMkStream(ctx, g.Stream.Stream, g.Group, "0").Err()
 	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
-		return fmt.Errorf("make group %s: %w", g.Group, err)
+		return fmt.Errorf("create group %s: %w", g.Group, err)
 	}
 	g.made = true
 	return nil
 }
 
-// read waits for new messages.
+// read waits for new messages, for at most Block.
 func (g *group) read(ctx context.Context, max int64) ([]Message, error) {
 	streams, err := g.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: g.Group, Consumer: g.Consumer, Streams: []string{g.Stream.Stream, ">"}, Count: max, Block: g.Block,
@@ -122,7 +123,7 @@ func newMessage(from *redis.XMessage, deliveries int64) Message {
 func (g *group) Ack(ctx context.Context, messages []Message) error {
 	err := g.Redis.XAck(ctx, g.Stream.Stream, g.Group, ids(messages)...).Err()
 	if err != nil {
-		g.doubt()
+		g.recheckPending()
 	}
 	return err
 }
@@ -135,7 +136,7 @@ func ids(messages []Message) []string {
 	return list
 }
 
-// Measure asks how much the group has not been given, and not acknowledged.
+// Measure returns how many messages the group has not received, and how many it has not acknowledged.
 func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	pipe := g.Redis.Pipeline()
 	stream, groups := pipe.XInfoStream(ctx, g.Stream.Stream), pipe.XInfoGroups(ctx, g.Stream.Stream)
@@ -145,14 +146,14 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	b := Backlog{Lag: -1, Pending: pending.Val().Count}
 	for _, info := range groups.Val() {
-		// An unknown lag reads as zero. It is zero where the group has been given the last message there was.
+		// go-redis returns 0 for an unknown lag. The lag is really 0 only if the group has received the last message.
 		if info.Name == g.Group && (info.Lag > 0 || info.LastDeliveredID == stream.Val().LastGeneratedID || stream.Val().Length == 0) {
 			b.Lag = info.Lag
 		}
 	}
 	if b.Pending > 0 {
 		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
-		since, _ := strconv.ParseInt(ms, 10, 64) // Redis says nothing else
+		since, _ := strconv.ParseInt(ms, 10, 64) // Redis offers no other time of a message
 		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
 	}
 	return b, nil

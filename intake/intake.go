@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Intake takes the messages of one source. Run does it.
+// Intake records the messages of one source in the log. Call Run to start it.
 type Intake struct {
 	c       *compensator.Compensator
 	source  Source
@@ -25,9 +25,9 @@ type Intake struct {
 	err error
 }
 
-// Open registers cfg.Type with c, and returns the Intake whose Run takes the source's messages. It must come before c's
-// Run, which works off the entries, those of messages set aside among them: in this process, or in another that opens the same
-// Intake without running it. Errors name the field that is wrong.
+// Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. The entries, also those of messages
+// that were set aside, are processed by the Run of this Compensator. The Run of another process does so too if that
+// process opens the same Intake, even without running it. Errors name the invalid field.
 func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {
@@ -45,12 +45,14 @@ func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error
 
 var errNotRunning = errors.New("intake: not running")
 
-// IdempotencyKey is the key under which a message is recorded: of the source's name and the message's id.
+// IdempotencyKey returns the key under which a message is recorded. It consists of the source's name and the message
+// id.
 func (in *Intake) IdempotencyKey(m *Message) compensator.IdempotencyKey {
 	return idempotencyKey(in.name, m.ID)
 }
 
-// Err is nil while messages are taken, or waited for, and otherwise why they are not: the source or the database is away.
+// Err returns nil while the Intake takes messages or waits for new ones. Otherwise it returns the reason, for example
+// an unreachable source or database.
 func (in *Intake) Err() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -65,7 +67,8 @@ func (in *Intake) set(err error) (changed bool) {
 	return changed
 }
 
-// Stats asks the source, if it is a Measurer, and adds what this Intake has counted. With an error the counts are right.
+// Stats returns the backlog of the source, if the source is a Measurer, and the counts of this Intake. The counts are
+// valid also with an error.
 func (in *Intake) Stats(ctx context.Context) (Stats, error) {
 	backlog := Backlog{Lag: -1}
 	var err error
@@ -77,8 +80,9 @@ func (in *Intake) Stats(ctx context.Context) (Stats, error) {
 	return in.counts.stats(backlog), err
 }
 
-// Run takes messages until ctx ends; then it ends the batch it has begun, acknowledges it, and returns nil. What is not
-// acknowledged is delivered again. An error says that Run is running already, or that the Compensator was closed.
+// Run takes messages until ctx ends. Then it completes and acknowledges its current batch and returns nil.
+// Unacknowledged messages are delivered again. An error says that Run is running already, or that the Compensator was
+// closed.
 func (in *Intake) Run(ctx context.Context) error {
 	if in.running.Swap(true) {
 		return compensator.ErrRunning
@@ -89,7 +93,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // not ctx, which lives on when the Compensator is closed
+		in.measure(works) // ctx may stay alive after the Compensator is closed
 	}()
 	err := in.loop(ctx, works)
 	stop()
@@ -99,7 +103,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	return err
 }
 
-// lasting is the context of what has begun: it ends StopTimeout after ctx.
+// lasting returns the context of the current batch. It ends StopTimeout after ctx.
 func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	works, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var mu sync.Mutex // guards timer
@@ -122,7 +126,8 @@ func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// loop takes batches, each only when the one before is settled: nothing piles up here while the database is slow.
+// loop takes one batch at a time and settles it before it takes the next. So nothing accumulates while the database is
+// slow.
 func (in *Intake) loop(ctx, works context.Context) error {
 	if err := in.prove(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -151,11 +156,12 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// errProof ends a transaction that is only tried.
-var errProof = errors.New("intake: only tried")
+// errProof rolls back the transaction of trial.
+var errProof = errors.New("intake: rollback of a trial")
 
-// prove waits until the log takes an entry, before any message is taken: each delivery counts, and a process that restarts
-// again and again while the database is read-only would count innocent messages out.
+// prove waits until the log takes an entry, before Run takes any message. Each delivery counts. Without this check a
+// process that restarts again and again while the database is read-only would exceed MaxDeliveries of innocent
+// messages.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)
@@ -172,7 +178,7 @@ func (in *Intake) prove(ctx context.Context) error {
 	return nil
 }
 
-// trial records an entry and rolls it back. Its error is errProof when the log takes entries.
+// trial records an entry and rolls the transaction back. It returns errProof if the log takes entries.
 func (in *Intake) trial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, in.cfg.Timeout, errSlow)
 	defer cancel()
@@ -186,12 +192,12 @@ func (in *Intake) trial(ctx context.Context) error {
 
 func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
 
-// waits tells why nothing goes on: the log once each time.
+// waits reports why the Intake waits. It logs only the first of several reports in a row.
 func (in *Intake) waits(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: waiting", "source", in.name, "messages", messages, "err", err)
 	}
-	tell(in, in.cfg.Observer.Waiting, WaitingEvent{Source: in.name, Messages: messages, Err: err})
+	notify(in, in.cfg.Observer.Waiting, WaitingEvent{Source: in.name, Messages: messages, Err: err})
 }
 
 func (in *Intake) well() {
@@ -200,7 +206,7 @@ func (in *Intake) well() {
 	}
 }
 
-// measure tells the observer how far the source is behind, also while a batch waits.
+// measure calls Observer.Measured in intervals, also while a batch waits.
 func (in *Intake) measure(ctx context.Context) {
 	if _, ok := in.source.(Measurer); !ok || in.cfg.Observer.Measured == nil {
 		return
@@ -214,30 +220,30 @@ func (in *Intake) measure(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if stats, err := in.Stats(ctx); err == nil {
-			tell(in, in.cfg.Observer.Measured, stats)
+			notify(in, in.cfg.Observer.Measured, stats)
 		}
 	}
 }
 
-// lastWords bounds what is told to a source whose Run has ended.
-const lastWords = 2 * time.Second
+// leaveTimeout limits the calls to a source after Run has ended.
+const leaveTimeout = 2 * time.Second
 
 func (in *Intake) leave(ctx context.Context) {
 	l, ok := in.source.(leaver)
 	if !ok {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := l.leave(ctx); err != nil {
 		in.cfg.Logger.Debug("intake: leave", "source", in.name, "err", err)
 	}
 }
 
-// longestPause is between two tries of anything.
+// longestPause is the longest pause between two attempts.
 const longestPause = 2 * time.Second
 
-// pause waits up to longestPause, longer after each failure, and reports whether ctx is still alive.
+// pause waits longer after each failure, at most longestPause. It reports false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	timer := time.NewTimer(min(20*time.Millisecond<<min(failures, 10), longestPause))
 	defer timer.Stop()

@@ -73,7 +73,8 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 	assert.Equal(t, 300, r.Count("effects"))
 }
 
-// TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn: two database numbers of one server, with messages of the same ids.
+// TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn uses two database numbers of one server, with messages of the
+// same ids.
 // Failure: F100
 func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	t.Parallel()
@@ -161,7 +162,8 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	assert.Equal(t, 200, r.Count("common_process_log WHERE business_type='take_order'"))
 }
 
-// TestMessageThatFailsForAWhileIsDoneByTheLog: it leaves the stream at once.
+// TestMessageThatFailsForAWhileIsDoneByTheLog has a message that fails for a while. It must leave the stream at once,
+// and the log must process it.
 // Failure: F98
 func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 	t.Parallel()
@@ -187,9 +189,9 @@ func TestMessageThatFailsForAWhileIsDoneByTheLog(t *testing.T) {
 	r.add(1, 64)
 	r.start(in)
 	r.settled("shop")
-	assert.Equal(t, []int{64, 63, 1}, sizes, "an error that names its message is halved for no other")
+	assert.Equal(t, []int{64, 63, 1}, sizes, "if the error names its message, the batch is not halved")
 	r.Run(c)
-	r.Eventually(func() bool { return r.Count("effects") == 64 }, "the log has done it")
+	r.Eventually(func() bool { return r.Count("effects") == 64 }, "the log has processed the message")
 	r.Eventually(func() bool { return r.Count("common_process_log WHERE business_type='order_aside' AND state=1") == 1 }, "its entry has succeeded")
 	r.requireBooks(64, 1)
 }
@@ -263,7 +265,8 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 	assert.NotEqual(t, one.Consumer, two.Consumer)
 }
 
-// TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody: Type.Entry keeps the fault, and Record refuses the batch for it.
+// TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody returns a value that cannot be encoded. Type.Entry
+// stores the error, and Record refuses the batch because of it.
 func TestMessageWhoseValueCannotBeEncodedIsSetAsideAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

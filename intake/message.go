@@ -12,37 +12,40 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Message is one message of a source. Set aside, it is kept in an entry byte for byte, as far as it is given here: see Fields.
+// Message is one message of a source. When it is set aside, an entry stores it byte for byte. See Fields for a limit.
 type Message struct {
-	// ID names the message within its source and group, for ever: a stream's entry id; topic, partition and offset.
+	// ID identifies the message within its source and group, and never changes. Examples are the entry id of a stream,
+	// or topic, partition and offset.
 	ID string
 
-	// Fields are of a stream's entry; of other sources what they have of headers. A stream's entry may repeat a name: of its values
-	// the last is here, and the others are nowhere, neither for Entry and Work nor in the log. Producers number such names, or put
-	// a list into one value.
+	// Fields holds the fields of a stream's entry, or the headers of other sources. If a stream's entry repeats a name,
+	// Fields holds only its last value. The other values reach neither Entry and Work nor the log. Producers should
+	// number such names, or put a list into one value.
 	Fields map[string]string
 
-	Body []byte // of sources whose messages have one
+	Body []byte // for sources whose messages have one
 
-	// Deliveries counts them, this one included, where the source knows. It survives the processes that die of the message.
+	// Deliveries is the number of deliveries including this one, if the source counts them. The count survives processes
+	// that the message kills.
 	Deliveries int
 
-	// Lost: the source has deleted the message before it was recorded, and knows the id alone.
+	// Lost says that the source deleted the message before it was recorded. Only the ID is known.
 	Lost bool
 
-	// SetAside is why the message was put aside unworked, at most 1,000 characters. Empty when it was not.
+	// SetAside is the reason why the message was set aside before anything worked on it. It has at most 1,000 characters
+	// and is empty for all other messages.
 	SetAside string
 
-	// Value is for Config.Entry to leave to Config.Work what it has decoded. It is not stored.
+	// Value lets Config.Entry pass a decoded value to Config.Work. It is not stored.
 	Value any
 
-	// Entry is nil when the message comes from its source, and otherwise what it has become.
+	// Entry is the entry that holds the message. It is nil when the message comes from its source.
 	Entry *compensator.Entry
 
-	dense bool // to be stored in as few bytes as JSON allows, rather than to be read
+	dense bool // encode the message in as few bytes as possible, at the cost of readability
 }
 
-// MessageOf reads the message back from an entry of Config.Type.
+// MessageOf decodes the message from an entry of Config.Type.
 func MessageOf(e *compensator.Entry) (*Message, error) {
 	m := new(Message)
 	if err := e.Decode(m); err != nil {
@@ -52,8 +55,8 @@ func MessageOf(e *compensator.Entry) (*Message, error) {
 	return m, nil
 }
 
-// stored is a message in an entry. JSON has no room for bytes that are no text: fields with such stand apart, and of a dense
-// message those of which it makes more than base64 does.
+// stored is the JSON form of a Message. JSON cannot hold invalid UTF-8, so such fields are stored in Binary as base64.
+// For a dense message, Binary also holds the fields that are shorter in base64.
 type stored struct {
 	ID         string            `json:"id,omitempty"`
 	RawID      []byte            `json:"raw_id,omitempty"`
@@ -65,7 +68,7 @@ type stored struct {
 	SetAside   string            `json:"parked,omitempty"`
 }
 
-// MarshalJSON keeps all but Value and Entry.
+// MarshalJSON encodes all fields except Value and Entry.
 func (m Message) MarshalJSON() ([]byte, error) {
 	s := stored{Body: m.Body, Deliveries: m.Deliveries, Lost: m.Lost, SetAside: m.SetAside}
 	if s.ID = m.ID; !utf8.ValidString(m.ID) {
@@ -84,18 +87,19 @@ func (m Message) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// swells reports whether texts are longer in JSON, which has six bytes for a control character, <, > and &, than in base64.
+// swells reports whether texts are longer in JSON than in base64. JSON takes six bytes for a control character and for
+// <, > and &.
 func swells(texts ...string) bool {
 	inJSON, inBase64 := 0, 0
 	for _, text := range texts {
-		quoted, _ := json.Marshal(text) // of a string: no error
+		quoted, _ := json.Marshal(text) // a string causes no error
 		inJSON += len(quoted) - len(`""`)
 		inBase64 += base64.StdEncoding.EncodedLen(len(text))
 	}
 	return inJSON > inBase64
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the result of MarshalJSON.
 func (m *Message) UnmarshalJSON(text []byte) error {
 	var s stored
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -114,10 +118,10 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// separated keeps the parts of an id apart: "a:b" and "c" are not "a" and "b:c".
+// separated escapes the separator, so that "a:b" and "c" differ from "a" and "b:c".
 var separated = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// idempotencyKey is what a message is recorded under, hashed when the log has no room for it or could not tell it apart.
+// idempotencyKey returns the key under which a message is recorded. The key is hashed if the log cannot store it.
 func idempotencyKey(parts ...string) compensator.IdempotencyKey {
 	var id strings.Builder
 	id.WriteString("intake")

@@ -7,40 +7,41 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Observer is told what an Intake does. Its functions must return at once; Measured is called concurrently with the others.
+// Observer receives events of an Intake. Its functions must return quickly. Measured is called concurrently with the
+// others.
 type Observer struct {
-	Settled  func(SettledEvent) // a batch is in the log, whether its acknowledgement succeeds or not
-	Waiting  func(WaitingEvent) // something is not as it should be, and tried again
-	Measured func(Stats)        // every Config.StatsEvery, where the source is a Measurer
+	Settled  func(SettledEvent) // after a batch was settled and before it is acknowledged
+	Waiting  func(WaitingEvent) // before something that failed is tried again
+	Measured func(Stats)        // every Config.StatsEvery, if the source is a Measurer
 }
 
-// SettledEvent is a batch.
+// SettledEvent describes a settled batch.
 type SettledEvent struct {
 	Source     string
 	Messages   int
-	Recorded   int // as the entries they are meant to be
-	Duplicates int // had an entry
-	Failed     int // became entries of Config.Type that are tried again
-	SetAside   int // became entries of Config.Type that wait for a person
-	Refused    int // the log takes them in no form: they stay unacknowledged
+	Recorded   int // messages that became the entries of Config.Entry
+	Duplicates int // messages that had an entry already
+	Failed     int // messages that became entries of Config.Type and are tried again
+	SetAside   int // messages that became entries of Config.Type and wait for a person
+	Refused    int // messages that the log takes in no form; they stay unacknowledged
 	Took       time.Duration
 }
 
-// WaitingEvent is why an Intake waits.
+// WaitingEvent says why an Intake waits.
 type WaitingEvent struct {
 	Source   string
-	Messages int // held meanwhile
+	Messages int // messages held meanwhile
 	Err      error
 }
 
-// Stats is how an Intake is doing: its source's backlog, and its own counts since it was opened.
+// Stats holds the backlog of the source and the counts of an Intake since it was opened.
 type Stats struct {
 	Backlog
 	Batches, Messages, Recorded, Duplicates, Failed, SetAside, Refused int64
 }
 
-// tell calls a function of an Observer, whose panic is logged and harms nobody.
-func tell[E any](in *Intake, observe func(E), event E) {
+// notify calls a function of an Observer. It recovers from a panic and logs it.
+func notify[E any](in *Intake, observe func(E), event E) {
 	if observe == nil {
 		return
 	}

@@ -21,7 +21,7 @@ import (
 
 var errTest = errors.New("no luck")
 
-// rig is a world with a stream in it.
+// rig is a harness.World with a stream.
 type rig struct {
 	*harness.World
 	rdb    redis.UniversalClient
@@ -33,13 +33,13 @@ func newRig(t *testing.T) *rig {
 	return &rig{World: w, rdb: w.Redis, stream: w.Name + ":orders"}
 }
 
-// on puts the stream on a Redis of the test's own, for what hits the whole server.
+// on moves the stream to a Redis that only this test uses, for faults that affect the whole server.
 func (r *rig) on(client redis.UniversalClient) *rig {
 	r.rdb = client
 	return r
 }
 
-// order is what the tests' messages say. Poison is none.
+// order is the content of the tests' messages. A poison message contains none.
 type order struct {
 	N int `json:"n"`
 }
@@ -63,7 +63,7 @@ func effects(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) er
 	return err
 }
 
-// failing is effects, with an answer of its own for some messages.
+// failing works like effects, but returns the error of answer for some messages.
 func failing(answer func(m *Message) error) func(context.Context, *compensator.ScopedTx, []*Message) error {
 	return func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error {
 		for _, m := range batch {
@@ -93,8 +93,8 @@ func (r *rig) open(c *compensator.Compensator, s Stream, cfg Config) *Intake {
 	return in
 }
 
-// openSoon is open with a consumer that is soon taken for gone: sooner than Stream.Open lets users have it, since a slow machine
-// must not make batches too slow.
+// openSoon opens a stream whose consumer counts as silent after a short time. Stream.Open does not allow such a short
+// Idle, because a slow machine must not make batches too slow.
 func (r *rig) openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Config) *Intake {
 	r.T.Helper()
 	in, err := openSoon(c, s, idle, cfg)
@@ -108,7 +108,7 @@ func openSoon(c *compensator.Compensator, s Stream, idle time.Duration, cfg Conf
 	return Open(c, &group{Stream: s.withDefaults(), drawn: drawn, log: cfg.Logger, own: true}, cfg)
 }
 
-// start runs an Intake until the test ends, or the returned function is called.
+// start runs an Intake until the test ends or the returned function is called.
 func (r *rig) start(in *Intake) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
@@ -121,7 +121,7 @@ func (r *rig) start(in *Intake) (stop func()) {
 	return stop
 }
 
-// add adds orders from first on.
+// add adds n orders, numbered from first.
 func (r *rig) add(first, n int) {
 	r.T.Helper()
 	for from := first; from < first+n; from += 500 {
@@ -134,7 +134,7 @@ func (r *rig) add(first, n int) {
 	}
 }
 
-// addAs adds an order under an id of its own.
+// addAs adds an order with a given id.
 func (r *rig) addAs(id string, n int) {
 	r.T.Helper()
 	assert.NoError(r.T, r.rdb.XAdd(r.T.Context(), &redis.XAddArgs{Stream: r.stream, ID: id, Values: []string{"order", fmt.Sprintf(`{"n":%d}`, n)}}).Err())
@@ -148,7 +148,7 @@ func (r *rig) addRaw(values ...string) string {
 	return id
 }
 
-// settled waits until the group has been given everything and has acknowledged it.
+// settled waits until the group has received and acknowledged all messages.
 func (r *rig) settled(group string) {
 	r.T.Helper()
 	r.Eventually(func() bool { return r.atRest(group) }, "group %s has acknowledged everything", group)
@@ -171,7 +171,7 @@ func (r *rig) atRest(group string) bool {
 	return false
 }
 
-// requireBooks requires one entry and one effect of each of n orders, and so many set aside.
+// requireBooks requires one entry and one effect for each of n orders, and the given number of messages set aside.
 func (r *rig) requireBooks(n, aside int) {
 	r.T.Helper()
 	require.Equal(r.T, n, r.Count("common_process_log WHERE business_type='take_order'"), "entries")

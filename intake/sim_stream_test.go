@@ -13,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// simStream is a stream with one group, in memory. Its ids sort as text.
+// simStream is an in-memory stream with one group. Its ids sort as text.
 type simStream struct {
-	mu        sync.Mutex // guards all
-	there     bool       // the group is
+	mu        sync.Mutex // guards all fields
+	there     bool       // the group exists
 	messages  []redis.XMessage
-	given     int // how many
+	given     int // number of delivered messages
 	pending   map[string]*simPending
-	consumers map[string]time.Time // when each was last heard of
+	consumers map[string]time.Time // time of each consumer's last command
 	acked     func(id string)
 }
 
@@ -48,9 +48,9 @@ func (s *simStream) atRest() bool {
 	return s.given == len(s.messages) && len(s.pending) == 0
 }
 
-// simRedis is Redis as one life reaches it: each command is a step of its own.
+// simRedis is the Redis client of one life. Each command is a separate step.
 type simRedis struct {
-	redis.UniversalClient // nil: no other command is sent
+	redis.UniversalClient // nil, because no other command is sent
 	*simLife
 }
 
@@ -93,7 +93,7 @@ func (r *simRedis) XReadGroup(ctx context.Context, a *redis.XReadGroupArgs) *red
 func (r *simRedis) XPendingExt(ctx context.Context, a *redis.XPendingExtArgs) *redis.XPendingExtCmd {
 	var found []redis.XPendingExt
 	err := r.command(ctx, func(s *simStream) {
-		after, _ := strings.CutPrefix(a.Start, "(") // or from the beginning: "-" sorts before all ids
+		after, _ := strings.CutPrefix(a.Start, "(") // "-" sorts before all ids, so it means the beginning
 		for _, id := range slices.Sorted(maps.Keys(s.pending)) {
 			p, idle := s.pending[id], time.Since(s.pending[id].since)
 			if id > after && (a.Consumer == "" || a.Consumer == p.consumer) && idle >= a.Idle && len(found) < int(a.Count) {
@@ -122,7 +122,7 @@ func (r *simRedis) XClaim(ctx context.Context, a *redis.XClaimArgs) *redis.XMess
 	return redis.NewXMessageSliceCmdResult(claimed, err)
 }
 
-// XRangeN is asked for one message, and none is ever deleted.
+// XRangeN is called for one message. No message is ever deleted.
 func (r *simRedis) XRangeN(ctx context.Context, _, start, _ string, _ int64) *redis.XMessageSliceCmd {
 	return redis.NewXMessageSliceCmdResult([]redis.XMessage{{ID: start}}, r.command(ctx, func(*simStream) {}))
 }
@@ -139,7 +139,7 @@ func (r *simRedis) XAck(ctx context.Context, _, _ string, ids ...string) *redis.
 func (r *simRedis) XInfoConsumers(ctx context.Context, stream, name string) *redis.XInfoConsumersCmd {
 	var list []redis.XInfoConsumer
 	err := r.command(ctx, func(s *simStream) {
-		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // names are drawn, and not by the seed
+		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // names are random and do not depend on the seed
 		for _, name := range slices.SortedFunc(maps.Keys(s.consumers), byTime) {
 			list = append(list, redis.XInfoConsumer{Name: name, Pending: s.pendingOfLocked(name), Idle: time.Since(s.consumers[name])})
 		}
@@ -159,7 +159,7 @@ func (s *simStream) pendingOfLocked(consumer string) (n int64) {
 	return n
 }
 
-// EvalSha is forget.lua.
+// EvalSha implements forget.lua.
 func (r *simRedis) EvalSha(ctx context.Context, _ string, _ []string, args ...any) *redis.Cmd {
 	return redis.NewCmdResult(int64(0), r.command(ctx, func(s *simStream) {
 		if name := args[1].(string); s.pendingOfLocked(name) == 0 {
@@ -168,7 +168,7 @@ func (r *simRedis) EvalSha(ctx context.Context, _ string, _ []string, args ...an
 	}))
 }
 
-// Pipeline is what release sends: XCLAIM … 0 id IDLE ms RETRYCOUNT n JUSTID.
+// Pipeline implements what release sends: XCLAIM … 0 id IDLE ms RETRYCOUNT n JUSTID.
 func (r *simRedis) Pipeline() redis.Pipeliner { return &simPipeline{r: r} }
 
 type simPipeline struct {

@@ -29,11 +29,12 @@ var (
 	simFrom  = flag.Uint64("sim-from", 1, "the first of them")
 )
 
-// TestNoSeedLosesOrDoublesAMessage lives whole lives of two intakes at a time, over a store and a stream in memory, under a clock that moves only when
-// nothing else can. The seed draws what the messages are, how long each step takes, and what goes wrong with it.
+// TestNoSeedLosesOrDoublesAMessage simulates two intakes at a time, each over many lives, with a store and a stream in
+// memory. The clock moves only when nothing else can. The seed draws the messages, the duration of each step, and its
+// faults.
 // Failure: F96
 func TestNoSeedLosesOrDoublesAMessage(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine moves at a time: a second thread would only be woken for it
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine runs at a time, so a second thread would only add wake-ups
 	var sum simTally
 	for seed := *simFrom; seed < *simFrom+uint64(*simSeeds); seed++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestNoSeedLosesOrDoublesAMessage(t *testing.T) {
 	}
 }
 
-// simTally is what came up.
+// simTally counts the events of a simulation.
 type simTally struct {
 	Messages, Steps, Faults, Deaths, UnknownDone, UnknownNot, UnknownLate, Aside, Dead int
 }
@@ -68,22 +69,22 @@ func (s *simTally) add(o simTally) {
 	s.Dead += o.Dead
 }
 
-// simWorld is what lives share.
+// simWorld is the state that all lives share.
 type simWorld struct {
 	seed   uint64
 	store  *memory.Store
 	stream *simStream
-	rate   float64 // of faults
+	rate   float64 // rate of faults
 	ids    map[string]string
 
-	mu     sync.Mutex     // guards the rest
-	rows   map[string]int // that Work has committed, by message
+	mu     sync.Mutex     // guards the fields below
+	rows   map[string]int // rows that Work has committed, by message
 	healed bool
 	wrong  []string
 	tally  simTally
 }
 
-// What messages are, and how many of 16 each.
+// simKinds lists the kinds of messages. A kind that occurs more often is drawn more often.
 var simKinds = strings.Fields("good good good good good good good good good failing failing named hopeless poison slow killer")
 
 func newSimWorld(seed uint64) *simWorld {
@@ -102,7 +103,7 @@ func (w *simWorld) fail(format string, args ...any) {
 	w.note(func() { w.wrong = append(w.wrong, fmt.Sprintf(format, args...)) })
 }
 
-// entries are those that are committed, by idempotency key.
+// entries returns the committed entries by idempotency key.
 func (w *simWorld) entries() map[string]processlog.Row {
 	entries := make(map[string]processlog.Row)
 	for _, row := range w.store.Rows() {
@@ -113,14 +114,14 @@ func (w *simWorld) entries() map[string]processlog.Row {
 
 const simName = "orders:shop"
 
-// acked judges an acknowledgement.
+// acked checks an acknowledgement.
 func (w *simWorld) acked(id string) {
 	if _, found := w.entries()[string(idempotencyKey(simName, id))]; !found {
-		w.fail("message %s is acknowledged and not in the log", id)
+		w.fail("message %s was acknowledged, but is not in the log", id)
 	}
 }
 
-// committed judges the rows of a transaction.
+// committed checks the rows of a transaction.
 func (w *simWorld) committed(messages []string) {
 	w.note(func() {
 		for _, id := range messages {
@@ -131,7 +132,7 @@ func (w *simWorld) committed(messages []string) {
 	})
 }
 
-// run lives a seed: with problems for a minute, then healed until all is at rest.
+// run simulates a seed: one minute with faults, then without faults until everything is idle.
 func (w *simWorld) run() {
 	rng := rand.New(rand.NewPCG(w.seed, 0))
 	w.rate = []float64{0.01, 0.05, 0.15}[rng.IntN(3)]
@@ -164,7 +165,7 @@ func within(d time.Duration, check func() bool) bool {
 	return false
 }
 
-// workOff has a process of the log try again what was set aside.
+// workOff runs a process of the log that tries messages set aside again.
 func (w *simWorld) workOff() {
 	l := &simLife{w: w}
 	c, _ := l.open("")
@@ -188,7 +189,7 @@ func (w *simWorld) workOff() {
 	}
 }
 
-// judge: each message has one entry and, if it is to be worked on at all, one row.
+// judge checks that each message has one entry and, if Work must run, one row.
 func (w *simWorld) judge() {
 	entries, worked := w.entries(), 0
 	for id, says := range w.ids {
@@ -203,7 +204,7 @@ func (w *simWorld) judge() {
 		}
 		if e.State == compensator.Dead {
 			w.tally.Dead++
-			good = good && !strings.Contains(e.LastError, "in vain") // it was delivered to too many that died
+			good = good && !strings.Contains(e.LastError, "without success") // too many processes died while they had the message
 		} else if !good {
 			w.fail("%s message %s is %s", says, id, e.State)
 		}
@@ -218,7 +219,7 @@ func (w *simWorld) judge() {
 	}
 	w.tally.Messages += len(w.ids)
 	if n := len(entries) - w.tally.Aside; n != worked {
-		w.fail("%d entries that messages were to become, want %d", n, worked)
+		w.fail("%d entries of messages, want %d", n, worked)
 	}
 }
 
@@ -228,21 +229,21 @@ const simAside = "order_aside"
 
 var errDead = errors.New("sim: this process has died")
 
-// simLife is one process. When it dies its goroutines go on to their end, but reach nothing any more.
+// simLife is one process. After its death its goroutines run to their end, but their steps have no effect.
 type simLife struct {
 	w    *simWorld
-	rng  *rand.Rand // nil: nothing goes wrong, or takes time
+	rng  *rand.Rand // nil: no step fails or takes time
 	stop context.CancelFunc
 	dead bool // guarded by w.mu
 }
 
-// succession is one life after the other.
+// succession runs one life after the other.
 func (w *simWorld) succession(ctx context.Context, slot int) {
 	for number := uint64(slot); ctx.Err() == nil; number += 2 {
 		time.Sleep(time.Duration(slot+1) * time.Microsecond)
 		running, stop := context.WithCancel(ctx)
 		l := &simLife{w: w, rng: rand.New(rand.NewPCG(w.seed, 1+number)), stop: stop}
-		name := "" // one of its own
+		name := "" // a generated name
 		if l.rng.IntN(2) == 0 {
 			name = fmt.Sprint("clerk", slot)
 		}
@@ -256,7 +257,7 @@ func (w *simWorld) succession(ctx context.Context, slot int) {
 	}
 }
 
-// open makes the life's Compensator and Intake.
+// open returns the life's Compensator and Intake.
 func (l *simLife) open(name string) (*compensator.Compensator, *Intake) {
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{Store: &simStore{l.w.store, l}, Logger: quiet})
@@ -293,7 +294,7 @@ func (l *simLife) work(ctx context.Context, tx *compensator.ScopedTx, batch []*M
 			return errTest
 		case says == "named" && first:
 			return Fault(m, errTest)
-		case says == "hopeless", says == "killer" && !first: // what kills the log's processes is the log's to take out
+		case says == "hopeless", says == "killer" && !first: // the log dead-letters messages that kill its processes
 			return compensator.Permanent(errTest)
 		case says == "slow" && len(batch) > 1:
 			<-ctx.Done()
@@ -332,14 +333,14 @@ func (l *simLife) sleep(ctx context.Context, d time.Duration) {
 
 /* ==== steps ==== */
 
-// simFault is what goes wrong with a step.
+// simFault is the fault of a step.
 type simFault int
 
 const (
 	fine simFault = iota
 	errBefore
-	errAfter // it is done all the same
-	late     // of COMMIT: it is done later, while its caller is told of an error
+	errAfter // the step is done, and its caller gets an error
+	late     // only for COMMIT: it is done later, after its caller got an error
 	slowly
 	dieBefore
 	dieAfter
@@ -355,7 +356,7 @@ var (
 
 var errBroken = errors.New("sim: connection broken")
 
-// draw takes a step's time, and says what goes wrong with it.
+// draw waits for the duration of a step and returns its fault.
 func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, err error) {
 	if l.rng == nil {
 		return fine, ctx.Err()
@@ -384,14 +385,14 @@ func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, 
 	return fault, ctx.Err()
 }
 
-// reply is the answer's way. Whoever has waited for a lock is free at the moment that the other goes on.
+// reply delays the answer. A process that waited for a lock continues when the lock's holder does.
 func (l *simLife) reply(ctx context.Context) {
 	if l.rng != nil {
 		l.sleep(ctx, time.Duration(1+l.rng.Int64N(int64(time.Millisecond))))
 	}
 }
 
-// step is one of those after which the caller knows, or does not.
+// step does a step. With a fault the caller may not know whether it was done.
 func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
 	fault, err := l.draw(ctx, faults)
 	if err != nil {
@@ -412,7 +413,7 @@ func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) 
 	return err
 }
 
-// simStore is the database as one life reaches it.
+// simStore is the database as one life uses it.
 type simStore struct {
 	*memory.Store
 	l *simLife
@@ -446,11 +447,11 @@ func (s *simStore) Resolve(ctx context.Context, ref processlog.Ref) (row process
 	return row, err
 }
 
-// simTx is a transaction. Beside entries it carries the rows of Work.
+// simTx is a transaction. It holds entries and the rows of Work.
 type simTx struct {
 	*memory.Tx
 	l      *simLife
-	broken bool // its connection is
+	broken bool // its connection is broken
 	rows   []string
 }
 
@@ -458,7 +459,7 @@ const simInsert = "INSERT INTO effects"
 
 type simTxKey struct{}
 
-// simTxOf finds the transaction beneath a handle.
+// simTxOf returns the transaction inside a handle.
 func simTxOf(tx processlog.Tx) (found *simTx) {
 	_, _ = tx.ExecContext(context.WithValue(context.Background(), simTxKey{}, &found), "")
 	return found
@@ -478,7 +479,7 @@ func (tx *simTx) ExecContext(ctx context.Context, query string, values ...any) (
 	})
 }
 
-// statement is a step in the transaction. An error that is not the server's breaks the connection.
+// statement is a step in the transaction. An error that does not come from the server breaks the connection.
 func (tx *simTx) statement(ctx context.Context, do func() error) error {
 	if tx.broken {
 		return driver.ErrBadConn
@@ -502,7 +503,7 @@ func (tx *simTx) statement(ctx context.Context, do func() error) error {
 	return errors.Join(errBroken, err)
 }
 
-// Commit: the rows count if it happens.
+// Commit records the rows if the commit happens.
 func (tx *simTx) Commit() error {
 	if tx.broken {
 		_ = tx.Rollback()

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/memory"
 )
 
-// flaky is a source that gives everything again, however often, until it is acknowledged, and whose methods fail now and then.
+// flaky is a source that delivers messages again until they are acknowledged, and whose methods fail from time to time.
 type flaky struct {
 	mu    sync.Mutex
 	left  []Message
@@ -92,7 +92,7 @@ func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	assert.Len(t, f.acked, 500)
 }
 
-// measured is a source that tells how far it is behind, and is told that Run has ended. Its messages come when they are sent.
+// measured is a source that measures its backlog and is notified when Run has ended. Tests send its messages.
 type measured struct {
 	messages chan Message
 	left     bool
@@ -115,7 +115,8 @@ func (s *measured) Measure(context.Context) (Backlog, error) { return Backlog{La
 
 func (s *measured) leave(context.Context) error { s.left = true; return nil }
 
-// TestIntakeOfAClosedCompensatorEnds: while its context lives, and its source is being measured.
+// TestIntakeOfAClosedCompensatorEnds closes the Compensator while Run's context is alive and the source is being
+// measured.
 func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 		in, err := Open(c, source, cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel() // a bubble waits for all who are in it
+		defer cancel() // the bubble waits for all its goroutines
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(ctx) }()
 		source.messages <- Message{ID: "1", Fields: map[string]string{"order": `{"n":1}`}}
@@ -154,7 +155,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 	})
 }
 
-// TestSlowBatchIsHalved: a transaction that takes too long is no outage.
+// TestSlowBatchIsHalved makes a transaction too slow. That must not count as an outage.
 // Failure: F98
 func TestSlowBatchIsHalved(t *testing.T) {
 	t.Parallel()

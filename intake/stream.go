@@ -13,39 +13,46 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Stream is a consumer group of a Redis Stream. Redis, Stream and Group are required. Open says what becomes of its messages.
+// Stream is a consumer group of a Redis Stream. Redis, Stream and Group are required. Open configures the processing of
+// its messages.
 //
-// Two of one Stream and Group on one log are one to it, whatever their Redis: of messages that have one id the second is taken for
-// the first, and is lost. Servers, and database numbers of one, give like ids. See Server.
+// Two Streams with the same Stream, Group and Server count as one source for a log, even on two Redis servers. If two
+// of their messages have the same id, the second counts as a duplicate and is lost. Servers and database numbers
+// generate equal ids. Set Server to prevent that.
 type Stream struct {
-	Redis  redis.UniversalClient // the caller keeps and closes it. Run holds one of its connections for most of the time
-	Stream string                // the key
-	Group  string                // made if it is absent, at the beginning of the stream
+	Redis  redis.UniversalClient // the caller closes the client. Run uses one of its connections most of the time
+	Stream string                // the key of the stream
+	Group  string                // created at the beginning of the stream if it does not exist
 
-	// Server tells this stream from one of the same name on another server, or under another database number, whose messages go into
-	// the same log: any name that stands for it and never changes, for it is part of the idempotency keys. Given, changed or taken
-	// away later it makes what is delivered again new, and done twice: let the group acknowledge everything first. Empty where
-	// there is one.
+	// Server distinguishes this stream from a stream of the same name on another server, or under another database
+	// number, when both go into one log. It can be any name that never changes. Leave it empty if there is only one such
+	// stream.
+	//
+	// Server is part of the idempotency keys. If you set, change or remove it later, redelivered messages count as new
+	// and are processed twice. So let the group acknowledge all messages before you change it.
 	Server string
 
-	// Consumer names this process within the group. No two that run at the same time may have the same name. Default: host,
-	// process id and a random part, unique; such a name leaves the group when Run ends.
+	// Consumer is the name of this process within the group. Two running processes must not share a name. By default the
+	// name consists of the host, the process id and a random part. A default name leaves the group when Run ends.
 	Consumer string
 
-	// Block is how long Redis is asked to wait for new messages; Run's end may take as long. Default 500 ms; at most 1 s.
+	// Block is how long Redis waits for new messages in one call. Run may take that long to end. Default 500 ms, at most
+	// 1 s.
 	Block time.Duration
 
-	// Idle is how long a consumer must have been silent about a message before others take it over. Longer than
-	// Config.Timeout, or a slow batch is worked on twice, and one of the two in vain. Default 1 min.
+	// Idle is how long a message must have been pending without activity before another consumer takes it over. Idle
+	// must be longer than Config.Timeout. Otherwise two consumers would process a slow batch, one of them in vain.
+	// Default 1 min.
 	Idle time.Duration
 
-	// Trim deletes what all groups of the stream have acknowledged, every quarter of Idle. Groups that are made later miss it.
+	// Trim deletes messages that all groups of the stream have acknowledged, every quarter of Idle. A group that is
+	// created later does not get them.
 	Trim bool
 }
 
 func (s Stream) withDefaults() Stream {
 	if s.Consumer == "" {
-		host, _ := os.Hostname() // the name is unique without it
+		host, _ := os.Hostname() // the name is unique even without the host
 		s.Consumer = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:10]))
 	}
 	setDefault(&s.Block, 500*time.Millisecond)
@@ -65,7 +72,8 @@ func (s Stream) validate(timeout time.Duration) error {
 	return errors.Join(p...)
 }
 
-// Open makes the Intake of the group's messages, as the function Open does of any source's. Nothing is sent to Redis before Run.
+// Open returns the Intake of the group. It works like the function Open for other sources. It sends nothing to Redis
+// before Run.
 func (s Stream) Open(c *compensator.Compensator, cfg Config) (*Intake, error) {
 	drawn := s.Consumer == ""
 	s, cfg = s.withDefaults(), cfg.withDefaults()

@@ -11,12 +11,12 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// aloneFrom is how many deliveries in vain make a message suspect: it is taken alone, so that if it ends its process, the
-// delivery is counted for no other.
+// aloneFrom is the number of unsuccessful deliveries after which a message is taken alone. If it kills its process, no
+// other message gets its delivery counted.
 const aloneFrom = 2
 
-// leftByMe takes what this consumer was given and has not acknowledged, each once: under a name that was used before, or
-// after an error.
+// leftByMe takes the pending messages of this consumer, each once. There are some if the name was used before, or after
+// an error.
 func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		start := "-"
@@ -37,8 +37,8 @@ func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	}
 }
 
-// leftByOthers takes what any consumer has been silent about for Idle. XAUTOCLAIM would count a delivery for all that it
-// finds, and not say how many there were.
+// leftByOthers takes messages of any consumer that have been pending for Idle. It does not use XAUTOCLAIM, which counts
+// a delivery for all found messages and does not return the counts.
 func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		found, err := g.Redis.XPendingExt(ctx, &redis.XPendingExtArgs{
@@ -53,7 +53,7 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// together is the first of those found, and as many after it as may share its fate.
+// together returns the messages that may be taken in one batch. A suspect message stands alone.
 func together(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
@@ -63,7 +63,7 @@ func together(found []redis.XPendingExt) []redis.XPendingExt {
 	return found
 }
 
-// claim makes messages this consumer's, and counts their delivery. Others may have been faster.
+// claim assigns messages to this consumer and counts the delivery. Other consumers may have been faster.
 func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time.Duration) ([]Message, error) {
 	args := &redis.XClaimArgs{Stream: g.Stream.Stream, Group: g.Group, Consumer: g.Consumer, MinIdle: idle}
 	for i := range chosen {
@@ -89,14 +89,14 @@ func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time
 		if err != nil {
 			return messages, err
 		}
-		if len(there) == 0 { // XCLAIM has struck it off: it was deleted while it was pending
+		if len(there) == 0 { // XCLAIM removed it from the pending list, because it was deleted while pending
 			messages = append(messages, Message{ID: p.ID, Deliveries: int(p.RetryCount), Lost: true})
 		}
 	}
 	return messages, nil
 }
 
-// release makes messages look as if this consumer had been silent for Idle, and takes their delivery back.
+// release makes messages look as if this consumer had been silent for Idle, and reduces their delivery count by one.
 func (g *group) release(ctx context.Context, messages []Message) error {
 	pipe := g.Redis.Pipeline()
 	for i := range messages {
@@ -104,11 +104,12 @@ func (g *group) release(ctx context.Context, messages []Message) error {
 			"IDLE", g.Idle.Milliseconds(), "RETRYCOUNT", max(messages[i].Deliveries-1, 0), "JUSTID")
 	}
 	_, err := pipe.Exec(ctx)
-	g.doubt()
+	g.recheckPending()
 	return err
 }
 
-// goneAfter is how many times Idle a consumer with nothing pending has not been heard of before it is removed.
+// goneAfter is how long a consumer with nothing pending must have been silent before it is removed, as a multiple of
+// Idle.
 const goneAfter = 10
 
 var (
@@ -121,15 +122,15 @@ var (
 	trim       = redis.NewScript(trimSource)
 )
 
-// tidy removes consumers that are gone, and messages that all groups are done with. Its errors keep nobody from reading.
+// tidy removes silent consumers, and with Trim the messages that all groups have acknowledged. An error is only logged.
 func (g *group) tidy(ctx context.Context) {
 	err := g.forgetGone(ctx)
 	if err == nil && g.Trim {
 		err = trim.Run(ctx, g.Redis, []string{g.Stream.Stream}).Err()
 	}
-	if (err == nil) == g.untidy {
-		g.untidy = err != nil
-		g.log.Warn("intake: tidying up a stream", "stream", g.Stream.Stream, "err", err)
+	if (err == nil) == g.cleanupFailed {
+		g.cleanupFailed = err != nil
+		g.log.Warn("intake: cleanup of the stream fails or works again", "stream", g.Stream.Stream, "err", err)
 	}
 }
 
@@ -144,15 +145,16 @@ func (g *group) forgetGone(ctx context.Context) error {
 	return err
 }
 
-// forget removes a consumer that has nothing pending at this very moment: with it would go what it has.
+// forget removes a consumer if it has nothing pending at this moment. Pending messages would be lost together with the
+// consumer.
 func (g *group) forget(ctx context.Context, consumer string) error {
 	return forget.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
-// leave takes a name that nobody will have again out of the group.
+// leave removes a generated consumer name from the group, because no process uses it again.
 func (g *group) leave(ctx context.Context) error {
 	g.made, g.looked = false, time.Time{}
-	g.doubt()
+	g.recheckPending()
 	if !g.drawn {
 		return nil
 	}

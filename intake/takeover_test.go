@@ -15,17 +15,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// given has a consumer take messages and never be heard of again.
+// given lets a consumer take messages and then fall silent.
 func (r *rig) given(consumer string, n int64) {
 	r.T.Helper()
-	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // it may be there
+	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // the group may exist
 	taken, err := r.rdb.XReadGroup(r.T.Context(), &redis.XReadGroupArgs{
 		Group: "shop", Consumer: consumer, Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
 	require.NoError(r.T, err)
 	require.Len(r.T, taken[0].Messages, int(n))
 }
 
-// age makes a pending message look as if it had been delivered so often, long ago.
+// age makes a pending message look as if it was delivered that often, long ago.
 func (r *rig) age(consumer, id string, deliveries int) {
 	r.T.Helper()
 	require.NoError(r.T, r.rdb.Do(r.T.Context(), "XCLAIM", r.stream, "shop", consumer, 0, id,
@@ -45,7 +45,7 @@ func TestMessagesOfADeadConsumerAreTakenOverAndItsNameRemoved(t *testing.T) {
 	r.Eventually(func() bool {
 		consumers, err := r.rdb.XInfoConsumers(t.Context(), r.stream, "shop").Result()
 		return err == nil && len(consumers) == 1 && consumers[0].Name != "dead"
-	}, "the dead one's name is removed")
+	}, "the dead consumer's name is removed")
 }
 
 // Failure: F97
@@ -60,10 +60,10 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	r.Eventually(func() bool {
 		pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 		return err == nil && maps.Equal(map[string]int64{"alive": 20}, pending.Consumers)
-	}, "the living one's are all that is left")
+	}, "only the living consumer's messages are left")
 }
 
-// TestMessageThatAnotherWasFasterWithIsLeftToIt: it was silent when it was looked at, and is no more.
+// TestMessageThatAnotherWasFasterWithIsLeftToIt checks a silent consumer that becomes active again before XCLAIM.
 // Failure: F97
 func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	assert.Equal(t, all[1].ID, messages[0].ID)
 }
 
-// beaten is a client whose XCLAIM comes second.
+// beaten is a client whose XCLAIM comes after that of another consumer.
 type beaten struct {
 	redis.UniversalClient
 	first func()
@@ -96,7 +96,7 @@ func (b *beaten) XClaim(ctx context.Context, args *redis.XClaimArgs) *redis.XMes
 	return b.UniversalClient.XClaim(ctx, args)
 }
 
-// TestConsumerThatHasMessagesIsNotRemoved: it was given them after somebody had seen that it had none.
+// TestConsumerThatHasMessagesIsNotRemoved delivers messages to a consumer after the check that it has none.
 // Failure: F97
 func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,8 @@ func TestOwnMessagesComeBeforeNewOnes(t *testing.T) {
 	assert.Equal(t, []string{"10 delivered 2", "20 delivered 1"}, order)
 }
 
-// TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot: one that ends its processes has all of its batch delivered again.
+// TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot has a message that kills its processes, so all messages of
+// its batch are redelivered.
 // Failure: F99
 func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	t.Parallel()
@@ -168,10 +169,11 @@ func TestMessageThatKeepsComingIsSetAsideAndItsNeighboursAreNot(t *testing.T) {
 	require.NoError(t, err)
 	m, err := MessageOf(e)
 	require.NoError(t, err)
-	assert.Equal(t, "delivered 5 times in vain: it may have ended the processes that had it", m.SetAside)
+	assert.Equal(t, "delivered 5 times without success: it may have killed the processes that had it", m.SetAside)
 }
 
-// TestMessageThatIsInTheLogIsOnlyAcknowledged: also when it would be set aside by now.
+// TestMessageThatIsInTheLogIsOnlyAcknowledged redelivers a message that is in the log, also more often than
+// MaxDeliveries.
 // Failure: F97
 func TestMessageThatIsInTheLogIsOnlyAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -221,7 +223,7 @@ func TestDeletedMessageIsToldByAnEntryThatWaitsForAPerson(t *testing.T) {
 	assert.True(t, m.Lost)
 }
 
-// TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged: and the backlog is told.
+// TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged also checks the reported backlog.
 // Failure: F101
 func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -265,13 +267,13 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	awaitRounds()
 	assert.EqualValues(t, 100, length(), "the other group has acknowledged none")
 	require.NoError(t, r.rdb.XAck(t.Context(), r.stream, "slow", append(taken[:20:20], taken[40:]...)...).Err())
-	r.Eventually(func() bool { return length() == 80 }, "what both have done is deleted")
+	r.Eventually(func() bool { return length() == 80 }, "messages that both groups have acknowledged are deleted")
 	awaitRounds()
 	assert.EqualValues(t, 80, length())
 	require.NoError(t, r.rdb.XAck(t.Context(), r.stream, "slow", taken...).Err())
-	r.Eventually(func() bool { return length() == 40 }, "as far as the other group has been given")
+	r.Eventually(func() bool { return length() == 40 }, "only messages that the other group has received are deleted")
 	require.NoError(t, r.rdb.XAck(t.Context(), r.stream, "slow", slow(40)...).Err())
-	r.Eventually(func() bool { return length() == 0 }, "at rest nothing is left")
+	r.Eventually(func() bool { return length() == 0 }, "no message is left when everything is idle")
 	r.requireBooks(100, 0)
 }
 

@@ -1,7 +1,10 @@
--- Removes a consumer from a group if it has nothing pending: XGROUP DELCONSUMER would lose what it has.
--- KEYS[1] stream
--- ARGV[1] group   ARGV[2] consumer
--- Returns 1 if it was removed, or never there, and 0 if it has messages.
+-- forget removes a consumer from a group if it has nothing pending. XGROUP DELCONSUMER would lose pending messages.
+--
+-- KEYS[1]  stream
+-- ARGV[1]  group
+-- ARGV[2]  consumer
+-- Returns 1 if the consumer was removed or did not exist, 0 if it has pending messages.
+
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) > 0 then
 	return 0
 end

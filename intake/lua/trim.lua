@@ -1,8 +1,11 @@
--- Deletes the messages that every group of a stream has been given and has acknowledged. Without a group: none.
--- KEYS[1] stream
--- Returns how many were deleted.
+-- trim deletes the messages that every group of a stream has received and acknowledged. If there is no group, it
+-- deletes nothing.
+--
+-- KEYS[1]  stream
+-- Returns the number of deleted messages.
 
--- less compares two ids, "ms-seq", whose numbers are too large for Lua's.
+-- less reports whether id a is less than id b. Ids have the form "ms-seq". Their numbers exceed Lua's numbers, so less
+-- compares texts.
 local function less(a, b)
 	local ams, aseq = string.match(a, '(%d+)-(%d+)')
 	local bms, bseq = string.match(b, '(%d+)-(%d+)')
@@ -12,7 +15,7 @@ local function less(a, b)
 	return #aseq < #bseq or (#aseq == #bseq and aseq < bseq)
 end
 
--- after is the id that follows; where Lua cannot count that far, the same one, which spares one message.
+-- after returns the next id. If Lua cannot count that far, it returns the same id, so one message more is kept.
 local function after(id)
 	local ms, seq = string.match(id, '(%d+)-(%d+)')
 	if #seq > 14 then
