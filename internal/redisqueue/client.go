@@ -11,21 +11,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisTimeout is the longest we wait for Redis to connect, take a command or answer. The queue is a hint:
-// polling the database sooner beats waiting longer.
+// redisTimeout limits the connect, the write and the read of a Redis command. The queue is only a hint, so polling the
+// database earlier is better than a longer wait.
 const redisTimeout = 2 * time.Second
 
-// leastConns is how many connections to a server the queue needs: one for commands, and one on which it listens.
+// leastConns is how many connections to a server the queue needs: one for commands and one for the subscription.
 const leastConns = 2
 
-// ownRedisClient opens a client of ours to the servers the user's client talks to. The client sends no single command twice,
-// because a script whose reply got lost would lease a second batch on top of the first, and it obeys contexts. It may send a
-// pipeline twice: on a cluster go-redis repeats one whose connection has failed, and what goes through a pipeline must bear
-// that. Hooks of the user's client are not carried over. The client opens no more connections to a server than the user's
-// MaxActiveConns; a cap below leastConns is refused.
+// ownRedisClient opens a separate client to the servers of the user's client. The new client obeys contexts. It does
+// not have the hooks of the user's client. It opens at most the user's MaxActiveConns connections to a server. A limit
+// below leastConns is an error.
+//
+// The client never sends a single command twice, because a claim script whose reply got lost would lease a second
+// batch. It may send a pipeline twice: on a cluster go-redis repeats a pipeline whose connection has failed. So scripts
+// in a pipeline must be safe to repeat.
 func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error) {
 	switch c := theirs.(type) {
-	case *redis.Client: // a failover client is one, too: its dialer asks the sentinels
+	case *redis.Client: // also a failover client, whose dialer asks the sentinels
 		if c != nil {
 			opt := *c.Options()
 			if err := refuseCap(opt.MaxActiveConns); err != nil {
@@ -48,14 +50,14 @@ func ownRedisClient(theirs redis.UniversalClient) (redis.UniversalClient, error)
 	}
 }
 
-// refuseCap returns an error for a MaxActiveConns that the queue cannot work with.
+// refuseCap returns an error if MaxActiveConns is too low for the queue.
 func refuseCap(most int) error {
 	if most <= 0 || most >= leastConns {
 		return nil
 	}
 	return &processlog.FieldError{
 		Field: "Redis",
-		Reason: fmt.Sprintf("its MaxActiveConns is %d, and the library needs %d in a client of its own: one for commands, and one on which it listens",
+		Reason: fmt.Sprintf("its MaxActiveConns is %d, but the library needs at least %d for its own client: one for commands, and one to listen",
 			most, leastConns),
 	}
 }
@@ -82,16 +84,16 @@ func ownClusterClient(opt redis.ClusterOptions) *redis.ClusterClient {
 	opt.PoolTimeout = redisTimeout
 	opt.PoolSize, opt.MaxActiveConns = poolWithin(opt.PoolSize, opt.MaxActiveConns), 0
 	opt.MinIdleConns = 0
-	// A replica may lag behind what we wrote a moment ago.
+	// A replica may lag behind recent writes.
 	opt.ReadOnly, opt.RouteByLatency, opt.RouteRandomly = false, false, false
 	cluster := redis.NewClusterClient(&opt)
 	cluster.OnNewNode(func(node *redis.Client) { node.AddHook(sendOnce{}) })
 	return cluster
 }
 
-// poolWithin returns the size of a pool that opens at most most connections together with the one on which we listen.
-// Commands wait for a connection of a full pool, for redisTimeout. Where go-redis meets MaxActiveConns, it fails a command
-// at once, and refuses a subscription even where no command is under way.
+// poolWithin returns a pool size that opens at most most connections together with the subscription. When the pool is
+// full, commands wait for a connection, for redisTimeout. MaxActiveConns of go-redis fails a command at once when the
+// limit is reached. It also refuses a subscription even if no command is active.
 func poolWithin(size, most int) int {
 	if most > 0 && (size <= 0 || size > most-1) {
 		return most - 1
@@ -99,7 +101,7 @@ func poolWithin(size, most int) int {
 	return size
 }
 
-// lifetime is how long the user lets a connection live; 0: for ever.
+// lifetime returns the user's ConnMaxLifetime. Zero means no limit.
 func lifetime(client redis.UniversalClient) time.Duration {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -110,7 +112,8 @@ func lifetime(client redis.UniversalClient) time.Duration {
 	return 0
 }
 
-// withTimeout caps a timeout; go-redis spells "for ever" as zero or less once options are in use.
+// withTimeout caps a timeout at redisTimeout. In the options of an open client, go-redis uses zero or less for "no
+// timeout".
 func withTimeout(theirs time.Duration) time.Duration {
 	if theirs > 0 && theirs < redisTimeout {
 		return theirs
@@ -118,9 +121,9 @@ func withTimeout(theirs time.Duration) time.Duration {
 	return redisTimeout
 }
 
-// sendOnce keeps a cluster client from sending a single command again after the connection failed, while it still
-// follows redirections: it decides by the error's type and text, so both are hidden from it. Of a pipeline it decides
-// before any hook hears of the error.
+// sendOnce keeps a cluster client from sending a single command again after a connection failure, but lets it follow
+// redirections. The client decides by the type and text of the error, so sendOnce hides both. For a pipeline the client
+// decides before it calls hooks.
 type sendOnce struct{}
 
 func (sendOnce) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -133,7 +136,7 @@ func (sendOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// hiddenError deliberately has no Unwrap; shownError takes the cause out again.
+// hiddenError has no Unwrap on purpose. shownError returns the cause.
 type hiddenError struct{ cause error }
 
 func (e *hiddenError) Error() string { return "connection to a cluster node: " + e.cause.Error() }

@@ -12,7 +12,7 @@ import (
 
 type redisDialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialWithin bounds a dialer that was built with the user's, perhaps longer, timeout.
+// dialWithin limits a dialer. The user's dialer may have been built with a longer timeout.
 func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -21,23 +21,23 @@ func dialWithin(timeout time.Duration, dial redisDialer) redisDialer {
 	}
 }
 
-// unfit is how a server answers a write when another server is to be asked. Its address may lead to that one by now: a name
-// that a failover has moved, a virtual IP address, a proxy. An open connection stays on the old server.
+// unfit lists the replies to a write that mean that another server is the primary. After a failover the address may
+// lead to that server: through DNS, a virtual IP address or a proxy. An open connection stays on the old server.
 var unfit = [][]byte{
-	[]byte("-READONLY "),   // a replica
-	[]byte("-MASTERDOWN "), // a replica that has lost its primary
-	[]byte("-NOREPLICAS "), // a primary that has lost its replicas, perhaps to another primary
+	[]byte("-READONLY "),   // from a replica
+	[]byte("-MASTERDOWN "), // from a replica that has lost its primary
+	[]byte("-NOREPLICAS "), // from a primary that has lost its replicas, perhaps to another primary
 }
 
-// era counts how often connections were given up. Connections that were dialled in an earlier era are stale.
+// era counts how often all connections were given up. A connection that was dialled in an earlier era is stale.
 type era struct{ now atomic.Int64 }
 
-// watch makes connections give themselves up, all that there are, at the first answer that says unfit. go-redis gives up one
-// connection at a time, and only where the answer begins with READONLY: before version 7 Redis wraps what a command inside a
-// script answers into "ERR Error running script …".
+// watch wraps a dialer. At the first reply in unfit all connections become stale. go-redis itself gives up only the one
+// connection, and only if the reply begins with READONLY. Before version 7 Redis wraps the error of a command inside a
+// script as "ERR Error running script …".
 func (e *era) watch(dial redisDialer) redisDialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		connectedAt := e.now.Load() // before the dial: a connection under way may lead to the old server, too
+		connectedAt := e.now.Load() // before the dial, because a dial in progress may lead to the old server, too
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
@@ -46,14 +46,14 @@ func (e *era) watch(dial redisDialer) redisDialer {
 	}
 }
 
-// eraConn is a connection that knows its era.
+// eraConn is a connection that knows the era in which it was dialled.
 type eraConn struct {
 	net.Conn
 	era         *era
 	connectedAt int64
 }
 
-var errStale = errors.New("redis: the server has said that another one is to be asked: dial again")
+var errStale = errors.New("redis: the server is no longer the primary: dial again")
 
 func (c *eraConn) stale() bool { return c.era.now.Load() > c.connectedAt }
 
@@ -68,8 +68,8 @@ func (c *eraConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write sends nothing over a stale connection, and go-redis closes the connection for the error. Most stale connections do not
-// come that far: see SyscallConn.
+// Write sends nothing over a stale connection. go-redis closes the connection because of the error. Most stale
+// connections are found earlier, by SyscallConn.
 func (c *eraConn) Write(b []byte) (int, error) {
 	if c.stale() {
 		return 0, errStale
@@ -77,8 +77,8 @@ func (c *eraConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// SyscallConn is what go-redis asks before it takes an idle connection out of its pool. It closes a connection for the error,
-// and takes another one, so that no command fails.
+// SyscallConn is called by go-redis before it takes an idle connection out of its pool. After an error go-redis closes
+// the connection and takes another one, so no command fails.
 func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
 	if c.stale() {
 		return nil, errStale
@@ -89,7 +89,7 @@ func (c *eraConn) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque is a connection of which nothing can be known without reading from it, as one of TLS.
+// opaque stands for a connection that cannot be checked without reading from it, for example a TLS connection.
 type opaque struct{}
 
 func (opaque) Control(func(fd uintptr)) error    { return nil }

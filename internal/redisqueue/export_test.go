@@ -2,18 +2,18 @@ package redisqueue
 
 import "context"
 
-// The conformance suite imports the root package, so the tests that run it live outside.
+// The conformance suite imports the root package, so the tests that run it are in package redisqueue_test.
 
-// DueKey is the key under which the entries of a type wait.
+// DueKey returns the key of the zset with a type's entries.
 func (q *Queue) DueKey(businessType string) string { return q.keys.due(businessType) }
 
-// Whole is the member that says that a type has lost none.
+// Whole returns the member that says that a type has lost no entry.
 func (q *Queue) Whole(businessType string) string { return wholeMark(q.keys.due(businessType)) }
 
-// EpochKey is the key whose loss says that Redis has lost the rest.
+// EpochKey returns the key whose absence says that Redis has lost its keys.
 func (q *Queue) EpochKey() string { return q.keys.epoch(0) }
 
-// OwnerKey is the key that says which database a hash tag's keys belong to.
+// OwnerKey returns the key that names the database of a hash tag's keys.
 func (q *Queue) OwnerKey(tag uint32) string { return q.keys.owner(tag) }
 
 func (q *Queue) EvictionPolicy(ctx context.Context) string { return q.Evicts(ctx) }

@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// mute swallows all further replies on connections that send the command, while it is on. The command itself
-// arrives, and connections opened since then work until they send it, too.
+// mute drops all further replies on connections that send a certain command while it is on. The command itself reaches
+// the server. New connections work until they send the command, too.
 type mute struct {
 	command string
 	on      atomic.Bool
@@ -96,7 +96,7 @@ func TestListenLeavesASilentConnection(t *testing.T) {
 	m.on.Store(true)
 	stop, woken := listen(t, sameQueue(t, client, prefix))
 	defer stop()
-	require.Eventually(t, func() bool { // the subscription has arrived, and its reply is gone
+	require.Eventually(t, func() bool { // the subscription has arrived, and its reply is dropped
 		counts, err := client.PubSubNumSub(t.Context(), prefix+":v1:wake").Result()
 		return err == nil && counts[prefix+":v1:wake"] == 1
 	}, eventually, time.Millisecond)

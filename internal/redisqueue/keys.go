@@ -10,23 +10,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redisKeys spells every name this library uses in Redis. The format's version is part of each, so that two
-// versions of the library never misread each other.
+// redisKeys builds the names of all keys and channels in Redis. Each name includes the version of the format, so that
+// versions of the library never misread each other's keys.
 //
-// All keys of one hash tag live on one node of a Redis Cluster. What follows the closing brace is free text:
-// a business type may hold any character, because a due key is read from its right end.
+// All keys of one hash tag are on one node of a Redis Cluster. The text after the closing brace is not restricted. A
+// business type may contain any character, because a due key is parsed from its right end.
 type redisKeys struct {
 	prefix string
-	tags   uint32 // hash tags in use: 1 on a single server, clusterTags on a cluster
+	tags   uint32 // number of hash tags: 1 on a single server, clusterTags on a cluster
 }
 
-// clusterTags is how many hash tags spread the types of one prefix over a cluster. Changing it moves keys:
-// entries left under the old ones are enqueued again from the database.
+// clusterTags is the number of hash tags that spread the types of one prefix over a cluster. A change moves keys.
+// Entries under the old keys are enqueued again from the database.
 const clusterTags = 16
 
 var validPrefix = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 
-// PrefixProblem is what is wrong with a prefix, if anything is.
+// PrefixProblem returns what is wrong with a prefix, or "".
 func PrefixProblem(prefix string) string {
 	if validPrefix.MatchString(prefix) {
 		return ""
@@ -41,7 +41,7 @@ func newKeys(prefix string, tags uint32) (redisKeys, error) {
 	return redisKeys{prefix, tags}, nil
 }
 
-// tagOf is the number of the hash tag a business type's keys carry.
+// tagOf returns the number of the hash tag of a business type's keys.
 func (k redisKeys) tagOf(businessType string) uint32 {
 	return crc32.ChecksumIEEE([]byte(businessType)) % k.tags
 }
@@ -50,28 +50,29 @@ func (k redisKeys) tag(n uint32) string {
 	return "{" + k.prefix + ":v1:" + strconv.FormatUint(uint64(n), 10) + "}"
 }
 
-// due is the zset of a type's due and leased entries. The 0 is its partition; there is one so far.
+// due returns the key of the zset with a type's due and leased entries. The 0 is the partition. So far there is only
+// one.
 func (k redisKeys) due(businessType string) string {
 	return k.tag(k.tagOf(businessType)) + ":" + businessType + ":0:due"
 }
 
-// wholeMark is the member of a due zset that says that no enqueued entry of it has been lost.
+// wholeMark returns the member of a due zset that says that no enqueued entry has been lost.
 func wholeMark(dueKey string) string { return "whole " + dueKey }
 
-// rebuildMark is the member of a due zset that says who rebuilds it.
+// rebuildMark returns the member of a due zset that says which process rebuilds it.
 func rebuildMark(who, dueKey string) string { return "rebuild " + who + " " + dueKey }
 
-// rebuilder names in a mark the process that rebuilds with a token.
+// rebuilder returns the name of the process with that token for a rebuildMark.
 func rebuilder(token processlog.Token) string { return hex.EncodeToString(token[:]) }
 
-// epoch holds a random value that is gone once Redis lost the keys of a tag.
+// epoch returns the key of a random value. The value disappears when Redis loses the keys of the tag.
 func (k redisKeys) epoch(tag uint32) string { return k.tag(tag) + ":epoch" }
 
-// owner holds the fingerprint of the one database that may use the keys of a tag.
+// owner returns the key of the fingerprint of the only database that may use the keys of the tag.
 func (k redisKeys) owner(tag uint32) string { return k.tag(tag) + ":owner" }
 
-// lead holds the instance that reconciles.
+// lead returns the key that names the instance that reconciles.
 func (k redisKeys) lead() string { return k.tag(0) + ":lead" }
 
-// wake is the channel that carries business types with a new earliest due moment.
+// wake returns the channel for business types whose earliest due time moved forward.
 func (k redisKeys) wake() string { return k.prefix + ":v1:wake" }

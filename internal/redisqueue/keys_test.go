@@ -53,7 +53,7 @@ func TestRedisKeysOfDifferentMeaningNeverCoincide(t *testing.T) {
 			meant["due "+businessType] = k.due(businessType)
 		}
 		for meaning, key := range meant {
-			assert.Empty(t, seen[key], "%s of %s is spelt %s, too", meaning, prefix, key)
+			assert.Empty(t, seen[key], "%s of %s has the same name %s", meaning, prefix, key)
 			seen[key] = meaning + " of " + prefix
 		}
 	}
@@ -77,7 +77,8 @@ func TestRedisPrefixThatMovesKeysIsRefused(t *testing.T) {
 //go:embed lua
 var luaFiles embed.FS
 
-// No cluster can route a key that was not given, and some servers refuse a script that does not name it literally.
+// A cluster cannot route a key that was not passed as a key. Some servers refuse a script that does not name its key
+// literally.
 // Failure: F48
 func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	files, err := luaFiles.ReadDir("lua")
@@ -89,14 +90,13 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 		assert.Empty(t, scriptFaults(string(source)), file.Name())
 		assert.NotContains(t, string(source), "KEYS[2]", "%s: each has one key", file.Name())
 		if bytes.Contains(source, []byte("unpack(")) {
-			assert.Contains(t, []string{"enqueue.lua", "claim.lua", "settle.lua"}, file.Name(), "nothing bounds what it is given")
+			assert.Contains(t, []string{"enqueue.lua", "claim.lua", "settle.lua"}, file.Name(), "the number of its arguments is not limited")
 		}
 	}
 	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")
 }
 
-// Two types never share a key, and neither a type nor anything else decides which hash tag Redis reads out of
-// a key but our prefix.
+// Two types must never share a key. Only our prefix may decide which hash tag Redis reads in a key.
 func FuzzRedisKeys(f *testing.F) {
 	f.Add("compensator", "a", "b", uint32(1))
 	f.Add("p", "a:0:due", "a", uint32(16))
@@ -123,7 +123,7 @@ func FuzzRedisKeys(f *testing.F) {
 	})
 }
 
-// What Redis says of itself is read without panic. A version that cannot be read is let pass: it may be hidden from us.
+// Parsing Redis's INFO must not panic. An unreadable version must be accepted, because a server may hide it.
 func FuzzRedisVersion(f *testing.F) {
 	for _, version := range []string{"", "7.0.15", "4.0.14", "5", "5.", "99999999999999999999.1.1", "-1.0.0", "+8.9.9"} {
 		f.Add(version)
@@ -139,7 +139,7 @@ func FuzzRedisVersion(f *testing.F) {
 	})
 }
 
-// Texts were taken from Redis 6.0.16 and 7.0.15.
+// The texts come from Redis 6.0.16 and 7.0.15.
 func TestRefusalOfACommandInsideAScriptIsTold(t *testing.T) {
 	for _, answer := range []string{
 		"ERR Error running script (call to f_bd6f3018b28bbdb36260f19d3c44afed740db987): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",

@@ -19,12 +19,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Nobody can set a Redis's clock, so the double and a Redis are told the same one after the other, and their
-// places may lie as far apart as that took. No decision depends on so little: spans are either an instant, which
-// has passed on both sides when the next command comes, or so long and so uneven that sums of them never meet.
+// Nobody can set the clock of a Redis. So the in-memory double and a Redis get the same commands one after the other,
+// and their due times may differ by the time that this takes. No decision depends on such a small difference. A span is
+// either an instant, which has passed on both sides before the next command, or so long and uneven that no sums of
+// spans meet.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
-	server := testservers.NewRedis(t) // its own: some of it is full
+	server := testservers.NewRedis(t) // a separate server, because the test fills its memory
 	client := redisClient(t, server)
 	program := rapid.SliceOfN(queueCommands(), 10, 25)
 	rapid.Check(t, func(r *rapid.T) {
@@ -38,7 +39,7 @@ func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	})
 }
 
-// queueTwins are a Redis, which is side 0, and the double, side 1; each has two processes.
+// queueTwins holds a Redis, which is side 0, and the double, side 1. Each has two processes.
 type queueTwins struct {
 	ctx      context.Context
 	client   *redis.Client
@@ -46,32 +47,32 @@ type queueTwins struct {
 	redis    *redisqueue.Queue
 	memory   *memory.Queue
 	sides    [2][2]processlog.Queue
-	tokens   [][2]int64    // of each claim
-	full     bool          // Redis is
-	apart    time.Duration // the longest that both sides took for one command
+	tokens   [][2]int64    // tokens of each claim
+	full     bool          // Redis is at its memory limit
+	apart    time.Duration // longest time that both sides took for one command
 	saved    []redisKey
 	snapshot *memory.QueueState
 	failures []string
 }
 
-// redisKey is what a Redis holds under one key.
+// redisKey is the value of one key in a Redis.
 type redisKey struct {
 	name, dump string
-	expires    time.Duration // since 1970; ≤ 0: never
+	expires    time.Duration // since 1970; ≤ 0 means never
 }
 
 func newQueueTwins(t *testing.T, client *redis.Client, prefix string) *queueTwins {
 	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: memory.NewQueue()}
 	m.redis = openQueue(t, client, prefix)
 	m.sides = [2][2]processlog.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
-	require.NoError(t, m.redis.Check(t.Context(), "one")) // its connection is open before anything is measured
+	require.NoError(t, m.redis.Check(t.Context(), "one")) // opens its connection before anything is measured
 	require.NoError(t, m.sides[1][0].Check(t.Context(), "one"))
 	return m
 }
 
 func (m *queueTwins) close() {
 	m.limit(false)
-	m.clear() // the next program begins with nothing
+	m.clear() // each program begins with an empty queue
 	for _, q := range []processlog.Queue{m.sides[0][0], m.sides[0][1], m.sides[1][0], m.sides[1][1]} {
 		assert.NoError(m, q.Close())
 	}
@@ -82,10 +83,10 @@ func (m *queueTwins) Errorf(format string, args ...any) {
 	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
 
-// instant is a span that is over before the next command.
+// instant is a span that has passed before the next command.
 const instant = 2 * time.Millisecond
 
-// queueCommand asks one process of a side and returns what must be equal, and the waits that must be near.
+// queueCommand calls one process of a side. It returns results that must be equal, and waits that must be close.
 type queueCommand interface {
 	ask(m *queueTwins, side int) (equal any, near []time.Duration)
 }
@@ -101,7 +102,7 @@ func (m *queueTwins) run(command queueCommand) {
 	<-time.After(2 * instant)
 }
 
-// near compares durations that were read, or begun, one after the other.
+// near compares durations that were read or started one after the other.
 func (m *queueTwins) near(what string, want, got []time.Duration) {
 	if !assert.Len(m, got, len(want), what) {
 		return
@@ -117,7 +118,7 @@ func (m *queueTwins) near(what string, want, got []time.Duration) {
 
 var queueTypes = []string{"order", "stock"}
 
-// compareMembers compares the ids exactly, by their order, and their places nearly.
+// compareMembers compares the ids exactly, in their order, and the due times approximately.
 func (m *queueTwins) compareMembers() {
 	var want, got [2][]string
 	var wantAt, gotAt []time.Duration
@@ -128,7 +129,7 @@ func (m *queueTwins) compareMembers() {
 		}
 		for _, z := range members {
 			if z.Score > 4e15 {
-				continue // no entry: compared by what the queues answer
+				continue // not an entry; the replies of the queues compare it
 			}
 			want[i] = append(want[i], z.Member.(string))
 			wantAt = append(wantAt, time.Duration(z.Score)*time.Millisecond)
@@ -160,17 +161,17 @@ func drawProcess(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "process"
 
 func drawQueueType(t *rapid.T) string { return rapid.SampledFrom(queueTypes).Draw(t, "type") }
 
-// drawWait draws when an entry is due: hours, where leases are minutes.
+// drawWaitOf draws a wait of hours. Leases take minutes.
 func drawWaitOf(t *rapid.T) time.Duration {
 	return pickOne(t, "in", -time.Second, 0, 0, instant-time.Microsecond, instant, time.Hour, 2*time.Hour, 5*time.Hour, 9*time.Hour)
 }
 
-// drawQueueID draws ids whose texts are not in the order of their numbers.
+// drawQueueID draws ids whose texts sort differently from their numbers.
 func drawQueueID() *rapid.Generator[uint64] {
 	return rapid.SampledFrom([]uint64{1, 2, 3, 9, 10, 11, 100, 1 << 53, 1<<53 + 1, 1<<64 - 1})
 }
 
-// enqueueCommand enqueues, some of it twice.
+// enqueueCommand enqueues entries, some of them twice.
 type enqueueCommand struct {
 	Process int
 	Items   []processlog.QueueEntry
@@ -194,7 +195,7 @@ func (c enqueueCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return [][]string{append([]string{}, newHeads...), append([]string{}, lost...), append([]string{}, left.BusinessTypes...)}, nil
 }
 
-// queueClaimCommand claims.
+// queueClaimCommand claims entries.
 type queueClaimCommand struct {
 	Process, Limit int
 	Type           string
@@ -215,7 +216,7 @@ func (c queueClaimCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return []any{append([]processlog.ID{}, leased.IDs...), leased.Lost}, []time.Duration{leased.Next, time.Duration(leased.Token) * time.Millisecond}
 }
 
-// queueSettleCommand settles under the tokens of some claims ago.
+// queueSettleCommand settles entries with tokens of recent claims.
 type queueSettleCommand struct {
 	Process int
 	Type    string
@@ -249,7 +250,7 @@ func (c queueSettleCommand) ask(m *queueTwins, side int) (any, []time.Duration) 
 	return nil, nil
 }
 
-// askCommand asks everything else.
+// askCommand calls all other methods.
 type askCommand struct {
 	Process     int
 	Fingerprint string
@@ -271,12 +272,12 @@ func (c askCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return []any{kept, leads, q.Check(m.ctx, c.Fingerprint) == nil, lost}, waits
 }
 
-// rebuildCommand begins to rebuild types, or ends it.
+// rebuildCommand begins or ends a rebuild of types.
 type rebuildCommand struct {
 	Process int
 	Types   []string
 	Token   processlog.Token
-	Period  time.Duration // 0: it ends
+	Period  time.Duration // 0 ends the rebuild
 }
 
 func drawRebuild(t *rapid.T) rebuildCommand {
@@ -297,8 +298,9 @@ func (c rebuildCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return append([]string{}, types...), nil
 }
 
-// upsetCommand takes everything away, or one type, or only the knowledge that it is whole; moves a type to another's place,
-// or puts something else there; fills the memory; keeps a copy of everything, or brings the copy back.
+// upsetCommand changes Redis behind the queue's back. It deletes everything, one type, or only the mark that a type is
+// whole. It renames a type's key, or stores another value under that key. It fills the memory. It copies all keys, or
+// restores the copy.
 type upsetCommand struct{ What string }
 
 func drawUpset(t *rapid.T) upsetCommand {
@@ -355,7 +357,7 @@ func (c upsetCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return nil, nil
 }
 
-// limit leaves Redis no memory, or takes the limit away.
+// limit sets Redis's memory limit so that it is full, or removes the limit.
 func (m *queueTwins) limit(full bool) {
 	limit := "0"
 	if m.full = full; full {
@@ -364,7 +366,7 @@ func (m *queueTwins) limit(full bool) {
 	assert.NoError(m, m.client.ConfigSet(m.ctx, "maxmemory", limit).Err())
 }
 
-// withRoom is for what a full Redis refuses anybody.
+// withRoom removes the memory limit for commands that a full Redis refuses.
 func (m *queueTwins) withRoom(do func()) {
 	full := m.full
 	m.limit(false)
@@ -389,7 +391,7 @@ func (m *queueTwins) save() []redisKey {
 	for _, key := range m.keys() {
 		dump, err := m.client.Dump(m.ctx, key).Result()
 		if err == redis.Nil {
-			continue // it expired this moment
+			continue // it expired just now
 		}
 		assert.NoError(m, err)
 		expires, err := m.client.PExpireTime(m.ctx, key).Result()

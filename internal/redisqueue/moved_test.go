@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// redis6 makes a server's answers those of a version before 7, which wraps the errors of commands in a script. Texts were taken
-// from Redis 6.0.16.
+// redis6 changes a server's replies to those of a version before 7, which wraps errors of commands in a script. The
+// texts come from Redis 6.0.16.
 type redis6 struct {
 	net.Conn
 	rest []byte
@@ -49,10 +49,10 @@ func (c *redis6) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// behind is a connection of which nothing can be known without reading, as of TLS.
+// behind is a connection that cannot be checked without reading from it, like a TLS connection.
 type behind struct{ net.Conn }
 
-// The address leads to another server after a failover, and the old one, a replica now, keeps its connections.
+// After a failover the address leads to another server. The old server is a replica now and keeps its connections.
 // Failure: F47
 func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *testing.T) {
 	t.Parallel()
@@ -87,11 +87,11 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 			proxy.Retarget(next.Addr())
 			_, _, err = q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 			require.ErrorContains(t, err, "READONLY")
-			for range 10 { // of any connection that was idle meanwhile
+			for range 10 { // on each connection that was idle meanwhile
 				mustEnqueue(t, q, due("order", 1))
 			}
 			there := redisClient(t, next)
-			require.Eventually(t, func() bool { // a replica, too, passes on what its primary is told
+			require.Eventually(t, func() bool { // a replica also forwards messages of its primary
 				found, err := there.PubSubNumSub(t.Context(), "own:v1:wake").Result()
 				return err == nil && found["own:v1:wake"] == 1
 			}, eventually, 10*time.Millisecond, "it listens at the new server")
@@ -99,7 +99,7 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 	}
 }
 
-// manyConnections calls what needs one often enough at the same time that there are several.
+// manyConnections makes enough concurrent calls to open several connections.
 func manyConnections(t *testing.T, proxy *faultproxy.TCP, call func()) {
 	t.Helper()
 	proxy.Latency(50 * time.Millisecond)
@@ -113,8 +113,9 @@ func manyConnections(t *testing.T, proxy *faultproxy.TCP, call func()) {
 	}
 }
 
-// TestListenerFollowsItsClientToAnotherServer: a load balancer leads new connections to another server, and the former one stays
-// up. The client's connections move by their lifetime, and so does the one that listens.
+// TestListenerFollowsItsClientToAnotherServer uses a load balancer that sends new connections to another server, while
+// the old server still answers. The client's connections move because of ConnMaxLifetime. The listening connection must
+// move, too.
 func TestListenerFollowsItsClientToAnotherServer(t *testing.T) {
 	t.Parallel()
 	former, next := testservers.NewRedis(t), testservers.NewRedis(t)
@@ -129,7 +130,7 @@ func TestListenerFollowsItsClientToAnotherServer(t *testing.T) {
 	awaitNotification(t, q, "before", woken)
 	proxy.Retarget(next.Addr())
 	here, there := redisClient(t, former), redisClient(t, next)
-	require.Eventually(t, func() bool { // the former server sends messages, so silence does not end the subscription
+	require.Eventually(t, func() bool { // the old server sends messages, so silence does not end the subscription
 		if here.Publish(t.Context(), "own:v1:wake", "other").Err() != nil {
 			return false
 		}

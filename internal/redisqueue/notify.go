@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/internal/report"
 )
 
-// Notify publishes each type on the prefix's channel. In a cluster every node passes it on. The caller's own
-// Listen hears it, too.
+// Notify publishes each type on the channel of the prefix. In a cluster every node forwards the messages. The caller's
+// own Listen receives them, too.
 func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 	if len(businessTypes) == 0 {
 		return nil
@@ -27,17 +27,17 @@ func (q *Queue) Notify(ctx context.Context, businessTypes []string) error {
 }
 
 const (
-	listenSilence = 3 * time.Second        // this long without a message, and we ask whether the server lives
-	listenPause   = 200 * time.Millisecond // between attempts to connect
-	listenLeast   = 5 * time.Second        // how long a subscription lasts at least
+	listenSilence = 3 * time.Second        // after this time without a message Listen pings the server
+	listenPause   = 200 * time.Millisecond // pause before a new connection attempt
+	listenLeast   = 5 * time.Second        // minimum duration of a subscription
 )
 
-// errOutlived ends a subscription whose connection is as old as the user lets connections become.
+// errOutlived ends a subscription whose connection has reached the user's ConnMaxLifetime.
 var errOutlived = errors.New("listen: the connection has reached ConnMaxLifetime")
 
-// Listen subscribes anew whenever the connection is lost, or has reached the client's ConnMaxLifetime: the address may lead to
-// another server by now, and the former one may be up. It returns once ctx has ended, at the latest after the time a connection
-// attempt takes.
+// Listen subscribes again when the connection is lost or has reached the client's ConnMaxLifetime. By then the address
+// may lead to another server, although the old server still answers. Listen returns after ctx has ended, at the latest
+// after one connection attempt.
 func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -59,16 +59,16 @@ func (q *Queue) Listen(ctx context.Context, wake func(businessType string)) {
 	}
 }
 
-// listenOnce receives until the connection fails, stays silent or has lived its time, or ctx ends. A lost notification costs a
-// few seconds at most.
+// listenOnce receives until ctx ends, the connection fails or stays silent, or the connection has reached its lifetime.
+// A lost notification delays an entry by a few seconds at most.
 func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) error {
 	subscription := q.client.Subscribe(ctx, q.keys.wake())
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
-		_ = subscription.Close() // ends the read below
+		_ = subscription.Close() // unblocks ReceiveTimeout below
 	})
-	// Closed on every way out, and by one of the two only: Listen has left nothing behind when it returns.
+	// Close the subscription on every path, exactly once, so that nothing remains when Listen returns.
 	defer func() {
 		if stop() {
 			_ = subscription.Close()
@@ -89,8 +89,8 @@ func (q *Queue) listenOnce(ctx context.Context, wake func(businessType string)) 
 			report.Send(ctx, report.Listen, nil)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		// Silence may be rest, or a connection that is dead and does not say so. A second one, after the question,
-		// ends it.
+		// Silence may mean that there is nothing to send, or that the connection is dead. Ping once. Silence after the
+		// ping ends the subscription.
 		case errors.As(err, &network) && network.Timeout() && !asked:
 			asked = true
 			if err := subscription.Ping(ctx); err != nil {

@@ -35,7 +35,7 @@ func TestNotificationReachesOtherProcessesAlsoAfterALostConnection(t *testing.T)
 	goleak.VerifyNone(t, ignore)
 }
 
-// listen returns a function that ends Listen and waits for it, and the types it woke.
+// listen starts Listen. It returns a function that ends Listen and waits for it, and the channel of woken types.
 func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 	ctx, cancel := context.WithCancel(t.Context())
 	woken = new(sync.Map)
@@ -50,7 +50,7 @@ func listen(t *testing.T, q processlog.Queue) (stop func(), woken *sync.Map) {
 func awaitNotification(t *testing.T, sender processlog.Queue, businessType string, woken *sync.Map) {
 	t.Helper()
 	assert.Eventually(t, func() bool {
-		_ = sender.Notify(t.Context(), []string{"other", businessType}) // lost while nobody is connected
+		_ = sender.Notify(t.Context(), []string{"other", businessType}) // lost while no subscription exists
 		_, got := woken.Load(businessType)
 		return got
 	}, eventually, 5*time.Millisecond)

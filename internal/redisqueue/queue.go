@@ -1,20 +1,22 @@
-// Package redisqueue is the delay queue on Redis that several processes share: one sorted set for each business type,
-// and scripts that each do one thing to it. What it holds is a hint; the database has the truth. So whatever Redis
-// loses, repeats or invents, and whatever a call of ours leaves half done, costs time and nothing else (G10).
+// Package redisqueue is the delay queue on Redis that several processes share. It keeps one sorted set for each
+// business type, and each of its scripts does one operation on a set. The queue holds only hints. The database is
+// authoritative. So data that Redis loses, repeats or invents costs only time, and so does a call that is left half
+// done (G10).
 //
-// Scripts read Redis's own clock and are given durations only (G9). Each touches one key, and does a
-// bounded amount of work, because Redis serves nobody else meanwhile. None that was sent by itself, and may have run, is
-// sent again: a claim whose answer was lost would lease a second batch on top of the first. Those that go through a pipeline
-// bear being run twice, as on a cluster they may be.
+// Scripts read the clock of Redis and take only durations (G9). Each script uses one key and does a bounded amount of
+// work, because Redis serves no other client meanwhile. A script that was sent alone and may have run is never sent
+// again. A claim whose reply was lost would lease a second batch. Scripts in a pipeline are safe to repeat, because a
+// cluster client may repeat them.
 //
-// The engine calls it, through the contract in package processlog, any method from any goroutine. It has no goroutine of
-// its own: Listen runs on its caller's, who waits for it. It may know Redis, and nothing of SQL or of handlers.
+// The engine calls the queue through the contract in package processlog, from any goroutine. The package starts no
+// goroutine: Listen runs in the goroutine of its caller. The package uses Redis, and knows nothing about SQL or
+// handlers.
 package redisqueue
 
 import (
 	"context"
 	"crypto/rand"
-	_ "embed" // the scripts
+	_ "embed" // for the scripts
 	"errors"
 	"fmt"
 	"slices"
@@ -29,26 +31,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue keeps one zset per business type: entry id → due time, or lease end while claimed, in unix ms of
-// Redis's clock. What it holds survives a crash of this process; it does not survive a Redis that forgets all,
-// which Kept notices, or drops one zset, or renames it: then the member "whole …" is gone with it, and every answer says so.
-// A Redis at its memory limit still claims and settles; what it cannot take in makes the type lost, and Enqueue says so.
-// So it is where something else stands under a type's key, which is left alone.
+// Queue keeps one zset for each business type. It maps entry ids to due times, or to lease ends while claimed, in unix
+// ms of Redis's clock. Its contents survive a crash of this process.
 //
-// One call may send several scripts. When one of them fails the others still count, and the error says what
-// failed; every method can simply be called again.
+// Redis may lose all keys, which Kept detects. It may also lose or rename a single zset. Then the member "whole …" is
+// missing, and every reply reports the loss. A Redis at its memory limit still claims and settles. Entries that it
+// cannot add make the type lost, and Enqueue reports that. The same holds if a key of the queue holds a value of
+// another type. The queue does not change that value.
+//
+// One call may send several scripts. If one script fails, the others still take effect, and the error says what failed.
+// Every method may be called again after an error.
 type Queue struct {
-	client   redis.UniversalClient // our own
+	client   redis.UniversalClient // separate from the user's client
 	keys     redisKeys
-	instance string // drawn by Open: under which this process leads
+	instance string // random name of this process for Lead
 
 	mu     sync.Mutex // guards epochs
-	epochs []string   // by hash tag, as seen last
+	epochs []string   // by hash tag, as last read
 }
 
 var _ processlog.Queue = (*Queue)(nil)
 
-// Open connects to nothing yet.
+// Open returns a Queue. It does not connect yet.
 func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	own, err := ownRedisClient(client)
 	if err != nil {
@@ -65,8 +69,8 @@ func Open(client redis.UniversalClient, prefix string) (*Queue, error) {
 	return &Queue{client: own, keys: k, instance: rand.Text(), epochs: make([]string, tags)}, nil
 }
 
-// maxScriptMembers is how many entries one script takes at most: Redis serves nobody else meanwhile, and Lua's unpack takes
-// 7,999 values.
+// maxScriptMembers is the maximum number of entries in one script. Redis serves no other client meanwhile, and unpack
+// of Lua takes 7,999 values.
 const maxScriptMembers = 1000
 
 var (
@@ -97,13 +101,13 @@ var (
 	leadScript    = redis.NewScript(leadSource)
 )
 
-// Check refuses a Redis older than 5, one that denies us a script or a key, and a prefix that another
-// database uses. It writes the fingerprint where there is none.
+// Check returns an error if Redis is older than 5, if it denies this client a script or a key, or if another database
+// uses the prefix. It writes the fingerprint if there is none.
 func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	if err := q.checkVersion(ctx); err != nil {
 		return fmt.Errorf("check redis: %w", err)
 	}
-	// The first tag decides, so that of two databases starting at once one wins every tag.
+	// The first tag decides. So if two databases start at the same time, one of them gets all tags.
 	for _, tags := range [][]uint32{q.allTags()[:1], q.allTags()[1:]} {
 		owners, err := q.stamp(ctx, tags, q.keys.owner, func() string { return fingerprint })
 		if err != nil {
@@ -119,7 +123,7 @@ func (q *Queue) Check(ctx context.Context, fingerprint string) error {
 	return nil
 }
 
-// checkVersion lets pass a server that hides its version from us.
+// checkVersion accepts a server that does not tell its version.
 func (q *Queue) checkVersion(ctx context.Context) error {
 	info, err := q.client.Info(ctx, "server").Result()
 	switch {
@@ -146,7 +150,7 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	replies, err := q.run(ctx, calls)
 	left := &processlog.LeftOutError{}
 	for i, reply := range replies {
-		// A call that failed has a nil reply, and says nothing of its type.
+		// A failed call has a nil reply, which says nothing about its type.
 		answer, _ := reply.(int64)
 		newHeads = addIf(answer&1 != 0, newHeads, types[i])
 		lost = addIf(answer&2 != 0, lost, types[i])
@@ -155,7 +159,7 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 		case answer&4 != 0:
 			left.Reason = "OOM: Redis is at its maxmemory"
 		case answer&8 != 0:
-			left.Reason = "WRONGTYPE: " + q.keys.due(types[i]) + " holds something that is not ours"
+			left.Reason = "WRONGTYPE: " + q.keys.due(types[i]) + " holds a value of another type"
 		}
 	}
 	if err == nil && len(left.BusinessTypes) > 0 {
@@ -164,7 +168,7 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	return newHeads, lost, wrapQueueError("announce", err)
 }
 
-// queueEntries are the calls that enqueue items, and the type of each call.
+// queueEntries returns the calls that enqueue items, and the type of each call.
 func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.EnqueueRules) (calls []scriptCall, types []string) {
 	byType := grouped.By(items, func(a processlog.QueueEntry) string { return a.BusinessType })
 	for _, businessType := range byType.Order {
@@ -174,7 +178,7 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 			args = append(args, wholeMark(key), rebuildMark("nobody", key),
 				processlog.Remaining(rules.MaxLease), max(0, rules.Limit), processlog.Remaining(rules.Near))
 			for _, a := range chunk {
-				// As text: Lua's numbers are floats, in which great ids run together.
+				// As text, because Lua's numbers are floats, which cannot distinguish large ids.
 				args = append(args, a.ID.String(), processlog.Remaining(a.In))
 			}
 			calls = append(calls, scriptCall{enqueueScript, key, args})
@@ -184,7 +188,7 @@ func (q *Queue) queueEntries(items []processlog.QueueEntry, rules processlog.Enq
 	return calls, types
 }
 
-// addIf adds a type, unless it is the one added last.
+// addIf appends a type unless it is the last one already.
 func addIf(so bool, types []string, businessType string) []string {
 	if !so || len(types) > 0 && types[len(types)-1] == businessType {
 		return types
@@ -192,7 +196,7 @@ func addIf(so bool, types []string, businessType string) []string {
 	return append(types, businessType)
 }
 
-// Claim takes at most 1,000 entries, whatever the limit.
+// Claim leases at most 1,000 entries, even if the limit is higher.
 func (q *Queue) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	limit = min(max(limit, 0), maxScriptMembers)
 	key := q.keys.due(businessType)
@@ -207,7 +211,7 @@ func (q *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	return leased, nil
 }
 
-// readLeased reads the answer of the claim script: token, wait, members, lost.
+// readLeased decodes the reply of the claim script: token, wait, members, lost.
 func readLeased(reply any) (leased processlog.Leased, ok bool) {
 	parts, _ := reply.([]any)
 	if len(parts) != 4 {
@@ -219,7 +223,7 @@ func readLeased(reply any) (leased processlog.Leased, ok bool) {
 	leased = processlog.Leased{Token: token, Next: next, Lost: parts[3] == int64(1)}
 	for _, member := range members {
 		s, _ := member.(string)
-		if id, err := processlog.ParseID(s); err == nil { // whatever else is in there is not ours
+		if id, err := processlog.ParseID(s); err == nil { // skip members that are not ids
 			leased.IDs = append(leased.IDs, id)
 		}
 	}
@@ -287,8 +291,8 @@ func typesAnswered(businessTypes []string, answers []any) (types []string) {
 	return types
 }
 
-// askEach runs a script on the key of each type and returns the answers in the order of the types. The scripts share a round
-// trip. Each has one key, because some servers refuse a script that goes through its keys in a loop.
+// askEach runs a script on the key of each type and returns the replies in the order of the types. The scripts share a
+// round trip. Each has one key, because some servers refuse a script that loops over its keys.
 func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes []string, args func(key string) []any) ([]any, error) {
 	calls := make([]scriptCall, len(businessTypes))
 	for i, businessType := range businessTypes {
@@ -302,8 +306,8 @@ func (q *Queue) askEach(ctx context.Context, script *redis.Script, businessTypes
 	return answers, nil
 }
 
-// Kept compares the epoch of every hash tag with the one seen last, so that another process which drew a new
-// one first does not hide the loss from us. The first call knows nothing and returns false.
+// Kept compares the epoch of every hash tag with the value that this process read last. So it detects a loss even if
+// another process has already written a new epoch. The first call returns false, because there is nothing to compare.
 func (q *Queue) Kept(ctx context.Context) (bool, error) {
 	found, err := q.stamp(ctx, q.allTags(), q.keys.epoch, rand.Text)
 	if err != nil {
@@ -311,14 +315,15 @@ func (q *Queue) Kept(ctx context.Context) (bool, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// Of all tags: a node of a cluster that has lost its keys leaves the others' as they are.
+	// Compare all tags, because a cluster node that loses its keys does not affect the other nodes.
 	kept := slices.Equal(found, q.epochs)
-	// A loss is told once. Who hears of it remembers that everything is to be enqueued again.
+	// Report a loss only once. The caller remembers that everything must be enqueued again.
 	q.epochs = found
 	return kept, nil
 }
 
-// Lead lets the process that leads lead on; another one takes over once a period passed without its asking.
+// Lead renews the leadership of the leading process. Another process takes over if the leader has not called Lead for a
+// period.
 func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	replies, err := q.run(ctx, []scriptCall{{
 		leadScript, q.keys.lead(), []any{q.instance, max(1, processlog.Remaining(period))},
@@ -329,8 +334,8 @@ func (q *Queue) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	return replies[0] == int64(1), nil
 }
 
-// Evicts names the maxmemory policy when it is one that throws away keys of ours, and is empty when it does
-// not, or when the server does not tell. Eviction costs latency only, so Check lets it pass.
+// Evicts returns the maxmemory policy if that policy may evict the keys of the queue. It returns "" otherwise, or if
+// the server does not tell. Eviction costs only latency, so Check accepts it.
 func (q *Queue) Evicts(ctx context.Context) string {
 	const setting = "maxmemory-policy"
 	config, err := q.client.ConfigGet(ctx, setting).Result()
@@ -340,7 +345,7 @@ func (q *Queue) Evicts(ctx context.Context) string {
 	return config[setting]
 }
 
-// Close ends our own connections; the user's client stays open.
+// Close closes the connections of the queue. The user's client stays open.
 func (q *Queue) Close() error { return q.client.Close() }
 
 func (q *Queue) allTags() []uint32 {
@@ -351,7 +356,7 @@ func (q *Queue) allTags() []uint32 {
 	return tags
 }
 
-// stamp leaves a value under the key of each tag where none is, and returns what is there.
+// stamp writes a value under the key of each tag that has none, and returns the values that are there now.
 func (q *Queue) stamp(ctx context.Context, tags []uint32, key func(uint32) string, value func() string) ([]string, error) {
 	var calls []scriptCall
 	for _, tag := range tags {
@@ -378,7 +383,7 @@ func wrapQueueError(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// untilDue reads the microseconds a script answered; -1 stands for Never.
+// untilDue converts the microseconds of a reply. -1 means Never.
 func untilDue(reply any) (wait time.Duration, ok bool) {
 	us, ok := reply.(int64)
 	if us < 0 || us > int64(processlog.Never/time.Microsecond) {

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oddServer answers every script with the next of its replies, and never again once they are used up.
+// oddServer answers each script with the next of its replies, and does not answer after the last.
 type oddServer struct{ replies []any }
 
 func (s *oddServer) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -49,7 +49,7 @@ func (s *oddServer) answer(cmd redis.Cmder) error {
 	return nil
 }
 
-// replyTree grows replies from a program: every type go-redis reads, nested as it likes.
+// replyTree builds replies from a program: every type that go-redis reads, nested freely.
 func replyTree(program []byte, number int64, text string) []any {
 	var stack []any
 	for _, step := range program[:min(len(program), 64)] {
@@ -96,8 +96,8 @@ type scriptError string
 func (e scriptError) Error() string { return string(e) }
 func (scriptError) RedisError()     {}
 
-// A server that answers a script with something else than the script returns makes an error, never a panic,
-// and nothing that was not in the reply is believed: no token, no id, no wait.
+// A script's reply of an unexpected form must cause an error, and never a panic. The queue must not return a token, an
+// id or a wait that was not in the reply.
 func FuzzQueueReplies(f *testing.F) {
 	for _, number := range []int64{0, -1, 1, 1700000000000, math.MaxInt64, math.MinInt64} {
 		for _, program := range [][]byte{
@@ -155,7 +155,7 @@ func FuzzQueueReplies(f *testing.F) {
 	})
 }
 
-// requireClaimed allows ids and a token only out of a reply of the script's own shape.
+// requireClaimed allows ids and a token only if the reply has the form of the script's replies.
 func requireClaimed(t *testing.T, leased processlog.Leased, err error, number int64, text string) {
 	t.Helper()
 	if err != nil {
@@ -169,7 +169,8 @@ func requireClaimed(t *testing.T, leased processlog.Leased, err error, number in
 	}
 }
 
-// A duration on its way to Redis or to a table is never shortened, and one that comes back is what was sent.
+// A duration that is sent to Redis or to a table must never be shortened. A duration that comes back must equal what
+// was sent.
 func FuzzDurations(f *testing.F) {
 	for _, d := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, math.MaxInt64, math.MinInt64, math.MaxInt64 - 999_999} {
 		f.Add(d)

@@ -31,13 +31,13 @@ func TestRedisQueueKeepsTheQueuesPromises(t *testing.T) {
 	})
 }
 
-// deleteKeys deletes what a queue has left on one server.
+// deleteKeys deletes a queue's keys on one server.
 func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error {
 	keys, err := client.Keys(ctx, "{"+prefix+":*").Result()
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	pipe := client.Pipeline() // keys of one command may have to be of one slot
+	pipe := client.Pipeline() // the keys of one command may have to be in one slot
 	for _, key := range keys {
 		pipe.Del(ctx, key)
 	}
@@ -51,14 +51,14 @@ func redisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 	return client
 }
 
-// openQueue leaves closing the queue to whoever is given it.
+// openQueue opens a queue, which the caller closes.
 func openQueue(t *testing.T, client redis.UniversalClient, prefix string) *redisqueue.Queue {
 	q, err := redisqueue.Open(client, prefix)
 	require.NoError(t, err)
 	return q
 }
 
-// ownQueue is a queue, closed with the test, on a server that is the test's own.
+// ownQueue returns a queue on a server that only this test uses. The queue is closed when the test ends.
 func ownQueue(t *testing.T, flags ...string) (*redisqueue.Queue, *testservers.RedisServer, *redis.Client) {
 	server := testservers.NewRedis(t, flags...)
 	client := redisClient(t, server)
@@ -128,7 +128,7 @@ func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
 	_, err := q.Kept(t.Context())
 	require.Error(t, err)
 	server.Restart(t)
-	for _, want := range []bool{false, true} { // the first to ask does not hide the loss from the other
+	for _, want := range []bool{false, true} { // the first call does not hide the loss from the other queue
 		assertKept(t, want, q)
 		assertKept(t, want, other)
 	}
@@ -147,7 +147,8 @@ func TestRedisQueueNoticesFlushAndSweptKeys(t *testing.T) {
 	assertKept(t, true, q)
 }
 
-// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt: what was enqueued before it is gone.
+// TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt loses a type while it is being rebuilt, so entries that were
+// enqueued before are gone.
 // Failure: F44
 func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	t.Parallel()
@@ -168,9 +169,9 @@ func TestRedisQueueKnowsThatATypeWasLostWhileItWasRebuilt(t *testing.T) {
 	require.NoError(t, client.Del(t.Context(), q.DueKey("order")).Err())
 	mustEnqueue(t, q, due("order", 2))
 	require.False(t, rebuilt(first))
-	require.True(t, rebuild(second, time.Millisecond), "who began before the loss keeps nobody from it")
-	require.Eventually(t, func() bool { return rebuild(third, time.Hour) }, eventually, time.Millisecond, "who has begun may have died")
-	require.True(t, rebuilt(second), "or be slow, and nothing was lost since it began")
+	require.True(t, rebuild(second, time.Millisecond), "a rebuild that began before the loss does not prevent another")
+	require.Eventually(t, func() bool { return rebuild(third, time.Hour) }, eventually, time.Millisecond, "the process that began may have died")
+	require.True(t, rebuilt(second), "the process may be slow, and nothing was lost since it began")
 	require.True(t, rebuilt(third))
 	assert.Equal(t, []string{"2", q.Whole("order")}, client.ZRange(t.Context(), q.DueKey("order"), 0, -1).Val())
 
@@ -206,14 +207,14 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 
 	_, lost, err := q.Enqueue(t.Context(), append(due("order", 7, 1000), due("stock", 1)...), processlog.EnqueueRules{MaxLease: time.Hour})
 	assert.ErrorContains(t, err, "OOM")
-	assert.Equal(t, []string{"order", "stock"}, lost, "what was left out is known to be missing")
+	assert.Equal(t, []string{"order", "stock"}, lost, "the loss of the left-out entry is reported")
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(mustClaim(t, q, "order", 200), true)))
 	left := mustClaim(t, q, "order", 200)
 	require.NoError(t, q.Settle(t.Context(), "order", outcomes(left, false)))
 	waits, _, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
-	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // under a token that is no longer its
+	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // with an old token
 	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
 	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
@@ -229,9 +230,9 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 		require.NoError(t, err)
 		return whole
 	}
-	assert.Empty(t, rebuilt(processlog.Token{1}), "who began before an entry was left out does not know of it")
-	assert.Equal(t, []string{"user"}, rebuild(processlog.Token{2}), "for a while it is no use to try")
-	assert.Equal(t, []string{"user"}, rebuilt(processlog.Token{2}), "a type without entries has room")
+	assert.Empty(t, rebuilt(processlog.Token{1}), "a rebuild that began before an entry was left out cannot mark the type as whole")
+	assert.Equal(t, []string{"user"}, rebuild(processlog.Token{2}), "no new rebuild begins for a while")
+	assert.Equal(t, []string{"user"}, rebuilt(processlog.Token{2}), "a type without entries needs no memory")
 
 	assertKept(t, true, q)
 	assert.NoError(t, q.Check(t.Context(), "database"))
@@ -239,11 +240,11 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, leads)
 	require.NoError(t, client.Del(t.Context(), q.EpochKey(), q.OwnerKey(0)).Err())
-	assert.NoError(t, q.Check(t.Context(), "database"), "what is small and needed has room")
+	assert.NoError(t, q.Check(t.Context(), "database"), "small required keys still fit")
 	assertKept(t, false, q)
 
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	require.Eventually(t, func() bool { return len(rebuild(processlog.Token{3})) > 0 }, eventually, time.Millisecond, "somebody tries again")
+	require.Eventually(t, func() bool { return len(rebuild(processlog.Token{3})) > 0 }, eventually, time.Millisecond, "a new rebuild begins")
 	mustEnqueue(t, q, due("order", 1000))
 	assert.Equal(t, []string{"order", "user"}, rebuilt(processlog.Token{3}))
 }
@@ -299,7 +300,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
 	var items []processlog.QueueEntry
 	var types []string
-	for i := range 250 { // more than a pipeline, more than a peek
+	for i := range 250 { // more than one pipeline and more than one peek
 		types = append(types, fmt.Sprintf("type %d", i))
 		items = append(items, due(types[i], 1)...)
 	}
@@ -339,7 +340,7 @@ func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
-	const token = 1700000030123457 // 16 digits, as microseconds would have
+	const token = 1700000030123457 // 16 digits, like microseconds
 	require.NoError(t, client.ZAdd(t.Context(), q.DueKey("order"), redis.Z{Score: token, Member: "7"}).Err())
 	for _, step := range []struct{ token, left int64 }{{token - 1, 1}, {token + 1, 1}, {token, 0}} {
 		require.NoError(t, q.Settle(t.Context(), "order",
@@ -365,11 +366,11 @@ func TestRedisQueueReportsForeignKeysAndLeavesThemAlone(t *testing.T) {
 	assert.ErrorContains(t, errs, "WRONGTYPE")
 	assert.ErrorContains(t, q.Check(t.Context(), "database"), "WRONGTYPE")
 	err := q.Settle(t.Context(), "order", []processlog.QueueOutcome{{ID: processlog.RowID(1), Token: 1, Remove: true}})
-	assert.NoError(t, err, "it holds nothing under this token")
+	assert.NoError(t, err, "no entry has this token")
 	for _, token := range []processlog.Token{{1}, {2}} {
 		mine, err := q.Rebuild(t.Context(), []string{"order", "stock"}, token, time.Millisecond)
 		assert.NoError(t, err)
-		assert.NotContains(t, mine, "order", "there is no place for it")
+		assert.NotContains(t, mine, "order", "a key with another type of value is not rebuilt")
 		whole, err := q.Rebuilt(t.Context(), []string{"order"}, token)
 		assert.NoError(t, err)
 		assert.Empty(t, whole)
@@ -415,7 +416,7 @@ func TestSecondDatabaseBehindOnePrefixIsRefused(t *testing.T) {
 	assert.NoError(t, sameQueue(t, client, server.Prefix(t)).Check(t.Context(), "database two"))
 }
 
-// leastRights are those that docs/operations.md names, for the prefix shop.
+// leastRights are the rights that docs/operations.md lists, for the prefix shop.
 var leastRights = []any{"~{shop:*", "&shop:*", "-@all", "+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe", "+ping", "+time",
 	"+get", "+set", "+pexpire", "+zadd", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore"}
 
@@ -485,7 +486,7 @@ func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
 	defer func() { assert.NoError(t, admin.Close()) }()
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "changed").Err())
 	require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
-	assert.Eventually(t, func() bool { // the first call may meet the killed connection
+	assert.Eventually(t, func() bool { // the first call may use the killed connection
 		_, _, err := q.Peek(t.Context(), []string{"order"})
 		return err != nil && strings.Contains(err.Error(), "NOAUTH") && strings.Contains(err.Error(), "check its user, its password and its rights")
 	}, eventually, time.Millisecond)

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keyAt is at which argument a command of our scripts has its key; 0: it has none. A command that takes several keys is here only
-// because the scripts give it one.
+// keyAt maps commands of the scripts to the index of the argument with the key; 0 means none. A command that takes
+// several keys is listed only because the scripts pass it one.
 var keyAt = map[string]int{
 	"TIME":   0,
 	"DEL":    1,
@@ -39,8 +39,9 @@ var (
 	luaKey     = regexp.MustCompile(`^KEYS\[[1-9]\]$`)
 )
 
-// scriptFaults names what a server that reads scripts before it runs them refuses in one: Redis of Alibaba Cloud behind its
-// proxy, by its documentation. Each key stands in a command as KEYS and a number, and KEYS stands nowhere else.
+// scriptFaults returns what a server that parses scripts would refuse in a script. Redis of Alibaba Cloud behind its
+// proxy does so, by its documentation. Each key must appear in a command as KEYS with a number, and KEYS must not
+// appear elsewhere.
 func scriptFaults(source string) (faults []string) {
 	source = luaComment.ReplaceAllString(source, "")
 	rest := source
@@ -76,7 +77,7 @@ func scriptFaults(source string) (faults []string) {
 	return faults
 }
 
-// luaArguments are the arguments of a call, of which text follows the opening parenthesis.
+// luaArguments returns the arguments of a call. text begins after the opening parenthesis.
 func luaArguments(text string) (args []string) {
 	depth, from, quoted := 0, 0, false
 	for i, c := range text {
@@ -100,9 +101,9 @@ func luaArguments(text string) (args []string) {
 }
 
 func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
-	scripts := make(map[string]string) // by where they stand
+	scripts := make(map[string]string) // scripts by their position
 	repository := filepath.Join("..", "..")
-	passed := []string{".git", "build", filepath.Join("proof", "mutants"), filepath.Join("internal", "redisqueue", "rules_test.go")} // mutants have parts of scripts
+	passed := []string{".git", "build", filepath.Join("proof", "mutants"), filepath.Join("internal", "redisqueue", "rules_test.go")} // mutants contain parts of scripts
 	require.NoError(t, filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -123,13 +124,13 @@ func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
 		}
 		return nil
 	}))
-	require.Greater(t, len(scripts), 17, "those of the queue, of intake, of the examples and of tests")
+	require.Greater(t, len(scripts), 17, "the scripts of the queue, intake, examples and tests")
 	for where, source := range scripts {
 		assert.Empty(t, scriptFaults(source), where)
 	}
 }
 
-// scriptsIn adds the scripts that stand as text in a Go file.
+// scriptsIn adds the scripts that are string literals of a Go file.
 func scriptsIn(path string, scripts map[string]string) error {
 	source, err := os.ReadFile(path)
 	if err != nil || !strings.Contains(string(source), "redis.call(") {

@@ -11,19 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scriptCall is one script to run on one key. Scripts name it KEYS[1] in each command, and nowhere else: proxies of managed
-// Redis read a script before they pass it on, and refuse one whose keys they cannot tell.
+// scriptCall is one script to run on one key. Scripts use KEYS[1] directly in each command. Proxies of managed Redis
+// services parse a script before they forward it, and refuse a script whose keys they cannot determine.
 type scriptCall struct {
 	script *redis.Script
 	key    string
 	args   []any
 }
 
-// maxPipeline bounds how many scripts wait for one another's replies, which share one read timeout.
+// maxPipeline limits the scripts in one pipeline. Their replies share one read timeout.
 const maxPipeline = 100
 
-// run sends the calls and returns their replies in order. A call that failed has a nil reply and its error
-// among those joined; the others ran.
+// run sends the calls and returns their replies in order. A failed call has a nil reply, and its error is among the
+// joined errors. The other calls have run.
 func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func (q *Queue) run(ctx context.Context, calls []scriptCall) ([]any, error) {
 	return replies, q.failed(ctx, errors.Join(errs...))
 }
 
-// pipeline names scripts by their hash. A server that does not know one, after a restart, a failover or
-// SCRIPT FLUSH, says so without running it, and is sent the source.
+// pipeline sends scripts by their hash. After a restart, a failover or SCRIPT FLUSH a server may not know a hash. Then
+// it answers NOSCRIPT without running the script, and pipeline sends the source.
 func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error) {
 	cmds := q.sendAll(ctx, calls, (*redis.Script).EvalSha)
 	var unknown []int
@@ -53,7 +53,7 @@ func (q *Queue) pipeline(ctx context.Context, calls []scriptCall) ([]any, error)
 			unknown, again = append(unknown, i), append(again, calls[i])
 		}
 	}
-	// The script has not run, so this is no second time.
+	// The script has not run, so this is not a repetition.
 	for i, cmd := range q.sendAll(ctx, again, (*redis.Script).Eval) {
 		cmds[unknown[i]] = cmd
 	}
@@ -81,12 +81,12 @@ func (q *Queue) sendAll(ctx context.Context, calls []scriptCall, eval evalScript
 	for i, call := range calls {
 		cmds[i] = eval(call.script, ctx, pipe, []string{call.key}, call.args...)
 	}
-	_, _ = pipe.Exec(ctx) // every command carries its own error
+	_, _ = pipe.Exec(ctx) // each command holds its own error
 	return cmds
 }
 
-// failed prepares an error for the caller. In a cluster it also asks for a fresh map of the slots: by itself
-// the client would go on dialling a dead node until the next reload, seconds later.
+// failed prepares an error for the caller. In a cluster it also reloads the map of the slots. Otherwise the client
+// would dial a dead node for seconds, until the next reload.
 func (q *Queue) failed(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -97,20 +97,20 @@ func (q *Queue) failed(ctx context.Context, err error) error {
 	return named(shownError(err))
 }
 
-// named tells a Redis that refuses this client from one that is away: waiting does not mend it.
+// named marks an error that says that Redis refuses this client. Such an error does not pass by waiting.
 func named(err error) error {
 	answer := answerOf(err)
 	for _, refusal := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH",
 		"ERR The user executing the script can't", "The user executing the script can't"} {
 		if strings.HasPrefix(answer, refusal) {
-			return fmt.Errorf("the client is refused; check its user, its password and its rights: %w", err)
+			return fmt.Errorf("the client is refused: check its user, password and rights: %w", err)
 		}
 	}
 	return err
 }
 
-// inScript is how Redis before version 7 begins the error of a script in which a command has failed.
+// inScript matches the prefix that Redis before version 7 adds to the error of a command inside a script.
 var inScript = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]+\): @user_script:\d+: (@user_script: \d+: )?-?`)
 
-// answerOf returns an error's text as the command has answered that failed, inside a script, too.
+// answerOf returns the error text of the failed command, also of a command inside a script.
 func answerOf(err error) string { return inScript.ReplaceAllString(err.Error(), "") }

@@ -1,23 +1,28 @@
--- Makes entries of one type come due. An entry that is already here keeps its place, unless that is later
--- than it could be if somebody had leased it at its due time: then it is pulled in. Where there is no memory for
--- one that wants a place, it is left out, and the type is not whole, nor can it become so by who is rebuilding it.
+-- enqueue adds entries of one type to the queue. An entry that is in the queue keeps its due time, unless that is
+-- later than the new due time plus the longest lease. Then the entry gets the new due time.
 --
--- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was enqueued since has been lost
---         and 'rebuild … ' + the key, the marks of who rebuilds -> 4e15 + end of the period
--- ARGV[1] 'whole ' + the key   ARGV[2] 'rebuild nobody ' + the key
--- ARGV[3] longest lease, ms
--- ARGV[4] most members of the zset, 0: no limit   ARGV[5] ms; an entry due later than that is left out beyond it
--- ARGV[6] entry id   ARGV[7] time until due, ms, 0: now   … and so on in pairs
--- Returns 1 if the earliest due time moved forward, else 0; plus 2 if entries of the type have been lost; plus 4 if
--- there was no memory; plus 8 if the key holds something else, which is left alone.
+-- An entry that finds no memory is left out. Then the type is lost: it has no 'whole' mark, and a process that is
+-- rebuilding the type cannot set the mark either.
+--
+-- KEYS[1]  zset {prefix:v1:0}:sync_user:0:due: entry id -> due time, or lease end while claimed, in unix ms.
+--          It also holds the member 'whole ' + the key while no enqueued entry has been lost,
+--          and members 'rebuild … ' + the key with the score 4e15 + the end of the rebuild's period.
+-- ARGV[1]  'whole ' + the key
+-- ARGV[2]  'rebuild nobody ' + the key
+-- ARGV[3]  longest lease, ms
+-- ARGV[4]  maximum number of members of the zset; 0: no limit
+-- ARGV[5]  ms; an entry that is due later than this is left out if the zset has reached the maximum
+-- ARGV[6]  entry id
+-- ARGV[7]  time until due, ms; 0: now. More pairs of id and time follow.
+-- Returns the sum of: 1 if the earliest due time moved forward, 2 if entries of the type have been lost, 4 if there
+-- was no memory, 8 if the key holds another type of value, which is left unchanged.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
+local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- round due times up, so that nothing comes due early
 local longest, limit, near = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local FAR = 4e15 -- no entry is due that late
-local FULL = 5000 -- ms until somebody tries to rebuild what had no room
+local FAR = 4e15 -- later than any due time; marks have higher scores
+local FULL = 5000 -- ms until the next attempt to rebuild a type after a lack of memory
 
 local first = redis.pcall('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 if first.err then
@@ -33,8 +38,8 @@ for i = 6, #ARGV, 2 do
   entries[i - 4] = ARGV[i]
 end
 
--- Mostly all of them are new, and there is room: that is one command. A Redis at maxmemory refuses it even for
--- entries it has; those are looked at below.
+-- In most cases all entries are new and there is memory. Then one command is enough. A Redis at maxmemory refuses
+-- the command even for entries that it has. The loop below handles those.
 local added = 0
 if limit == 0 or members + #entries / 2 <= limit then
   local reply = redis.pcall('ZADD', KEYS[1], 'NX', unpack(entries))
@@ -70,8 +75,8 @@ if refusal then
   if not string.find(refusal.err, 'OOM', 1, true) then
     return refusal
   end
-  -- What removes is never refused, nor is what follows it. Nobody who is rebuilding the type may call it whole, and for a
-  -- while it is no use to begin.
+  -- Redis at maxmemory accepts commands that remove, and the commands after them. Remove all marks, so that no
+  -- rebuild in progress can mark the type as whole. The new mark prevents other rebuilds for a while.
   redis.call('ZREMRANGEBYSCORE', KEYS[1], FAR, '+inf')
   redis.call('ZADD', KEYS[1], FAR + now + FULL, ARGV[2])
   full = 4

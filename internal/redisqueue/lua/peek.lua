@@ -1,12 +1,14 @@
--- Tells when a type wants attention next.
+-- peek returns when the first entry of a type is due.
 --
--- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was enqueued since has been lost
--- ARGV[1] 'whole ' + the key
--- Returns {µs until the first entry is due, 0: now, -1: no entries, 1 if entries have been lost, else 0}. Under a key that
--- holds something else there are no entries, and they have been lost.
+-- KEYS[1]  zset {prefix:v1:0}:sync_user:0:due: entry id -> due time, or lease end while claimed, in unix ms.
+--          It also holds the member 'whole ' + the key while no enqueued entry has been lost.
+-- ARGV[1]  'whole ' + the key
+-- Returns {wait, lost}:
+--   wait  µs until the first entry is due; 0: now, -1: there are no entries
+--   lost  1 if entries of the type have been lost, else 0
+-- If the key holds another type of value, wait is -1 and lost is 1.
 
-local FAR = 4e15 -- no entry is due that late
+local FAR = 4e15 -- later than any due time; marks have higher scores
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 

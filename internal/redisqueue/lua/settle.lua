@@ -1,19 +1,22 @@
--- Ends leases: removes each entry, or makes it due again. An entry that no longer carries the token it was
--- claimed with belongs to somebody else: it is not removed and not put off, only pulled in. One that is not here has
--- ended, unless the type is lost: then it is put here, for whoever rebuilds may have read it as it was before.
+-- settle ends leases: it removes each entry or gives it a new due time. An entry whose score differs from the token
+-- has another lease by now. Such an entry is not removed and not delayed. It only gets the new due time if that is
+-- earlier. An entry that is not in the zset has ended, and is not added. But if the type is lost, an entry that is
+-- due again is added, because the process that rebuilds the type may have read an older state of the entry.
 --
--- KEYS[1] zset {prefix:v1:0}:sync_user:0:due   entry id -> due time, or lease end while claimed; unix ms
---         and 'whole ' + the key, while nothing that was enqueued since has been lost
--- ARGV[1] 'whole ' + the key
--- ARGV[2] entry id   ARGV[3] token   ARGV[4] time until due again, ms, 0: now, -1: remove   … in triples
--- Returns how many entries still carried their token: none under a key that holds something else.
+-- KEYS[1]  zset {prefix:v1:0}:sync_user:0:due: entry id -> due time, or lease end while claimed, in unix ms.
+--          It also holds the member 'whole ' + the key while no enqueued entry has been lost.
+-- ARGV[1]  'whole ' + the key
+-- ARGV[2]  entry id
+-- ARGV[3]  token, the lease end that the claim returned, unix ms
+-- ARGV[4]  time until due again, ms; 0: now, -1: remove. More triples follow.
+-- Returns how many entries had their token. It returns 0 if the key holds another type of value.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- a due time is rounded up: never early
+local later = time[1] * 1000 + math.ceil(time[2] / 1000) -- round due times up, so that nothing comes due early
 local settled = 0
-local touched, place = {}, {} -- ids, and where each is now; an id may come twice
-local whole -- as ZSCORE answers, once it is asked
+local touched, place = {}, {} -- ids, and the new due time of each, false: removed; an id may occur twice
+local whole -- result of ZSCORE after the first call
 
 for i = 2, #ARGV, 3 do
   local id, token, wait = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -41,7 +44,7 @@ for i = 2, #ARGV, 3 do
   end
 end
 
--- ZREM comes first even for entries that stay: Redis at maxmemory refuses ZADD as the first write.
+-- ZREM comes first, also for entries that stay, because Redis at maxmemory refuses ZADD as the first write.
 local again = {}
 for _, id in ipairs(touched) do
   if place[id] then
