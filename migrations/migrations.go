@@ -1,10 +1,10 @@
-// Package migrations holds the SQL files that create the process log, in the form goose and golang-migrate
-// both read as they are. Files hold one statement each where the database's driver wants it so.
+// Package migrations holds the SQL files that create the process log. goose and golang-migrate can read their format. A
+// file holds only one statement if the database's driver requires that.
 package migrations
 
 import "embed"
 
-// MySQL holds the files for MySQL and MariaDB in the folder "mysql", SQLite those in "sqlite".
+// MySQL holds the files for MySQL and MariaDB in the folder "mysql". SQLite holds those in the folder "sqlite".
 var (
 	//go:embed mysql/*.sql
 	MySQL embed.FS

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOrdinaryBuildHoldsNoPoint looks into a program that links the whole library. The same search in a build
-// with the tag finds everything, so it does search.
+// TestOrdinaryBuildHoldsNoPoint searches a program that links the whole library. The same search of a tagged build
+// finds every point, so the search works.
 func TestOrdinaryBuildHoldsNoPoint(t *testing.T) {
 	ordinary := look(t)
 	require.Empty(t, ordinary.names, "names of points in the program")
@@ -31,17 +31,17 @@ func TestOrdinaryBuildHoldsNoPoint(t *testing.T) {
 	require.Equal(t, len(declared(t)), tagged.calls)
 }
 
-// common: a single word may stand in any program.
+// common reports whether the point's name is a single word, which may occur in any program.
 func (p named) common() bool { return !strings.Contains(string(p.point), "-") }
 
-// findings are what a program holds of this package.
+// findings are the traces of this package in a program.
 type findings struct {
 	names   []Point
 	symbols []string
 	calls   int
 }
 
-// look builds the program and searches it. Debugging information, which is never loaded, is left out.
+// look builds the program and searches it. It leaves out debugging information, which is never loaded.
 func look(t *testing.T, flags ...string) (f findings) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "engine")

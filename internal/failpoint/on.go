@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 )
 
-// Env names the environment variable that arms a point.
+// Env is the environment variable that arms a point.
 const Env = "COMPENSATOR_FAILPOINT"
 
-// Points lists every point, in the order of an entry's life.
+// Points returns every point, in the order of an entry's life.
 func Points() []Point { return slices.Clone(points) }
 
 var points = []Point{
@@ -31,10 +31,10 @@ var points = []Point{
 	StopBegun, LoopsEnded, HandlersEnded, OutcomesDrained,
 }
 
-// armed is the point at which this process dies, once it has been reached often enough.
+// armed is the point at which this process ends itself.
 var armed Point
 
-// left counts down the times armed has still to be reached.
+// left is how many more times the process must reach armed.
 var left atomic.Int64
 
 func init() {
@@ -49,7 +49,7 @@ func init() {
 	}
 }
 
-// arm reads "name" or "name:nth".
+// arm parses "name" or "name:nth".
 func arm(text string) (Point, error) {
 	name, nth, _ := strings.Cut(text, ":")
 	n := int64(1)
@@ -60,14 +60,14 @@ func arm(text string) (Point, error) {
 		}
 	}
 	if !slices.Contains(points, Point(name)) {
-		return "", fmt.Errorf("there is no point %q", name)
+		return "", fmt.Errorf("unknown point %q", name)
 	}
 	left.Store(n)
 	return Point(name), nil
 }
 
-// Reach ends the process when p is the armed point and has been reached often enough. It says so on stderr, so
-// that a parent can tell this end from others, and never returns then.
+// Reach ends the process if p is the armed point and has been reached often enough. It then writes Farewell to stderr,
+// so that a parent can recognise this end, and never returns.
 func Reach(p Point) {
 	if p != armed || left.Add(-1) != 0 {
 		return
@@ -76,8 +76,8 @@ func Reach(p Point) {
 	if self, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = self.Kill()
 	}
-	select {} // the signal is on its way
+	select {} // the signal will arrive
 }
 
-// Farewell begins the last line a process writes to stderr before a point ends it; the point's name follows.
+// Farewell begins the last line that a process writes to stderr before it ends itself. The point's name follows.
 const Farewell = "failpoint: died at "

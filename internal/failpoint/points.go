@@ -1,119 +1,120 @@
-// Package failpoint marks the steps of an entry's life, and of a message's or an old row's way into the log, at which a process can die.
+// Package failpoint marks the steps at which a process can die: in the life of an entry, and while messages or old rows
+// are recorded.
 //
-// In an ordinary build Reach is an empty function, and the compiler leaves nothing of it. Built with the tag
-// failpoints, a process ends itself with SIGKILL at the step named in the environment:
+// In an ordinary build Reach is an empty function that the compiler removes. With the build tag failpoints, a process
+// ends itself with SIGKILL at the step named in the environment:
 //
-//	COMPENSATOR_FAILPOINT=claim-committed    the first time it gets there
+//	COMPENSATOR_FAILPOINT=claim-committed    the first time it reaches the step
 //	COMPENSATOR_FAILPOINT=claim-committed:7  the seventh time
 //
-// Package crashmatrix kills processes at every one of them.
+// Package crashmatrix kills processes at every step.
 package failpoint
 
-// Point is a step. Its name says what has happened; the next thing the process would do has not.
+// Point is a step. Its name says what has happened. The next action of the process has not happened.
 type Point string
 
-// Recording.
+// Points of recording.
 const (
 	EntryInserted  Point = "entry-inserted"  // in a transaction that is still open
-	CommitNext     Point = "commit-next"     // all is written, COMMIT is not sent
-	CommitDone     Point = "commit-done"     // COMMIT succeeded, nobody here has been told
-	CommitReported Point = "commit-reported" // the entries are not on their way yet
+	CommitNext     Point = "commit-next"     // everything is written, COMMIT is not sent
+	CommitDone     Point = "commit-done"     // COMMIT succeeded, no code of this process has been notified
+	CommitReported Point = "commit-reported" // the entries are known to be committed, but not yet claimed or enqueued
 )
 
-// From commit to claim.
+// Points between commit and claim.
 const (
-	CommitFound    Point = "commit-found"    // a poll has found a commit that nobody reported; its entries are not on their way
-	IDsResolved    Point = "ids-resolved"    // of a bulk insert
-	EntryReadBack  Point = "entry-read-back" // a inserted with a lease one, not started
-	FreshClaimed   Point = "fresh-claimed"   // by id, after its commit; those that have to wait are not enqueued
-	EnqueueNext    Point = "enqueue-next"    // the queue is not told
-	Enqueued       Point = "enqueued"        // the queue knows, no scanner does
+	CommitFound    Point = "commit-found"    // polling has found a commit that was not reported, but its entries are not yet claimed or enqueued
+	IDsResolved    Point = "ids-resolved"    // the ids of a bulk insert are known
+	EntryReadBack  Point = "entry-read-back" // an entry inserted with a lease has been read back, and is not started
+	FreshClaimed   Point = "fresh-claimed"   // entries are claimed by id after their commit, but entries that must wait are not enqueued
+	EnqueueNext    Point = "enqueue-next"    // the queue does not have the entries yet
+	Enqueued       Point = "enqueued"        // the queue has the entries, no scanner has been notified
 	QueueClaimed   Point = "queue-claimed"   // leased in the queue, not in the database
-	DueRead        Point = "due-read"        // due entries seen in the database, without the queue; not claimed
-	ClaimLocked    Point = "claim-locked"    // rows locked and chosen, not written
-	ClaimWritten   Point = "claim-written"   // not committed
-	ClaimCommitted Point = "claim-committed" // leased in the database, its answer not used
-	ClaimReleased  Point = "claim-released"  // a claim that ran nothing is undone, the queue not told
-	OverdueClaimed Point = "overdue-claimed" // straight from the database, by the reconciler; not started
-	CrashesCounted Point = "crashes-counted" // an entry lost too many leases; that is not stored
+	DueRead        Point = "due-read"        // due entries were read from the database without the queue, but they are not claimed
+	ClaimLocked    Point = "claim-locked"    // rows are locked and chosen, the leases are not written
+	ClaimWritten   Point = "claim-written"   // the leases are written, not committed
+	ClaimCommitted Point = "claim-committed" // leased in the database, the result is not used yet
+	ClaimReleased  Point = "claim-released"  // a claim that ran nothing is undone, the queue is not updated
+	OverdueClaimed Point = "overdue-claimed" // the reconciler claimed entries directly from the database, but they are not started
+	CrashesCounted Point = "crashes-counted" // an entry lost too many leases, but that is not stored
 )
 
-// Attempts.
+// Points of attempts.
 const (
-	AttemptStarted       Point = "attempt-started"        // the handler, or the compensation, has not run
-	BatchStarted         Point = "batch-started"          // of several entries; the handler has not run
-	BatchBroken          Point = "batch-broken"           // it came to no verdict; its entries have not run alone
-	BatchEnded           Point = "batch-ended"            // an entry has found that all of the batch it comes after have; its handler has not run
-	HandlerReturned      Point = "handler-returned"       // the outcome is not on its way
-	OutcomeInTransaction Point = "outcome-in-transaction" // written behind a transactional handler, not committed
-	HandlerCommitted     Point = "handler-committed"      // its effect and its outcome are durable, nobody here knows
-	LeaseRenewed         Point = "lease-renewed"          // in the database; we do not count on it yet
+	AttemptStarted       Point = "attempt-started"        // neither the handler nor the compensation has run
+	BatchStarted         Point = "batch-started"          // a batch of several entries is ready, but the handler has not run
+	BatchBroken          Point = "batch-broken"           // the handler of a batch returned no verdict, but its entries have not run one by one
+	BatchEnded           Point = "batch-ended"            // an entry found that all entries of the batch before it have ended, but its own handler has not run
+	HandlerReturned      Point = "handler-returned"       // the outcome is not queued for storing
+	OutcomeInTransaction Point = "outcome-in-transaction" // the outcome is written after a transactional handler, not committed
+	HandlerCommitted     Point = "handler-committed"      // the effect and the outcome are committed, but this process does not know it yet
+	LeaseRenewed         Point = "lease-renewed"          // renewed in the database, but this process does not rely on it yet
 )
 
-// Taking turns.
+// Points of ordering keys.
 const (
-	OrderingJoined  Point = "ordering-joined"  // entries of serial types stand in line, in a transaction that is still open
-	OrderingRead    Point = "ordering-read"    // who of the claimed is first is known; nothing is started or put back
-	OrderingNoted   Point = "ordering-noted"   // claimed entries are noted as parked, and hold their leases still
-	OrderingBlocked Point = "ordering-blocked" // they wait for their turns; nobody has looked since who is first
-	OrderingLeft    Point = "ordering-left"    // the next of a line is made due, ended entries are out of it; nobody is told
-	OrderingMoved   Point = "ordering-moved"   // the next are due, and the queue is not told
+	OrderingJoined  Point = "ordering-joined"  // entries of serial types have positions, in a transaction that is still open
+	OrderingRead    Point = "ordering-read"    // the first entries of the claimed keys are known, but nothing is started or put back
+	OrderingNoted   Point = "ordering-noted"   // claimed entries are noted as blocked, and still hold their leases
+	OrderingBlocked Point = "ordering-blocked" // blocked entries are put back, but whether they have become first since then is not checked
+	OrderingLeft    Point = "ordering-left"    // the next entries of the keys are due and ended entries are removed, but no process is notified
+	OrderingMoved   Point = "ordering-moved"   // the next entries are due, the queue is not updated
 
-	OrderingFollowed Point = "ordering-followed" // the next of a key is claimed and not started; the outcome of the one in front may not be stored
+	OrderingFollowed Point = "ordering-followed" // the next entry of a key is claimed and not started, and the outcome of the entry before it may not be stored
 )
 
-// Settling.
+// Points of settling.
 const (
 	OutcomesNext   Point = "outcomes-next"   // a batch of outcomes is not stored
 	OutcomesPart   Point = "outcomes-part"   // one statement of the batch is stored, others may not be
-	OutcomesStored Point = "outcomes-stored" // the queue is not told
-	QueueSettled   Point = "queue-settled"   // the queue has been told
+	OutcomesStored Point = "outcomes-stored" // the outcomes are stored, the queue is not updated
+	QueueSettled   Point = "queue-settled"   // the queue is updated
 )
 
-// Reconciling.
+// Points of reconciling.
 const (
-	EpochRead       Point = "epoch-read"       // the queue's memory is known to be lost or kept; nothing was done about it
-	LeadershipAsked Point = "leadership-asked" // this process may lead now, and has enqueued nothing
-	HeadsRead       Point = "heads-read"       // nothing of the round is done
-	PageScanned     Point = "page-scanned"     // entries to enqueue are read; the queue is not told
-	RebuildBegun    Point = "rebuild-begun"    // types the queue has lost are this process's to enqueue; nothing is
-	RebuildEnqueued Point = "rebuild-enqueued" // all of them is; the queue is not told that it is whole
+	EpochRead       Point = "epoch-read"       // it is known whether the queue has lost its keys, but nothing has been done about it
+	LeadershipAsked Point = "leadership-asked" // this process may be the leader, and has enqueued nothing
+	HeadsRead       Point = "heads-read"       // the round has done nothing yet
+	PageScanned     Point = "page-scanned"     // the entries to enqueue are read, the queue is not updated
+	RebuildBegun    Point = "rebuild-begun"    // this process shall enqueue the types that the queue has lost, but it has enqueued none
+	RebuildEnqueued Point = "rebuild-enqueued" // all entries are enqueued, but the types are not marked as whole
 )
 
-// Taking messages in.
+// Points of intake.
 const (
-	MessagesClaimed      Point = "messages-claimed"      // that were left pending: their delivery is counted, nothing else is known
-	MessagesRead         Point = "messages-read"         // a batch is this consumer's; nothing is recorded
-	MessagesWritten      Point = "messages-written"      // entries and business rows, in a transaction that is still open
-	BatchHalved          Point = "batch-halved"          // of a batch that failed the first half is in the log, the second is not
-	AsideSettled         Point = "aside-settled"         // a message that failed is in the log; the rest of its batch may not be
-	MessagesSettled      Point = "messages-settled"      // the whole batch is in the log; the source is not told
-	MessagesAcknowledged Point = "messages-acknowledged" // the source has been told
+	MessagesClaimed      Point = "messages-claimed"      // pending messages are claimed and their delivery is counted, but nothing else has happened
+	MessagesRead         Point = "messages-read"         // a batch is delivered to this consumer, but nothing is recorded
+	MessagesWritten      Point = "messages-written"      // entries and business rows are written, in a transaction that is still open
+	BatchHalved          Point = "batch-halved"          // the first half of a failed batch is in the log, the second is not
+	AsideSettled         Point = "aside-settled"         // a failed message is in the log, but the rest of its batch may not be
+	MessagesSettled      Point = "messages-settled"      // the whole batch is in the log, but nothing is acknowledged
+	MessagesAcknowledged Point = "messages-acknowledged" // the batch is acknowledged
 )
 
-// Adopting rows of an old table.
+// Points of adopting rows of an old table.
 const (
-	RowsTaken   Point = "rows-taken"   // entries, and what Take makes of their rows, in a transaction that is still open
+	RowsTaken   Point = "rows-taken"   // entries and the writes of Take are in a transaction that is still open
 	RowsAdopted Point = "rows-adopted" // a page is committed, the next is not read
 )
 
-// People and services.
+// Points of operations and maintenance.
 const (
-	CaseOpened       Point = "case-opened"       // in the transaction that makes its entry dead, or in maintenance's; not committed
-	CaseClosed       Point = "case-closed"       // behind a change and its record, not committed
-	OperationWritten Point = "operation-written" // before what it speaks of; not committed
-	AuditWritten     Point = "audit-written"     // a person's action and its record are not committed
-	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is told
-	PurgePart        Point = "purge-part"        // one statement's rows are deleted
-	MarksRead        Point = "marks-read"        // of periodic types, nothing is recorded of what is due
-	MarkMoved        Point = "mark-moved"        // in a transaction that is still open, and has not its entries yet
-	MigrationPart    Point = "migration-part"    // one statement has made its table
+	CaseOpened       Point = "case-opened"       // a case is opened in the transaction that makes its entry dead, or in one of maintenance, but not committed
+	CaseClosed       Point = "case-closed"       // a case is closed after a change and its audit record, not committed
+	OperationWritten Point = "operation-written" // an operation is written before the change that it describes, but not committed
+	AuditWritten     Point = "audit-written"     // a person's action and its audit record are written, not committed
+	ChangeCommitted  Point = "change-committed"  // neither a running attempt nor the queue is notified
+	PurgePart        Point = "purge-part"        // one statement has deleted its rows
+	MarksRead        Point = "marks-read"        // the last slots of periodic types are read, but no due slot is recorded
+	MarkMoved        Point = "mark-moved"        // the last slot has moved, in a transaction that is still open, but the entries are not inserted yet
+	MigrationPart    Point = "migration-part"    // one statement has created its table
 )
 
-// Stopping.
+// Points of stopping.
 const (
 	StopBegun       Point = "stop-begun"       // Run takes no new entries
 	LoopsEnded      Point = "loops-ended"      // nothing is claimed any more
-	HandlersEnded   Point = "handlers-ended"   // their outcomes may not be stored
-	OutcomesDrained Point = "outcomes-drained" // the queue may not be told
+	HandlersEnded   Point = "handlers-ended"   // outcomes of handlers may not be stored
+	OutcomesDrained Point = "outcomes-drained" // the queue may not be updated
 )

@@ -14,16 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// root is the directory of the library.
+// root is the directory of the repository.
 const root = "../.."
 
-// named is a point as the source spells it.
+// named is a point with the name of its constant.
 type named struct {
 	constant string
 	point    Point
 }
 
-// declared reads the points from their declaration, in its order.
+// declared parses the points from their declaration, in its order.
 func declared(t *testing.T) (list []named) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "points.go", nil, 0)

@@ -21,14 +21,14 @@ func packet(sequence byte, payload ...byte) []byte {
 	return append(header, payload...)
 }
 
-// greeting is a server's first packet, with every capability on offer.
+// greeting returns a server's first packet with all capability flags.
 func greeting() []byte {
 	payload := append([]byte("\x0a10.11.19-MariaDB\x00"), 1, 0, 0, 0)
 	payload = append(payload, "12345678\x00"...)
 	return packet(0, append(payload, 0xff, 0xff, 33, 2, 0, 0xff, 0xff, 21)...)
 }
 
-// Conversations of a client that sees a result set, prepares, is refused, uploads and goes.
+// conversations are those of clients: a result set, a prepared statement, an error, an upload, a quit.
 var conversations = [][2][]byte{
 	{nil, nil},
 	{packet(1, 0xff, 0xff, 0xff, 0x01), greeting()},
@@ -47,7 +47,7 @@ var conversations = [][2][]byte{
 	{[]byte{0xff, 0xff, 0xff, 0, 1}, []byte{0xff, 0xff, 0xff, 0}},
 }
 
-// A message is what is on the wire, byte for byte, however it arrives.
+// A message must contain exactly the bytes on the wire, however they arrive.
 func FuzzReadMessage(f *testing.F) {
 	for _, c := range conversations {
 		f.Add(c[0], 1)
@@ -71,7 +71,7 @@ func FuzzReadMessage(f *testing.F) {
 	})
 }
 
-// pieces hands out bytes a few at a time.
+// pieces is a reader that returns a few bytes at a time.
 type pieces struct {
 	left []byte
 	size int
@@ -86,7 +86,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// An answer of any bytes is followed to some end or none, without a panic.
+// A reply of arbitrary bytes must not cause a panic.
 func FuzzReply(f *testing.F) {
 	for _, c := range conversations {
 		for _, command := range []byte{comQuery, comStmtPrepare, comStmtExecute, comStmtFetch, comFieldList, comQuit, 0} {
@@ -108,9 +108,9 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// Whatever a client and a server say, in whatever pieces, the other side hears it byte for byte as long as no
-// trap breaks it, but for the offers of TLS and compression; a trap breaks the session at most; and when both
-// have gone nothing is left.
+// Client and server send arbitrary bytes in arbitrary pieces. Without a fault the other side must get them unchanged,
+// except for the TLS and compression flags. A fault may at most break the session. When both sides have closed, nothing
+// may remain.
 func FuzzMySQLSession(f *testing.F) {
 	for _, c := range conversations {
 		for fault := range DelayReply + 2 {
@@ -149,12 +149,12 @@ func FuzzMySQLSession(f *testing.F) {
 		for _, ended := range []chan struct{}{served, atServer.ended, atClient.ended} {
 			<-ended
 		}
-		require.True(t, bytes.HasPrefix(whole(said), atServer.heard()), "the server heard what nobody said")
+		require.True(t, bytes.HasPrefix(whole(said), atServer.heard()), "the server got bytes that the client did not send")
 		require.NoError(t, goleak.Find(ignore))
 	})
 }
 
-// speak says all of it, a few bytes at a time, until nobody listens.
+// speak sends all bytes, a few at a time, until the peer closes.
 func speak(to net.Conn, all []byte, piece int, spoken chan<- struct{}) {
 	defer func() { spoken <- struct{}{} }()
 	for b := range slices.Chunk(all, int(uint(piece)%512)+1) {
@@ -164,9 +164,9 @@ func speak(to net.Conn, all []byte, piece int, spoken chan<- struct{}) {
 	}
 }
 
-// listener collects what one side hears.
+// listener collects the bytes that one side receives.
 type listener struct {
-	mu    sync.Mutex // guards all
+	mu    sync.Mutex // guards all fields
 	all   []byte
 	more  chan struct{}
 	ended chan struct{}
@@ -208,7 +208,7 @@ func (l *listener) await(t *testing.T, want []byte) {
 	require.True(t, bytes.Equal(want, l.heard()), "got %q, want %q", l.heard(), want)
 }
 
-// whole is what of a wire's bytes makes whole messages: a message that never ends is never forwarded.
+// whole returns the part of the bytes that consists of complete messages. An incomplete message is never forwarded.
 func whole(wire []byte) []byte {
 	at := 0
 	for end := 0; len(wire)-end >= headerSize; {
@@ -224,8 +224,8 @@ func whole(wire []byte) []byte {
 	return wire[:at]
 }
 
-// cleartext is a server's side of a conversation without the offers of TLS and compression in its greeting: two
-// bits in the low byte of the capabilities, one in the high one.
+// cleartext removes the TLS and compression flags from the greeting of a server's bytes: two bits in the low byte of
+// the capabilities, one in the high byte.
 func cleartext(wire []byte) []byte {
 	wire = bytes.Clone(wire)
 	if len(wire) < headerSize {

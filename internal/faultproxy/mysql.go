@@ -7,18 +7,18 @@ import (
 	"sync/atomic"
 )
 
-// MySQL forwards the MySQL protocol, one message at a time, and breaks the requests its traps name. It
-// takes TLS and compression out of the server's offer; a client that insists on them cannot connect.
+// MySQL forwards the MySQL protocol one message at a time, and breaks the requests that its traps match. It removes TLS
+// and compression from the server's capabilities. A client that insists on them cannot connect.
 type MySQL struct {
 	proxy
-	connections atomic.Uint64 // so far
+	connections atomic.Uint64 // connections so far
 
 	trapsMu sync.Mutex // guards the fields below
 	traps   []*Trap
 	hanging map[*session]struct{}
 }
 
-// NewMySQL starts a proxy to target, host:port.
+// NewMySQL starts a proxy to target, which is host:port.
 func NewMySQL(target string) (*MySQL, error) {
 	p := new(MySQL)
 	return p, p.start(target, func(l *link) {
@@ -28,7 +28,7 @@ func NewMySQL(target string) (*MySQL, error) {
 	})
 }
 
-// Arm puts a rule in force. Of several that would break the same request, the one armed first does.
+// Arm activates a rule. If several rules match the same request, the one that was armed first breaks it.
 func (p *MySQL) Arm(rule Rule) *Trap {
 	t := &Trap{rule: rule, first: make(chan struct{})}
 	p.trapsMu.Lock()
@@ -37,7 +37,7 @@ func (p *MySQL) Arm(rule Rule) *Trap {
 	return t
 }
 
-// Heal disarms all traps and ends Refuse. Connections that hang go on hanging; see Cut.
+// Heal disarms all traps and ends Refuse. Hanging connections stay open. See Cut.
 func (p *MySQL) Heal() {
 	p.setRefusing(false)
 	p.trapsMu.Lock()
@@ -48,8 +48,8 @@ func (p *MySQL) Heal() {
 	p.traps = nil
 }
 
-// HangUp ends the server's side of all connections that hang: it rolls their transactions back. The clients go on
-// waiting.
+// HangUp closes the server side of all hanging connections, so the server rolls their transactions back. The clients
+// keep waiting.
 func (p *MySQL) HangUp() {
 	p.trapsMu.Lock()
 	defer p.trapsMu.Unlock()
@@ -85,8 +85,8 @@ func (p *MySQL) trap(r Request) *Trap {
 	return sprung
 }
 
-// session is one client's conversation. Its two directions run in a goroutine each; a client waits for the
-// answer before it sends the next command.
+// session is the connection of one client. Each direction runs in a separate goroutine. A client waits for the reply
+// before it sends the next command.
 type session struct {
 	*link
 	number uint64
@@ -94,10 +94,10 @@ type session struct {
 
 	mu       sync.Mutex // guards the fields below
 	noEOF    bool
-	texts    map[uint32]string // of prepared statements
-	prepared *string           // the text whose id the server is about to tell
-	broken   *Trap             // breaks the answer under way
-	answer   *reply            // its end; set with broken
+	texts    map[uint32]string // texts of prepared statements by id
+	prepared *string           // the statement text whose id the server will send next
+	broken   *Trap             // the trap that breaks the current reply
+	answer   *reply            // finds the end of the current reply; set together with broken
 	hung     bool
 }
 
@@ -122,7 +122,7 @@ func (s *session) requests() {
 	}
 }
 
-// request springs the traps on a command and reports whether to forward it.
+// request applies the traps to a command and reports whether to forward it.
 func (s *session) request(m message) bool {
 	req := s.read(m)
 	t := s.proxy.trap(req)
@@ -132,7 +132,7 @@ func (s *session) request(m message) bool {
 	switch t.rule.Fault {
 	case DropRequest:
 		if t.rule.Hang {
-			s.hang() // before it is told: whoever waits for the trap may hang up at once
+			s.hang() // before fire, because a caller that waits for the trap may call HangUp at once
 		}
 		t.fire()
 		if t.rule.Hang {
@@ -151,7 +151,7 @@ func (s *session) request(m message) bool {
 	return true
 }
 
-// read understands a command and keeps track of prepared statements.
+// read parses a command and records prepared statements.
 func (s *session) read(m message) Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *session) replies() {
 		m, err := readMessage(r)
 		if err != nil {
 			if s.isHung() {
-				<-s.done // the client must not learn of it
+				<-s.done // the client must not see the end
 			}
 			return
 		}
@@ -208,8 +208,8 @@ func (s *session) isHung() bool {
 	return s.hung
 }
 
-// reply passes a server's message on, or does with it what the trap wants. It is false when the session is
-// to be cut.
+// reply forwards a server's message, or treats it as the trap demands. It returns false if the connection must be
+// closed.
 func (s *session) reply(m message) bool {
 	t, last := s.follow(m)
 	if t == nil {
@@ -229,7 +229,7 @@ func (s *session) reply(m message) bool {
 	return t.rule.Hang
 }
 
-// follow returns the trap this message belongs to, and whether it is the last of its answer.
+// follow returns the trap of the current reply, and whether this message is the last of the reply.
 func (s *session) follow(m message) (t *Trap, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *session) follow(m message) (t *Trap, last bool) {
 		return nil, false
 	}
 	if t.rule.Fault == DelayReply {
-		s.broken, s.answer = nil, nil // the first message is late, and so are all after it
+		s.broken, s.answer = nil, nil // delaying the first message delays the rest of the reply
 		return t, false
 	}
 	if last = s.answer.ends(m); last {

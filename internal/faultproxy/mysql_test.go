@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// waitTimeout is how long a test waits for what must happen.
+// waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
 func wait(t *testing.T) context.Context {
@@ -24,7 +24,7 @@ func wait(t *testing.T) context.Context {
 	return ctx
 }
 
-// proxied returns a proxy and two ways to a database with the table t(id): through the proxy, and past it.
+// proxied returns a proxy and two pools of a database with the table t(id): one through the proxy and one direct.
 func proxied(t *testing.T, params ...string) (proxy *MySQL, through, past *sql.DB) {
 	return proxiedTo(t, testservers.SharedSQL(t), params...)
 }
@@ -61,7 +61,7 @@ func count(t *testing.T, db *sql.DB) (n int) {
 func insertAndCommit(t *testing.T, db *sql.DB) error {
 	tx, err := db.Begin()
 	require.NoError(t, err)
-	_, err = tx.Exec("INSERT INTO t (id) VALUES (?)", 1) // prepares, and closes the statement with the COMMIT
+	_, err = tx.Exec("INSERT INTO t (id) VALUES (?)", 1) // prepares a statement, which is closed with the COMMIT
 	require.NoError(t, err)
 	return tx.Commit()
 }
@@ -95,7 +95,7 @@ func TestHangingReplyKeepsTheClientWaitingUntilCut(t *testing.T) {
 	go func() { ended <- insertAndCommit(t, through) }()
 	require.NoError(t, trap.Await(wait(t)))
 	assert.Equal(t, 1, count(t, past))
-	assert.Empty(t, ended, "the client was told")
+	assert.Empty(t, ended, "the client got an answer")
 
 	proxy.Cut()
 	require.ErrorIs(t, <-ended, mysql.ErrInvalidConn)
@@ -118,14 +118,14 @@ func TestHangUpEndsTheTransactionAndLeavesTheClientWaiting(t *testing.T) {
 	_, err := past.Exec("SET innodb_lock_wait_timeout=1")
 	require.NoError(t, err)
 	proxy.HangUp()
-	const innodbNews = 150 * time.Millisecond // asked sooner, InnoDB repeats what it said before
+	const innodbNews = 150 * time.Millisecond // within this time InnoDB repeats its previous answer
 	require.Eventually(t, func() bool {
 		var open int
 		err := past.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx").Scan(&open)
 		return err == nil && open == 0
 	}, 30*time.Second, innodbNews, "the server still has the transaction")
 	assert.Zero(t, count(t, past))
-	assert.Empty(t, ended, "the client was told")
+	assert.Empty(t, ended, "the client got an answer")
 	proxy.Cut()
 	require.Error(t, <-ended)
 }

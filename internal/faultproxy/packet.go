@@ -8,16 +8,16 @@ import (
 
 const (
 	headerSize = 4         // 3 bytes length, 1 byte sequence number
-	maxPayload = 1<<24 - 1 // a packet this long is continued by the next
+	maxPayload = 1<<24 - 1 // a packet of this size is continued by the next
 )
 
-// message is one or more packets that make up one unit of the protocol.
+// message is a unit of the protocol, which consists of one or more packets.
 type message struct {
-	raw     []byte // as on the wire
-	payload []byte // without the headers
+	raw     []byte // bytes on the wire
+	payload []byte // without the packet headers
 }
 
-// readMessage reads up to the end of a message, which may be less or more than one TCP segment.
+// readMessage reads one message. A message may be shorter or longer than a TCP segment.
 func readMessage(r io.Reader) (message, error) {
 	var m message
 	for {
@@ -43,8 +43,8 @@ func readMessage(r io.Reader) (message, error) {
 	}
 }
 
-// isCommand tells a command from the client's part in the handshake and from uploaded file content: only a
-// command starts the numbering anew.
+// isCommand reports whether the message is a command, and not part of the handshake or of an uploaded file. Only a
+// command restarts the sequence numbers.
 func (m message) isCommand() bool { return m.raw[3] == 0 && len(m.payload) > 0 }
 
 func (m message) kind() byte {
@@ -54,37 +54,37 @@ func (m message) kind() byte {
 	return m.payload[0]
 }
 
-// The first byte of a server's packet.
+// Values of the first byte of a server's packet.
 const (
 	okPacket      = 0x00
 	infilePacket  = 0xfb
 	eofPacket     = 0xfe
 	errPacket     = 0xff
-	maxEOFPayload = 8 // a longer one is a row that begins with a very long value
+	maxEOFPayload = 8 // a longer packet is a row that begins with a very long value
 )
 
-// Capabilities of the handshake.
+// Capability flags of the handshake.
 const (
 	capCompress     = 1 << 5
 	capTLS          = 1 << 11
 	capDeprecateEOF = 1 << 24
 )
 
-// hideTLS takes out of the server's greeting what would make the rest unreadable to us.
+// hideTLS removes TLS and compression from the server's greeting, so that the proxy can read the connection.
 func hideTLS(greeting message) {
 	p := greeting.payload
 	version := bytes.IndexByte(p, 0)
 	if greeting.kind() == errPacket || version < 0 {
-		return // "too many connections"
+		return // for example "too many connections"
 	}
-	at := version + 1 + 4 + 8 + 1 // thread id, half the salt, a zero
+	at := version + 1 + 4 + 8 + 1 // thread id, first half of the salt, a zero byte
 	if at+2 <= len(p) {
 		flags := binary.LittleEndian.Uint16(p[at:])
 		binary.LittleEndian.PutUint16(p[at:], flags&^(capTLS|capCompress))
 	}
 }
 
-// deprecatesEOF reads the client's answer to the greeting.
+// deprecatesEOF reports whether the client's handshake response sets CLIENT_DEPRECATE_EOF.
 func deprecatesEOF(answer message) bool {
 	return len(answer.payload) >= 4 && binary.LittleEndian.Uint32(answer.payload)&capDeprecateEOF != 0
 }

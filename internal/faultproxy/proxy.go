@@ -1,11 +1,11 @@
-// Package faultproxy stands between a client and a server and breaks what passes, at a chosen place.
+// Package faultproxy provides proxies between a client and a server that break traffic at a chosen place.
 //
-// MySQL understands the protocol well enough to break one statement: drop the request of a COMMIT, or only
-// its reply, which no killed server and no byte-level proxy can be made to do reliably. TCP takes whole
-// connections, and serves for Redis.
+// MySQL parses the protocol, so it can break one statement. For example, it drops the request of a COMMIT, or only its
+// reply. Neither killing a server nor a proxy for bytes can do that reliably. TCP breaks whole connections, and is used
+// for Redis.
 //
-// Every proxy listens on a port of 127.0.0.1, forwards faithfully until told otherwise, counts what it
-// broke, and leaves nothing behind after Close. All methods may be called concurrently.
+// Every proxy listens on a port of 127.0.0.1 and forwards unchanged until a fault is requested. It counts the faults,
+// and leaves nothing behind after Close. All methods may be called concurrently.
 package faultproxy
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// proxy accepts connections and joins each with one of its own to the target.
+// proxy accepts connections and connects each to the target.
 type proxy struct {
 	listener net.Listener
 	serve    func(*link)
@@ -39,10 +39,10 @@ func (p *proxy) start(target string, serve func(*link)) error {
 	return nil
 }
 
-// Addr is where clients connect, host:port.
+// Addr returns the address for clients, host:port.
 func (p *proxy) Addr() string { return p.listener.Addr().String() }
 
-// Cut closes every connection there is, on both sides. New ones are welcome.
+// Cut closes both sides of every open connection. New connections are accepted.
 func (p *proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +51,7 @@ func (p *proxy) Cut() {
 	}
 }
 
-// Refuse closes every connection there is, and each new one as soon as it was accepted, until Heal.
+// Refuse closes every open connection, and each new one directly after accepting it, until Heal.
 func (p *proxy) Refuse() {
 	p.setRefusing(true)
 	p.Cut()
@@ -63,7 +63,7 @@ func (p *proxy) setRefusing(refusing bool) {
 	p.refusing = refusing
 }
 
-// Retarget sends new connections to another server. Those there are stay where they are; see Cut.
+// Retarget sends new connections to another server. Open connections stay on the old server. See Cut.
 func (p *proxy) Retarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,14 +76,14 @@ func (p *proxy) server() string {
 	return p.target
 }
 
-// Connections is how many are open now.
+// Connections returns the number of open connections.
 func (p *proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.links)
 }
 
-// Close ends the proxy and everything that passes through it.
+// Close stops the proxy and closes all its connections.
 func (p *proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -99,7 +99,7 @@ func (p *proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
-			return // closed
+			return // the listener is closed
 		}
 		p.running.Add(1)
 		go p.join(client)
@@ -153,7 +153,7 @@ func (l *link) cut() {
 	})
 }
 
-// both runs the two directions until both have ended; the first to end cuts the link.
+// both runs both directions until they have ended. When one ends, both closes the link.
 func (l *link) both(requests, replies func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -166,7 +166,7 @@ func (l *link) both(requests, replies func()) {
 	<-ended
 }
 
-// wait lets d pass, and reports whether the link is still there.
+// wait waits for d. It returns false if the link was closed meanwhile.
 func (l *link) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -2,13 +2,13 @@ package faultproxy
 
 import "encoding/binary"
 
-// reply finds the end of the server's answer to one command.
+// reply finds the end of the server's reply to one command.
 type reply struct {
 	command byte
-	noEOF   bool // column definitions are not followed by an EOF packet
+	noEOF   bool // no EOF packet follows the column definitions
 	phase   phase
-	columns uint64 // definitions still to come, in phase definitions
-	more    uint64 // definitions of a further group (of a prepared statement)
+	columns uint64 // remaining definitions in phase definitions
+	more    uint64 // definitions of the next group, for a prepared statement
 }
 
 type phase int
@@ -20,7 +20,7 @@ const (
 	rows
 )
 
-// newReply returns nil for a command that the server does not answer.
+// newReply returns nil for a command without a reply.
 func newReply(command byte, noEOF bool) *reply {
 	switch command {
 	case comQuit, comStmtClose, comStmtSendLongData:
@@ -31,7 +31,7 @@ func newReply(command byte, noEOF bool) *reply {
 	return &reply{command: command, noEOF: noEOF}
 }
 
-// ends takes the next packet of the answer and reports whether it is the last.
+// ends takes the next packet of the reply and reports whether it is the last.
 func (r *reply) ends(m message) bool {
 	if m.kind() == errPacket {
 		return true
@@ -68,13 +68,13 @@ func (r *reply) head(m message) bool {
 	case m.kind() == okPacket:
 		return r.resultSetEnds(statusFlags(m, true))
 	case m.kind() == infilePacket:
-		return false // the verdict comes after the upload, as a head
+		return false // the result comes after the upload and is parsed as a head
 	}
 	r.columns, _ = lengthEncoded(m.payload)
 	return r.define()
 }
 
-// define expects the column definitions enqueued, if any.
+// define enters phase definitions if column definitions follow.
 func (r *reply) define() bool {
 	if r.columns == 0 {
 		return r.defined()
@@ -103,10 +103,10 @@ func (r *reply) resultSetEnds(status uint16) bool {
 	return status&moreResults == 0
 }
 
-// statusFlags reads them from an OK packet (whatever its first byte) or from an EOF packet.
+// statusFlags returns the status flags of an OK packet (with any first byte) or of an EOF packet.
 func statusFlags(m message, ok bool) uint16 {
 	p := m.payload
-	at := 3 // EOF: first byte, warnings
+	at := 3 // an EOF packet: first byte, then warnings
 	if ok && len(p) > 0 {
 		_, affected := lengthEncoded(p[1:])
 		_, inserted := lengthEncoded(p[1+affected:])
@@ -118,7 +118,7 @@ func statusFlags(m message, ok bool) uint16 {
 	return binary.LittleEndian.Uint16(p[at:])
 }
 
-// lengthEncoded reads an integer and says how many bytes it took.
+// lengthEncoded decodes a length-encoded integer and returns its size in bytes.
 func lengthEncoded(p []byte) (value uint64, size int) {
 	if len(p) == 0 {
 		return 0, 0

@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// follower checks a conversation: a client sends its next command when the answer to the last has ended,
-// neither before nor after we take it to have ended.
+// follower checks that a client sends its next command exactly when the reply parser has found the end of the last
+// reply.
 type follower struct {
 	mu       sync.Mutex // guards the fields below
 	noEOF    bool
@@ -56,7 +56,7 @@ func (f *follower) request(m message, first bool) {
 		return
 	}
 	if f.answer != nil {
-		f.mistakes = append(f.mistakes, fmt.Sprintf("missed the end of the answer to %q", f.command))
+		f.mistakes = append(f.mistakes, fmt.Sprintf("missed the end of the reply to %q", f.command))
 	}
 	f.command = Request{Command: m.payload[0], Text: string(m.payload[1:min(len(m.payload), 100)])}
 	f.answer = newReply(f.command.Command, f.noEOF)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The commands of the MySQL protocol that a Match may want to tell apart.
+// Commands of the MySQL protocol that a Match may distinguish.
 const (
 	comQuit             = 0x01
 	comQuery            = 0x03
@@ -21,9 +21,9 @@ const (
 
 // Request is a command of a client.
 type Request struct {
-	Connection uint64 // of the client, counted from 1
-	Command    byte   // as in the protocol: 0x03 is COM_QUERY
-	Text       string // of COM_QUERY, COM_STMT_PREPARE and, as prepared, COM_STMT_EXECUTE
+	Connection uint64 // number of the client's connection, counted from 1
+	Command    byte   // command byte of the protocol: 0x03 is COM_QUERY
+	Text       string // of COM_QUERY and COM_STMT_PREPARE; for COM_STMT_EXECUTE the prepared text
 }
 
 // Runs reports whether the request executes its Text.
@@ -35,7 +35,7 @@ type Match func(Request) bool
 // Commit matches every COMMIT that ends a transaction.
 func Commit() Match { return Statement("COMMIT") }
 
-// Statement matches the execution of exactly this text, in any case and spacing around it.
+// Statement matches the execution of exactly this text, ignoring case and surrounding space.
 func Statement(text string) Match {
 	return func(r Request) bool { return r.Runs() && strings.EqualFold(strings.Trim(r.Text, " \t\r\n;"), text) }
 }
@@ -45,31 +45,31 @@ func Contains(part string) Match {
 	return func(r Request) bool { return r.Runs() && strings.Contains(r.Text, part) }
 }
 
-// Fault is what happens to a request.
+// Fault says what the proxy does to a request.
 type Fault int
 
-// The faults.
+// Faults.
 const (
-	Count        Fault = iota // nothing; see Trap.Matched
-	DropRequest               // the server never sees it
-	DropReply                 // the server does it and its whole answer is thrown away
-	DelayRequest              // the server sees it Rule.Delay later
-	DelayReply                // the client is answered Rule.Delay later
+	Count        Fault = iota // no fault. See Trap.Matched
+	DropRequest               // the server does not get the request
+	DropReply                 // the server executes the request, and the proxy drops the whole reply
+	DelayRequest              // the server gets the request after Rule.Delay
+	DelayReply                // the client gets the reply after Rule.Delay
 )
 
-// Rule breaks requests.
+// Rule says which requests to break and how.
 type Rule struct {
-	Match Match // nil: every request
-	Nth   int   // break this one only, counted from 1 over all connections; 0: every one
+	Match Match // nil matches every request
+	Nth   int   // break only this match, counted from 1 over all connections; 0 breaks every match
 	Fault Fault
 	Delay time.Duration
 
-	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close; see HangUp. The default is to
-	// close it on both sides.
+	// Hang leaves a connection open and silent after a drop, until Cut, Refuse or Close. See also HangUp. By default the
+	// proxy closes both sides.
 	Hang bool
 }
 
-// Trap is a rule in force.
+// Trap is an active rule.
 type Trap struct {
 	rule Rule
 
@@ -80,22 +80,22 @@ type Trap struct {
 	first    chan struct{} // closed when fired becomes 1
 }
 
-// Matched is how many requests matched, broken or not.
+// Matched returns the number of requests that matched, whether they were broken or not.
 func (t *Trap) Matched() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.matched
 }
 
-// Fired is how many requests were broken. A dropped reply counts once the server has answered, a delay once
-// it has begun.
+// Fired returns the number of broken requests. A dropped reply counts after the server has sent it. A delay counts when
+// it begins.
 func (t *Trap) Fired() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.fired
 }
 
-// Await returns when the trap has fired, or with ctx's error.
+// Await waits until the trap has fired. It returns ctx's error if ctx ends first.
 func (t *Trap) Await(ctx context.Context) error {
 	select {
 	case <-t.first:
@@ -105,14 +105,14 @@ func (t *Trap) Await(ctx context.Context) error {
 	}
 }
 
-// Disarm ends the rule. What it has broken stays broken.
+// Disarm ends the rule. It repairs nothing that was broken.
 func (t *Trap) Disarm() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.disarmed = true
 }
 
-// springs reports whether the trap is to break this request.
+// springs reports whether the trap breaks this request. It counts the match.
 func (t *Trap) springs(r Request) bool {
 	if t.rule.Match != nil && !t.rule.Match(r) {
 		return false

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// TCP forwards bytes without understanding them. Faults hold for all connections, old and new, until Heal.
+// TCP forwards bytes without parsing them. Faults affect all connections, old and new, until Heal.
 type TCP struct {
 	proxy
 	swallowing atomic.Bool
 	swallowed  atomic.Int64
-	latency    atomic.Int64 // ns
+	latency    atomic.Int64 // in ns
 }
 
-// NewTCP starts a proxy to target, host:port.
+// NewTCP starts a proxy to target, which is host:port.
 func NewTCP(target string) (*TCP, error) {
 	p := new(TCP)
 	return p, p.start(target, p.forward)
 }
 
-// SwallowReplies lets requests reach the server and throws away all it says: done, but nobody knows.
+// SwallowReplies forwards requests and drops all replies. The server does the work, and the client does not learn it.
 func (p *TCP) SwallowReplies() { p.swallowing.Store(true) }
 
-// Swallowed is how many bytes of replies were thrown away since the proxy was started.
+// Swallowed returns the number of dropped reply bytes since the start.
 func (p *TCP) Swallowed() int64 { return p.swallowed.Load() }
 
-// Latency makes each reply come at least d later. Zero ends that.
+// Latency delays each reply by at least d. Zero ends the delay.
 func (p *TCP) Latency(d time.Duration) { p.latency.Store(int64(d)) }
 
-// Heal ends SwallowReplies, Latency and Refuse. Replies already swallowed stay lost, so a connection that
-// waits for one still waits.
+// Heal ends SwallowReplies, Latency and Refuse. Dropped replies stay lost, so a connection that waits for one keeps
+// waiting.
 func (p *TCP) Heal() {
 	p.swallowing.Store(false)
 	p.latency.Store(0)
@@ -55,7 +55,7 @@ func (p *TCP) reply(l *link, b []byte) bool {
 	return write(l.client, b)
 }
 
-// pump hands on what it reads until the connection ends or to says no.
+// pump forwards what it reads until the connection ends or to returns false.
 func pump(from net.Conn, to func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {

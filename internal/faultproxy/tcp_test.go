@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// proxiedRedis returns a proxy, a client through it that tries everything once, a client past it, and a key.
+// proxiedRedis returns a proxy, a client through it without retries, a direct client, and a key.
 func proxiedRedis(t *testing.T) (proxy *TCP, through, past *redis.Client, key string) {
 	server := testservers.SharedRedis(t)
 	proxy, err := NewTCP(server.Addr())

@@ -1,11 +1,11 @@
-// Package groupcommit gathers what comes one by one into batches: what arrives while one is being flushed is the next.
-// Under load the cost of an item becomes a fraction of a statement; without load nothing waits for company, as it would
-// for a flush interval. Pace spaces out transactions that would follow each other at once, each with a synced write that
-// the commits of producers wait for.
+// Package groupcommit collects single items into batches. Items that arrive while a batch is being flushed form the
+// next batch. Under load one statement writes many items. Without load an item is flushed at once: there is no flush
+// interval to wait for. Pace adds pauses between transactions that would follow each other immediately. Each has a
+// synced write, which the commits of producers must wait for.
 //
-// The engine's batchers are Batchers; its claims keep a Pace. Whoever adds hands over and goes on, and is told no result:
-// Flush deals with errors itself. A Batcher's goroutines live while there is work; whoever owns it waits for them by
-// Done, and asks Quiet where batchers feed each other. It knows nothing of what it batches, of entries or of databases.
+// The engine uses Batchers, and a Pace for its claims. A caller of Add continues at once and gets no result, so Flush
+// handles errors itself. The goroutines of a Batcher run only while there is work. The owner waits for them with Done,
+// and uses Quiet if one Batcher feeds another. The package knows nothing about its items, entries or databases.
 package groupcommit
 
 import (
@@ -14,33 +14,33 @@ import (
 	"time"
 )
 
-// Batcher is group commit: what arrives while one batch is being flushed is the next batch. A lone item after a rest is
-// flushed at once. Its goroutines live only while there is work.
+// Batcher implements group commit. Items that arrive while one batch is being flushed form the next batch. A single
+// item after a quiet time is flushed at once. Goroutines run only while there is work.
 type Batcher[T any] struct {
-	Max     int // items a flush
-	Workers int // flushes at the same time
-	Bound   int // items waiting; 0: unbounded, because the callers bound them
+	Max     int // maximum items of a flush
+	Workers int // maximum concurrent flushes
+	Bound   int // maximum waiting items; 0 means no limit, for callers that limit them
 	Flush   func(batch []T)
-	Pace    Pace // of flushes that are not full
+	Pace    Pace // pauses between flushes that are not full
 
 	mu      sync.Mutex // guards the fields below
 	waiting []T
 	running int
 	flushed int           // items of the last flush
-	idle    chan struct{} // closed when nothing waits or runs; nil when nobody asked
-	full    chan struct{} // closed when a whole batch waits; nil when no worker keeps its pace
+	idle    chan struct{} // closed when nothing waits or runs; nil if Done was not called
+	full    chan struct{} // closed when a full batch waits; nil if no worker pauses
 }
 
-// Add hands items over and returns at once. It returns false, and takes none, when the bound is reached.
+// Add adds items and returns at once. If they would exceed Bound, it adds none and returns false.
 func (b *Batcher[T]) Add(items ...T) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// All or none: who is refused has one thing to do about all of it.
+	// Add all items or none, so that the caller can treat them alike.
 	if b.Bound > 0 && len(b.waiting)+len(items) > b.Bound {
 		return false
 	}
 	if b.waiting == nil {
-		b.waiting = make([]T, 0, max(len(items), b.flushed)) // as many may come as last time
+		b.waiting = make([]T, 0, max(len(items), b.flushed)) // expect as many items as last time
 	}
 	b.waiting = append(b.waiting, items...)
 	if b.full != nil && len(b.waiting) >= b.Max {
@@ -56,7 +56,7 @@ func (b *Batcher[T]) Add(items ...T) bool {
 
 func (b *Batcher[T]) work() {
 	for {
-		// Taken last: what comes while the others add, and while the pace is kept, goes along.
+		// Take the batch last, so that it includes the items that arrive during gather and keepPace.
 		b.gather()
 		b.keepPace()
 		batch := b.next()
@@ -75,11 +75,11 @@ func (b *Batcher[T]) ended(took time.Duration) {
 	b.Pace.End(took)
 }
 
-// mostYields bounds gather where others never stop adding.
+// mostYields limits gather when other goroutines never stop adding.
 const mostYields = 16
 
-// gather lets those who are about to add do so first: what is ready to run, runs, and nobody waits for a moment to
-// pass. Of hundreds of handlers that return together the first would else be a batch of its own.
+// gather yields to goroutines that are about to add items. It does not sleep. When hundreds of handlers return
+// together, the first item would otherwise form a batch alone.
 func (b *Batcher[T]) gather() {
 	before := b.Size()
 	for range mostYields {
@@ -92,7 +92,7 @@ func (b *Batcher[T]) gather() {
 	}
 }
 
-// keepPace waits while a flush would come too soon after the last one. A batch that becomes full meanwhile ends the wait.
+// keepPace waits until Pace allows the next flush. A batch that becomes full ends the wait.
 func (b *Batcher[T]) keepPace() {
 	for {
 		early, full := b.early()
@@ -108,7 +108,8 @@ func (b *Batcher[T]) keepPace() {
 	}
 }
 
-// early returns how much too soon a flush would be now, and what is closed once the batch is full. A full batch is never too soon.
+// early returns how long a flush must still wait, and a channel that is closed when the batch is full. A full batch
+// does not wait.
 func (b *Batcher[T]) early() (time.Duration, <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +123,7 @@ func (b *Batcher[T]) early() (time.Duration, <-chan struct{}) {
 	return early, b.full
 }
 
-// next takes the next batch, or ends the worker.
+// next takes the next batch. If nothing waits, it returns nil and the worker ends.
 func (b *Batcher[T]) next() []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,15 +137,15 @@ func (b *Batcher[T]) next() []T {
 	}
 	n := min(len(b.waiting), b.Max)
 	b.flushed = n
-	b.Pace.Begin(time.Now()) // under the mutex that guards it, and before Flush: the pace is between beginnings
+	b.Pace.Begin(time.Now()) // under the mutex that guards Pace, and before Flush, because Pace counts from the start of a flush
 	batch := b.waiting[:n:n]
 	if b.waiting = b.waiting[n:]; len(b.waiting) == 0 {
-		b.waiting = nil // an idle batcher must not keep what has passed through it
+		b.waiting = nil // an idle Batcher must not keep references to flushed items
 	}
 	return batch
 }
 
-// Size counts the items that wait for a flush.
+// Size returns the number of items that wait for a flush.
 func (b *Batcher[T]) Size() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +159,7 @@ func (b *Batcher[T]) Quiet() bool {
 	return b.running == 0
 }
 
-// Done is closed once nothing waits and nothing is being flushed.
+// Done returns a channel that is closed when nothing waits and nothing is being flushed.
 func (b *Batcher[T]) Done() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flushes collects what a batcher flushes, and holds each flush up for a second of the bubble's time.
+// flushes collects the batches of a Batcher, and delays each flush by a second of the bubble's clock.
 type flushes struct {
 	mu      sync.Mutex
 	batches [][]int
 	now     int
-	most    int // flushes at the same time
+	most    int // most concurrent flushes
 }
 
 func (f *flushes) flush(batch []int) {
@@ -37,7 +37,7 @@ func TestBatcherFlushesALoneItemAtOnceAndTheRestTogether(t *testing.T) {
 		began := time.Now()
 		b.Add(1)
 		synctest.Wait()
-		require.Equal(t, [][]int{{1}}, f.batches, "a lone item waits for nobody")
+		require.Equal(t, [][]int{{1}}, f.batches, "a single item is flushed at once")
 		b.Add(2, 3)
 		b.Add(4)
 		b.Add(5)
@@ -89,16 +89,16 @@ func TestBatcherKeepsItsPaceButForTheLoneAndTheFull(t *testing.T) {
 			synctest.Wait()
 		}
 		add(1)
-		require.Equal(t, []flushed{{1, 0}}, all, "after a rest nothing waits")
+		require.Equal(t, []flushed{{1, 0}}, all, "after a pause nothing waits")
 		add(2)
 		time.Sleep(takes)
 		add(3)
 		<-b.Done()
-		require.Equal(t, flushed{2, 2 * takes}, all[1], "what comes soon after waits for company")
+		require.Equal(t, flushed{2, 2 * takes}, all[1], "items that arrive soon afterwards wait")
 		slow = time.Second
 		add(4, 5, 6, 7)
 		<-b.Done()
-		require.Equal(t, []flushed{{3, 3 * takes}, {1, 3*takes + slow}}, all[2:], "a full one does not, nor what comes after a long one")
+		require.Equal(t, []flushed{{3, 3 * takes}, {1, 3*takes + slow}}, all[2:], "a full batch does not wait, and neither do items after a long pause")
 		slow = 0
 		add(8)
 		add(9)
@@ -146,7 +146,7 @@ func TestBatcherWithABoundTakesAllOrNone(t *testing.T) {
 		synctest.Wait() // 0 is being flushed, nothing waits
 		require.True(t, b.Add(1, 2))
 		require.False(t, b.Add(3, 4), "4 would wait")
-		require.Equal(t, 2, b.Size(), "none of the refused was taken")
+		require.Equal(t, 2, b.Size(), "no refused item was added")
 		require.True(t, b.Add(5))
 		<-b.Done()
 		require.Equal(t, [][]int{{0}, {1, 2, 5}}, f.batches)
@@ -172,7 +172,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 		<-second
 		require.True(t, b.Quiet())
 		require.Len(t, f.batches, 2)
-		b.Add() // nothing: no worker, no flush
+		b.Add() // starts no worker and no flush
 		require.True(t, b.Quiet())
 	})
 }
@@ -213,6 +213,6 @@ func TestBatcherBeginsNoMoreOftenThanItsLeastPace(t *testing.T) {
 		<-b.Done()
 		b.Add(3, 4, 5)
 		<-b.Done()
-		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, 20 * time.Millisecond}, at, "also work that takes no time, but for a full batch")
+		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, 20 * time.Millisecond}, at, "Least also delays work that takes no time, except for a full batch")
 	})
 }

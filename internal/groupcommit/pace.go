@@ -2,19 +2,20 @@ package groupcommit
 
 import "time"
 
-// Pace spaces out what comes one by one, and would be a statement and a synced write each, for which producers would
-// wait: a beginning comes twice as long after the last one as that takes, so that nobody is busy for more than half of the
-// time. What comes after a rest never waits. Where work takes no time, only Least makes anything wait. Its owner's mutex guards it.
+// Pace adds pauses between operations that each cost a statement and a synced write, which producers would wait for.
+// The next operation starts at least twice the duration of the last one after the last start. So the operations take at
+// most half of the time. After a quiet time an operation starts at once. Operations that take no time are only delayed
+// by Least. The owner's mutex guards a Pace.
 type Pace struct {
-	Most  time.Duration // between two beginnings; 0: none waits
-	Least time.Duration // between two beginnings, however short the work is; 0: none
-	began time.Time     // the last one
-	took  time.Duration // by what has ended last
+	Most  time.Duration // longest time between two starts; 0 disables pauses except Least
+	Least time.Duration // shortest time between two starts; 0 means none
+	began time.Time     // start of the last operation
+	took  time.Duration // duration of the operation that ended last
 }
 
 func (p *Pace) Begin(now time.Time) { p.began = now }
 
 func (p *Pace) End(took time.Duration) { p.took = took }
 
-// Next is when the next beginning is not too soon.
+// Next returns the earliest time for the next start.
 func (p *Pace) Next() time.Time { return p.began.Add(max(p.Least, min(2*p.took, p.Most))) }

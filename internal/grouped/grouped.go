@@ -1,15 +1,15 @@
-// Package grouped sorts what comes together by what it has in common. A leaf: it knows nothing else.
+// Package grouped groups items by a key.
 package grouped
 
 import "slices"
 
-// Groups keeps the order in which groups were first seen.
+// Groups holds the groups and the order in which their keys first occurred.
 type Groups[K comparable, V any] struct {
 	Order  []K
 	Groups map[K][]V
 }
 
-// By makes a group of each key's items. Where there is one key only, which is the rule, its group is items.
+// By groups items by key. If all items have the same key, as is common, its group is items itself.
 func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	g := Groups[K, V]{Groups: make(map[K][]V)}
 	if len(items) == 0 {

@@ -1,4 +1,4 @@
-// Package jitter draws the random waits that keep instances from doing the same thing at the same moment.
+// Package jitter provides random delays, so that instances do not act at the same moment.
 package jitter
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// seeded is the seed of a simulation; nil: none.
+// seeded is the seed of a simulation, or nil.
 var seeded atomic.Pointer[uint64]
 
-// N draws a duration in [0, n), evenly. It panics unless n > 0.
+// N returns a uniformly random duration in [0, n). It panics if n <= 0.
 func N(n time.Duration) time.Duration {
 	seed := seeded.Load()
 	if seed == nil {
@@ -20,8 +20,9 @@ func N(n time.Duration) time.Duration {
 	return time.Duration(rand.New(rand.NewPCG(*seed, now)).Int64N(int64(n)))
 }
 
-// Exponential returns a schedule that waits a random time between nothing and base·2^(failures−1), at most limit: full
-// jitter, which spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter", 2015).
+// Exponential returns a schedule with full jitter. The wait is random between zero and base·2^(failures−1), capped
+// at limit. Full jitter spreads the retries of a failed downstream best (M. Brooker, "Exponential Backoff And Jitter",
+// 2015).
 func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 	return func(failures int) time.Duration {
 		if base <= 0 || limit <= 0 {
@@ -39,9 +40,9 @@ func Exponential(base, limit time.Duration) func(failures int) time.Duration {
 	}
 }
 
-// Seed makes what N draws depend on the number, the moment and n, and on nothing else, for simulations on the clock of a
-// testing/synctest bubble: the order in which goroutines draw at one moment is not theirs to decide. Unseed ends that.
+// Seed makes N deterministic: its results depend only on the seed, the current time and n. Simulations in a
+// testing/synctest bubble need that, because they cannot control the order of goroutines at one moment. Unseed ends it.
 func Seed(seed uint64) { seeded.Store(&seed) }
 
-// Unseed makes N unpredictable again, as it is from the start.
+// Unseed makes N random again, as at the start.
 func Unseed() { seeded.Store(nil) }

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// draw draws at twenty moments, always the same ones.
+// draw returns the random durations of twenty fixed moments.
 func draw(t *testing.T) (drawn [20]time.Duration) {
 	synctest.Test(t, func(*testing.T) {
 		for i := range drawn {

@@ -1,4 +1,5 @@
-// Package likeness tells which failures are alike: those whose texts differ only in ids, numbers, times and quoted words.
+// Package likeness groups similar failures. Failures are similar if their texts differ only in ids, numbers, times and
+// quoted words.
 package likeness
 
 import (
@@ -8,31 +9,32 @@ import (
 	"unicode/utf8"
 )
 
-// formVersion is part of each fingerprint: another form makes other groups, and none that is of both.
+// formVersion is part of each fingerprint. A change of Shape needs a new version, so that old and new groups stay
+// separate.
 const formVersion = "1"
 
-// Fingerprint is the same for failures of a type that ended alike and have one shape.
+// Fingerprint returns the same value for failures of one type that ended in the same way and have the same Shape.
 func Fingerprint(businessType, endedBy, text string) (print [8]byte) {
 	sum := sha256.Sum256([]byte(formVersion + "\x00" + businessType + "\x00" + endedBy + "\x00" + Shape(text)))
 	copy(print[:], sum[:])
 	return print
 }
 
-// MaxShape is how much of a text its shape is made of, in characters: what comes later is data as a rule.
+// MaxShape is how many characters of a text Shape uses. Later characters are usually data.
 const MaxShape = 300
 
-// The places of what differs.
+// Placeholders.
 const (
 	number = '#'
 	quoted = "“…”"
 )
 
-// quotes are what opens a quotation, and what ends it.
+// quotes maps each opening quote to its closing quote.
 var quotes = map[rune]rune{'"': '"', '`': '`', '“': '”', '‘': '’', '「': '」', '『': '』', '«': '»', '《': '》', '【': '】'}
 
-// Shape is a text without what differs from one failure to its like: words with a digit in them, be they numbers, ids,
-// times or addresses, become #, what is quoted becomes “…”, and spaces and control characters one space. A number that a
-// word before it makes a code stays: "status 503", "Error 1062", 错误码 40001.
+// Shape returns a text without the parts that vary between similar failures. Words with a digit become #: numbers, ids,
+// times and addresses. Quoted texts become “…”. Spaces and control characters become one space. A number after a
+// word such as status or error is a code and stays: "status 503", "Error 1062", 错误码 40001.
 func Shape(text string) string {
 	s := shaper{rest: firstRunes(strings.ToValidUTF8(text, "\uFFFD"), MaxShape)}
 	for s.rest != "" {
@@ -51,17 +53,18 @@ func firstRunes(text string, n int) string {
 	return text
 }
 
-// shaper goes through a text once.
+// shaper scans a text once.
 type shaper struct {
 	rest string
 	out  []rune
-	code bool // the last word says that a number behind it is a code
+	code bool // the last word says that a number after it is a code
 }
 
-// codes are the words, in lower case, behind which a number is a code, and the Han characters that such words end in.
+// codes are the lower-case words before a number that is a code. For Chinese they are the last characters of such
+// words.
 var codes = map[string]bool{"status": true, "code": true, "error": true, "errno": true, "http": true, "exit": true, "码": true, "误": true, "态": true}
 
-// longestCode is how many digits a code has at most.
+// longestCode is the maximum number of digits of a code.
 const longestCode = 5
 
 func (s *shaper) last() rune {
@@ -71,7 +74,7 @@ func (s *shaper) last() rune {
 	return s.out[len(s.out)-1]
 }
 
-// write leaves out a second space, and makes one number of those that one character joins, as in a time.
+// write omits repeated spaces. It merges numbers that are joined by one character, as in a time.
 func (s *shaper) write(r rune) {
 	n := len(s.out)
 	switch {
@@ -84,7 +87,7 @@ func (s *shaper) write(r rune) {
 	s.out = append(s.out, r)
 }
 
-// next takes a quotation, a word, or one character.
+// next consumes a quotation, a word, or one character.
 func (s *shaper) next() {
 	r, size := utf8.DecodeRuneInString(s.rest)
 	switch {
@@ -102,7 +105,8 @@ func (s *shaper) next() {
 	}
 }
 
-// quotation leaves out what is quoted. One that does not end was cut off, and goes on to the end; but an apostrophe opens none then.
+// quotation replaces a quotation with a placeholder. A quotation without an end was cut off, so it extends to the end
+// of the text. But an apostrophe without an end opens no quotation.
 func (s *shaper) quotation(open rune, size int) bool {
 	end := quotes[open]
 	if open == '\'' {
@@ -121,7 +125,8 @@ func (s *shaper) quotation(open rune, size int) bool {
 	return true
 }
 
-// quotationEnd is where a quotation ends, as %q and JSON write it: not behind a backslash. -1: nowhere.
+// quotationEnd returns the position of the closing quote, or -1. A quote after a backslash does not count, as in %q and
+// JSON.
 func quotationEnd(text string, end rune) int {
 	escaped := false
 	for i, r := range text {
@@ -137,7 +142,8 @@ func quotationEnd(text string, end rune) int {
 	return -1
 }
 
-// word writes a word, or # where it has a digit. Han characters are words of their own: 订单12345不存在 is 订单#不存在.
+// word writes a word, or # if it contains a digit. Each Han character is a separate word: 订单12345不存在 becomes
+// 订单#不存在.
 func (s *shaper) word() {
 	end, digits := uuid(s.rest), false
 	for i, r := range s.rest {
@@ -163,7 +169,7 @@ func (s *shaper) word() {
 	s.code = codes[strings.ToLower(word)]
 }
 
-// uuid is the length of one that text begins with, or 0.
+// uuid returns the length of a UUID at the start of text, or 0.
 func uuid(text string) int {
 	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 	if len(text) < len(form) {
@@ -177,10 +183,10 @@ func uuid(text string) int {
 	return len(form)
 }
 
-// wordRune reports whether r is of a word: letters and digits, and _ within names.
+// wordRune reports whether r is a letter, a digit or _.
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
 
-// hexID reports whether a word without digits is of an id all the same, as a part of a UUID may be: "deadbeef".
+// hexID reports whether a word without digits is part of an id, as in a UUID: "deadbeef".
 func hexID(word string) bool {
 	return len(word) >= 8 && strings.Trim(strings.ToLower(word), "abcdef") == ""
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/likeness"
 )
 
-// TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike has in each line texts of one shape.
+// TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike lists texts of one shape in each line.
 // Failure: F125
 func TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike(t *testing.T) {
 	alike := map[string][]string{
@@ -49,7 +49,8 @@ func TestFailuresOfAnotherKindAreNotAlike(t *testing.T) {
 	assert.NotEqual(t, likeness.Fingerprint("refund", "crash", "x"), likeness.Fingerprint("charge", "crash", "x"))
 }
 
-// FuzzShape: a shape is valid, short, and keeps no long number, and no byte of what the same quotes hold makes a difference.
+// FuzzShape checks that a shape is valid UTF-8, short, and without long numbers. The content of a quotation must make
+// no difference.
 // Failure: F125
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{"POST /refund: status 503 for order 88123", "订单12345不存在", "it's \"x", "\xff\x00`", "错误码40001：用户“张三”", "deadbeef-00"} {

@@ -1,3 +1,3 @@
-// Package migratetest holds the tests that run the files of package migrations with other people's tools. It is
-// a module of its own, so that whoever imports compensator never sees those.
+// Package migratetest runs the files of package migrations with goose and golang-migrate. It is a separate module, so
+// that importers of compensator do not depend on these tools.
 package migratetest

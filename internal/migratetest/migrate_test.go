@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
-// tools run the embedded files with a version table of their own, as the operations guide tells to.
+// tools run the embedded files with a version table of their own, as the operations guide recommends.
 var tools = map[string]func(t *testing.T, dsn string){
 	"goose":          runGoose,
 	"golang-migrate": runGolangMigrate,
@@ -72,7 +72,7 @@ func TestMigrationFilesRunAsTheyAre(t *testing.T) {
 			assert.Equal(t, first, facts(t, dsn), "a second run changes nothing")
 
 			c, err := compensator.New(t.Context(), compensator.Config{DB: open(t, dsn)})
-			require.NoError(t, err, "New accepts what the tool has made")
+			require.NoError(t, err, "New accepts the tables of the tool")
 			assert.NoError(t, c.Close())
 		})
 	}
@@ -93,7 +93,7 @@ func TestMigrationFilesMakeWhatMigrateMakes(t *testing.T) {
 	}
 }
 
-// facts is what the log's meta table says.
+// facts returns the contents of the log's meta table.
 func facts(t *testing.T, dsn string) map[string]string {
 	rows, err := open(t, dsn).QueryContext(t.Context(), "SELECT name, value FROM common_process_log_meta")
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func facts(t *testing.T, dsn string) map[string]string {
 	return found
 }
 
-// definitions is each of the log's tables as the server spells it.
+// definitions returns the definition of each table of the log, as the server prints it.
 func definitions(t *testing.T, dsn string) map[string]string {
 	found := make(map[string]string)
 	for _, table := range []string{"common_process_log", "common_process_log_audit", "common_process_log_meta", "common_process_log_slots", "common_process_log_turns"} {

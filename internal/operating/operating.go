@@ -1,5 +1,5 @@
-// Package operating is how packages admin and intake get what the root package gives nobody else: the store's other half, changes
-// under the version seen, and a judgement of errors.
+// Package operating gives packages admin and intake access to parts of the root package that are not exported: the
+// store's operations, changes of a version that a person has seen, and a classification of errors.
 package operating
 
 import (
@@ -9,40 +9,41 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Log is a Compensator as package admin sees it.
+// Log is the view of package admin on a Compensator.
 type Log interface {
-	// Operations is the store's part for people.
+	// Operations returns the part of the store for operations.
 	Operations() processlog.Operations
 
-	// Scrub is an error's text without what people must not see.
+	// Scrub returns an error's text without confidential data.
 	Scrub(text string) string
 
-	// TimedOut reports whether an entry's LastError is of an attempt whose time had passed.
+	// TimedOut reports whether LastError belongs to an attempt that exceeded its timeout.
 	TimedOut(lastError string) bool
 
-	// SharedQueue reports whether there is a queue beside the database: a Redis, or one of the user's.
+	// SharedQueue reports whether there is a queue beside the database: Redis, or a queue of the user.
 	SharedQueue() bool
 
 	// Knows reports whether this process has a handler or a declaration of a business type.
 	Knows(businessType string) bool
 
-	// OpenBreakers are the types that this process leaves alone for now.
+	// OpenBreakers returns the types that this process does not run at the moment.
 	OpenBreakers() []observe.OpenBreaker
 
-	// Count is that of the store.
+	// Count calls Count of the store.
 	Count(ctx context.Context, filter processlog.CountFilter) ([]processlog.Count, error)
 
-	// ChangeAll is that of the store, and tells the queue, and attempts under way here, what has changed.
+	// ChangeAll calls ChangeAll of the store. It also notifies the queue, and attempts that run in this process.
 	ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) ([]processlog.Changed, error)
 
-	// Amounts is what entries are worth, as far as the configuration tells: those of which it says nothing are absent. It reads
-	// the contents of all the others at once.
+	// Amounts returns the amounts of entries. Entries for which the configuration has no amount are absent. It decodes
+	// the contents of all other entries at once.
 	Amounts(ctx context.Context, rows []processlog.Row) (map[processlog.ID]processlog.Amount, error)
 }
 
-// Of is the Log of a *compensator.Compensator, nil where its Config.Operations is not set; its package sets Of.
+// Of returns the Log of a *compensator.Compensator, or nil if its Config.Operations is not set. The root package sets
+// Of.
 var Of func(of any) Log
 
-// ServerDown reports whether an error of anybody's statement, on whatever database, says that a server serves nobody, or nobody's
+// ServerDown reports whether an error of a statement on any database says that the server serves no requests or no
 // writes. The root package sets it.
 var ServerDown func(err error) bool

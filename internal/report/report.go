@@ -1,5 +1,5 @@
-// Package report lets what lies beneath an interface, or beneath package sql, tell of a failure that has no caller.
-// A leaf: whom it tells travels in the context.
+// Package report lets code below an interface or below database/sql report a failure without a caller to return it to.
+// The context carries the receiver.
 package report
 
 import (
@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// What is told.
+// What can be reported.
 const (
 	Session = "a pooled connection was thrown away"
 	Listen  = "notifications of other processes are not received"
 )
 
-// Interval is how often the same cause is logged at most.
+// Interval is the minimum time between two log lines about the same cause.
 const Interval = time.Minute
 
-// Receiver is told what fails, and with a nil err that it works.
+// Receiver receives reports. A nil err says that the thing works again.
 type Receiver interface{ Reported(what string, err error) }
 
 type key struct{}
 
-// To returns a context that leads reports to r.
+// To returns a context that sends reports to r.
 func To(ctx context.Context, r Receiver) context.Context { return context.WithValue(ctx, key{}, r) }
 
-// Send tells whoever ctx says; false: nobody.
+// Send reports to the receiver in ctx. It returns false if there is none.
 func Send(ctx context.Context, what string, err error) bool {
 	r, ok := ctx.Value(key{}).(Receiver)
 	if ok {

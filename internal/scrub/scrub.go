@@ -1,5 +1,5 @@
-// Package scrub takes out of the texts of errors what does not belong before other people's eyes, wherever a driver or a
-// service far away has put it: numbers of cards, tokens, passwords, and whose e-mail it was.
+// Package scrub removes confidential data from the texts of errors: card numbers, tokens, passwords and e-mail
+// addresses. Drivers and remote services put them there.
 package scrub
 
 import (
@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// gone stands where something was.
+// gone replaces removed text.
 const gone = "…"
 
-// secret is the name of what nobody is to read, or the end of it: token, accessToken, client_secret, MYSQL_PWD, token_v2. "sign" is
-// one only as a word.
+// secret matches the name of a confidential field, or the end of the name: token, accessToken, client_secret,
+// MYSQL_PWD, token_v2. "sign" counts only as a whole word.
 const secret = `[a-z0-9_-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|(?:api|access|secret|private)[_-]?key|signature)(?:_?v?[0-9]{1,3})?|(?:[a-z0-9_-]*[_-])?sign`
 
-// quoted is a text in quotes, in quotes that are quoted, or one that was cut off.
+// quoted matches a quoted text, also with escaped quotes or cut off before its end.
 const quoted = `"(?:[^"\\]|\\.)*"?|\\"(?:[^"\\]|\\[^"\\]|\\\\\\?.)*(?:\\")?`
 
-// rules are applied in this order: an address with a password looks like an e-mail's.
+// rules are applied in this order, because an address with a password looks like an e-mail address.
 var rules = []struct {
 	of *regexp.Regexp
 	to string
 }{
-	// scheme://user:password@host; digits up to a slash are a port, and what follows is a path
+	// scheme://user:password@host. Digits before a slash are a port, and a path follows.
 	{regexp.MustCompile(`(://[^\s/:@"']*):(?:[0-9]*[^\s"'/0-9][^\s"']*|[0-9]+)@`), "${1}:" + gone + "@"},
-	// user:password@tcp(host), which does not stand behind //
+	// user:password@tcp(host), not after //
 	{regexp.MustCompile(`((?:^/?|[^/]/|[^A-Za-z0-9._%+/-])[A-Za-z0-9._%+-]+):(?:[^\s"'/@]|/[^\s"'/@])[^\s"']*@`), "${1}:" + gone + "@"},
-	// a form's fields, settings, and both in an address that is quoted: password=x, password = x, user[password]=x, password%3Dx
+	// fields of a form, settings, and both in an escaped URL: password=x, password = x, user[password]=x, password%3Dx
 	{regexp.MustCompile(`(?is)\b((?:` + secret + `)(?:\[[a-z0-9_]*\]|\])*)(=|[ \t]+=[ \t]+|%3D)(?:` + quoted + `|'[^']*'?|[^\s&;,"']+)`), "${1}${2}" + gone},
 	{regexp.MustCompile(`(?is)(\\?")(` + secret + `)\\?"\s*:\s*(?:` + quoted + `|\[[^\]]*\]?|\{[^}]*\}?|-?[0-9][0-9.e+-]*)`), "${1}${2}${1}:${1}" + gone + "${1}"},
 	{regexp.MustCompile(`(?is)'(` + secret + `)'\s*:\s*'[^']*'?`), "'${1}': '" + gone + "'"},
-	// as Go and YAML write them; behind a space only what has a digit, for "token: expired" says what is wrong with it
+	// as Go and YAML write them. After a space only values with a digit, because "token: expired" describes an error.
 	{regexp.MustCompile(`(?i)\b(` + secret + `):[^\s&;,"'\]})=:/@]+`), "${1}:" + gone},
 	{regexp.MustCompile(`(?i)\b(` + secret + `):[ \t]+[^\s&;,"'\]})0-9]*[0-9][^\s&;,"'\]})]*`), "${1}: " + gone},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+(?:[A-Za-z0-9._~+/-]{16,}=*|[A-Za-z0-9+/]{6,}=+)`), "${1} " + gone},
@@ -38,33 +38,34 @@ var rules = []struct {
 	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?`), gone}, // a JWT
 	{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)`), gone},
 	{regexp.MustCompile(`[A-Za-z0-9._%+-]+(?:'[A-Za-z0-9._%+-]+)*@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "@${1}"},
-	{regexp.MustCompile(`[\p{L}\p{N}._%+'-]+@([\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+)`), gone + "@${1}"}, // in other alphabets, of which nobody can tell where it begins
+	{regexp.MustCompile(`[\p{L}\p{N}._%+'-]+@([\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+)`), gone + "@${1}"}, // in other alphabets, where the start of the address is unclear
 	{regexp.MustCompile(`[A-Za-z0-9._+-]+%40([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)`), gone + "%40${1}"},
 }
 
-// Text is a text without them, and the same again when it is scrubbed again.
+// Text returns text without confidential data. Text of the result is the result itself.
 func Text(text string) string {
 	for {
 		was := text
 		for _, rule := range rules {
 			text = rule.of.ReplaceAllString(text, rule.to)
 		}
-		if text = cards(text); text == was { // what a rule takes out may make way for another
+		if text = cards(text); text == was { // removing one match may expose another
 			return text
 		}
 	}
 }
 
-// issued are how the numbers of cards begin, and how long those are: ids of 16 and more digits are common, and one in ten of them adds up as a card's does.
+// issued matches the prefixes and lengths of real card numbers. Ids of 16 or more digits are common, and one in ten of
+// them passes the Luhn check.
 var issued = regexp.MustCompile(`^(?:4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:2[2-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|3(?:0[0-5]|[689]\d)\d{11}|35\d{14}|6(?:011|4[4-9]\d|5\d\d)\d{12}|62\d{14,17})$`)
 
-// cards leaves of a card's number its last four digits, whatever other numbers stand beside it. It goes through the text once:
+// cards replaces card numbers by their last four digits, also next to other numbers. It scans the text once, because
 // errors may be long.
 func cards(text string) string {
 	var out strings.Builder
 	rest, copied, behind := []byte(text), 0, false
 	for at := 0; at < len(rest); at++ {
-		if c := rest[at]; c < '2' || c > '6' { // none begins otherwise
+		if c := rest[at]; c < '2' || c > '6' { // no card number begins with another digit
 			behind = false
 			continue
 		}
@@ -74,7 +75,7 @@ func cards(text string) string {
 				out.WriteString(gone)
 				copied = end - len(last)
 				copy(rest[copied:], last)
-				at, behind = copied-1, true // the last four may begin another
+				at, behind = copied-1, true // the last four digits may begin another number
 				continue
 			}
 		}
@@ -87,7 +88,7 @@ func cards(text string) string {
 	return out.String()
 }
 
-// named reports whether a text ends with a word that says that a card's number follows.
+// named reports whether a text ends with a word that announces a card number.
 func named(before []byte) bool {
 	if last := before[len(before)-1]; last >= '0' && last <= '9' {
 		return false
@@ -96,10 +97,11 @@ func named(before []byte) bool {
 	return strings.HasSuffix(word, "card") || strings.HasSuffix(word, "pan")
 }
 
-// card finds the number that begins there, of 13 to 19 digits in groups or not: where it ends, and its last four digits.
+// card finds a card number that begins at the position, of 13 to 19 digits with or without groups. It returns the end
+// and the last four digits.
 func card(text []byte, at int) (end int, last string) {
 	var digits []byte
-	group := 0 // digits since what separates them
+	group := 0 // digits since the last separator
 	for i := at; i < len(text) && len(digits) < 19; {
 		if c := text[i]; c >= '0' && c <= '9' {
 			digits = append(digits, c)
@@ -119,8 +121,8 @@ func card(text []byte, at int) (end int, last string) {
 	return end, last
 }
 
-// separator is how long that is which may stand between two groups of a card's digits. A dot ends a whole number as well, so the
-// group before it has to be as long as those of cards are.
+// separator returns the length of a separator between two groups of a card's digits, or 0. A dot can also end a whole
+// number, so the group before a dot must be as long as a group of a card number.
 func separator(text []byte, group int) (n int) {
 	for range 2 {
 		switch rest := text[n:]; {
@@ -130,7 +132,7 @@ func separator(text []byte, group int) (n int) {
 			n++
 		case rest[0] == '.' && n == 0 && group >= 4 && group <= 6:
 			return 1
-		case len(rest) > 1 && rest[0] == 0xC2 && rest[1] == 0xA0: // a space that does not break
+		case len(rest) > 1 && rest[0] == 0xC2 && rest[1] == 0xA0: // a non-breaking space
 			n += 2
 		default:
 			return n
@@ -139,7 +141,7 @@ func separator(text []byte, group int) (n int) {
 	return n
 }
 
-// joined reports whether a number goes on there, or is part of a word.
+// joined reports whether the character at the position continues a number or a word.
 func joined(text []byte, at int) bool {
 	if at < 0 || at >= len(text) {
 		return false
@@ -148,7 +150,7 @@ func joined(text []byte, at int) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
 }
 
-// luhn reports whether digits add up as those of a card do.
+// luhn reports whether digits pass the Luhn check.
 func luhn(digits []byte) bool {
 	sum := 0
 	for i := range len(digits) {

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// BenchmarkExpiry compares the wheel with the standard library's heap: n entries due at random within ten
-// minutes are added, then ten minutes pass millisecond by millisecond. Figures are per entry.
+// BenchmarkExpiry compares the wheel with the standard library's heap. It adds n entries that are due at random times
+// within ten minutes. Then ten minutes pass, millisecond by millisecond. The figures are per entry.
 func BenchmarkExpiry(b *testing.B) {
-	const span = 600_000 // ms
+	const span = 600_000 // in ms
 	for _, n := range []int{10_000, 1_000_000} {
 		entries := make([]wheelEntry, n)
 		random := rand.New(rand.NewPCG(1, 2))

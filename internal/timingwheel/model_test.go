@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// queueModel says in the plainest way what a queue of one type does.
+// queueModel is a simple model of a queue of one type.
 type queueModel struct {
 	start   time.Time
 	entries []modelEntry // earliest first, then in order of arrival
@@ -104,7 +104,7 @@ func (m *queueModel) settle(items []processlog.QueueOutcome) {
 	}
 }
 
-// spans are drawn so that slots, rounds and whole turns of the wheel all matter.
+// spans draws durations so that slots, rounds and whole turns of the wheel all occur.
 func spans() *rapid.Generator[time.Duration] {
 	return rapid.OneOf(
 		rapid.Map(rapid.IntRange(-1000, 3000), func(us int) time.Duration { return time.Duration(us) * time.Microsecond }),
@@ -120,19 +120,19 @@ func TestWheelDoesWhatASortedListWould(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		steps := program.Draw(r, "steps")
 		var c comparison
-		synctest.Test(t, func(*testing.T) { c.run(steps) }) // fake time is for the wheel only: rapid measures its own
+		synctest.Test(t, func(*testing.T) { c.run(steps) }) // only the wheel uses the fake clock, because rapid measures real time
 		if len(c.failures) > 0 {
 			r.Fatal(c.failures[0])
 		}
 	})
 }
 
-// comparison is a wheel beside its model. It collects failures, because rapid fails a test by a panic, which
-// may not leave the bubble.
+// comparison runs a wheel beside its model. It collects failures, because rapid fails a test by a panic, which must not
+// leave the bubble.
 type comparison struct {
 	Queue    *Queue
 	model    *queueModel
-	tokens   []int64 // of all claims
+	tokens   []int64 // tokens of all claims
 	failures []string
 }
 
@@ -158,7 +158,7 @@ func enqueueSteps() *rapid.Generator[step] {
 		item := rapid.Custom(func(t *rapid.T) processlog.QueueEntry {
 			return processlog.QueueEntry{BusinessType: "order", ID: processlog.RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
 		})
-		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more than slots
+		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more items than slots
 		rules := processlog.EnqueueRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
 		return func(c *comparison) {
 			newHeads, _, err := c.Queue.Enqueue(context.Background(), items, rules)
@@ -181,7 +181,7 @@ func claimSteps() *rapid.Generator[step] {
 	})
 }
 
-// settleSteps settle some of what one of the last claims took, whoever has it by now.
+// settleSteps draws settles of some entries of a recent claim, which may have other leases by now.
 func settleSteps() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		ago := rapid.IntRange(0, 3).Draw(t, "claims ago")

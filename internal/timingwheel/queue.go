@@ -1,13 +1,14 @@
-// Package timingwheel is the delay queue of a process that has no Redis: what it holds is known to this process only,
-// and gone with it. So the engine polls the database for what other processes have recorded, and for what the last life
-// of this one had enqueued (G1).
+// Package timingwheel is the delay queue of a process without Redis. Its contents are visible only to this process and
+// are lost when the process ends. So the engine polls the database for entries of other processes, and for entries that
+// an earlier process had enqueued (G1).
 //
-// It is a hashed wheel of one millisecond a slot for each business type, which grows with its entries: it keeps the same
-// contract as the queue on Redis, in package processlog, so that no second engine exists for it. Nothing it offers comes
-// early (G9).
+// The queue is a hashed timing wheel for each business type, with slots of one millisecond. A wheel grows with its
+// entries. It implements the same contract as the queue on Redis, in package processlog. So there is only one engine.
+// It never returns an entry before its due time (G9).
 //
-// The engine calls it, any method from any goroutine; one mutex guards it all. It turns when it is asked, and has no
-// goroutine and no timer: Listen waits on its caller's. It knows ids, types and durations, and nothing of entries.
+// The engine calls the queue from any goroutine. One mutex guards everything. A wheel advances when a method is called.
+// There is no goroutine and no timer: Listen blocks its caller. The package uses ids, types and durations, and knows
+// nothing about entries.
 package timingwheel
 
 import (
@@ -18,13 +19,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue is the queue of a process that has no Redis. It knows only what this process enqueued, forgets it
-// when the process ends, and shares nothing with others; their entries come by polling the database.
+// Queue is the queue of a process without Redis. It holds only what this process has enqueued, and loses it when the
+// process ends. Entries of other processes are found by polling the database.
 //
-// It has no goroutine and no timer of its own: it turns when it is asked, and whoever sleeps until its next
-// entry learns from Peek and Claim how long.
+// Queue has no goroutine and no timer. It advances when a method is called. Peek and Claim return how long a caller may
+// sleep until the next entry.
 type Queue struct {
-	start time.Time // monotonic; all instants below are whole milliseconds since
+	start time.Time // monotonic; all times below are whole milliseconds since start
 
 	mu    sync.Mutex // guards the rest
 	types map[string]*wheelType
@@ -37,7 +38,7 @@ func New() *Queue {
 	return &Queue{start: time.Now(), types: make(map[string]*wheelType)}
 }
 
-// Check never objects: nobody else sees a wheel.
+// Check always succeeds, because no other process uses a wheel.
 func (w *Queue) Check(context.Context, string) error { return nil }
 
 func (w *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
@@ -72,7 +73,7 @@ func (t *wheelType) enqueue(item processlog.QueueEntry, now wheelNow, rules proc
 		if item.In <= max(0, rules.Near) || rules.Limit <= 0 || len(t.members) < rules.Limit {
 			t.add(item.ID, now.after(item.In))
 		}
-	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // even a lease begun right now ends sooner
+	case e.at > now.ceil+processlog.Remaining(item.In)+processlog.Remaining(rules.MaxLease): // even a lease that starts now would end sooner
 		t.move(e, now.after(item.In))
 	}
 }
@@ -91,7 +92,7 @@ func (w *Queue) Claim(ctx context.Context, businessType string, limit int, lease
 	}
 	t.turn(now.floor)
 	claimed := t.take(limit)
-	// The claimed ones are in no list now: this is the next one beyond them.
+	// The claimed entries are in no list now, so the head is the next entry.
 	leased.Next = w.untilLocked(t.head())
 	for _, e := range claimed {
 		leased.IDs = append(leased.IDs, e.id)
@@ -118,8 +119,8 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 			continue
 		}
 		switch due := now.after(item.In); {
-		// Another lease's by now: left alone, unless it would come later than this outcome says. Then it is pulled in
-		// below.
+		// The entry has another lease by now. Leave it alone, unless it would come later than this outcome says. Then the
+		// default case moves it forward.
 		case e.at != item.Token && (item.Remove || e.at <= due):
 		case item.Remove:
 			t.remove(e)
@@ -128,7 +129,7 @@ func (w *Queue) Settle(ctx context.Context, businessType string, items []process
 		}
 	}
 	if len(t.members) == 0 {
-		delete(w.types, businessType) // a type that is not used any more costs nothing
+		delete(w.types, businessType) // an unused type takes no memory
 	}
 	return nil
 }
@@ -149,23 +150,23 @@ func (w *Queue) Peek(ctx context.Context, businessTypes []string) (waits []time.
 	return waits, nil, nil
 }
 
-// Rebuild leaves nothing to rebuild: a wheel loses no type.
+// Rebuild returns no types, because a wheel loses none.
 func (w *Queue) Rebuild(context.Context, []string, processlog.Token, time.Duration) ([]string, error) {
 	return nil, nil
 }
 
-// Rebuilt knows that all types are whole.
+// Rebuilt returns all types, because all are whole.
 func (w *Queue) Rebuilt(_ context.Context, businessTypes []string, _ processlog.Token) ([]string, error) {
 	return businessTypes, nil
 }
 
-// Notify tells nobody: there is no other process.
+// Notify does nothing, because no other process uses the wheel.
 func (w *Queue) Notify(context.Context, []string) error { return nil }
 
-// Listen hears nobody.
+// Listen only waits for ctx, because there are no notifications.
 func (w *Queue) Listen(ctx context.Context, _ func(businessType string)) { <-ctx.Done() }
 
-// Kept is false once: what earlier processes enqueued is gone.
+// Kept returns false once, because the entries that earlier processes enqueued are gone.
 func (w *Queue) Kept(context.Context) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,10 +175,10 @@ func (w *Queue) Kept(context.Context) (bool, error) {
 	return used, nil
 }
 
-// Lead is always true: nobody else reads rows for this wheel.
+// Lead always returns true, because no other process enqueues into this wheel.
 func (w *Queue) Lead(context.Context, time.Duration) (bool, error) { return true, nil }
 
-// Close lets go of all entries.
+// Close drops all entries.
 func (w *Queue) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +186,8 @@ func (w *Queue) Close() error {
 	return nil
 }
 
-// wheelNow is one reading of the clock. Due moments are computed from the millisecond that ends it, and
-// compared with the one that began it: so nothing comes due early.
+// wheelNow is one reading of the clock, rounded down and up to milliseconds. Due times are computed from ceil and
+// compared with floor. So no entry comes due early.
 type wheelNow struct{ floor, ceil int64 }
 
 func (w *Queue) nowLocked() wheelNow {
@@ -194,7 +195,7 @@ func (w *Queue) nowLocked() wheelNow {
 	return wheelNow{int64(elapsed / time.Millisecond), processlog.Remaining(elapsed)}
 }
 
-// after is the moment d from now.
+// after returns the time d from now.
 func (n wheelNow) after(d time.Duration) int64 {
 	if d <= 0 {
 		return n.floor

@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// minWheelSlots is the size of a wheel with few entries; sizes are powers of two, and multiples of the 64
-// bits of an occupancy word.
+// minWheelSlots is the size of a wheel with few entries. Sizes are powers of two, and multiples of the 64 bits of an
+// element of occupied.
 const minWheelSlots = 64
 
-// wheelSlots is a hashed timing wheel: the entry due at millisecond at is in slot at mod n, behind those of
-// that slot whose round comes earlier. The wheel grows with its entries, so a slot holds about one, and
-// adding, removing and expiring each cost the same however many there are.
+// wheelSlots is a hashed timing wheel. An entry due at millisecond at is in slot at mod n. The list of a slot is
+// ordered by due time. The wheel grows with its entries, so a slot holds about one. Adding, removing and expiring an
+// entry take constant time.
 //
-// Turning it visits only occupied slots, and at most each once, however long nobody turned it.
+// An advance visits only occupied slots, each at most once, even if the last advance was long ago.
 type wheelSlots struct {
 	slots    []wheelList
-	occupied []uint64 // a bit a slot
+	occupied []uint64 // one bit for each slot
 	count    int
-	turned   int64 // ms; everything due until then has expired
-	next     int64 // due moment of the earliest entry, noDue, or dueUnknown: look for it
+	turned   int64 // ms; entries due until then have expired
+	next     int64 // due time of the earliest entry, noDue, or dueUnknown if it must be searched
 }
 
 const dueUnknown = -1
@@ -63,7 +63,7 @@ func (w *wheelSlots) take(e *wheelEntry) {
 	w.count--
 }
 
-// expire takes out what is due by now, earliest first.
+// expire removes the entries that are due now and returns them, earliest first.
 func (w *wheelSlots) expire(now int64) []*wheelEntry {
 	if now <= w.turned {
 		return nil
@@ -89,7 +89,7 @@ func (w *wheelSlots) expire(now int64) []*wheelEntry {
 	return expired
 }
 
-// earliest is the due moment of the first entry, or noDue.
+// earliest returns the due time of the first entry, or noDue.
 func (w *wheelSlots) earliest() int64 {
 	if w.next != dueUnknown {
 		return w.next
@@ -97,13 +97,13 @@ func (w *wheelSlots) earliest() int64 {
 	w.next = noDue
 	w.visit(func(slot *wheelList, offset int64) bool {
 		w.next = min(w.next, slot.first.at)
-		return w.next > w.turned+offset // what the slots further on hold is later still
+		return w.next > w.turned+offset // later slots only hold later entries
 	})
 	return w.next
 }
 
-// visit calls f for each occupied slot, in the order in which the wheel gets there; offset is how many ms
-// after turned that is. It ends when f returns false. f may empty the slot.
+// visit calls f for each occupied slot, in the order in which the wheel reaches it. offset is the distance from turned
+// in ms. visit ends when f returns false. f may empty the slot.
 func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 	n := int64(len(w.slots))
 	for offset := int64(1); offset <= n; {
@@ -123,7 +123,7 @@ func (w *wheelSlots) visit(f func(slot *wheelList, offset int64) bool) {
 
 func (w *wheelSlots) slotOf(at int64) int64 { return at & int64(len(w.slots)-1) }
 
-// shrink waits until an eighth is in use, so that a wheel at the border does not resize at every step.
+// shrink reduces the wheel to a quarter when less than an eighth is in use. The margin prevents a resize at every step.
 func (w *wheelSlots) shrink() {
 	if n := len(w.slots); n > minWheelSlots && w.count < n/8 {
 		w.resize(max(minWheelSlots, n/4))

@@ -6,23 +6,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// noDue is the due moment of what has none.
+// noDue is the due time if there is no entry.
 const noDue = math.MaxInt64
 
-// wheelType holds the entries of one business type: those that are due in a list, in the order they came
-// due, and those that will be in slots.
+// wheelType holds the entries of one business type. Due entries are in a list, in the order in which they came due.
+// Later entries are in slots.
 type wheelType struct {
 	members map[processlog.ID]*wheelEntry
 	due     wheelList
 	later   wheelSlots
-	largest int // len(members) at its largest since members was made
+	largest int // largest len(members) since members was created
 }
 
 // wheelEntry is in exactly one list.
 type wheelEntry struct {
 	id         processlog.ID
-	at         int64 // due, or lease end while claimed; ms since the wheel's start
-	isDue      bool  // in wheelType.due, else in wheelType.later
+	at         int64 // due time, or lease end while claimed; ms since the wheel's start
+	isDue      bool  // in wheelType.due, otherwise in wheelType.later
 	prev, next *wheelEntry
 }
 
@@ -30,7 +30,7 @@ func newWheelType() *wheelType {
 	return &wheelType{members: make(map[processlog.ID]*wheelEntry), later: newWheelSlots(minWheelSlots)}
 }
 
-// turn moves what came due by now to the due list.
+// turn moves the entries that are due now to the due list.
 func (t *wheelType) turn(now int64) {
 	for _, e := range t.later.expire(now) {
 		e.isDue = true
@@ -38,7 +38,7 @@ func (t *wheelType) turn(now int64) {
 	}
 }
 
-// head is the earliest due moment, or noDue.
+// head returns the earliest due time, or noDue.
 func (t *wheelType) head() int64 {
 	if t.due.first != nil {
 		return t.due.first.at
@@ -53,7 +53,7 @@ func (t *wheelType) add(id processlog.ID, at int64) {
 	t.place(e, at)
 }
 
-// take takes up to limit entries off the due list. They stay members; place puts them back.
+// take removes up to limit entries from the due list. They stay members. place puts them back.
 func (t *wheelType) take(limit int) []*wheelEntry {
 	var taken []*wheelEntry
 	for len(taken) < limit && t.due.first != nil {
@@ -64,7 +64,7 @@ func (t *wheelType) take(limit int) []*wheelEntry {
 	return taken
 }
 
-// place puts an entry that is in no list where it belongs.
+// place inserts an entry that is in no list.
 func (t *wheelType) place(e *wheelEntry, at int64) {
 	e.at = at
 	e.isDue = at <= t.later.turned
@@ -94,7 +94,7 @@ func (t *wheelType) detach(e *wheelEntry) {
 	}
 }
 
-// release copies members once few are left, because a map never gives memory back.
+// release copies members when few are left, because a map never frees memory.
 func (t *wheelType) release() {
 	if t.largest < 8*minWheelSlots || len(t.members)*8 > t.largest {
 		return
@@ -106,10 +106,10 @@ func (t *wheelType) release() {
 	t.members, t.largest = members, len(members)
 }
 
-// wheelList is ordered by (at, arrival).
+// wheelList is ordered by at, then by arrival.
 type wheelList struct{ first, last *wheelEntry }
 
-// insert looks for the place from the end, where it nearly always is.
+// insert searches from the end, where most entries belong.
 func (l *wheelList) insert(e *wheelEntry) {
 	before := l.last
 	for before != nil && before.at > e.at {

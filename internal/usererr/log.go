@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// Logger returns a logger that writes to l and survives a panic of l's handler, or of an attribute's own method. A line that the
-// handler cannot write at all is lost. The first one is told on standard error, since no other place is left to tell it.
+// Logger returns a logger that writes to l and recovers from panics of l's handler and of attributes. A line that the
+// handler cannot write at all is lost. The first lost line is reported on standard error, because no other output is
+// left.
 func Logger(l *slog.Logger) *slog.Logger {
 	if _, ok := l.Handler().(guarded); ok {
 		return l
@@ -25,7 +26,7 @@ type guarded struct {
 func (g guarded) survive() {
 	if p := recover(); p != nil {
 		g.once.Do(func() {
-			fmt.Fprintf(os.Stderr, "compensator: the logger panicked, and lines are lost: %s\n", PanicText(p))
+			fmt.Fprintf(os.Stderr, "compensator: the logger panicked, so log lines are lost: %s\n", PanicText(p))
 		})
 	}
 }
@@ -35,7 +36,7 @@ func (g guarded) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
 	return g.Handler.Enabled(ctx, level)
 }
 
-// Handle writes the line without its attributes if it cannot be written with them.
+// Handle writes a line without its attributes if the attributes cause a panic.
 func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
 	defer g.survive()
 	defer func() {
@@ -49,7 +50,7 @@ func (g guarded) Handle(ctx context.Context, r slog.Record) (err error) {
 }
 
 func (g guarded) WithAttrs(attrs []slog.Attr) (h slog.Handler) {
-	h = g // if WithAttrs panics, the lines go on without the attributes
+	h = g // if WithAttrs panics, lines continue without the attributes
 	defer g.survive()
 	return guarded{g.Handler.WithAttrs(attrs), g.once}
 }

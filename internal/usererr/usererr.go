@@ -1,8 +1,8 @@
-// Package usererr makes errors and panic values of user code safe to look at.
+// Package usererr makes errors and panic values of user code safe to inspect.
 //
-// An error's methods are code of its author. Error, Unwrap, Is and As may panic, and a chain of Unwrap may never end. A nil
-// pointer that is returned as an error is the usual case. The engine looks at errors in goroutines of its own, where a panic
-// ends the process. So it calls Of where user code returns, and looks at the copy from then on.
+// The methods of an error are user code. Error, Unwrap, Is and As may panic, and a chain of Unwrap may never end. The
+// usual case is a nil pointer that is returned as an error. The engine inspects errors in its own goroutines, where a
+// panic would end the process. So it calls Of where user code returns, and then uses only the copy.
 package usererr
 
 import (
@@ -10,23 +10,23 @@ import (
 	"reflect"
 )
 
-// mostNodes bounds how many errors of one tree are looked at. A batch's joined errors have at most 500 branches.
+// mostNodes limits how many errors of one tree are inspected. The joined errors of a batch have at most 500 branches.
 const mostNodes = 2000
 
-// copied is an error of user code. It has no Unwrap: errors.Is and errors.As get all their answers from its own methods, which
-// are bounded and recover.
+// copied is a copy of an error of user code. It has no Unwrap. errors.Is and errors.As get their answers only from its
+// methods, which are bounded and recover from panics.
 type copied struct {
 	text  string
 	of    error
-	sound bool // no method has panicked so far, and the tree ends
+	sound bool // no method has panicked so far, and the tree is finite
 }
 
 func (c *copied) Error() string        { return c.text }
 func (c *copied) Is(target error) bool { return Is(c.of, target) }
 func (c *copied) As(target any) bool   { return As(c.of, target) }
 
-// Of returns a copy of err that is safe to look at, and nil for nil. The text is that of the first call of Error. errors.Is and
-// errors.As find in the copy what they find in err.
+// Of returns a copy of err that is safe to inspect, or nil for nil. The text is the result of one call of Error.
+// errors.Is and errors.As find in the copy what they find in err.
 func Of(err error) error {
 	if err == nil {
 		return nil
@@ -41,8 +41,8 @@ func Of(err error) error {
 	return c
 }
 
-// Original returns the error that a copy was made of. Where a method of that error has panicked, or its tree does not end, it
-// returns the copy. An error that is no copy is returned as it is.
+// Original returns the error from which a copy was made. If a method of that error has panicked, or its tree does not
+// end, it returns the copy. It returns other errors unchanged.
 func Original(err error) error {
 	if c, ok := err.(*copied); ok && c.sound {
 		return c.of
@@ -50,11 +50,11 @@ func Original(err error) error {
 	return err
 }
 
-// Safe returns err, or the copy of it where a method of it has panicked, or its tree does not end. It is for errors that go back to
-// user code, which may look at them in any way.
+// Safe returns err, or a copy if a method of err has panicked or its tree does not end. Use it for errors that return
+// to user code, which may inspect them in any way.
 func Safe(err error) error { return Original(Of(err)) }
 
-// Text returns err.Error(), or what is wrong with that method if it panics.
+// Text returns err.Error(). If that method panics, Text returns a description of the problem.
 func Text(err error) string {
 	text, _ := read(err)
 	return text
@@ -76,8 +76,8 @@ func unreadable(err error, p any) string {
 	return fmt.Sprintf("an error of type %T, whose Error method panicked: %s", err, PanicText(p))
 }
 
-// PanicText returns a panic's value as package fmt prints it. Package fmt recovers from a String or Error method that panics,
-// unless it panics with a value whose own method panics again.
+// PanicText returns a panic's value as package fmt prints it. Package fmt recovers from a panic of String or Error,
+// unless the value of that panic has a method that panics again.
 func PanicText(p any) (text string) {
 	defer func() {
 		if recover() != nil {
@@ -87,8 +87,8 @@ func PanicText(p any) (text string) {
 	return fmt.Sprint(p)
 }
 
-// Is is errors.Is for an error of user code. A method that panics, or that says yes to any error, finds nothing. A tree that does
-// not end is left.
+// Is works like errors.Is for an error of user code. A method that panics, or that matches any error, counts as no
+// match. Is gives up on a tree that does not end.
 func Is(err, target error) bool {
 	if err == nil || target == nil {
 		return err == target
@@ -104,8 +104,8 @@ func Is(err, target error) bool {
 	return w.visit(err)
 }
 
-// As is errors.As for an error of user code. A method that panics, or that says yes and sets nothing, finds nothing. target is a
-// pointer that is not nil, to a zero value.
+// As works like errors.As for an error of user code. A method that panics, or that returns true without setting target,
+// counts as no match. target must be a non-nil pointer to a zero value.
 func As(err error, target any) bool {
 	if err == nil {
 		return false
@@ -122,13 +122,13 @@ func As(err error, target any) bool {
 	return w.visit(err)
 }
 
-// probed is a type of error that no tree holds.
+// probed is an error type that occurs in no tree.
 type probed struct{ error }
 
-// nobody is an error that no error is. An Is method that says otherwise is not believed.
+// nobody equals no error. An Is method that matches it is ignored.
 var nobody = error(&probed{})
 
-// probe reports whether a whole tree can be walked, and its methods be asked.
+// probe reports whether a whole tree can be walked and its methods called.
 func probe(err error) bool {
 	var to *probed
 	w := walk{left: mostNodes, look: func(err error) bool {
@@ -144,11 +144,11 @@ func probe(err error) bool {
 	return !w.broken
 }
 
-// walk goes through a tree of errors as package errors does, in the same order.
+// walk visits a tree of errors in the same order as package errors.
 type walk struct {
 	look   func(error) bool
-	left   int  // how many errors it still looks at
-	broken bool // a method has panicked, or the tree is larger than that
+	left   int  // how many more errors may be visited
+	broken bool // a method has panicked, or the tree is larger than mostNodes
 }
 
 func (w *walk) visit(err error) (found bool) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// odd is an error whose methods do as they like.
+// odd is an error with replaceable methods.
 type odd struct {
 	error  func() string
 	unwrap func() error
@@ -51,7 +51,7 @@ func TestCopyAnswersAsItsErrorDoes(t *testing.T) {
 		assert.Same(t, want, got)
 		var wantTimeout, gotTimeout interface{ Timeout() bool }
 		assert.Equal(t, errors.As(err, &wantTimeout), errors.As(c, &gotTimeout))
-		assert.Equal(t, err, Original(c), "an Observer is given the error itself")
+		assert.Equal(t, err, Original(c), "Original returns the error itself")
 		assert.Equal(t, c, Of(c))
 		assert.True(t, errors.Is(fmt.Errorf("commit: %w", c), c))
 	}
@@ -82,11 +82,11 @@ func TestCopyOfAnErrorWhoseMethodsPanic(t *testing.T) {
 			require.False(t, errors.Is(copied, context.Canceled))
 			var path interface{ Path() string }
 			require.False(t, errors.As(copied, &path))
-			require.Same(t, copied, Original(copied), "nobody else is to meet it")
+			require.Same(t, copied, Original(copied), "Original returns the copy")
 			require.Equal(t, c.text, Text(c.err))
 		})
 	}
-	require.ErrorIs(t, Of(&odd{error: text, is: func(error) bool { panic(1) }}), io.EOF, "what is beneath is found")
+	require.ErrorIs(t, Of(&odd{error: text, is: func(error) bool { panic(1) }}), io.EOF, "the wrapped error is found")
 }
 
 // Failure: F63
@@ -108,7 +108,7 @@ func TestPanicTextIsMadeOfAnything(t *testing.T) {
 	require.Equal(t, "a value of type usererr.bomb, whose own method panics", PanicText(bomb{}))
 }
 
-// loud is a slog.Handler all of whose methods panic.
+// loud is a slog.Handler whose methods all panic.
 type loud struct{}
 
 func (loud) Enabled(context.Context, slog.Level) bool  { panic("loud") }
@@ -116,7 +116,7 @@ func (loud) Handle(context.Context, slog.Record) error { panic("loud") }
 func (loud) WithAttrs([]slog.Attr) slog.Handler        { panic("loud") }
 func (loud) WithGroup(string) slog.Handler             { panic("loud") }
 
-// ready is one that panics as late as it can.
+// ready is a loud handler that is enabled, so it panics later.
 type ready struct{ loud }
 
 func (ready) Enabled(context.Context, slog.Level) bool { return true }

@@ -1,3 +1,3 @@
-// Package wrappertest holds the tests of what others put around a driver, or around a Connector: tracing by otelsql and
-// sqlmw, and what hands no context on. It is a module of its own, so that whoever imports compensator never sees them.
+// Package wrappertest tests wrappers around a driver or a Connector: otelsql and sqlmw for tracing, and wrappers that
+// pass no context on. It is a separate module, so that importers of compensator do not depend on them.
 package wrappertest

@@ -25,10 +25,10 @@ func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
 const waitTimeout = time.Minute
 
-// opened opens a database of its own.
+// opened opens a new pool.
 type opened func(t *testing.T, dsn string) *sql.DB
 
-// seeing are the orders of wrappers in which commits are seen.
+// seeing lists the orders of wrappers in which the library sees commits.
 var seeing = map[string]opened{
 	"otelsql inside": func(t *testing.T, dsn string) *sql.DB {
 		connector, err := otelsql.WrapDriver(mysql.MySQLDriver{}).(driver.DriverContext).OpenConnector(dsn)
@@ -62,7 +62,7 @@ func bare(t *testing.T, dsn string) driver.Connector {
 	return connector
 }
 
-// byName is a connector to a driver that has none.
+// byName is a connector for a driver that offers none.
 type byName struct {
 	driver driver.Driver
 	dsn    string
@@ -71,7 +71,7 @@ type byName struct {
 func (c byName) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c byName) Driver() driver.Driver                        { return c.driver }
 
-// deaf is a connector around another one, whose connections hand no context on.
+// deaf is a connector whose connections pass no context on.
 type deaf struct{ driver.Connector }
 
 func (c deaf) Connect(ctx context.Context) (driver.Conn, error) {
@@ -83,7 +83,7 @@ func (c deaf) Driver() driver.Driver { return deafDriver{c.Connector.Driver()} }
 
 type deafDriver struct{ driver.Driver }
 
-// deafConn sends statements as drivers did before there were contexts: prepared.
+// deafConn prepares each statement, as drivers did before contexts existed.
 type deafConn struct{ driver.Conn }
 
 func (c deafConn) BeginTx(_ context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -97,7 +97,7 @@ func (c deafConn) Prepare(query string) (driver.Stmt, error) {
 
 type deafStmt struct{ driver.Stmt }
 
-// world is a log whose reconciler comes too late for any test.
+// world is a log whose reconciler never runs during a test.
 type world struct {
 	*compensator.Compensator
 	db  *sql.DB
@@ -149,12 +149,12 @@ func (w *world) next(t *testing.T) string {
 	case what := <-w.ran:
 		return what
 	case <-time.After(waitTimeout):
-		require.FailNow(t, "nobody ran the entry", w.log.String())
+		require.FailNow(t, "the entry did not run", w.log.String())
 	}
 	return ""
 }
 
-// safeBuffer is written by many.
+// safeBuffer is a buffer for concurrent writers.
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

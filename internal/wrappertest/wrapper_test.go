@@ -32,16 +32,17 @@ func TestCommitIsSeenThroughAWrapper(t *testing.T) {
 			assert.Equal(t, "committed", w.next(t))
 
 			require.NoError(t, w.InTx(t.Context(), func(_ context.Context, tx *compensator.ScopedTx) error {
-				w.record(t, tx, "in a transaction of the library's")
+				w.record(t, tx, "in a transaction of the library")
 				return nil
 			}))
-			assert.Equal(t, "in a transaction of the library's", w.next(t))
+			assert.Equal(t, "in a transaction of the library", w.next(t))
 			assert.Empty(t, w.log.String())
 		})
 	}
 }
 
-// The wrapper sees statements, and so does the Connector beneath it: what the server has rolled back is not committed.
+// The wrapper sees the statements, and so does the Connector below it. A transaction that the server rolled back must
+// not count as committed.
 // Failure: F40
 func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	t.Parallel()
@@ -63,12 +64,12 @@ func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	}
 }
 
-// swallowDeadlock has the server roll tx back.
+// swallowDeadlock makes the server roll tx back and ignores the error.
 func swallowDeadlock(t *testing.T, db *sql.DB, tx *sql.Tx) {
 	t.Helper()
 	rival, err := db.Begin()
 	require.NoError(t, err)
-	_, err = rival.Exec("UPDATE orders SET n=n+1 WHERE id>1") // heavier than ours
+	_, err = rival.Exec("UPDATE orders SET n=n+1 WHERE id>1") // heavier than tx, so InnoDB rolls tx back
 	require.NoError(t, err)
 	_, err = rival.Exec("INSERT INTO orders VALUES (11,0),(12,0),(13,0),(14,0),(15,0),(16,0)")
 	require.NoError(t, err)
@@ -85,7 +86,7 @@ func swallowDeadlock(t *testing.T, db *sql.DB, tx *sql.Tx) {
 	require.NoError(t, rival.Rollback())
 }
 
-// A transaction of another database is refused also where both have wrappers around.
+// A transaction of another database must be refused, also if both databases have wrappers.
 // Failure: F40
 func TestTransactionOfAnotherDatabaseIsRefusedThroughAWrapper(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,6 @@
 -- +goose Up
--- What people did to entries, and why: written in the same transaction as the change itself.
+-- The audit log records which changes people made to entries, and why. A row is written in the same transaction as
+-- the change.
 CREATE TABLE IF NOT EXISTS `common_process_log_audit` (
   `id`           BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `entry_id`     BIGINT UNSIGNED NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- Facts about this log: 'fingerprint' tells two databases behind one Redis apart, 'schema' is the version of
+-- Properties of this log. 'fingerprint' distinguishes two databases that use one Redis. 'schema' is the version of
 -- the columns of the log's own table.
 CREATE TABLE IF NOT EXISTS `common_process_log_meta` (
   `name`  VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
--- Of each periodic type the last slot that is recorded or passed over, in milliseconds since 1970, UTC. It moves in the
--- transaction that records the slot, and outlives the entries. Only who uses Periodic or Keep needs this table.
+-- The last slot of each periodic type that was recorded or skipped, in milliseconds since 1970 (UTC). It is updated in
+-- the transaction that records the slot, and stays when the entries are purged. Only Periodic and Keep need this table.
 CREATE TABLE IF NOT EXISTS `common_process_log_slots` (
   `business_type` VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
   `slot`          BIGINT NOT NULL,

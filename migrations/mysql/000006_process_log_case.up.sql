@@ -1,6 +1,7 @@
 -- +goose Up
--- Entries that wait for a person, or did: a case opens in the transaction in which its entry dies. Instants are
--- milliseconds since 1970 by the database's clock. Only who sets Config.Operations needs this table, and those of operations and settings.
+-- Cases: entries that wait for a person, or waited for one. A case is opened in the transaction in which its entry
+-- becomes dead. Times are milliseconds since 1970 by the clock of the database. Only Config.Operations needs this table
+-- and the tables of operations and settings.
 CREATE TABLE IF NOT EXISTS `common_process_log_case` (
   `entry_id`      BIGINT UNSIGNED NOT NULL,
   `epoch`         INT UNSIGNED NOT NULL,

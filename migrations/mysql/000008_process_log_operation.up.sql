@@ -1,5 +1,5 @@
 -- +goose Up
--- What people did, or were refused, that is no change of an entry: those stand in the audit table.
+-- Actions of people, and refused actions, except changes of entries. The audit table has the changes of entries.
 CREATE TABLE IF NOT EXISTS `common_process_log_operation` (
   `id`            BIGINT UNSIGNED NOT NULL AUTO_INCREMENT,
   `at`            BIGINT NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- The process log: one row an entry. The columns are those of the MySQL table; see there for what they mean.
+-- The process log has one row for each entry. The columns are those of the MySQL table, which documents them.
 CREATE TABLE IF NOT EXISTS `common_process_log` (
   `id`                INTEGER PRIMARY KEY AUTOINCREMENT,
   `idempotent_id`     TEXT NOT NULL UNIQUE,

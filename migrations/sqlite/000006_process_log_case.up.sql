@@ -1,5 +1,5 @@
 -- +goose Up
--- Entries that wait for a person, or did. See the MySQL table.
+-- Cases: entries that wait for a person, or waited for one. See the MySQL table.
 CREATE TABLE IF NOT EXISTS `common_process_log_case` (
   `entry_id`      INTEGER PRIMARY KEY NOT NULL,
   `epoch`         INTEGER NOT NULL,

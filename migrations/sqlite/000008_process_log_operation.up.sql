@@ -1,5 +1,5 @@
 -- +goose Up
--- What people did, or were refused, that is no change of an entry. See the MySQL table.
+-- Actions of people, and refused actions, except changes of entries. See the MySQL table.
 CREATE TABLE IF NOT EXISTS `common_process_log_operation` (
   `id`            INTEGER PRIMARY KEY AUTOINCREMENT,
   `at`            INTEGER NOT NULL,

@@ -1,5 +1,5 @@
 -- +goose Up
--- What people set for all processes. See the MySQL table.
+-- Settings that people made for all processes. See the MySQL table.
 CREATE TABLE IF NOT EXISTS `common_process_log_setting` (
   `name`    TEXT PRIMARY KEY NOT NULL,
   `value`   TEXT NOT NULL,
