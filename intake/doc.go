@@ -55,7 +55,7 @@
 //
 // A producer that trims its stream with MAXLEN or MINID may delete messages that were never read.
 //
-// A stream may use an id twice if it starts anew (FLUSHALL) on a server whose clock went back, or if the producer sets
+// A stream may use an id twice if it starts again (FLUSHALL) on a server whose clock went back, or if the producer sets
 // the ids. Then the second message counts as a duplicate of the first.
 //
 // Two streams of the same name on two servers, or under two database numbers, use the same message ids. If groups of

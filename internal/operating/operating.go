@@ -1,5 +1,5 @@
-// Package operating gives packages admin and intake access to parts of the root package that are not exported: the
-// store's operations, changes of a version that a person has seen, and a classification of errors.
+// Package operating gives packages admin and intake access to parts of the root package that are not exported.
+// These are the store's operations, changes of a version that a person has seen, and a classification of errors.
 package operating
 
 import (

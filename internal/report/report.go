@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What can be reported.
+// Kinds of reports.
 const (
 	Session = "a pooled connection was thrown away"
 	Listen  = "notifications of other processes are not received"
