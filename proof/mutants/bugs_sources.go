@@ -7,8 +7,8 @@ func exchanging() []mutant {
 			name: "relay-confirm-not-awaited", breaks: "G20",
 			what: "A relayed entry succeeds as soon as its message is written to the connection.",
 			edits: []edit{
-				{"line.publish", `$awaitConfirm($ctx, $ch, $confirm)`, ``},
-				{"line.publish", `} else if $confirms[$i] == nil || !$confirms[$i].$acked() {`, `} else if $confirms[$i] == nil {`},
+				{"channelPool.publish", `$awaitConfirm($ctx, $ch, $confirm)`, ``},
+				{"channelPool.publish", `} else if $confirms[$i] == nil || !$confirms[$i].$acked() {`, `} else if $confirms[$i] == nil {`},
 			},
 			sees: tests("TestConfirmThatIsLostIsAskedForAgainUnderTheSameID", "TestFullQueueSpendsNoAttemptUnlessToldSo"),
 		},
@@ -16,7 +16,7 @@ func exchanging() []mutant {
 			name: "relay-nack-is-success", breaks: "G20",
 			what: "A negative confirm of the broker counts as success.",
 			edits: []edit{
-				{"line.unconfirmed",
+				{"channelPool.unconfirmed",
 					`case !$isClosed():
 	return $errNack`,
 					`case !$isClosed():
@@ -28,7 +28,7 @@ func exchanging() []mutant {
 			name: "relay-return-ignored", breaks: "G20",
 			what: "A message that the broker returned as unroutable counts as confirmed.",
 			edits: []edit{
-				{"line.publish",
+				{"channelPool.publish",
 					`if $why, $unroutable := $returned[$messageId]; $unroutable {`,
 					`if $why, $unroutable := $returned[$messageId]; $unroutable && false {`},
 			},
