@@ -488,7 +488,7 @@ func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
 	require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 	assert.Eventually(t, func() bool { // the first call may use the killed connection
 		_, _, err := q.Peek(t.Context(), []string{"order"})
-		return err != nil && strings.Contains(err.Error(), "NOAUTH") && strings.Contains(err.Error(), "check its user, its password and its rights")
+		return err != nil && strings.Contains(err.Error(), "NOAUTH") && strings.Contains(err.Error(), "check its user, password and rights")
 	}, eventually, time.Millisecond)
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "").Err())
 	assert.Eventually(t, func() bool {
