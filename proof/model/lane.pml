@@ -126,7 +126,7 @@ proctype Entry(byte i) {
   byte held;
 #endif
   do
-  :: atomic { at[i] == free && lost[i] >= BUDGET ->           /* a.t.crashed, a further lease later */
+  :: atomic { at[i] == free && lost[i] >= BUDGET ->           /* dispatcher.deadLetter, one lease later */
        at[i] = taken_out;
        innocents_out = innocents_out + (KILLER(i) -> 0 : 1);
        PROMISE(INNOCENT, innocents_out <= ALLOWED);
@@ -159,7 +159,7 @@ proctype Entry(byte i) {
        p = 0 }
   :: atomic { at[i] == running && KILLER(i) -> p = by[i]; die(p); p = 0 }
 #ifdef STUCK
-  :: atomic { at[i] == running && KILLER(i) && !stuck[i] -> stuck[i] = true; leave(i) } /* dispatcher.needRenewal */
+  :: atomic { at[i] == running && KILLER(i) && !stuck[i] -> stuck[i] = true; leave(i) } /* renewer.needRenewal */
 #endif
 #ifdef FICKLE
   :: atomic { at[i] == running && KILLER(i) && !fickle[i] ->  /* it returns an error once, which resets its lost leases */
