@@ -218,7 +218,7 @@ func (k *strike) keepReadView() error {
 	return err
 }
 
-// alterTable adds a column and drops it again. Each statement waits forevery transaction on the table, and all other
+// alterTable adds a column and drops it again. Each statement waits for every transaction on the table, and all other
 // statements wait for it.
 func (k *strike) alterTable() error {
 	k.begin("database")
@@ -229,7 +229,7 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist repeats a statement that waits forevery transaction on the table until it gets its lock. All other statements
+// insist repeats a statement that waits for every transaction on the table until it gets its lock. All other statements
 // wait meanwhile.
 func (k *strike) insist(most int, query string) error {
 	for tries := 1; ; tries++ {

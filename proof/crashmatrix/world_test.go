@@ -99,7 +99,7 @@ func (w *world) count(from string, args ...any) (n int) {
 	return n
 }
 
-// makeWhole marks the queue as complete forevery kind. The log is empty, so that is true. The mark stays even when the
+// makeWhole marks the queue as complete for every kind. The log is empty, so that is true. The mark stays even when the
 // library under test has lost its reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()

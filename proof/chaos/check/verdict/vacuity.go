@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// The demands on a run, besides a case forevery check. Run.Excused takes these names, "fault: <kind>" and "check:
+// The demands on a run, besides a case for every check. Run.Excused takes these names, "fault: <kind>" and "check:
 // <name>".
 const (
 	ShowsEntries           = "enough entries"
