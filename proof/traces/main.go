@@ -10,8 +10,8 @@
 //   - sql: the statements that each scenario of the store's suite sends to MariaDB.
 //   - redis: the commands that each scenario of the queue's suite makes Redis run, those of scripts included.
 //
-// No trace contains a Go identifier. The operations of the simulation are texts of its own. When they change, the file
-// -renamed says so: a line "old -> new" for each word.
+// No trace contains a Go identifier. Its file is named after the scenario, and the operations of the simulation are texts
+// of its own. When those change, the file -renamed says so: a line "old -> new" for each scenario or word.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 
 func work(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("traces", flag.ContinueOnError)
-	renamed := flags.String("renamed", "", "a file with words of decisions that have changed: old -> new")
+	renamed := flags.String("renamed", "", "a file with scenarios, and words of decisions, that have other names now: old -> new")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func work(args []string, out io.Writer) error {
 		{"sql", compareScenarios},
 		{"redis", compareScenarios},
 	} {
-		n, err := compareFiles(out, filepath.Join(before, part.name), filepath.Join(after, part.name), part.compare)
+		n, err := compareFiles(out, filepath.Join(before, part.name), filepath.Join(after, part.name), words, part.compare)
 		if err != nil {
 			return err
 		}
@@ -87,11 +87,17 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares the files of two directories by their names, and returns how many differ.
-func compareFiles(out io.Writer, before, after string, compare func(before, after string) (string, error)) (differ int, err error) {
+// compareFiles compares the files of two directories by their names, those of before as words renames them. It returns how
+// many differ.
+func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {
 		return 0, err
+	}
+	formerly := make(map[string]string)
+	for i, name := range there {
+		there[i] = words.Replace(name)
+		formerly[there[i]] = name
 	}
 	here, err := namesIn(after)
 	if err != nil {
@@ -99,11 +105,14 @@ func compareFiles(out io.Writer, before, after string, compare func(before, afte
 	}
 	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(there, here))))
 	for _, name := range all {
-		old, err := os.ReadFile(filepath.Join(before, name))
-		if err != nil {
+		if formerly[name] == "" {
 			fmt.Fprintf(out, "%s is only in %s\n", name, after)
 			differ++
 			continue
+		}
+		old, err := os.ReadFile(filepath.Join(before, formerly[name]))
+		if err != nil {
+			return 0, err
 		}
 		now, err := os.ReadFile(filepath.Join(after, name))
 		if err != nil {
