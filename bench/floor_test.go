@@ -103,7 +103,7 @@ var values = []struct {
 	is   *regexp.Regexp
 	text string
 }{
-	{regexp.MustCompile(`IF\(.*?,\?,~0\+1\)`), "?"}, // the proof
+	{regexp.MustCompile(`IF\(.*?,\?,(~0|18446744073709551615)\+1\)`), "?"}, // the proof
 	{regexp.MustCompile(`(?i)x'[0-9a-f]{32}'`), "TOKEN"},
 	{regexp.MustCompile(`\b(id|CRC32\(idempotent_id\)) IN \([0-9,]+\)`), "$1 IN (LIST)"},
 	{regexp.MustCompile(` DIV 1000\) ?\+ ?[1-9][0-9]{3,}`), " DIV 1000)+LEASE"},
