@@ -42,7 +42,7 @@ func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.Batc
 	}
 }
 
-// running is an attempt, or a batch, that is running.
+// running is a running attempt or batch.
 type running struct {
 	ctx   context.Context // context of the handler
 	kind  spanKind

@@ -24,7 +24,7 @@ type result struct {
 	P99  float64 `json:"p99_late"`
 	Max  float64 `json:"max_late"`
 
-	OverKill float64 `json:"max_late_over_the_kill"` // of the other deadlines that fired at all
+	OverKill float64 `json:"max_late_over_the_kill"` // largest lateness among the other deadlines
 
 	Waiting  int `json:"waiting_at_the_kill"`
 	NotFired int `json:"not_fired"`         // until the timeout ended

@@ -29,7 +29,7 @@ func (s *shop) day(ctx context.Context) (books, error) {
 	if err != nil {
 		return b, err
 	}
-	tell("%v starts; what the dead one held comes due when its lease of %v ends", second, lease)
+	tell("%v starts; the entries of the dead worker come due when its lease of %v ends", second, lease)
 	err = second.await(ctx, func() (bool, error) {
 		p, err := s.progress(ctx)
 		return p.open == 0, err
@@ -39,7 +39,7 @@ func (s *shop) day(ctx context.Context) (books, error) {
 	}
 	tell("every entry has ended")
 	err = second.stop()
-	tell("%v has stopped when it was asked to", second)
+	tell("%v stopped when asked to", second)
 	return b, err
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// asProgram names the environment variable with which the test binary runs the program. It is already built, and with
-// the race detector.
+// asProgram is the environment variable that makes the test binary run the program. The binary is already built, with the
+// race detector.
 const asProgram = "QUICKSTART_TEST_RUNS_MAIN"
 
 func TestMain(m *testing.M) {

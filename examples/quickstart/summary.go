@@ -25,15 +25,15 @@ func (p promise) ask(ctx context.Context, db interface {
 
 // outcomes lists numbers without a promised value.
 var outcomes = []promise{
-	{text: "calls of the warehouse: those cut short were made again, with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
-	{text: "ms after its deadline, the latest closing: the dead worker's lease and, without Redis, polling", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
+	{text: "calls of the warehouse; calls that were cut short were repeated with the same key", query: "SELECT COUNT(*) FROM shop_parcels"},
+	{text: "ms from the deadline to the latest closing; this includes the dead worker's lease and, without Redis, the poll interval", query: "SELECT MAX(closed_at - pay_by) FROM shop_orders"},
 }
 
 // promises lists what the database must hold according to the shop's books.
 func promises(b books) []promise {
 	return []promise{
-		{"committed orders are there", b.committed, "SELECT COUNT(*) FROM shop_orders"},
-		{"entries: one an order, one a payment; none lost, no phantom", b.committed + b.paid, "SELECT COUNT(*) FROM shop_process_log"},
+		{"committed orders exist", b.committed, "SELECT COUNT(*) FROM shop_orders"},
+		{"entries: one an order and one a payment, none lost and none too many", b.committed + b.paid, "SELECT COUNT(*) FROM shop_process_log"},
 		{"entries not ended, or left to a person", 0, "SELECT COUNT(*) FROM shop_process_log WHERE state IN (0, -1, -3, -2)"},
 		{"entries still leased to a worker", 0, "SELECT COUNT(*) FROM shop_process_log WHERE lease_until > 0"},
 
@@ -41,7 +41,7 @@ func promises(b books) []promise {
 		{"closings succeeded", b.unpaid, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'close_unpaid' AND state = 1"},
 		{"unpaid orders closed", b.unpaid, "SELECT COUNT(*) FROM shop_orders WHERE status = 'closed'"},
 		{"orders closed before their time to pay was over", 0, "SELECT COUNT(*) FROM shop_orders WHERE closed_at < pay_by"},
-		{"items with a wrong stock: each share came back exactly once", 0, fmt.Sprintf("SELECT COUNT(*) FROM shop_stock s WHERE n <> %d - "+
+		{"items with a wrong stock; each share was returned exactly once", 0, fmt.Sprintf("SELECT COUNT(*) FROM shop_stock s WHERE n <> %d - "+
 			"(SELECT COALESCE(SUM(quantity), 0) FROM shop_orders o WHERE o.item = s.item AND status = 'paid')", inStock)},
 
 		{"parcels succeeded", b.parcels, "SELECT COUNT(*) FROM shop_process_log WHERE business_type = 'pack_parcel' AND state = 1"},
@@ -74,7 +74,7 @@ func (s *shop) summarize(ctx context.Context, b books) (broken int, err error) {
 		broken++
 		printNumber("WRONG", got, fmt.Sprintf("%s; want %d", p.text, p.want), p.query)
 	}
-	fmt.Print("\nWhat was not promised, as it came out\n\n")
+	fmt.Print("\nOther figures, without a promise\n\n")
 	for _, o := range outcomes {
 		got, err := o.ask(ctx, s.db)
 		if err != nil {
@@ -92,7 +92,7 @@ func printNumber(verdict string, n int, text, query string) {
 
 func (s *shop) printEntries(ctx context.Context) error {
 	const query = "SELECT business_type, state, COUNT(*), SUM(process_count > 0), SUM(process_count) FROM shop_process_log GROUP BY business_type, state"
-	fmt.Printf("\nWhat became of the entries\n\n  %-14s%-13s%7s%10s%10s\n", "type", "state", "entries", "retried", "failures")
+	fmt.Printf("\nStates of the entries\n\n  %-14s%-13s%7s%10s%10s\n", "type", "state", "entries", "retried", "failures")
 	rows, err := s.db.QueryContext(ctx, query)
 	if err != nil {
 		return err

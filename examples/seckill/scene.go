@@ -84,7 +84,7 @@ func (s *scene) read(ctx context.Context, b *books) (err error) {
 func (b *books) report(out io.Writer) (wrong int) {
 	create, closing, back := b.Entries[createType], b.Entries[shop.CloseType], b.Entries[shop.ReturnType]
 	withPerson := create[compensator.Dead]
-	fmt.Fprintf(out, "%d looks at the stock while it happened; %d pieces of %d sold, %d tickets given back, %d undone, %d given up before they were sold, %d with a person\n",
+	fmt.Fprintf(out, "%d checks of the stock during the sale; %d pieces of %d sold, %d tickets given back, %d undone, %d given up before they were sold, %d with a person\n",
 		b.Moments.Looks, b.Taken(), b.Stock, b.Ended, create[compensator.Compensated], create[compensator.Cancelled], withPerson)
 	s := &day.Sheet{Out: out}
 	b.Check(s, withPerson)

@@ -152,7 +152,7 @@ func TestPaidOrderIsNotClosed(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.Buy("ben")
-	w.Await("ben", shop.StateClosed) // Its order came due later.
+	w.Await("ben", shop.StateClosed) // ben's order came due after ann's.
 	require.Equal(t, shop.StatePaid, w.State("ann").State)
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckill_log WHERE business_type = 'close_order' AND state = ?`, compensator.Cancelled))
 	w.awaitStock(1)
@@ -416,7 +416,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 	w.awaitStock(500 - living)
 }
 
-// The scene uses servers from the environment here.
+// This test covers a scene on servers from the environment.
 func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })

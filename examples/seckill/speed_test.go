@@ -80,8 +80,8 @@ func BenchmarkSale(b *testing.B) {
 			b.Logf("%.0f/s, p99 %v", refusing.perSecond, refusing.p99)
 		}
 	})
-	if len(arms[0].paces) > 0 { // Otherwise only the sub-benchmark "sold out" ran.
-		fmt.Println(table(arms)) // The log of b shows only ten lines.
+	if len(arms[0].paces) > 0 { // Without paces only the sub-benchmark "sold out" ran.
+		fmt.Println(table(arms)) // Print the table, because the log of b shows only ten lines.
 	}
 }
 

@@ -138,7 +138,7 @@ func (s *scene) noteLoss(ctx context.Context) error {
 			lost++
 		}
 	}
-	return s.Note(ctx, fmt.Sprintf("with Redis went %d orders that the database did not have", lost))
+	return s.Note(ctx, fmt.Sprintf("Redis lost %d orders that the database did not have", lost))
 }
 
 // poisoned adds a malformed message.
@@ -193,9 +193,9 @@ func (b *books) report(out io.Writer) (wrong int) {
 	closing, aside, back := b.Entries[shop.CloseType], b.Entries[asideType], b.Entries[shop.ReturnType]
 	undone := aside[compensator.Compensated]
 	void := closing[compensator.Succeeded] - b.Made()
-	fmt.Fprintf(out, "%d looks at the stock while it happened; %d pieces of %d sold, %d tickets given back, %d of them undone, %d void because Redis was filled again meanwhile\n",
+	fmt.Fprintf(out, "%d checks of the stock during the sale; %d pieces of %d sold, %d tickets given back, %d of them undone, %d void because Redis was filled again in between\n",
 		b.Moments.Looks, b.Taken(), b.Stock, b.Ended, undone, void)
-	fmt.Fprintf(out, "%d accepted tickets went with Redis before the database had them; %d orders were made at the second try or later; %d consumers in the group were killed\n",
+	fmt.Fprintf(out, "%d accepted tickets were lost with Redis before the database had them; %d orders were made at a later try; %d consumers in the group were killed\n",
 		b.lost, aside[compensator.Succeeded], b.consumers)
 	s := &day.Sheet{Out: out}
 	b.Check(s, 0)

@@ -87,7 +87,7 @@ func (s *scene) place(t *testing.T) {
 	} else {
 		s.AddFault("Redis: all keys of the sale removed while the database is slow", s.emptied)
 	}
-	s.AddFault("a message in the stream that is no order", s.poisoned)
+	s.AddFault("a malformed message in the stream", s.poisoned)
 	s.PlaceDatabase(t, *full)
 }
 

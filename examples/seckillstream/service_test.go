@@ -144,7 +144,7 @@ func TestPaidOrderIsNotClosed(t *testing.T) {
 		require.Equal(t, http.StatusOK, w.Ask(http.MethodPost, fmt.Sprintf("/orders/%d/pay", order.Order), "").Status)
 	}
 	w.Buy("ben")
-	w.Await("ben", shop.StateClosed) // Its order came due later.
+	w.Await("ben", shop.StateClosed) // ben's order came due after ann's.
 	require.Eventually(t, func() bool {
 		return w.Count(`SELECT COUNT(*) FROM seckillstream_log WHERE business_type = 'close_order' AND state = ?`, compensator.Succeeded) == 2
 	}, time.Minute, 20*time.Millisecond)
@@ -329,7 +329,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 	}
 }
 
-// The scene uses servers from the environment here.
+// This test covers a scene on servers from the environment.
 func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })

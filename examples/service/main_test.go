@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asItself names the environment variable with which the test binary runs the program.
+// asItself is the environment variable that makes the test binary run the program.
 const asItself = "COMPENSATOR_SERVICE"
 
 func TestMain(m *testing.M) {

@@ -46,7 +46,7 @@ func (b *books) checks() []check {
 	few := `(SELECT COUNT(DISTINCT s.sending) FROM usersync_sendings s WHERE s.batch = l.batch_id AND s.user = l.business_id)`
 	return []check{
 		{"entries on their way, or leased", `SELECT COUNT(*) FROM usersync_log WHERE state IN (0, -1, -3) OR lease_until > 0`, 0},
-		{"entries that ended in another way than completed by a consumer, or with a person", `SELECT COUNT(*)` + ofEntry + `(l.state NOT IN (1, -2) OR l.state = 1 AND l.ended_by <> 'complete')`, 0},
+		{"entries that were neither completed by a consumer nor left to a person", `SELECT COUNT(*)` + ofEntry + `(l.state NOT IN (1, -2) OR l.state = 1 AND l.ended_by <> 'complete')`, 0},
 		{"entries with a person and no reason", `SELECT COUNT(*)` + ofEntry + `l.state = -2 AND COALESCE(l.last_error, '') = ''`, 0},
 		{"entries completed in time that ran all the same", `SELECT COUNT(DISTINCT l.id) FROM usersync_log l
 			JOIN usersync_directory d ON d.batch = l.batch_id AND d.user = l.business_id JOIN usersync_sendings s ON s.batch = d.batch AND s.user = d.user
@@ -55,7 +55,7 @@ func (b *books) checks() []check {
 			WHERE l.business_type = 'sync_user' AND s.sent_at < ` + due, 0},
 		{"entries with more failures than attempts", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.process_count > %d`, b.most+1), 0},
 		{"users sent again more often than allowed", fmt.Sprintf(`SELECT COUNT(*) FROM usersync_sendings WHERE sending > %d`, b.most), 0},
-		{"entries given up before all was tried", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.state = -2 AND l.ended_by = 'exhausted' AND (%s <> %d OR l.process_count <> %d)`, few, b.most, b.most+1), 0},
+		{"entries given up before all tries were used", fmt.Sprintf(`SELECT COUNT(*)`+ofEntry+`l.state = -2 AND l.ended_by = 'exhausted' AND (%s <> %d OR l.process_count <> %d)`, few, b.most, b.most+1), 0},
 		{"messages of a dead consumer that no consumer took", `SELECT COUNT(*) FROM usersync_log WHERE business_type = 'redelivered_user' AND state <> 1`, 0},
 		{"users in the directory without their upload's trace", `SELECT COUNT(*) FROM usersync_directory d JOIN usersync_batches b ON b.batch = d.batch WHERE d.trace <> b.trace`, 0},
 	}
@@ -174,8 +174,8 @@ func (b *books) report(out io.Writer) (wrong int) {
 	expect("users never synced", b.never(), 0)
 	expect("entries that say done for a user who is not synced", b.lied(), 0)
 	expect("hopeless users with a person", b.handed(), hopeless)
-	expect("synced, as the service tells", b.toldSynced, all-hopeless)
-	expect("with a person, as the service tells", b.toldPerson, hopeless)
+	expect("synced, as the service reports", b.toldSynced, all-hopeless)
+	expect("with a person, as the service reports", b.toldPerson, hopeless)
 	for _, c := range b.checks() {
 		expect(c.what, b.numbers[c.what], c.want)
 	}

@@ -276,7 +276,7 @@ func Compare(out io.Writer, ours, manual *Books, besides ...Row) {
 	row("stock in Redis / in the database at the end", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Counted.Stock, b.Left) })
 	row("buyers shut out forever", func(b *Books) any { return b.shutOut() })
 	row("messages stuck", func(b *Books) any { return b.Stuck })
-	row("looks at the stock / of these wrong", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Moments.Looks, b.Moments.Wrong) })
+	row("checks of the stock / of these wrong", func(b *Books) any { return fmt.Sprintf("%d / %d", b.Moments.Looks, b.Moments.Wrong) })
 	for _, r := range besides {
 		row(r.What, func(b *Books) any {
 			if b == ours {

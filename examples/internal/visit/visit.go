@@ -1,4 +1,4 @@
-// Package visit visits a sale's service that runs in the process of the test.
+// Package visit runs a sale's service in the process of the test and sends requests to it.
 package visit
 
 import (
