@@ -38,7 +38,7 @@ func (in *Intake) firstDelay() (delay time.Duration) {
 // only acknowledged.
 func (in *Intake) setAside(m *Message, reason string) *item {
 	reason = cmp.Or(processlog.FitError(reason), "no reason given")
-	in.cfg.Logger.Warn("intake: message is parked for a person", "source", in.name, "message", m.ID, "reason", reason)
+	in.cfg.Logger.Warn("intake: message is set aside for a person", "source", in.name, "message", m.ID, "reason", reason)
 	return in.aside(m, aside, reason)
 }
 

@@ -338,6 +338,6 @@ func (in *Intake) release(ctx context.Context, left []Message) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := r.release(ctx, left); err != nil {
-		in.cfg.Logger.Debug("intake: release", "source", in.name, "err", err)
+		in.cfg.Logger.Debug("intake: messages could not be given back", "source", in.name, "err", err)
 	}
 }

@@ -195,7 +195,7 @@ func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(c
 // waits reports why the Intake waits. It logs only the first of several reports in a row.
 func (in *Intake) waits(messages int, err error) {
 	if in.set(err) {
-		in.cfg.Logger.Warn("intake: waiting", "source", in.name, "messages", messages, "err", err)
+		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)
 	}
 	notify(in, in.cfg.Observer.Waiting, WaitingEvent{Source: in.name, Messages: messages, Err: err})
 }
@@ -236,7 +236,7 @@ func (in *Intake) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if err := l.leave(ctx); err != nil {
-		in.cfg.Logger.Debug("intake: leave", "source", in.name, "err", err)
+		in.cfg.Logger.Debug("intake: the source could not end its consumer", "source", in.name, "err", err)
 	}
 }
 

@@ -214,7 +214,7 @@ func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
 	}
-	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
+	return cmp.Or(processlog.FitError(usererr.Text(reason)), "set aside: no reason given")
 }
 
 // record commits an entry for a message. If the message has an entry already, record changes nothing and returns nil.

@@ -166,8 +166,8 @@ func TestReasonForSettingAsideIsCutAndNeverEmpty(t *testing.T) {
 		reason error
 		want   string
 	}{
-		{nil, "parked: no reason given"},
-		{errors.New(""), "parked: no reason given"},
+		{nil, "set aside: no reason given"},
+		{errors.New(""), "set aside: no reason given"},
 		{errors.New("why"), "why"},
 		{errors.New(strings.Repeat("ü", 5000)), strings.Repeat("ü", 1000)},
 	} {

@@ -313,8 +313,8 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	return err == nil
 }
 
-// failed returns the delay of a failed message's entry. For a permanent error it also sets the reason that sets the
-// message aside. The error and the schedule are user code and may panic.
+// failed returns the delay of a failed message's entry. For a permanent error it also stores why the message is set aside.
+// The error and the schedule are user code and may panic.
 func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {

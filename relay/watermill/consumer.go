@@ -230,7 +230,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	return errors.Join(kept, err)
 }
 
-// arrival is a message with the results of the user's functions.
+// arrival is a message with the results of MessageID and Redelivered.
 type arrival struct {
 	*Delivery
 	id    compensator.IdempotencyKey
@@ -285,7 +285,7 @@ func redelivered(msg *message.Message) bool {
 
 // setAsideFor returns the text of a reason, cut to the length of LastError and never empty.
 func setAsideFor(reason error) string {
-	return cmp.Or(processlog.FitError(usererr.Text(reason)), "parked: no reason given")
+	return cmp.Or(processlog.FitError(usererr.Text(reason)), "set aside: no reason given")
 }
 
 // extract returns the context with the values that the Propagator finds in the metadata.
@@ -336,8 +336,8 @@ func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// failed returns the delay of a failed message's entry. For a permanent error it also sets the reason that sets the
-// message aside. The error and the schedule are user code and may panic.
+// failed returns the delay of a failed message's entry. For a permanent error it also stores why the message is set aside.
+// The error and the schedule are user code and may panic.
 func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {

@@ -323,11 +323,11 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 		return errTest
 	}, ConsumerConfig{Refused: aside})
 	ch := routed(t, k, "orders")
-	again, setAsideMessage := large("again"), large("parked")
+	again, setAsideMessage := large("again"), large("aside")
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", large("large"), again, setAsideMessage, message.NewMessage("small", nil)))
 	eventually(t, func() bool { return len(b.of("too_large")) == 3 && w.Count("common_process_log") == 1 }, "other messages are processed")
-	assert.Equal(t, map[string]int{"large": 1, "again": 1, "parked": 1, "small": 1}, calls.all(), "each had its function, and came once")
+	assert.Equal(t, map[string]int{"large": 1, "again": 1, "aside": 1, "small": 1}, calls.all(), "each had its function, and came once")
 	assert.EqualValues(t, 5, tries.Load(), "it was tried again until the topic had it")
 	for _, msg := range b.of("too_large") {
 		assert.Equal(t, large("").Payload, msg.Payload, "as it came")
@@ -405,7 +405,7 @@ func TestMessageSetAsideSaysWhyInSoManyCharacters(t *testing.T) {
 	k := consumer(t, c, func(msg *message.Message) error { return compensator.Permanent(errors.New(string(msg.Payload))) }, ConsumerConfig{Topic: "orders"})
 	w.Run(c)
 	for uuid, test := range map[string]struct{ reason, want string }{
-		"long": {strings.Repeat("ü", 5000), strings.Repeat("ü", 1000)}, "none": {"", "parked: no reason given"},
+		"long": {strings.Repeat("ü", 5000), strings.Repeat("ü", 1000)}, "none": {"", "set aside: no reason given"},
 	} {
 		require.NoError(t, k.Handle(message.NewMessage(uuid, []byte(test.reason))))
 		entry := func() *compensator.Entry {
