@@ -13,25 +13,27 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// splitStatements bounds the statements by which one writeApart looks for refused items. Three refused of 100 cost about 40.
+// splitStatements limits how many statements one writeApart sends to find the refused items. Three refused items of 100
+// take about 40 statements.
 const splitStatements = 64
 
-// refusal is an item that the database refused to write, and why.
+// refusal is an item that the database refused to write, and the reason.
 type refusal[T any] struct {
 	item T
 	err  error
 }
 
-// writeApart writes items, in one call of write if the database takes them all. Where it refuses some row of them, by a trigger
-// or a constraint, writeApart writes the halves, and their halves, so that one refused row holds up no other. Where write waits in
-// vain for a lock that a trigger wants, writeApart writes the items a few at a time.
+// writeApart writes items. If the database accepts all items, that takes one call of write. If a trigger or a
+// constraint refuses some row, writeApart writes the halves, then their halves, so that a refused row delays no other.
+// If write waits in vain for a lock that a trigger wants, writeApart writes a few items at a time.
 //
-//   - refused are the items that the database refused although they stood alone.
-//   - left are items that are not written: a trigger waited, or trying them alone would have taken too many statements or too
-//     long. The caller offers them again, later and without the refused ones.
-//   - err is an error of no row: the server's condition, or a statement that can never succeed. Any item may be written then.
+//   - refused holds the items that the database refused when they were written alone.
+//   - left holds items that were not written. Either a trigger waited, or writing them alone would have taken too many
+//     statements or too long. The caller offers them again later, without the refused ones.
+//   - err is an error that no row caused: the server's condition, or a statement that can never succeed. After err any
+//     item may be written.
 //
-// A call of write changes all of its items or none. It is safe to write an item twice.
+// One call of write must change all of its items or none. Writing an item twice must be safe.
 func writeApart[T any](ctx context.Context, s *Store, items []T, write func(items []T) error) (refused []refusal[T], left []T, err error) {
 	if len(items) == 0 {
 		return nil, nil, nil
@@ -56,13 +58,13 @@ func writeApart[T any](ctx context.Context, s *Store, items []T, write func(item
 	return p.refused, p.left, err
 }
 
-// leftOver is what a call has left unwritten, while all else was written.
+// leftOver collects what a call did not write, although it wrote everything else.
 type leftOver struct {
-	busy     bool // some rows are locked, or were not tried
+	busy     bool // some rows were locked, or were not tried
 	refusals []processlog.Refusal
 }
 
-// take takes the answer of updateRows. It returns an error of no row.
+// take adds the results of updateRows. It returns an error only if no row caused it.
 func (l *leftOver) take(busy []processlog.ID, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -73,7 +75,7 @@ func (l *leftOver) take(busy []processlog.ID, err error) error {
 	return err
 }
 
-// err says what was left; nil: nothing.
+// err returns ErrBusy, a *RefusedError, or both joined. It returns nil if everything was written.
 func (l *leftOver) err() error {
 	var left []error
 	if l.busy {
@@ -85,19 +87,19 @@ func (l *leftOver) err() error {
 	return errors.Join(left...)
 }
 
-// splitter looks for the items that the database refuses, or whose trigger waits for a lock.
+// splitter finds the items that the database refuses, or whose trigger waits for a lock.
 type splitter[T any] struct {
 	ctx        context.Context
 	s          *Store
 	write      func(items []T) error
-	statements int           // that may still be sent
-	waits      int           // that may still be in vain
-	wait       time.Duration // how long the last one was
+	statements int           // number of statements that may still be sent
+	waits      int           // number of waits in vain that are still allowed
+	wait       time.Duration // length of the last wait in vain
 	refused    []refusal[T]
 	left       []T
 }
 
-// split writes the halves of items that were refused together.
+// split writes the two halves of items that were refused together.
 func (p *splitter[T]) split(items []T) error {
 	first, second := items[:len(items)/2], items[len(items)/2:]
 	whole, err := p.half(first)
@@ -105,7 +107,7 @@ func (p *splitter[T]) split(items []T) error {
 		return err
 	}
 	if whole && len(second) > 1 {
-		return p.split(second) // the refused item is here, so the half need not be tried as it is
+		return p.split(second) // The refused item is in second, so do not try second as a whole.
 	}
 	_, err = p.half(second)
 	return err
@@ -134,18 +136,20 @@ func (p *splitter[T]) half(items []T) (whole bool, err error) {
 	return false, p.split(items)
 }
 
-// may reports whether one more statement may be sent. After a wait there must be time for another one.
+// may reports whether one more statement may be sent. After a wait in vain, the context must leave time for another
+// wait.
 func (p *splitter[T]) may() bool {
 	return p.statements > 0 && p.waits > 0 && (p.wait == 0 || timeFor(p.ctx, p.wait))
 }
 
-// piecewise writes a few items at a time, after all of them together have waited in vain. Each wait makes the pieces smaller,
-// and each success makes them larger. They are drawn at random, so that no items stand behind those that wait each time.
+// piecewise writes a few items at a time, after all of them together waited in vain. Each wait makes the pieces
+// smaller, and each success makes them larger. Items are drawn at random, so that the same items are not always behind
+// a waiting one.
 func (p *splitter[T]) piecewise(items []T) error {
 	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
 	for len(order) > 0 {
 		n, waits := min(size, len(order)), p.waits
-		slices.Sort(order[:n]) // as they stand among items
+		slices.Sort(order[:n]) // Keep the order of items within a piece.
 		piece := make([]T, n)
 		for i, at := range order[:n] {
 			piece[i] = items[at]
@@ -162,20 +166,20 @@ func (p *splitter[T]) piecewise(items []T) error {
 }
 
 const (
-	// piecesAtFirst is into how many pieces items are cut that have waited together.
+	// piecesAtFirst is the number of pieces after all items waited together.
 	piecesAtFirst = 16
-	// splitWaits bounds the waits of one writeApart beside the first.
+	// splitWaits limits the waits in vain of one writeApart, after the first wait.
 	splitWaits = 3
 )
 
-// timeFor reports whether ctx leaves time for a wait, and for the rest of the call.
+// timeFor reports whether the deadline of ctx leaves time for a wait and half a second more.
 func timeFor(ctx context.Context, wait time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > wait+time.Second/2
 }
 
-// waitError says that a statement has waited in vain although its transaction held all rows that it was to write. A trigger wants
-// a lock that somebody else has.
+// waitError says that a statement waited in vain although its transaction had locked all rows to write. So a trigger
+// wants a lock that another transaction holds.
 type waitError struct {
 	error
 	took time.Duration
@@ -186,15 +190,15 @@ func (e *waitError) Unwrap() error { return e.error }
 // waitIn returns the waitError in err, or nil.
 func waitIn(err error) *waitError {
 	if err == nil {
-		return nil // what follows allocates
+		return nil // Return early, because the code below allocates.
 	}
 	var waited *waitError
 	errors.As(err, &waited)
 	return waited
 }
 
-// writeHeld runs a statement in a transaction that holds all rows which the statement is to write. Its error is a *waitError where the
-// statement has waited in vain.
+// writeHeld runs a statement in a transaction that has locked all rows to write. It returns a *waitError if the
+// statement waited in vain.
 func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changed int64, err error) {
 	began := time.Now()
 	if changed, err = execCount(ctx, tx, query); err != nil {
@@ -203,8 +207,8 @@ func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (
 	return changed, nil
 }
 
-// asWait makes a *waitError of the error of a statement that has waited in vain since began. SQLite has one writer, so no trigger
-// waits there.
+// asWait turns the error of a statement that waited in vain since began into a *waitError. SQLite has one writer, so
+// triggers never wait there.
 func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
 	if s.d.skipLocked == "" {
 		return err
@@ -220,9 +224,9 @@ func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
 	return err
 }
 
-// refusesRow reports whether the database refused a statement of ours because of a row that it was to write. Every error may
-// come out of a trigger, so every error of a statement counts, other than the server's condition and an error that names our
-// own table as missing or forbidden.
+// refusesRow reports whether the database refused a statement of the library because of a row. A trigger may raise any
+// error, so every error of a statement counts, with two exceptions. The first is an error of the server's condition.
+// The second is an error that says that the log's own table is missing or forbidden.
 func (s *Store) refusesRow(err error) bool {
 	if err == nil || s.ServerFault(err) || s.d.fault(err) == faultUnreachable {
 		return false
@@ -240,11 +244,11 @@ func (s *Store) refusesRow(err error) bool {
 	return true
 }
 
-// suffixes are those of the log's own tables.
+// suffixes lists the suffixes of the log's tables.
 var suffixes = []string{"", "_audit", "_case", "_meta", "_operation", "_setting", "_slots", "_turns"}
 
-// isIn reports whether a text names the log's table, or another table of the log. A user's table, for example the history that a
-// trigger writes, may have the log's name as a part of its own.
+// isIn reports whether text names a table of the log. A user's table, for example a history table of a trigger, may
+// contain the log's name within its own name. That does not count.
 func (t tableName) isIn(text string) bool {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !isNameRune(r) })
 	return slices.ContainsFunc(words, func(word string) bool {

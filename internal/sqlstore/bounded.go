@@ -12,21 +12,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rowWait is how long a statement of ours waits for a row lock: in ownSettings, in calm on MariaDB, and in shortWaits.
+// rowWait is how long the library's statements wait for a row lock. ownSettings, calm on MariaDB, and shortWaits use
+// the same value.
 const rowWait = 2 * time.Second
 
-// In sessions of the user's pool MySQL has no hint that bounds a wait for a row lock, and waits for 50 s by default. Statements of
-// ours wait there only for a lock that a trigger wants, since they lock their rows with SKIP LOCKED. So a transaction of ours
-// bounds its session's waits, and undoes that, only after such a wait was seen. That costs two statements a transaction.
+// In sessions of the user's pool MySQL has no hint that limits the wait for a row lock, and waits for 50 s by default.
+// The library locks its rows there with SKIP LOCKED. So its statements wait only for locks that a trigger wants.
+//
+// After the library has seen such a wait, each of its transactions limits its session's waits at its begin, and
+// restores the limit at its end. That takes two statements per transaction, so the library does not do it before.
 const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout=2"
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
-	// boundedFor is for how long waits are bounded after one was in vain. A session that was given up may wait for a minute.
+	// boundedFor is how long transactions keep limiting their waits after a wait in vain. It is long because a session
+	// that was given up may go on waiting for a minute.
 	boundedFor = 5 * time.Minute
 )
 
-// boundWaits bounds the waits of transactions that begin from now on.
+// boundWaits makes transactions that begin from now on limit their session's waits.
 func (s *Store) boundWaits() {
 	if s.own == nil && s.d.shortWaits != "" {
 		until := time.Now().Add(boundedFor)
@@ -34,7 +38,7 @@ func (s *Store) boundWaits() {
 	}
 }
 
-// boundsWaits reports whether a transaction of ours is to bound its session's waits.
+// boundsWaits reports whether the library's transactions must limit their session's waits now.
 func (s *Store) boundsWaits() bool {
 	until := s.waitsBounded.Load()
 	return until != nil && time.Now().Before(*until)
@@ -63,12 +67,12 @@ func (s *Store) beginBoundedOnce(ctx context.Context) (processlog.Transaction, e
 	}
 	txwatch.ThrowAway(ctx, conn, err)
 	if mysqlerr.Number(err) != 0 && !mysqlerr.IsServers(err) && !mysqlerr.IsInsideTransaction(err) {
-		return s.beginUsers(ctx) // an engine that knows no such variable
+		return s.beginUsers(ctx) // The server does not know the variable.
 	}
 	return nil, err
 }
 
-// boundedTx gives its session back as it was when it ends.
+// boundedTx restores its session's wait for row locks when it ends.
 type boundedTx struct {
 	*sql.Tx
 	conn *sql.Conn
@@ -80,7 +84,8 @@ func (t *boundedTx) Commit() error { return t.end(t.Tx.Commit()) }
 // Rollback implements Transaction.
 func (t *boundedTx) Rollback() error { return t.end(t.Tx.Rollback()) }
 
-// end closes a session that cannot be given back as it was.
+// end restores the session's wait for row locks, and gives the connection back. If that fails, end closes the
+// connection.
 func (t *boundedTx) end(err error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), rowWait)
 	defer cancel()

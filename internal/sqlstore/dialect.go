@@ -15,79 +15,81 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// dialect is what one kind of database needs to be told differently. Suffixes and hints may be empty; a func may be
-// nil where that is said. check gives up what the
-// server turns out not to do: halves, share and shareNow, inTx, returning, probe; and finds out snapshots, galera, foldsNames.
+// dialect holds everything that differs between kinds of databases. Suffixes and hints may be empty. A func may be nil
+// where its comment says so.
+//
+// check changes fields to what this server really does: halves, share, shareNow, inTx, returning and probe. It also
+// sets snapshots, galera and foldsNames.
 type dialect struct {
 	name       string
 	migrations fs.FS
 
-	now        string                      // ms since 1970 by the database's clock
-	stamp      string                      // the value for created_at and updated_at
-	stampMS    func(column string) string  // reads such a column as ms
-	stampAt    func(ms int64) string       // the literal for ms
-	text       func(utf8 string) string    // a text literal
-	numbers    func(columns string) string // reads whole numbers, whatever they were written as
-	bytes      string                      // type that a text is cast to so that no character set changes it
-	texts      func(columns string) string // reads texts as the bytes that are stored, whatever charset the session has
-	empty      string                      // an empty text, also where a session takes '' for NULL
-	hexText    string                      // the text of a placeholder that holds hexadecimal digits; "": placeholders carry every text
-	fit        string                      // condition that the session of an INSERT writes what it is sent
-	steady     string                      // condition that the session has the server's clock; "": calm sees to it, or there is no such thing
-	shortWaits string                      // statement that bounds a session's waits for row locks, of which calm knows nothing; "": calm does
-	calm       func(query string) string   // a statement that variables of the session do not change; nil: there are none
+	now        string                      // expression: milliseconds since 1970 by the database's clock
+	stamp      string                      // expression: the value for created_at and updated_at
+	stampMS    func(column string) string  // expression: reads a column that holds stamp as milliseconds
+	stampAt    func(ms int64) string       // literal of a stamp for ms
+	text       func(utf8 string) string    // literal of a text
+	numbers    func(columns string) string // expressions that read whole numbers from columns of any type
+	bytes      string                      // type that a text is cast to so that no charset changes it
+	texts      func(columns string) string // expressions that read texts as the stored bytes, in every session charset
+	empty      string                      // literal of an empty text, also in a session that takes '' for NULL
+	hexText    string                      // expression of a text whose placeholder holds hexadecimal digits; "": placeholders carry every text unchanged
+	fit        string                      // condition that an INSERT of the session stores what it is sent
+	steady     string                      // condition that the session uses the server's clock; "": calm ensures it, or sessions have no clock
+	shortWaits string                      // statement that limits a session's waits for row locks where calm cannot; "": not needed
+	calm       func(query string) string   // makes a statement independent of the session's variables; nil: there are none
 	dueIndex   string                      // hint: read the table by its due index
 	idIndex    string                      // hint: read the table by id
-	by         func(index string) string   // hint: read the table by this index of migrations/, whatever seems cheaper
+	by         func(index string) string   // hint: read the table by this index of migrations/, also if another plan seems cheaper
 	deleteByID func(table string) string   // DELETE FROM the table, with idIndex
-	skipLocked string                      // suffix: lock the rows read, leave out those that are locked
-	halves     bool                        // skipLocked does not do that: use lockNow on fewer and fewer rows
-	thenJoin   string                      // JOIN, from what stands before it, whatever seems cheaper
-	lock       string                      // suffix: lock the rows read, wait for them
-	lockNow    string                      // suffix: lock the rows read, or fail at once
-	share      string                      // suffix: read the latest committed rows, wait for those in flight
-	shareNow   string                      // suffix: the same, or fail at once
-	inTx       string                      // condition that a statement fails or changes nothing outside a transaction; "": there is none
-	latest     string                      // statement that makes the next read show what is committed, and fails inside a transaction
-	snapshots  bool                        // a lock on a row that changed since the snapshot aborts the transaction
-	foldsNames bool                        // a database goes by any case of its name, and is said by the one it was asked for by
-	galera     bool                        // other nodes may have committed what this one does not show yet
-	returning  bool                        // INSERT … RETURNING
+	skipLocked string                      // suffix: lock the rows that are read, and skip those that are locked
+	halves     bool                        // skipLocked does not skip: use lockNow on fewer and fewer rows
+	thenJoin   string                      // JOIN in written order, also if another order seems cheaper
+	lock       string                      // suffix: lock the rows that are read, and wait for locked ones
+	lockNow    string                      // suffix: lock the rows that are read, or fail at once
+	share      string                      // suffix: read the latest committed rows, and wait for rows of open transactions
+	shareNow   string                      // suffix: as share, but fail at once instead of waiting
+	inTx       string                      // condition that makes a statement fail or change nothing outside a transaction; "": the server has none
+	latest     string                      // statement that makes the next read show the latest committed rows, and fails inside a transaction; "": not needed
+	snapshots  bool                        // locking a row that changed since the snapshot aborts the transaction (innodb_snapshot_isolation)
+	foldsNames bool                        // database names ignore case; DATABASE() returns the name in the case in which it was selected
+	galera     bool                        // other nodes may have committed rows that this node does not show yet
+	returning  bool                        // the server has INSERT … RETURNING
 	qualified  bool                        // the table may be named database.table
-	unseenEnd  bool                        // a failed statement may end the transaction, and no watcher of the connection can tell
+	unseenEnd  bool                        // a failed statement may end the transaction, and a watcher of the connection cannot see that
 
-	again  func(key string, columns ...string) string                   // an INSERT of a row whose key is there takes these columns over
+	again  func(key string, columns ...string) string                   // suffix: an INSERT whose key exists overwrites these columns
 	keyed  func(keys []processlog.IdempotencyKey) string                // condition: the row's idempotency key is one of keys
-	groups func(from string, states []processlog.State) string          // the states and types that occur, without reading every row; nil: GROUP BY does not
-	ended  func(seconds int, query string) string                       // a SELECT that the server ends after so long; nil: a context does
-	own    func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB // a pool of ours beside the user's; nil: one in the user's does
+	groups func(from string, states []processlog.State) string          // query: the states and types that occur, without reading every row; nil: a plain GROUP BY is used
+	ended  func(seconds int, query string) string                       // makes the server end a SELECT after seconds; nil: the context ends it
+	own    func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB // opens the library's own pool beside the user's; nil: statements run in the user's pool
 
-	openOrdering func(ctx context.Context, s *Store) error // finds out who writes to the same file; nil: there are many writers
+	openOrdering func(ctx context.Context, s *Store) error // opens the writer that all stores of the same file share; nil: the database has many writers
 
-	probe func(ctx context.Context, tx processlog.Tx) error                     // ErrNoTransaction unless open
-	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // READ COMMITTED, in the user's pool
-	check func(ctx context.Context, s *Store) []error                           // every reason not to run here
-	fault func(err error) fault                                                 // what an error means
-	blame func(err error) mysqlerr.Blame                                        // whose fault an error of anybody's statement is
+	probe func(ctx context.Context, tx processlog.Tx) error                     // returns ErrNoTransaction unless a transaction is open
+	begin func(ctx context.Context, db *sql.DB) (processlog.Transaction, error) // begins a READ COMMITTED transaction in the user's pool
+	check func(ctx context.Context, s *Store) []error                           // returns every reason why the library cannot run here
+	fault func(err error) fault                                                 // classifies an error of the library's statements
+	blame func(err error) mysqlerr.Blame                                        // says whether the statement or the server caused an error
 
-	answered func(err error) bool // the database itself has said it
+	answered func(err error) bool // reports whether the error came from the database itself
 }
 
-// fault classifies an error of the database by what it means for a statement of ours.
+// fault says what an error of the database means for a statement of the library.
 type fault int
 
 const (
 	faultOther       fault = iota
-	faultDuplicate         // a unique key exists
-	faultBusy              // a lock was not to be had in time; the statement did nothing
-	faultEnded             // the server ended the statement, for its time or by KILL; the statement did nothing
+	faultDuplicate         // a row with the same unique key exists
+	faultBusy              // a lock was not available in time; the statement changed nothing
+	faultEnded             // the server ended the statement by a time limit or by KILL; the statement changed nothing
 	faultAborted           // the server rolled the whole transaction back
-	faultGuard             // guardedKey refused
-	faultNoTable           // a table is not there
-	faultUnreachable       // the connection broke: nothing is known
+	faultGuard             // guardedKey refused the INSERT
+	faultNoTable           // a table does not exist
+	faultUnreachable       // the connection broke; the effect of the statement is unknown
 )
 
-// endedBy is a text literal, of letters alone.
+// endedBy returns a text literal. An EndedBy has letters only, so it needs no escaping.
 func (d *dialect) endedBy(by processlog.EndedBy) string {
 	if by == "" {
 		return d.empty
@@ -117,7 +119,8 @@ func dialectNamed(name string) *dialect {
 	return nil
 }
 
-// Blame says whose fault an error is, of a statement of anybody's. What the caller's context has ended is no fault of a server.
+// Blame says whether an error of any statement, also a user's, is the fault of the statement or of the server. The end
+// of the caller's context is never the server's fault.
 func (s *Store) Blame(err error) mysqlerr.Blame {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return mysqlerr.Statement
@@ -129,21 +132,21 @@ func (s *Store) Blame(err error) mysqlerr.Blame {
 	return blame
 }
 
-// Blames says whose fault an error of anybody's statement is, whatever database that was sent to.
+// Blames is Blame without a known database: it tries the rules of every kind of database.
 func Blames(err error) mysqlerr.Blame { return max(mysqlerr.Blames(err), sqliteBlame(err)) }
 
-// ServerFault reports whether an error is, or may be, a condition of the database, and not the statement's fault.
+// ServerFault reports whether an error is, or may be, caused by the server rather than by the statement.
 func (s *Store) ServerFault(err error) bool { return s.Blame(err) != mysqlerr.Statement }
 
-// DefaultTable is the process log's name in the migrations.
+// DefaultTable is the name of the process log in the migrations.
 const DefaultTable = "common_process_log"
 
-// tableName is a validated, possibly qualified table name.
+// tableName is a validated table name. database is empty if the name is not qualified.
 type tableName struct{ database, base string }
 
-var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // 64, less the longest suffix of ours
+var tablePart = regexp.MustCompile(`^[A-Za-z0-9_$]{1,58}$`) // The limit is 64, less the longest suffix of the log's tables.
 
-// table is a log's name, where this kind of database takes it.
+// table parses the name of a log, and refuses a qualified name where the database has none.
 func (d *dialect) table(s string) (tableName, error) {
 	name, err := parseTable(s)
 	if err == nil && name.database != "" && !d.qualified {
@@ -163,13 +166,13 @@ func parseTable(s string) (tableName, error) {
 	return tableName{database, base}, nil
 }
 
-// CheckTable reports what is wrong with a table's name.
+// CheckTable reports what is wrong with a table name.
 func CheckTable(s string) error {
 	_, err := parseTable(s)
 	return err
 }
 
-// quoted returns the table's name, with suffix, as SQL wants it.
+// quoted returns the table name plus suffix, quoted for SQL.
 func (t tableName) quoted(suffix string) string {
 	if t.database == "" {
 		return "`" + t.base + suffix + "`"
@@ -177,7 +180,7 @@ func (t tableName) quoted(suffix string) string {
 	return "`" + t.database + "`.`" + t.base + suffix + "`"
 }
 
-// in replaces the default name in a migration file.
+// in replaces DefaultTable in the text of a migration file by t.
 func (t tableName) in(text string) string {
 	return strings.ReplaceAll(text, "`"+DefaultTable, strings.TrimSuffix(t.quoted(""), "`"))
 }

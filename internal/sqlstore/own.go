@@ -13,11 +13,11 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// ownPoolSize is how many connections the library takes for itself.
+// ownPoolSize is the maximum number of connections in the library's own pool.
 const ownPoolSize = 4
 
-// openOwn opens the library's own pool beside the user's, set up once per connection: nothing of it leaks
-// into the user's sessions, and a BEGIN of ours is a single round trip.
+// openOwn opens the library's own pool beside the user's. Each connection is set up once. So no setting leaks into the
+// user's sessions, and BEGIN takes a single round trip.
 func openOwn(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {
 	db := sql.OpenDB(ownConnector{users.Inner(), users, opened})
 	db.SetMaxOpenConns(ownPoolSize)
@@ -31,7 +31,7 @@ type ownConnector struct {
 	opened *atomic.Int64
 }
 
-// Connect opens a connection and sets its session up.
+// Connect opens a connection and sets up its session.
 func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -46,8 +46,9 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return own, nil
 }
 
-// setUp makes the session independent of the DSN and of the server. An engine that speaks MySQL's protocol and lacks one of
-// the variables refuses all: it is set the least that our statements need.
+// setUp makes the session independent of the DSN and of the server's defaults. A server that speaks MySQL's protocol
+// but lacks one of the variables refuses ownSettings as a whole. setUp then sends ownLeastSettings, the least that the
+// library's statements need.
 func (c *ownConn) setUp(ctx context.Context) error {
 	_, err := c.ExecContext(ctx, ownTransactions, nil)
 	switch {
@@ -62,8 +63,8 @@ func (c *ownConn) setUp(ctx context.Context) error {
 	return err
 }
 
-// ownConn is a connection of our own pool. It lives about as long as the user's connections do, so that it leads to the
-// same server: the name or the proxy that both were opened by may lead to another one today.
+// ownConn is a connection of the library's own pool. It lives about as long as the user's connections. So both lead to
+// the same server, even if the name or proxy they were opened by leads to another server later.
 type ownConn struct {
 	driver.Conn
 	users  *txwatch.Connector
@@ -71,14 +72,16 @@ type ownConn struct {
 }
 
 const (
-	// ownLife is how long a connection of ours lives while the user's pool has none.
+	// ownLife is the maximum age of an own connection while the user's pool has none open.
 	ownLife = 5 * time.Minute
-	// ownLeast is how long it lives at least: the user's pool may open connections all the time.
+	// ownLeast is the minimum age at which an own connection is closed. Without it a user's pool that opens connections
+	// all the time would do the same to the own pool.
 	ownLeast = 5 * time.Second
 )
 
-// outlived reports whether every connection of the user's pool is younger, or those that it had last. A connection that is held
-// does not count. database/sql has no getter for ConnMaxLifetime, but the age of the connections tells what it does.
+// outlived reports whether every connection of the user's pool is younger than c. database/sql has no getter for
+// ConnMaxLifetime, so the age of the user's connections stands for it. If the user's pool has no open connection, c
+// lives for ownLife at most.
 func (c *ownConn) outlived() bool {
 	age := time.Since(c.opened)
 	if age < ownLeast {
@@ -88,7 +91,7 @@ func (c *ownConn) outlived() bool {
 	return c.opened.Before(oldest) || !open && age > ownLife
 }
 
-// ResetSession is asked whenever the pool hands the connection out.
+// ResetSession implements driver.SessionResetter. The pool calls it before it hands the connection out.
 func (c *ownConn) ResetSession(ctx context.Context) error {
 	if c.outlived() {
 		return driver.ErrBadConn

@@ -12,33 +12,35 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Statements of ours run in three kinds of sessions, and must mean the same in each:
+// The library's statements run in three kinds of sessions, and must mean the same in each:
 //
 //   - Sessions of the library's own pool, behind a Connector. ownTransactions and ownSettings set them up once.
-//   - Sessions of the user's pool, outside his transactions. Anybody may have changed their variables since New looked.
-//     calm overrides those variables for one statement.
-//   - The user's transaction. Nothing is overridden there. Texts travel in a form that no charset changes, and
-//     guardedKey refuses the INSERT where the session would write something else.
+//   - Sessions of the user's pool, outside the user's transactions. Their variables may have changed since New read
+//     them. calm overrides those variables for one statement.
+//   - The user's transaction. There the library overrides nothing. Texts travel in a form that no charset changes.
+//     guardedKey refuses the INSERT if the session would store something else.
 //
-// promises/servers/session_variables_test.go has the table of all variables, and tries each.
+// promises/servers/session_variables_test.go lists all variables, and tries each.
 
 const (
-	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults. The short wait for
-	// row locks keeps one held row from holding up a whole batch. The short wait for metadata locks ends a blocked
-	// statement on the server before the engine gives it up: a given-up statement keeps its session until it ends.
+	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
+	//
+	// The short wait for row locks keeps one locked row from delaying a whole batch. The short wait for metadata locks
+	// ends a blocked statement on the server before the engine gives the statement up. A statement that the engine gave
+	// up would keep its session until it ends.
 	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 	ownSettings     = "SET NAMES utf8mb4, SESSION innodb_lock_wait_timeout=2, lock_wait_timeout=5, autocommit=1, completion_type=0, " +
 		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
 	ownLeastSettings = "SET SESSION innodb_lock_wait_timeout=2, autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// calmHints overrides for one statement, on MySQL, what ownSettings sets for a session. MySQL has no hint for
-// innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement MySQL 9.7 sets the session's
-// clock for good by it. See steady.
+// calmHints sets for one statement, on MySQL, what ownSettings sets for a session. MySQL has no hint for
+// innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement, MySQL 9.7 changes the
+// session's clock permanently by such a hint. See steady.
 const calmHints = "SET_VAR(lock_wait_timeout=5) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
 	"SET_VAR(sql_safe_updates=0) SET_VAR(unique_checks=1) SET_VAR(foreign_key_checks=1)"
 
-// calmMySQL adds calmHints to the hints behind the statement's first word.
+// calmMySQL adds calmHints to the hints after the statement's first word.
 func calmMySQL(query string) string {
 	verb, rest, _ := strings.Cut(query, " ")
 	if hints, more, found := strings.Cut(strings.TrimPrefix(rest, "/*+ "), " */"); found && strings.HasPrefix(rest, "/*+ ") {
@@ -47,7 +49,7 @@ func calmMySQL(query string) string {
 	return verb + " /*+ " + calmHints + " */ " + rest
 }
 
-// calmMariaDB puts the statement behind SET STATEMENT, or adds to the one that is there.
+// calmMariaDB wraps the statement in SET STATEMENT, or extends the SET STATEMENT that is there.
 func calmMariaDB(query string) string {
 	if more, found := strings.CutPrefix(query, "SET STATEMENT "); found {
 		return txwatch.Calm + ", " + more
@@ -55,9 +57,11 @@ func calmMariaDB(query string) string {
 	return txwatch.Calm + " FOR " + query
 }
 
-// steady ends the condition of an UPDATE that writes a lease. In a session of the user's pool with a timestamp of its own a
-// lease would be over at once, or never, and an entry be early. There the UPDATE changes no row, and the claim is tried again.
-// calm does the same for all statements on MariaDB, and our own sessions have the server's clock.
+// steady returns the last condition of an UPDATE that writes a lease. In the user's pool a session may have set its own
+// timestamp. A lease by that clock could be over at once, or last forever, and an entry could run early. With steady
+// such an UPDATE changes no row, and the claim is tried again.
+//
+// On MariaDB calm ensures the same for all statements. The library's own sessions use the server's clock.
 func (s *Store) steady() string {
 	if s.own != nil || s.d.steady == "" {
 		return ""
@@ -65,7 +69,7 @@ func (s *Store) steady() string {
 	return " AND " + s.d.steady
 }
 
-// ours sends statements of the library's own, outside a caller's transaction.
+// ours sends the library's own statements, outside the caller's transactions.
 type ours struct {
 	processlog.Tx
 	s *Store
@@ -81,7 +85,7 @@ func (o ours) QueryContext(ctx context.Context, query string, args ...any) (*sql
 	return o.Tx.QueryContext(ctx, o.s.calm(query), args...)
 }
 
-// oursTx is ours in a transaction that the library has begun for statements of its own.
+// oursTx is ours in a transaction that the library began for its own statements.
 type oursTx struct {
 	ours
 	tx processlog.Transaction
@@ -93,7 +97,8 @@ func (o oursTx) Commit() error { return o.tx.Commit() }
 // Rollback implements Transaction.
 func (o oursTx) Rollback() error { return o.tx.Rollback() }
 
-// calm returns the text of a statement that runs in a session of the user's pool. Sessions of our own are set up already.
+// calm returns the text of a statement for a session of the user's pool. The library's own sessions need no change of
+// the text.
 func (s *Store) calm(query string) string {
 	if s.own != nil || s.d.calm == nil {
 		return query
@@ -101,34 +106,35 @@ func (s *Store) calm(query string) string {
 	return s.d.calm(query)
 }
 
-// mysqlFit is true in a session whose INSERT writes what it is sent, and whose answers can be read:
+// mysqlFit is true in a session whose INSERT stores exactly what it is sent, and whose answers can be read:
 //
 //   - unique_checks=0 lets InnoDB store a second row of the same idempotency key.
-//   - SET timestamp moves UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the clock. In the hour
-//     that a time zone has twice it may be off by that hour.
-//   - A charset of two bytes or more a character garbles every literal. Charset swe7 has other letters in the place of brackets
-//     and braces, and contents are JSON as a rule.
-//   - A charset of results of two bytes or more a character garbles every number that is read.
+//   - SET timestamp changes UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the real clock.
+//     SYSDATE may be off by one hour in the hour that a time zone repeats.
+//   - A charset with two or more bytes per character garbles every literal. Charset swe7 has other letters in place of
+//     brackets and braces, and contents are usually JSON.
+//   - A result charset with two or more bytes per character garbles every number that is read.
 var mysqlFit = strings.Join(mysqlFits[:], " AND ")
 
 var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
 
-// mysqlASCII is true in a session whose ASCII literals are stored as they are. It sends such letters, and compares their bytes.
+// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the critical characters,
+// and compares their bytes.
 const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
 
-// mysqlSteady is true in a session that has the server's clock.
+// mysqlSteady is true in a session that uses the server's clock.
 const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
-// whyRefused reads why guardedKey has refused an INSERT, in the caller's transaction. It returns nil where only the missing
-// transaction is left as a reason.
+// whyRefused finds out, in the caller's transaction, why guardedKey refused an INSERT. It returns nil if the missing
+// transaction is the only reason left.
 func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	if err := s.elsewhere(ctx, tx); err != nil || s.d.fit == "" {
 		return err
 	}
-	// Bytes are sent as they are, whatever the charset of the results is.
+	// mysqlTexts sends bytes unchanged in every result charset.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
-		return nil // The error at hand says more.
+		return nil // The caller's error says more.
 	}
 	defer rows.Close()
 	var checks string
@@ -149,13 +155,13 @@ func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	return nil
 }
 
-// atMost ends a SELECT that returns up to n rows. Without a LIMIT of its own the session's sql_select_limit would apply.
+// atMost ends a SELECT that returns up to n rows. Without its own LIMIT the session's sql_select_limit would apply.
 func atMost(n int) string { return " LIMIT " + strconv.Itoa(n) }
 
-// everyRow ends a SELECT of the user's transaction that returns all rows.
+// everyRow ends a SELECT that returns all rows. It overrides the session's sql_select_limit.
 const everyRow = " LIMIT 9223372036854775807"
 
-// params returns placeholders for keys, and the arguments.
+// params returns the placeholders for keys, and their arguments.
 func (d *dialect) params(keys []processlog.IdempotencyKey) (string, []any) {
 	placeholder, args := "?", make([]any, len(keys))
 	for i, key := range keys {
@@ -172,7 +178,7 @@ func (d *dialect) params(keys []processlog.IdempotencyKey) (string, []any) {
 	return strings.TrimSuffix(strings.Repeat(placeholder+",", len(keys)), ","), args
 }
 
-// isASCII reports whether every charset that a client may have reads s as it is.
+// isASCII reports whether s is ASCII. The session charsets that mysqlASCII accepts read such a text unchanged.
 func isASCII[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -182,10 +188,10 @@ func isASCII[T string | []byte](s T) bool {
 	return true
 }
 
-// pool is where statements of our own run.
+// pool returns the handle for the library's own statements.
 func (s *Store) pool() processlog.Tx { return bounded{ours{s.database(), s}} }
 
-// database is the pool whose connections our own statements use.
+// database returns the pool whose connections the library's own statements use.
 func (s *Store) database() *sql.DB {
 	if s.own != nil {
 		return s.own

@@ -1,13 +1,15 @@
-// Package sqlstore is the process log on MySQL, MariaDB and SQLite: every statement beside the method of the contract
-// that it serves, what differs from database to database in a dialect, and the checks by which New finds out whether
-// this very server does what the statements rely on.
+// Package sqlstore is the process log on MySQL, MariaDB and SQLite. Each statement stands beside the method of the
+// contract that it serves. A dialect holds the differences between databases. At New, checks find out whether this very
+// server does what the statements rely on.
 //
-// It is the truth of the library. Each change of an entry is one guarded UPDATE, so that of two writers the database picks
-// one (G4); rows are written by primary key and in ascending order, so that producers wait for none of it (G14); now is the
-// database's, so that nothing is early (G9).
+// The process log is the truth of the library:
 //
-// The root package opens it; the engine calls it through the contract in package processlog, any method from any
-// goroutine. It starts no goroutine. It may ask txwatch what became of a transaction, and knows nothing of handlers or
+//   - Each change of an entry is one guarded UPDATE. Of two writers the database picks one (G4).
+//   - Rows are written by primary key, in ascending order. Producers never wait for such writes (G14).
+//   - Now is the database's clock. No entry runs early (G9).
+//
+// The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine.
+// The package starts no goroutine. It may ask txwatch for the outcome of a transaction. It knows nothing of handlers or
 // queues.
 package sqlstore
 
@@ -30,40 +32,41 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Store is the Store on a SQL database. What MySQL, MariaDB and SQLite do differently is in dialect;
-// what all three agree on (placeholders, quoting, byte literals) is not.
+// Store implements processlog.Store on a SQL database. Everything in which MySQL, MariaDB and SQLite differ is in
+// dialect. Everything that all three share (placeholders, quoting, byte literals) is here.
 //
-// In the caller's transaction values travel as placeholders. In our own statements they are written into
-// the text, numbers as digits and bytes as hexadecimal literals: that is one round trip where a prepared
-// statement costs two, with no quoting rules to get wrong.
+// In the caller's transaction, values travel as placeholders. In the library's own statements, values are written into
+// the text: numbers as digits, bytes as hexadecimal literals. That takes one round trip, while a prepared statement
+// takes two. It also needs no quoting rules.
 type Store struct {
 	d     *dialect
 	table tableName
-	db    *sql.DB // the user's: its sessions are as the user made them
-	users *sql.DB // where transactions of ours begin in the user's pool: db itself when it is watched, or what it lends
-	own   *sql.DB // our few connections, with our session settings; nil when we must use the user's
+	db    *sql.DB // the user's pool; its sessions are as the user set them up
+	users *sql.DB // begins the library's transactions in the user's pool: db itself if it is watched, otherwise borrowed connections
+	own   *sql.DB // the library's few connections, with ownSettings; nil where statements must run in db
 
-	connector *txwatch.Connector // that db was opened on, or nil
+	connector *txwatch.Connector // the connector that db was opened on, or nil
 
-	// Check finds these out.
-	home         string                    // the database that the table's unqualified name means; empty: not known, or qualified
-	isHome       string                    // atHome, which each INSERT asks, written once
-	guards       atomic.Pointer[[2]string] // guard, written once: of a transaction that is not proven, and of one that is
-	version      string                    // the server's
-	maxContent   int                       // what a packet of the server leaves room for; 0: no limit
-	bound        time.Duration             // when the server ends any read, in sessions like the user's; 0: never
-	notes        []string                  // what a person should know about this server
-	opened       atomic.Int64              // connections of own so far
+	// Check finds out the following fields.
+	home         string                    // the database that the unqualified table name means; empty if unknown, or if the name is qualified
+	isHome       string                    // the text of atHome, which each INSERT contains
+	guards       atomic.Pointer[[2]string] // the texts of guard: for a transaction that is not proven open, and for one that is
+	version      string                    // version of the server
+	maxContent   int                       // maximum content in bytes that a packet of the server has room for; 0: no limit
+	bound        time.Duration             // time after which the server ends any read in the user's sessions; 0: never
+	notes        []string                  // remarks about this server for a person
+	opened       atomic.Int64              // number of connections that own has opened
 	unanswered   unanswered
-	waitsBounded atomic.Pointer[time.Time] // until when; see boundWaits
+	waitsBounded atomic.Pointer[time.Time] // end of the period in which boundsWaits is true; see boundWaits
 
 	refusals purgeRefusals
 
-	writer  *writer       // of SQLite's file; nil elsewhere
-	timeout time.Duration // how long to wait for it, as a connection waits for a lock
+	writer  *writer       // schedules writers of the SQLite file; nil elsewhere
+	timeout time.Duration // maximum wait for the SQLite writer, equal to a connection's wait for a lock
 }
 
-// Open tells the database apart and takes connections of its own where it can.
+// Open finds out the kind of database. It opens a pool of its own where the dialect has one and db was opened on a
+// Connector.
 func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	d, err := detectDialect(ctx, db)
 	if err != nil {
@@ -96,7 +99,8 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	return s, nil
 }
 
-// Connections counts those of our own that were opened so far, and those of the user's; 0 where they cannot be told.
+// Connections returns how many connections the library's own pool and the user's pool have opened. Both are 0 without
+// an own pool.
 func (s *Store) Connections() (own, users int64) {
 	if s.own == nil {
 		return 0, 0
@@ -104,17 +108,19 @@ func (s *Store) Connections() (own, users int64) {
 	return s.opened.Load(), s.connector.Opened.Load()
 }
 
-// Connector is what the database was opened on, or nil: then nobody sees the ends of its transactions.
+// Connector returns the connector that the database was opened on, or nil. Without a connector the library does not see
+// how the user's transactions end.
 func (s *Store) Connector() *txwatch.Connector { return s.connector }
 
-// ReadsCommitted reports whether a plain read shows committed rows only: the user's sessions may be set otherwise.
+// ReadsCommitted reports whether a plain read always shows committed rows only. It is false in the user's pool, whose
+// sessions may use another isolation level.
 func (s *Store) ReadsCommitted() bool { return s.own != nil }
 
-// Version is what the server calls itself, and Notes what a person should know about it. Check has found both out.
+// Version returns the server's version text. Notes returns remarks about this server for a person. Check sets both.
 func (s *Store) Version() string { return s.version }
 func (s *Store) Notes() []string { return s.notes }
 
-// ContentLimit is what a packet of the server leaves room for, in bytes; 0: no limit.
+// ContentLimit returns the maximum content in bytes that a packet of the server has room for. 0 means no limit.
 func (s *Store) ContentLimit() int { return s.maxContent }
 
 // Close implements Store.
@@ -145,7 +151,7 @@ func (s *Store) Fingerprint(ctx context.Context) (string, error) {
 	return s.FingerprintBy(ctx, s.pool())
 }
 
-// FingerprintBy is that of the log which the handle's statements reach.
+// FingerprintBy returns the fingerprint of the log that the statements of tx reach.
 func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, error) {
 	rows, err := tx.QueryContext(ctx, "SELECT `value` FROM "+s.table.quoted("_meta")+" WHERE `name` = 'fingerprint'"+atMost(1))
 	if err != nil {
@@ -160,10 +166,10 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 	return fingerprint, err
 }
 
-// atHome is the condition that a statement reaches the log's own database, and not the one of the same table name in
-// another. It costs nothing; a server of the same database name is not told apart.
+// atHome returns the condition that a statement reaches the log's own database, and not a table of the same name in
+// another database. The condition costs nothing. It cannot tell apart two servers whose databases have the same name.
 //
-// The collation is named, because that of DATABASE() takes shop for Shop.
+// The collation is named because the collation of DATABASE() takes shop and Shop for the same.
 func (s *Store) atHome() string {
 	home := s.d.text(s.home)
 	if s.d.foldsNames {
@@ -172,14 +178,14 @@ func (s *Store) atHome() string {
 	return "DATABASE()=" + home + " COLLATE utf8mb4_bin"
 }
 
-// elsewhere is why a statement was refused by atHome, nil if it was not.
+// elsewhere returns the error that names the other database if atHome refused a statement. Otherwise it returns nil.
 func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
 	if s.home == "" {
 		return nil
 	}
 	rows, err := tx.QueryContext(ctx, "SELECT "+s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")")+", "+s.atHome())
 	if err != nil {
-		return nil // the error at hand says more
+		return nil // The caller's error says more.
 	}
 	defer rows.Close()
 	var name string
@@ -190,7 +196,7 @@ func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
 	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is one of database %q, and the log is in %q", name, s.home)}
 }
 
-// Begin implements Store. Whatever the user's pool is, the transaction is watched.
+// Begin implements Store. The transaction is watched in every kind of user's pool.
 func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.beginUsers(ctx)
 	if err != nil {
@@ -198,14 +204,14 @@ func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	}
 	ctx, enlistment := txwatch.Ask(ctx)
 	enlistment.Ours = true
-	_ = s.d.probe(ctx, tx) // of a watched connection, which answers by itself
+	_ = s.d.probe(ctx, tx) // A watched connection answers the probe itself, and so enlists the transaction.
 	return Transaction{tx, enlistment.Tx()}, nil
 }
 
-// Transaction is a Transaction whose connection tells how it stands.
+// Transaction is a processlog.Transaction with the watched state of its connection.
 type Transaction struct {
 	processlog.Transaction
-	Watch *txwatch.Tx // nil: something between us and the connection keeps contexts from it
+	Watch *txwatch.Tx // nil if something between the library and the connection does not pass contexts on
 }
 
 // Probe implements Store.
@@ -213,7 +219,7 @@ func (s *Store) Probe(ctx context.Context, tx processlog.Tx) error {
 	return finished(s.d.probe(ctx, tx))
 }
 
-// finished names what database/sql says of a handle whose transaction is over.
+// finished adds ErrNoTransaction to the error that database/sql returns for a finished transaction.
 func finished(err error) error {
 	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, processlog.ErrNoTransaction) {
 		return fmt.Errorf("%w: %w", processlog.ErrNoTransaction, err)
@@ -221,12 +227,12 @@ func finished(err error) error {
 	return err
 }
 
-// beginOwn starts a READ COMMITTED transaction for our own statements.
+// beginOwn starts a READ COMMITTED transaction for the library's own statements.
 func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	var tx processlog.Transaction
 	var err error
 	if s.own != nil {
-		tx, err = s.own.BeginTx(ctx, nil) // The session is READ COMMITTED already: one round trip less.
+		tx, err = s.own.BeginTx(ctx, nil) // The session is READ COMMITTED already, which saves one round trip.
 	} else if s.boundsWaits() {
 		tx, err = s.beginBounded(ctx)
 	} else {
@@ -238,8 +244,8 @@ func (s *Store) beginOwn(ctx context.Context) (processlog.Transaction, error) {
 	return oursTx{ours{tx, s}, tx}, nil
 }
 
-// beginUsers begins in the user's pool. What package sql takes for a new connection is one that is lent, and may have
-// been left inside a transaction as those before it: each that is found so is thrown away, and it goes on.
+// beginUsers begins a transaction in the user's pool. On SQLite it waits first for a turn at the writer, and the end of
+// the transaction ends the turn.
 func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) {
 	release, err := s.turn(ctx)
 	if err != nil {
@@ -256,7 +262,9 @@ func (s *Store) beginUsers(ctx context.Context) (processlog.Transaction, error) 
 	return tx, nil
 }
 
-// beginNow is beginUsers without a turn.
+// beginNow is beginUsers without a turn at the writer. A borrowed connection may still be inside a transaction that an
+// earlier user left open. It then answers driver.ErrBadConn and is thrown away. beginNow tries again, at most once per
+// open connection and once more.
 func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	tx, err := s.d.begin(ctx, s.users)
 	if s.users == s.db || !errors.Is(err, driver.ErrBadConn) {
@@ -270,7 +278,7 @@ func (s *Store) beginNow(ctx context.Context) (processlog.Transaction, error) {
 	return tx, err
 }
 
-// inOwn runs work in a transaction of ours.
+// inOwn runs work in a transaction of the library's own. It commits if work returns nil, and rolls back otherwise.
 func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) error) error {
 	return s.dropReadOnly(s.send(ctx, transacting, func() error {
 		tx, err := s.beginOwn(ctx)
@@ -278,16 +286,16 @@ func (s *Store) inOwn(ctx context.Context, work func(tx processlog.Transaction) 
 			return err
 		}
 		if err := work(tx); err != nil {
-			_ = tx.Rollback() // The work's error says more.
+			_ = tx.Rollback() // The error of work says more.
 			return err
 		}
 		return tx.Commit()
 	}))
 }
 
-// readLatest runs a read that must not be answered out of an old snapshot: that is what a session shows that somebody
-// has left inside a transaction, for as long as it is. In the user's pool such a one is thrown away and the next one
-// tried, at the price of a statement.
+// readLatest runs a read that must not be answered from an old snapshot. A session shows an old snapshot if an earlier
+// user left it inside a transaction. In the user's pool readLatest sends one more statement to find that out. It throws
+// such a session away and tries the next.
 func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) error) error {
 	if s.own != nil || s.d.latest == "" {
 		return read(s.pool())
@@ -295,7 +303,7 @@ func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) er
 	return s.send(ctx, reading, func() error { return s.readUsersLatest(ctx, read) })
 }
 
-// readUsersLatest is readLatest in the user's pool.
+// readUsersLatest implements readLatest in the user's pool.
 func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.Tx) error) error {
 	var err error
 	for range s.db.Stats().OpenConnections + 1 {
@@ -315,24 +323,26 @@ func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.T
 	return err
 }
 
-// updateRows runs one guarded UPDATE over ids, in ascending order, and returns how many rows changed.
+// updateRows runs one guarded UPDATE over ids, in ascending order. It returns how many rows changed.
 //
-// It never waits long for a lock: ids whose rows others hold come back as busy, untouched. Rows that the database refuses to
-// write come back in a *RefusedError, and all others are written. On any other error nothing is known.
+//   - It never waits long for a lock. Ids whose rows are locked come back in busy, and their rows are unchanged.
+//   - Rows that the database refuses to write come back in a *RefusedError. All other rows are written.
+//   - After any other error it is unknown which rows changed.
 func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	write := s.updateAtOnce
 	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		// Only the first statement may wait for a lock. Of the halves of what is refused each would wait for the same row.
+		// Only the first statement may wait for a lock. After a refusal, each half would wait for the same locked row
+		// again.
 		once := write
 		write = s.updateFree
 		return once(ctx, ids, update)
 	})
 }
 
-// rowUpdate is one way to run a guarded UPDATE over ids.
+// rowUpdate runs a guarded UPDATE over ids in one of several ways.
 type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
 
-// updateApart runs an UPDATE by way of write, and keeps rows that the database refuses apart from the others.
+// updateApart runs an UPDATE through write. It separates rows that the database refuses from the others.
 func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changed int64, busy []processlog.ID, err error) {
 	slices.SortFunc(ids, processlog.ID.Compare)
 	refused, left, err := writeApart(ctx, s, ids, func(ids []processlog.ID) error {
@@ -341,14 +351,14 @@ func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update fun
 		busy = append(busy, held...)
 		return err
 	})
-	busy = append(busy, left...) // untouched, and offered again, as those that are locked
+	busy = append(busy, left...) // The rows in left are unchanged. The caller offers them again later, as it does with locked rows.
 	if err == nil && len(refused) > 0 {
 		err = asRefused(refused)
 	}
 	return changed, busy, err
 }
 
-// asRefused names the refused rows.
+// asRefused returns the refused rows as a *RefusedError.
 func asRefused(refused []refusal[processlog.ID]) error {
 	refusals := make([]processlog.Refusal, len(refused))
 	for i, r := range refused {
@@ -357,7 +367,8 @@ func asRefused(refused []refusal[processlog.ID]) error {
 	return &processlog.RefusedError{Refusals: refusals}
 }
 
-// updateAtOnce runs an UPDATE without asking first which rows are free, where our own sessions wait only briefly for a lock.
+// updateAtOnce runs an UPDATE without first asking which rows are free. It does so only in the library's own sessions,
+// which wait briefly for a lock. After a wait in vain it goes on with updateFreeAfter.
 func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	if s.own == nil || s.d.halves {
 		return s.updateFree(ctx, ids, update)
@@ -370,9 +381,9 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	return changed, nil, s.dropReadOnly(err)
 }
 
-// waitedInVain reports whether a statement failed because of a row that somebody holds, or may have: the server, or somebody at
-// the server, may have ended its wait, and a client may have given up first. What the statement has asked for may still be done.
-// Asked for again, no statement of updateRows does it twice.
+// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. The server may have
+// ended the wait. An administrator may have ended the statement. The client may have given up first, and then the
+// statement may still take effect. That is harmless: a repeated statement of updateRows changes nothing twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -383,22 +394,24 @@ func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	return false
 }
 
-// lockedSilence is how long an answer must be missing for a broken connection to be taken for a wait for a lock. A client whose
-// readTimeout is shorter than our sessions wait gives up before the server does.
+// lockedSilence separates a broken connection from a wait for a lock. If a connection breaks after a longer silence
+// than this, the statement probably waited for a lock. A client with a short readTimeout gives up before the server
+// does.
 const lockedSilence = 100 * time.Millisecond
 
-// updateFreeRows is updateRows for what cannot wait at all: it asks first which rows are free.
+// updateFreeRows is updateRows for statements that must not wait at all. It asks first which rows are free.
 func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	return s.updateApart(ctx, ids, update, s.updateFree)
 }
 
-// updateFree locks the rows that are free, and updates them.
+// updateFree locks the rows that are free, and updates them in the same transaction.
 func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter is updateFree after a statement for the same rows has waited in vain; nil: none has. Where all rows are free, a
-// trigger has waited, and would wait again: nothing is written then, and waited is returned.
+// updateFreeAfter is updateFree after an earlier statement for the same rows waited in vain. waited is nil if no
+// statement waited. If waited is set and all rows are free, a trigger caused the wait and would wait again.
+// updateFreeAfter then writes nothing and returns waited.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
@@ -412,12 +425,13 @@ func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update
 		return err
 	})
 	if err != nil {
-		return 0, nil, err // rolled back
+		return 0, nil, err // The transaction was rolled back, so no row changed.
 	}
 	return changed, busy, nil
 }
 
-// updateFreeFrom is updateFree, but for its first call: that answers with the wait of an earlier statement for the same rows.
+// updateFreeFrom returns updateFree, except that the first call sends no statement. The first call returns the wait of
+// an earlier statement for the same rows.
 func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
 	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
 		if first := waited; first != nil {
@@ -428,14 +442,15 @@ func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
 	}
 }
 
-// byID is the table, to be read by id whatever its size: of a small one a server reads all rows, and waits for those
-// that others hold.
+// byID names the table with a hint to read it by id. Without the hint a server scans a small table, and waits for rows
+// that others have locked.
 func (s *Store) byID() string { return s.table.quoted("") + s.d.idIndex }
 
-// lockFree locks those of ids that nobody else holds. A row that does not exist counts as free.
+// lockFree locks those rows of ids that no other transaction has locked, and returns their ids. A row that does not
+// exist counts as free.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
-		return ids, nil // the transaction holds the whole database
+		return ids, nil // The transaction holds the lock on the whole database.
 	}
 	query := func(ids []processlog.ID) string {
 		return "SELECT id FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
@@ -456,7 +471,8 @@ func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog
 	return free, nil
 }
 
-// readFree reads by id, and locks, what nobody else holds. read appends the lock to its query.
+// readFree reads and locks those rows of ids that no other transaction has locked. read must append lock to its query.
+// Where the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each failure.
 func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
 	if !s.d.halves {
 		return read(ids, s.d.skipLocked)
@@ -468,7 +484,7 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	if len(ids) == 1 {
 		return nil, nil
 	}
-	select { // rivals that split the same rows up at the same time would all find some of them locked, again and again
+	select { // Wait a random time. Without it, rivals that halve the same rows at the same time would keep finding each other's locks.
 	case <-time.After(jitter.N(4 * time.Millisecond)):
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -481,7 +497,7 @@ func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read fu
 	return append(rows, rest...), err
 }
 
-// without returns the ids that are not in drop.
+// without returns those ids that are not in drop.
 func without(ids, drop []processlog.ID) []processlog.ID {
 	dropped := make(map[processlog.ID]bool, len(drop))
 	for _, id := range drop {
@@ -521,7 +537,7 @@ func queryIDs(ctx context.Context, tx processlog.Tx, query string) ([]processlog
 	return ids, rows.Err()
 }
 
-// idList writes ids for an IN list.
+// idList writes ids as the elements of an IN list.
 func idList(ids []processlog.ID) string {
 	b := make([]byte, 0, len(ids)*12)
 	for i, id := range ids {

@@ -11,23 +11,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// unanswered bounds the sessions that statements of ours hold on a server that does not answer. A statement that is given
-// up loses its connection, but its session stays on the server until the statement ends there. ownSettings and calm end
-// waits for locks before that. What else can block a server (a frozen process, a full disk, a replica that does not
-// acknowledge) this bounds.
+// unanswered limits how many sessions the library's statements hold on a server that does not answer. A statement that
+// is given up loses its connection, but its session stays on the server until the statement ends there. ownSettings and
+// calm end waits for locks earlier than that. unanswered limits every other kind of block: a frozen process, a full
+// disk, a replica that does not acknowledge.
 //
-// Up to mostUnanswered given-up statements change nothing. From then on one statement at a time is tried, with growing
-// pauses, until the server answers one of the same kind.
+// Up to mostUnanswered statements that were given up change nothing. From then on, the library tries one statement at a
+// time, with growing pauses. It returns to normal when the server answers a statement of the same kind.
 type unanswered struct {
 	mu     sync.Mutex // guards the fields below
-	n      [kinds]int // given up since the last answer to one of the kind
-	trying bool       // one statement is under way
-	next   time.Time  // when the next may be tried
+	n      [kinds]int // per kind: statements given up since the last answer to that kind
+	trying bool       // the one statement that is tried is running
+	next   time.Time  // earliest time of the next try
 	pause  time.Duration
-	moved  chan struct{} // closed when a field has changed that others wait for
+	moved  chan struct{} // closed when a field that others wait for has changed
 }
 
-// statementKind tells statements apart that a server may answer while it blocks others.
+// statementKind separates statements that a server may answer while it blocks others.
 type statementKind int
 
 const (
@@ -40,12 +40,12 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// silence is from when on a broken connection may be a client's own timeout. What breaks sooner was ended by the
-	// server or by the network, and holds no session.
+	// silence is the time after which a broken connection may be a client's own timeout. A connection that breaks sooner
+	// was ended by the server or the network, and holds no session.
 	silence = time.Second
 )
 
-// send runs one statement or transaction of ours, when it may be sent. It waits for that no longer than ctx.
+// send runs one statement or transaction of the library as soon as it may be sent. It waits for that until ctx ends.
 func (u *unanswered) send(ctx context.Context, kind statementKind, run func() error) error {
 	alone, err := u.enter(ctx, kind)
 	if err != nil {
@@ -57,7 +57,7 @@ func (u *unanswered) send(ctx context.Context, kind statementKind, run func() er
 	return err
 }
 
-// enter waits until a statement may be sent. alone says that it is the one that is tried.
+// enter waits until a statement may be sent. alone is true for the one statement that is tried.
 func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool, err error) {
 	for {
 		moved, wait, alone := u.admit(kind)
@@ -76,7 +76,8 @@ func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool,
 	}
 }
 
-// admit returns nil where a statement may be sent, and otherwise what to wait for.
+// admit returns a nil channel if a statement may be sent. Otherwise it returns a channel and a duration to wait for,
+// whichever ends first.
 func (u *unanswered) admit(kind statementKind) (moved chan struct{}, wait time.Duration, alone bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -101,7 +102,7 @@ func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if !alone && answered && u.n[kind] == 0 {
-		return // Nothing changes: the usual way.
+		return // Usual case: nothing changes.
 	}
 	switch {
 	case answered:
@@ -122,7 +123,7 @@ func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
 	}
 }
 
-// bounded sends statements of ours in a pool, as far as unanswered lets them.
+// bounded sends the library's statements through unanswered.
 type bounded struct{ ours }
 
 var _ processlog.Tx = bounded{}
@@ -136,7 +137,7 @@ func (b bounded) ExecContext(ctx context.Context, query string, args ...any) (re
 	return result, err
 }
 
-// QueryContext implements Tx. What is read after the first row is not looked at: a server that sends to a closed
+// QueryContext implements Tx. Reads after the first row do not count as unanswered: a server that writes to a closed
 // connection ends the statement by itself.
 func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = b.s.send(ctx, reading, func() (err error) {
@@ -146,8 +147,8 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send is unanswered.send. SQLite has no sessions. In a pool of the user's whose connections are all in use, a statement
-// may have waited for one of them, and not for the server.
+// send sends through unanswered, with two exceptions. SQLite has no sessions. If all connections of a limited user's
+// pool are in use, a statement may be waiting for a connection and not for the server.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.d.calm == nil {
 		return run()

@@ -10,28 +10,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// writer hands out turns at the one writer of a SQLite file to the transactions of this library in this process. SQLite itself
-// lets those who wait poll, at intervals of up to 100 ms: whoever has just come is as likely to be next as whoever has waited
-// for seconds.
+// writer schedules this process's library transactions at the one writer of a SQLite file. Without it, waiting
+// transactions poll SQLite at intervals of up to 100 ms. A transaction that has just come would then be as likely to be
+// next as one that has waited for seconds.
 //
-// A turn is advice. Nobody waits for one longer than for a lock, and who has waited in vain asks SQLite all the same. So a handler that
-// holds the writer and calls the library on another connection is told that the file is busy, and nothing deadlocks. Transactions of
-// other processes, and those that a service begins by itself, take no turns. They poll, so the turns leave the writer free now and then
-// for as long as two looks of theirs are apart.
+// A turn is only advice:
+//
+//   - No transaction waits for a turn longer than for a lock. After that it asks SQLite without a turn.
+//   - So a handler that holds the writer and calls the library on another connection gets "busy", and nothing
+//     deadlocks.
+//   - Transactions of other processes, and those that a service begins itself, take no turns. They poll. So writer
+//     leaves the file free now and then, long enough for one of them to poll.
 type writer struct {
 	mu      sync.Mutex // guards the fields below
 	taken   bool
-	before  bool // the turn that is taken, or was last, went before others
+	before  bool // the current turn, or the last one, was urgent and went before others
 	urgent  []chan struct{}
 	others  []chan struct{}
-	since   time.Time // the writer has not been free for a breath since
-	freed   time.Time // the last turn ended
+	since   time.Time // start of continuous use: since then the writer has not been free for a breath
+	freed   time.Time // end of the last turn
 	file    string
-	holders int // stores of this file; guarded by writers.mu
+	holders int // number of stores that have this file open; guarded by writers.mu
 }
 
-// take waits for a turn, for timeout at most. The first of those that are urgent goes before the others, but never twice in a row. The
-// caller calls release once, when its transaction has ended, whether it got a turn or not.
+// take waits for a turn, at most for timeout. The first urgent waiter goes before the others, but never twice in a row.
+// The caller must call release once, when its transaction has ended, also if take returned after timeout without a
+// turn.
 func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (release func(), err error) {
 	if mine := w.join(urgent); mine != nil {
 		timer := time.NewTimer(timeout)
@@ -48,7 +52,7 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 			}
 		}
 	}
-	// From here on the turn is ours, also where it came just as the wait ended.
+	// From here on this call holds the turn, also if the turn came just as the wait ended.
 	if err := w.breathe(ctx); err != nil {
 		w.next()
 		return nil, err
@@ -56,14 +60,15 @@ func (w *writer) take(ctx context.Context, urgent bool, timeout time.Duration) (
 	return sync.OnceFunc(w.next), nil
 }
 
-// SQLite looks again after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. So whoever begins to wait finds the writer free
-// within its first looks.
+// SQLite polls after 1, 2, 5, 10, 15, 20, 25, 25, 25, 50, 50 and then every 100 ms. A process that begins to wait
+// therefore finds the writer free in one of its first polls.
 const (
 	breathEvery = 100 * time.Millisecond
 	breath      = 25 * time.Millisecond
 )
 
-// breathe leaves the writer free for a while if it has been in use for long. Whoever has the turn calls it.
+// breathe leaves the writer free for a breath if it has been in continuous use for breathEvery. The holder of the turn
+// calls it.
 func (w *writer) breathe(ctx context.Context) error {
 	w.mu.Lock()
 	now := time.Now()
@@ -89,7 +94,8 @@ func (w *writer) breathe(ctx context.Context) error {
 	return nil
 }
 
-// join takes the turn at once and returns nil, or returns what is closed when the turn comes.
+// join takes the turn at once and returns nil if the turn is free. Otherwise it returns a channel that closes when the
+// turn comes.
 func (w *writer) join(urgent bool) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +112,7 @@ func (w *writer) join(urgent bool) chan struct{} {
 	return mine
 }
 
-// leave gives up waiting. It reports false for one whose turn has come.
+// leave gives up waiting. It returns false if the turn has come already.
 func (w *writer) leave(mine chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +125,7 @@ func (w *writer) leave(mine chan struct{}) bool {
 	return false
 }
 
-// next hands the turn on.
+// next passes the turn to the next waiter. After an urgent turn, another waiter goes first.
 func (w *writer) next() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,13 +143,14 @@ func (w *writer) next() {
 	w.before = urgent
 }
 
-// writers are those of the files that are open in this process.
+// writers holds the writers of all files that are open in this process.
 var writers struct {
-	mu     sync.Mutex // guards byFile, and holders of each
+	mu     sync.Mutex // guards byFile, and the holders of each writer
 	byFile map[string]*writer
 }
 
-// openWriter returns the writer of a file, which all stores of the file share. A database in memory has no name, and one of its own.
+// openWriter returns the writer of a file. All stores of the file share it. A database in memory has no file name and
+// gets its own writer.
 func openWriter(file string) *writer {
 	if file == "" {
 		return new(writer)
@@ -162,7 +169,7 @@ func openWriter(file string) *writer {
 	return w
 }
 
-// close forgets the file once no store has it open.
+// close forgets the writer when the last store of its file closes.
 func (w *writer) close() {
 	writers.mu.Lock()
 	defer writers.mu.Unlock()
@@ -176,7 +183,7 @@ type (
 	holdingKey struct{}
 )
 
-// urgently marks a statement that stores what has been done: it goes before others at the one writer.
+// urgently marks a statement that stores finished work. At the writer it goes before others.
 func (s *Store) urgently(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -184,8 +191,8 @@ func (s *Store) urgently(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentKey{}, true)
 }
 
-// Holding marks the context of work in an open transaction of this store. The transaction has the turn, so other transactions that are
-// begun under the context do not wait for it.
+// Holding marks the context of work inside an open transaction of this store. That transaction holds the turn.
+// Transactions that are begun under the context do not wait for the turn, because they would wait for their own caller.
 func (s *Store) Holding(ctx context.Context) context.Context {
 	if s.writer == nil {
 		return ctx
@@ -193,7 +200,7 @@ func (s *Store) Holding(ctx context.Context) context.Context {
 	return context.WithValue(ctx, holdingKey{}, s.writer)
 }
 
-// turn takes a turn for a transaction that writes.
+// turn waits for a turn for a transaction that writes. Call release when the transaction has ended.
 func (s *Store) turn(ctx context.Context) (release func(), err error) {
 	if s.writer == nil || ctx.Value(holdingKey{}) == s.writer {
 		return func() {}, nil
@@ -201,7 +208,7 @@ func (s *Store) turn(ctx context.Context) (release func(), err error) {
 	return s.writer.take(ctx, ctx.Value(urgentKey{}) != nil, s.timeout)
 }
 
-// writes is the pool for statements of ours that write outside a transaction.
+// writes returns the pool for the library's statements that write outside a transaction.
 func (s *Store) writes() processlog.Tx {
 	if s.writer == nil {
 		return s.pool()
@@ -209,13 +216,13 @@ func (s *Store) writes() processlog.Tx {
 	return waitsForWriter{s.pool(), s}
 }
 
-// waitsForWriter is a pool whose statements write, each in a turn of its own.
+// waitsForWriter is a pool in which each statement takes one turn at the writer.
 type waitsForWriter struct {
 	processlog.Tx
 	s *Store
 }
 
-// ExecContext runs a statement.
+// ExecContext runs a statement that writes, in one turn.
 func (t waitsForWriter) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	release, err := t.s.turn(ctx)
 	if err != nil {
