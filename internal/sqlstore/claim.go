@@ -11,8 +11,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Claim implements Store: lock what is free by primary key, decide, and write under the version that was
-// read. Where SKIP LOCKED locks nothing (TiDB), the version in the UPDATE still gives each row one owner.
+// Claim implements Store in one transaction:
+//
+//   - It locks those wanted rows that are free, by primary key.
+//   - It decides which of them may be claimed.
+//   - It writes the leases, on the condition that each row still has the version that was read.
+//
+// On a server whose SKIP LOCKED locks nothing (TiDB), that condition still gives each row one owner.
 func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if len(want) == 0 {
 		return processlog.Claimed{}, nil
@@ -22,10 +27,10 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 		c.held[w.ID] = w.Token
 		c.ids = append(c.ids, w.ID)
 	}
-	// In the order in which everybody locks rows, so that no two deadlock (G14).
+	// All code locks rows in id order, so that no two transactions deadlock (G14).
 	slices.SortFunc(c.ids, processlog.ID.Compare)
-	c.ids = slices.Compact(c.ids) // a row is claimed once, however often it is wanted
-	// One transaction reads and writes: what is decided upon is locked, and read where it is written.
+	c.ids = slices.Compact(c.ids) // Claim a row once, however often it is wanted.
+	// One transaction reads and writes, so each decision is about a locked row in the state in which it is written.
 	err := s.inOwn(ctx, func(tx processlog.Transaction) error { return c.run(ctx, tx, accept) })
 	if len(c.apart) > 0 {
 		err = c.takeApart(ctx)
@@ -36,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	return c.found, nil
 }
 
-// claim is one Claim call under way.
+// claim is the state of one Claim call.
 type claim struct {
 	s      *Store
 	ids    []processlog.ID
@@ -44,22 +49,22 @@ type claim struct {
 	token  processlog.Token
 	lease  time.Duration
 	found  processlog.Claimed
-	waited *waitError       // a trigger waited
-	apart  []processlog.Row // could be claimed, and the database refused some row of them, or a trigger waited
+	waited *waitError       // set if a trigger waited for a lock
+	apart  []processlog.Row // rows to claim again: the database refused some of them, or a trigger waited
 }
 
 func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processlog.Row) bool) error {
 	var rows []processlog.Row
 	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
 		free, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-			// By primary key: by the due index the lock would cover the range that producers insert into (G14).
+			// Read by primary key. By the due index the lock would cover the range into which producers insert (G14).
 			return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
 		})
 		if err != nil {
 			return err
 		}
 		if rows = append(rows, free...); len(rows) == len(free) {
-			rows = free // the first are not copied
+			rows = free // Avoid copying the first chunk.
 		}
 	}
 	if err := c.lookAtUnread(ctx, tx, rows); err != nil {
@@ -76,7 +81,8 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	return err
 }
 
-// choose sorts the locked rows into what can be claimed and what cannot. It moves those it returns to the front.
+// choose separates the locked rows that may be claimed from the others. It moves the rows that it returns to the front
+// of rows.
 func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool) (mine []processlog.Row) {
 	mine = rows[:0]
 	for i := range rows {
@@ -84,7 +90,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 		switch {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
-		// Whatever the queue said: never before its moment (G9), never beside a lease (G16).
+		// Whatever the queue says, no entry runs before it is due (G9), or while another process has its lease (G16).
 		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
 			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case !accept(row):
@@ -96,7 +102,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 	return mine
 }
 
-// lookAtUnread tells the wanted rows that SKIP LOCKED left out from those that do not exist.
+// lookAtUnread finds out which of the unread wanted rows are locked, and which do not exist.
 func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if len(rows) == len(c.ids) {
 		return nil
@@ -105,9 +111,9 @@ func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []proce
 	for i := range rows {
 		read[i] = rows[i].ID
 	}
-	// A row that somebody holds locked is looked at again. One that is not there, or not committed, is the queue's
-	// mistake and forgotten there (G10): its commit, or the reconciler, brings it back. Neither fails the claim of
-	// the others.
+	// A locked row is looked at again soon. A row that does not exist, or is not committed, is a mistake of the queue,
+	// so the queue forgets it (G10). Its commit or the reconciler brings it back. Neither kind fails the claim of the
+	// other rows.
 	unread := without(c.ids, read)
 	locked, err := queryIDs(ctx, tx, "SELECT id FROM "+c.s.table.quoted("")+" WHERE id IN ("+idList(unread)+")")
 	if err != nil {
@@ -120,13 +126,13 @@ func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []proce
 	return nil
 }
 
-// claimGroup is what rows must share to be claimed by one UPDATE: most batches hold one or two such groups.
+// claimGroup is what rows must have in common to be claimed by one UPDATE. Most batches have one or two groups.
 type claimGroup struct {
 	version uint64
-	counted bool // see claim.counted
+	counted bool // result of claim.counted
 }
 
-// grouped sorts rows by what they share.
+// grouped groups the ids of rows by claimGroup.
 func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	groups := make(map[claimGroup][]processlog.ID)
 	for i := range rows {
@@ -136,7 +142,7 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	return groups
 }
 
-// update is the statement that claims rows of one group.
+// update returns the statement that claims rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	count := "delivery_count=delivery_count+1, "
 	if g.counted {
@@ -150,7 +156,7 @@ func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 		c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version, c.s.steady())
 }
 
-// take writes the claim.
+// take writes the leases of rows in the open transaction.
 func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	failpoint.Reach(failpoint.ClaimLocked)
 	var taken int64
@@ -172,16 +178,16 @@ func (c *claim) take(ctx context.Context, tx processlog.Tx, rows []processlog.Ro
 	return nil
 }
 
-// takeApart claims rows once more, after their transaction was rolled back because the database refused some of them, or a trigger
-// waited. The version that was read fences each claim: a row that somebody has changed since is not taken.
+// takeApart claims rows once more, after their transaction was rolled back because the database refused some rows or a
+// trigger waited. The version that was read still guards each claim: a row that has changed since is not claimed.
 func (c *claim) takeApart(ctx context.Context) error {
 	rejected := make(map[processlog.ID]bool)
 	for g, ids := range c.grouped(c.apart) {
 		if c.waited != nil && !timeFor(ctx, rowWait) {
-			break // What is not taken by now is looked at again soon.
+			break // Stop here. Rows that are not claimed by now are looked at again soon.
 		}
 		write := c.s.updateFree
-		if c.waited != nil && len(ids) == len(c.apart) { // They need not wait together once more.
+		if c.waited != nil && len(ids) == len(c.apart) { // All rows have waited together already, so do not try them all together again.
 			write = c.s.updateFreeFrom(c.waited)
 		}
 		_, _, err := c.s.updateApart(ctx, ids, func(ids []processlog.ID) string { return c.update(g, ids) }, write)
@@ -200,24 +206,24 @@ func (c *claim) takeApart(ctx context.Context) error {
 	return c.s.readLatest(ctx, func(from processlog.Tx) error { return c.keepTaken(ctx, from, rest) })
 }
 
-// ours reports whether the row stands as the caller left it, by the token he wants it under.
+// ours reports whether the caller already has the claim on this row under the token in Wanted.
 func (c *claim) ours(row *processlog.Row) bool {
 	token := c.held[row.ID]
 	return token != processlog.Token{} && token == row.Token
 }
 
-// counted reports whether the delivery is the caller's own and counted already: counted again, a lease that
-// ran nothing would look lost, and lost ones are taken for crashes. A count that somebody else wrote may be too large to be
-// raised.
+// counted reports whether the UPDATE must leave the delivery count unchanged. The caller's own delivery is counted
+// already. Counted twice, a lease that ran nothing would look lost, and lost leases count as crashes. A count at
+// MaxCount, written by other software, also stays: it may be too large to raise.
 func (c *claim) counted(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.ours(row) || row.DeliveryCount >= processlog.MaxCount
 }
 
-// lastVersion: no row of ours ever gets there. One that somebody else has written so begins anew, for a statement that
-// cannot raise its version would fail for all others with it.
+// lastVersion is a version that no row of this library ever reaches. A row to which other software wrote such a version
+// starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
 const lastVersion = 1 << 62
 
-// own brings a row up to what the UPDATE made of it.
+// own updates row to what the UPDATE stored.
 func (c *claim) own(row *processlog.Row) {
 	if !c.counted(row) {
 		row.DeliveryCount++
@@ -229,7 +235,8 @@ func (c *claim) own(row *processlog.Row) {
 	row.Token, row.LeaseLeft = c.token, c.lease
 }
 
-// keepTaken reads which rows are really ours, by the token. It is for servers whose row locks are none, and for takeApart.
+// keepTaken reads which rows really carry the claim's token, and returns the others as waiting. It serves takeApart,
+// and servers whose row locks do not lock.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
@@ -263,8 +270,8 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	ctx = s.urgently(ctx)
 	var left leftOver
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
-		// By token: whoever has claimed the entry since keeps his lease. Both other conditions make a second try change
-		// nothing (G16).
+		// The token is the guard: a process that has claimed the entry since keeps its lease. The other two conditions
+		// make a repeated Release change nothing (G16).
 		_, busy, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
 			return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
 				s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
@@ -279,8 +286,9 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	return nil
 }
 
-// Renew implements Store. It is the one write that leaves version as it is: the attempt's fence must hold on. A
-// row that somebody holds locked must not cost the others their leases: it keeps the one it has.
+// Renew implements Store. It is the only write that leaves version unchanged, because the attempt's guard must stay
+// valid. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of the
+// others.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	ctx = s.urgently(ctx)
 	byVersion := make(map[uint64][]processlog.ID)
@@ -288,7 +296,7 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 		byVersion[h.Version] = append(byVersion[h.Version], h.ID)
 	}
 	for version, all := range byVersion {
-		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // by id, as settleGroup.where
+		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // state+0 keeps the due index out of the plan, as in settleGroup.where.
 		for ids := range slices.Chunk(all, processlog.MaxRows) {
 			if err := s.renew(ctx, ids, fence, lease, &left); err != nil {
 				return left, fmt.Errorf("compensator: renew %d leases: %w", len(held), err)
@@ -304,7 +312,7 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, le
 	})
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
-		// A trigger is asked about rows whose fence holds: they are not lost.
+		// The database refuses only rows that the condition matches, so their leases are not lost.
 		left.Rejected = append(left.Rejected, refused.Refusals...)
 		changed += int64(len(refused.Refusals))
 		err = nil
@@ -312,7 +320,8 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, le
 	if err != nil || changed == int64(len(ids)) {
 		return err
 	}
-	// Fewer rows may have changed because some were locked: only those whose fence no longer holds are lost.
+	// Fewer rows may have changed only because some were locked. A lease is lost only if its row no longer matches
+	// fence.
 	var kept []processlog.ID
 	err = s.readLatest(ctx, func(from processlog.Tx) (err error) {
 		kept, err = queryIDs(ctx, from, "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)

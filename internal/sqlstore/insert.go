@@ -17,20 +17,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxStatementBytes is about how much one INSERT holds at most, where the server takes as much.
+// maxStatementBytes is roughly the maximum size of one INSERT, if the server accepts that much.
 const maxStatementBytes = 1 << 20
 
-// rowBytes is room for what a row adds beside its values.
+// rowBytes is an estimate of what a row adds to the statement beside its values.
 const rowBytes = 256
 
 const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by)"
 
-// Insert implements Store. Rows go in by ascending idempotency key: two transactions that share keys then wait
-// for each other instead of deadlocking.
+// Insert implements Store. Rows are inserted in ascending order of their idempotency keys. Two transactions that share
+// keys then wait for each other and do not deadlock.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {
-	// After a rollback that nobody noticed the INSERT would commit by itself: an entry for a business that never was
-	// (G2). MariaDB is asked in the INSERT.
+	// If the transaction was rolled back unnoticed, the INSERT would commit by itself: an entry for a business change
+	// that never happened (G2). On MariaDB the INSERT itself contains this check.
 	if (!proven || s.d.unseenEnd) && s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return nil, orRowsOpen(err)
@@ -44,7 +44,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	in := insertion{s: s, tx: tx, drafts: drafts, proven: proven, result: make([]processlog.Inserted, len(drafts))}
 	for chunk := range s.insertChunks(order, drafts) {
 		if err := in.chunk(ctx, chunk); err != nil {
-			// The guard says no for either reason; which of them is asked only now that it has.
+			// The guard refuses for one of several reasons. Ask which one only after it has refused.
 			if s.d.fault(err) == faultGuard {
 				err = errors.Join(s.whyRefused(ctx, tx), err)
 			}
@@ -54,8 +54,9 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	return in.result, nil
 }
 
-// insertChunks cuts order so that each piece fits one statement, and a packet of the server, whose half New has found to be
-// enough for the longest content: a client that writes values into the statement may double them all.
+// insertChunks cuts order into pieces that each fit one statement and one packet of the server. A client that writes
+// values into the statement may double their size. New has checked that half a packet is enough for the longest
+// content.
 func (s *Store) insertChunks(order []int, drafts []processlog.Draft) func(yield func([]int) bool) {
 	most := maxStatementBytes
 	if s.maxContent > 0 {
@@ -92,14 +93,14 @@ func (s *Store) insertError(err error) error {
 	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	case mysqlerr.Number(err) == mysqlerr.BadNull:
-		// No value of ours is NULL. One mode of MariaDB's makes it of an empty text.
+		// The library never sends NULL. In one SQL mode MariaDB turns an empty text into NULL.
 		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's empty columns take no NULL; leave it out"}, err)
 	}
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
 }
 
-// orRowsOpen names the second reason for a driver's "bad connection". Where nobody watches the connection, nothing tells the
-// two apart.
+// orRowsOpen adds the second possible reason to a driver's "bad connection". Without a watcher on the connection, the
+// library cannot tell the two reasons apart.
 func orRowsOpen(err error) error {
 	if !errors.Is(err, driver.ErrBadConn) {
 		return err
@@ -107,18 +108,20 @@ func orRowsOpen(err error) error {
 	return fmt.Errorf("%w: the connection has broken, or rows of an earlier query are open on this transaction: read them to the end, or Close them, before this call", err)
 }
 
-// insertion is one Insert call under way.
+// insertion is the state of one Insert call.
 type insertion struct {
 	s      *Store
 	tx     processlog.Tx
 	drafts []processlog.Draft
-	proven bool // otherwise the statement itself asks for the transaction
+	proven bool // the transaction is known to be open; otherwise the statement itself checks that
 	result []processlog.Inserted
 }
 
-// chunk inserts the drafts at the given places. A duplicate fails the whole statement, which then wrote
-// nothing: the existing rows are read, and the rest goes in again. A key that another transaction removes
-// meanwhile can only be seen again as often as it is recorded again, so few rounds are enough.
+// chunk inserts the drafts at the given places. A duplicate fails the whole statement, which then has written nothing.
+// chunk reads the existing rows, and inserts the others again.
+//
+// A key may vanish and return between two rounds if another transaction deletes it and records it again. That happens
+// rarely, so four rounds are enough.
 func (in *insertion) chunk(ctx context.Context, places []int) error {
 	var err error
 	for range 4 {
@@ -150,7 +153,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 	}
 	if !in.s.d.returning {
 		_, err := in.tx.ExecContext(ctx, query, args...)
-		return err // ids of a bulk insert are never computed: servers step and interleave them
+		return err // Never compute the ids of a bulk insert from the first one: servers use steps, and interleave inserts.
 	}
 	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(places))
 	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, "+in.s.d.texts("idempotent_id"), args...)
@@ -176,7 +179,7 @@ func (in *insertion) statement(places []int) (string, []any) {
 	b.Grow(len(key) + (len(places)+1)*(len(tuple)+len(form.text)+len("(,")))
 	for n, i := range places {
 		d := &in.drafts[i]
-		if d.Lease != lease || d.Done != done { // most rows are alike
+		if d.Lease != lease || d.Done != done { // Most rows have the same lease and state, so tuple seldom changes.
 			tuple, lease, done = in.s.d.tuple(form, processlog.Millis(d.Lease), d.Done), d.Lease, d.Done
 		}
 		if n > 0 {
@@ -192,10 +195,11 @@ func (in *insertion) statement(places []int) (string, []any) {
 	return b.String(), args
 }
 
-// draftForm says which values of an INSERT travel as hexadecimal digits. A server takes a placeholder's value for text of the
-// session's charset, and converts it. All rows of a statement have one form, so that its text stays one of a few.
+// draftForm says which values of an INSERT travel as hexadecimal digits. A server treats the value of a placeholder as
+// text of the session's charset, and converts it. All rows of a statement have the same form, so there are only a few
+// different statement texts.
 type draftForm struct {
-	text, content, bytes string // placeholders
+	text, content, bytes string // expressions with one placeholder each
 }
 
 func (d *dialect) formOf(drafts []processlog.Draft, places []int) draftForm {
@@ -221,7 +225,7 @@ func plainTexts(d *processlog.Draft) bool {
 		isASCII(d.UserID) && isASCII(d.UserName) && isASCII(d.Headers)
 }
 
-// append adds the values of a draft.
+// append adds the values of a draft to args.
 func (f draftForm) append(args []any, d *processlog.Draft) []any {
 	if f.text == "?" {
 		args = append(args, string(d.IdempotencyKey), d.BusinessType, d.BatchID, d.BusinessID, d.BusinessExtID, d.UserID, d.UserName)
@@ -234,7 +238,7 @@ func (f draftForm) append(args []any, d *processlog.Draft) []any {
 	return append(args, sent(d.Token[:], f.bytes), processlog.DueAfter(d.Delay))
 }
 
-// headers is the placeholder of the headers, which go with the texts.
+// headers returns the placeholder of the headers. Headers travel in the same form as the texts.
 func (f draftForm) headers() string {
 	if f.text == "?" {
 		return "?"
@@ -242,10 +246,10 @@ func (f draftForm) headers() string {
 	return hexBytes
 }
 
-// hexBytes is a placeholder of bytes that travel as hexadecimal digits.
+// hexBytes is the expression for bytes that travel as hexadecimal digits.
 const hexBytes = "UNHEX(?)"
 
-// sent is the argument for bytes.
+// sent returns the argument for bytes under this placeholder.
 func sent(b []byte, placeholder string) any {
 	if placeholder == hexBytes {
 		return hex.EncodeToString(b)
@@ -253,8 +257,9 @@ func sent(b []byte, placeholder string) any {
 	return nonNil(b)
 }
 
-// tuple is the rest of a row's VALUES behind its key. A inserted with a lease row is leased by its own INSERT, at no
-// further cost, and its delivery counted: a process that dies right after the commit leaves an ordinary lost lease.
+// tuple returns the values of a row after its key. If leaseMS is above 0, the INSERT itself writes a lease and counts a
+// delivery, which costs no further statement. If the process dies right after the commit, that lease is lost like any
+// other.
 func (d *dialect) tuple(form draftForm, leaseMS int64, done bool) string {
 	lease, delivered, ended := "0", "0", ",0,"+d.empty+")"
 	if leaseMS > 0 {
@@ -267,13 +272,16 @@ func (d *dialect) tuple(form draftForm, leaseMS int64, done bool) string {
 	return t + t + t + t + t + t + "," + form.content + "," + form.headers() + ",?,?," + form.bytes + "," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ended
 }
 
-// guardedKey is the placeholder of a first row's key, and the statement's own proof, so that no moment passes between it and
-// the write. The server fails the statement where the row would be written outside a transaction, into the log of another
-// database, or by a session that writes something else than it is sent. An open transaction that is proven is not asked
-// again. The variables of the session nobody sees but the server: a USE or a SET changes them.
+// guardedKey returns the placeholder for the key of the first row, wrapped in the guard of the statement. The server
+// evaluates the guard as part of the INSERT, so nothing can change between check and write. The server fails the
+// statement in three cases:
 //
-// What fails the statement is a number out of range. NULL for a NOT NULL column fails it under a strict sql_mode only: of
-// several rows the server otherwise stores an empty key.
+//   - The row would be written outside a transaction. This check is left out if the transaction is proven open.
+//   - The row would go into the log of another database, for example after a USE.
+//   - The session would store something else than it was sent, for example after a SET.
+//
+// The guard fails the statement by a number out of range. NULL for a NOT NULL column would fail it only under a strict
+// sql_mode. Without a strict mode the server stores an empty key if the statement has several rows.
 func (s *Store) guardedKey(placeholder string, proven bool) string {
 	guard := s.guards.Load()
 	if guard == nil {
@@ -289,7 +297,7 @@ func (s *Store) guardedKey(placeholder string, proven bool) string {
 	return "IF(" + condition + "," + placeholder + ",18446744073709551615+1)"
 }
 
-// guard is the condition under which an INSERT may write.
+// guard returns the condition under which an INSERT may write.
 func (s *Store) guard(proven bool) string {
 	conditions := make([]string, 0, 3)
 	if s.d.inTx != "" && !proven {
@@ -306,15 +314,17 @@ func (s *Store) guard(proven bool) string {
 
 func nonNil(b []byte) []byte {
 	if b == nil {
-		return []byte{} // NULL otherwise
+		return []byte{} // The driver would send NULL for a nil slice.
 	}
 	return b
 }
 
-// existing reads the rows that hold one of the drafts' keys, as committed now: an older snapshot of the
-// caller's transaction may not show them. A plain read finds them first, because locking keys that do not
-// exist would lock the gaps other producers insert into. The index is named, because a small table would be
-// read as a whole, and rows of no concern to us waited for.
+// existing reads the rows that hold one of the drafts' keys, as committed now. The snapshot of the caller's transaction
+// may be older and not show them.
+//
+// A plain read finds the visible ones first. A locking read of keys that do not exist would lock the gaps into which
+// other producers insert. readKeys names the index. Otherwise the server would scan a small table, and wait for
+// unrelated rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))
 	for n, i := range places {
@@ -327,7 +337,7 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	if err != nil {
 		return nil, err
 	}
-	// None visible: an older snapshot hides them all, and only a locking read finds them.
+	// If none is visible, an older snapshot hides them all, and only a locking read finds them.
 	if len(visible) > 0 {
 		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
 	}
@@ -335,9 +345,11 @@ func (in *insertion) existing(ctx context.Context, places []int) (map[processlog
 	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
 }
 
-// existingUnlocked is existing where a lock on a row that has changed since the caller's snapshot would abort his
-// transaction (innodb_snapshot_isolation). What the snapshot shows is answered from it. What it does not show is read
-// on a connection of ours; without one only the lock can tell, and ErrTxAborted says that the transaction is to be run
+// existingUnlocked is existing for a server with innodb_snapshot_isolation. There, a lock on a row that changed since
+// the caller's snapshot would abort the caller's transaction. So existingUnlocked answers from the snapshot first. It
+// reads hidden rows on a connection of the library's own pool.
+//
+// Without an own pool only the lock can find hidden rows. Then ErrTxAborted tells the caller to run the transaction
 // again.
 func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
@@ -345,7 +357,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 		return byKey, err
 	}
 	if in.s.own == nil && len(byKey) > 0 {
-		return byKey, nil // the others go in again, and are told from keys that are free
+		return byKey, nil // The other drafts are inserted again. That shows which of their keys are free.
 	}
 	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
 	if in.s.own == nil {
@@ -354,7 +366,7 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)
 }
 
-// readKeys adds the rows that hold one of the keys.
+// readKeys adds the rows that hold one of keys to byKey.
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
 	literals, args := in.s.d.params(keys)
 	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.by("uk_idempotent_id"), "idempotent_id IN ("+literals+")") + atMost(len(keys)) + lock
@@ -365,7 +377,7 @@ func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []proc
 	return err
 }
 
-// answerDuplicates fills in the drafts that exist and returns the places of the others.
+// answerDuplicates fills in the results of drafts that exist, and returns the places of the others.
 func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
 	var rest []int
 	for _, i := range places {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	keysPerAdvance   = 50  // one statement of Advance asks for so many keys
-	keysPerStatement = 250 // one of Firsts does. SQLite joins no more than 500 SELECTs
+	keysPerAdvance   = 50  // maximum number of keys in one statement of Advance
+	keysPerStatement = 250 // maximum number of keys in one statement of Firsts; SQLite joins at most 500 SELECTs
 )
 
 // Join implements Store.
@@ -37,16 +37,16 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// noted is a turn as it is written.
+// noted is a position as it is written.
 type noted struct {
 	processlog.Position
-	blocked uint64 // the version that its Park leaves
+	blocked uint64 // the version that Block will leave in the entry, or notBlocked
 }
 
-const notBlocked = 0 // no Park leaves this version: it adds one
+const notBlocked = 0 // No Block leaves this version, because Block adds 1.
 
-// note writes turns in the order of the primary key, as all writers of the table do, so that two of them cannot deadlock. A
-// note that exists keeps its place.
+// note writes positions in the order of the primary key. All writers of the table use that order, so that no two
+// deadlock. A note that exists keeps its order id.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []noted) error {
 	slices.SortFunc(positions, func(a, b noted) int { return comparePositions(a.Position, b.Position) })
 	var b strings.Builder
@@ -69,7 +69,7 @@ func comparePositions(a, b processlog.Position) int {
 	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// underKey is the notes of a key, given as an expression, in their order.
+// underKey returns the FROM and WHERE for the notes of one key, joined with their entries. key is an expression.
 func (s *Store) underKey(businessType, key string) string {
 	return s.table.quoted("_turns") + " t" + s.d.by("k_line") + " " + s.d.thenJoin + " " + s.table.quoted("") + " l" + s.d.idIndex +
 		" ON l.id=t.entry_id AND l.business_type=t.business_type WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key" + key
@@ -77,16 +77,18 @@ func (s *Store) underKey(businessType, key string) string {
 
 const inOrder = " ORDER BY t.turn_key, t.place, t.entry_id"
 
-// counting is the condition that an entry counts among those of its key.
+// counting returns the condition that an entry counts as unfinished under its key. dead says whether dead entries
+// count.
 func counting(dead bool) string { return "l.state+0 IN (" + standingStates(dead) + ")" }
 
-// firstOf is a scalar subquery: the first entry that counts of the key that an expression names, or NULL. The server reads it
-// at the front of the key, past notes that are left over. The LIMIT keeps it from becoming a join.
+// firstOf returns a scalar subquery: the id of the first entry that counts under key, or NULL. key is an expression.
+// The server reads it at the front of the key, past notes of entries that have ended. The LIMIT keeps the server from
+// turning the subquery into a join.
 func (s *Store) firstOf(businessType, key string, dead bool) string {
 	return "(SELECT t.entry_id FROM " + s.underKey(businessType, "="+key) + " AND " + counting(dead) + inOrder + " LIMIT 1)"
 }
 
-// taken is the condition that an entry of a key has a lease. Every entry of the key is read for it.
+// taken returns the condition that some entry of the key has a lease. It reads every entry of the key.
 func (s *Store) taken(businessType, key string, dead bool) string {
 	return "EXISTS(SELECT 1 FROM " + s.underKey(businessType, "="+key) + " AND " + counting(dead) + " AND l.lease_until>" + s.d.now + ")"
 }
@@ -98,7 +100,7 @@ func standingStates(dead bool) string {
 	return "0,-1,-3"
 }
 
-// keyed is a table of keys, k, with their places in the list.
+// keyed returns a derived table k of the keys, with their numbers n in the list.
 func keyed(keys []string) string {
 	var b strings.Builder
 	for i, key := range keys {
@@ -115,7 +117,8 @@ func keyed(keys []string) string {
 // Blocked implements Store.
 func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) (blocked []processlog.ID, err error) {
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		// A note of an earlier epoch may be deleted by a process that has read it then.
+		// Compare the epochs: a note of an earlier epoch may be deleted at any time by a process that read it in that
+		// epoch.
 		query := "SELECT o.entry_id FROM " + s.table.quoted("_turns") + " o" + s.d.idIndex + " " + s.d.thenJoin + " " + s.table.quoted("") + " e" + s.d.idIndex +
 			" ON e.id=o.entry_id AND e.epoch=o.epoch WHERE o.entry_id IN (" + idList(chunk) + ") AND o.business_type=" + s.d.text(businessType) +
 			" AND o.entry_id<>" + s.firstOf(businessType, "o.turn_key", dead) + everyRow
@@ -156,13 +159,13 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 }
 
 const (
-	keyStatements = 50  // one call of keysAfter sends at most
-	keyNotes      = 100 // one of them reads at most
+	keyStatements = 50  // maximum number of statements of one keysAfter call
+	keyNotes      = 100 // maximum number of notes that one of them reads
 )
 
-// keysAfter reads the next keys of a type, up to limit of them, and reports whether others may follow. No statement that all
-// servers understand jumps from key to key. So each reads some notes, and goes on behind the last key that it has met: many
-// keys with few entries take few statements, and a key with many entries takes one.
+// keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No SQL that all servers
+// understand jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the
+// last key that was read. Many keys with few entries take few statements. A key with many entries takes one.
 func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
 		query := fmt.Sprintf("SELECT t.turn_key FROM %s t%s WHERE t.business_type=%s AND t.turn_key>%s ORDER BY t.turn_key, t.place LIMIT %d",
@@ -200,7 +203,7 @@ func queryKeys(ctx context.Context, from processlog.Tx, query string) (keys []st
 	return keys, rows.Err()
 }
 
-// Firsts implements Store. It locks nothing.
+// Firsts implements Store. It takes no lock.
 func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
 	asked := askedOf(positions)
 	for keys := range slices.Chunk(asked.keys, keysPerStatement) {
@@ -236,9 +239,9 @@ func (s *Store) Firsts(ctx context.Context, businessType string, positions []pro
 	return asked.answer(), nil
 }
 
-// asked is the keys of turns, and what is found out about them.
+// asked collects what is found out about the keys of some positions.
 type asked struct {
-	keys      []string // ascending, each once
+	keys      []string // ascending, without duplicates
 	byKey     map[string][]processlog.Position
 	keyStates map[string]*processlog.KeyState
 }
@@ -261,7 +264,7 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// sees counts the turns asked for that a note is of.
+// sees counts the positions asked for to which a note belongs.
 func (a *asked) sees(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {
@@ -278,11 +281,12 @@ func (a *asked) answer() map[string]processlog.KeyState {
 	return keyStates
 }
 
-// keyStatesRead is how many entries one statement of Lines reads. It holds the members of some lines.
+// keyStatesRead is the maximum number of entries that one statement of KeyStates reads. It has room for the members of
+// several keys.
 const keyStatesRead = 4 * processlog.MaxMembers
 
-// KeyStates implements Store. It locks nothing: the leases that it reads were committed before their claims look here, so of two
-// claims at once one at least sees the other.
+// KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
+// simultaneous claims at least one sees the other.
 func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
 		_, err := queryIDs(ctx, s.pool(), "SELECT place FROM "+s.table.quoted("_turns")+" WHERE 1=0")
@@ -299,25 +303,26 @@ func (s *Store) KeyStates(ctx context.Context, businessType string, positions []
 	return asked.answer(), nil
 }
 
-// standing is an entry that counts, as Lines reads it.
+// standing is an entry that counts, as KeyStates reads it.
 type standing struct {
 	key string
 	processlog.Member
 	claim int
 }
 
-// What Lines reads of an entry's claim.
+// The following constants say what KeyStates reads of the claim on an entry.
 const (
-	unclaimed = iota // or claimed by who asks
-	claimed          // by another, whose lease is over
-	leased           // by another
+	unclaimed = iota // no claim, or a claim by the caller
+	claimed          // claimed by another process whose lease has ended
+	leased           // claimed by another process whose lease is running
 )
 
 func claimOf(now string, token processlog.Token) string {
 	return fmt.Sprintf("CASE WHEN l.lease_until=0 OR l.token=%s THEN %d WHEN l.lease_until>%s THEN %d ELSE %d END", hexLiteral(token[:]), unclaimed, now, leased, claimed)
 }
 
-// readKeyStates reads as many of the keys as one statement tells all about, and at least one. It returns how many.
+// readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns how many
+// it read.
 func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
 	list := make([]string, len(keys))
 	for i, key := range keys {
@@ -329,7 +334,7 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 		return 0, err
 	}
 	read := len(keys)
-	if len(rows) == keyStatesRead { // the last key may go on
+	if len(rows) == keyStatesRead { // The last key may have more entries than were read.
 		last := rows[len(rows)-1].key
 		if read = slices.Index(keys, last); read == 0 {
 			rows, err = s.readLong(ctx, businessType, last, token, dead)
@@ -341,7 +346,8 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return read, err
 }
 
-// readLong reads one key with more entries than a statement of Lines tells: the first of them, and the claims of all.
+// readLong reads one key that has more entries than one statement of KeyStates reads. It reads its first MaxMembers
+// entries, and one summary row for the claims of all. The summary row has no id.
 func (s *Store) readLong(ctx context.Context, businessType, key string, token processlog.Token, dead bool) ([]standing, error) {
 	from := s.underKey(businessType, "="+hexLiteral([]byte(key))) + " AND " + counting(dead)
 	return s.readStanding(ctx, "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim FROM "+from+inOrder+fmt.Sprintf(" LIMIT %d", processlog.MaxMembers)+") m"+
@@ -370,7 +376,8 @@ func (s *Store) readStanding(ctx context.Context, query string) (found []standin
 	return found, err
 }
 
-// take makes lines of entries that were read, in order. One with no id tells of claims only.
+// take fills the key states from rows, which are in order. A row without an id says only how the key's entries are
+// claimed. If another process has claimed any entry of a key, Members stays empty.
 func (a *asked) take(rows []standing) {
 	untold := make(map[string]bool)
 	for _, r := range rows {
@@ -395,7 +402,8 @@ func (a *asked) take(rows []standing) {
 	}
 }
 
-// Block implements Store. The turns are noted first: a version that the entry has not yet makes nobody due.
+// Block implements Store. It notes the positions first, and then moves the entries. In between, a note holds a version
+// that its entry does not have yet, so nothing wakes that entry.
 func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token) error {
 	if len(blocked) == 0 {
 		return nil
@@ -421,7 +429,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	for i, p := range blocked {
 		ids[i] = p.ID
 	}
-	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // now: updateRows sorts ids
+	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // Compute this now, because updateRows sorts ids.
 	failpoint.Reach(failpoint.OrderingNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
@@ -430,7 +438,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	return left.take(busy, err)
 }
 
-// noteOutside is note in a transaction of its own.
+// noteOutside is note outside the caller's transactions.
 func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
 	if !s.boundsWaits() {
 		return s.note(ctx, s.writes(), notes)
@@ -438,7 +446,7 @@ func (s *Store) noteOutside(ctx context.Context, notes []noted) error {
 	return s.inOwn(ctx, func(tx processlog.Transaction) error { return s.note(ctx, tx, notes) })
 }
 
-// noteBlocked notes the turns of entries, and returns those that it could note.
+// noteBlocked notes the positions of entries, and returns the entries whose positions it could note.
 func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEntry, left *leftOver) ([]processlog.BlockedEntry, error) {
 	refused, untried, err := writeApart(ctx, s, blocked, func(some []processlog.BlockedEntry) error {
 		notes := make([]noted, len(some))
@@ -447,7 +455,7 @@ func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEnt
 		}
 		began := time.Now()
 		if err := s.noteOutside(ctx, notes); err != nil {
-			return s.asWait(ctx, err, began) // Notes of other entries may be written all the same.
+			return s.asWait(ctx, err, began) // Notes of other entries may have been written all the same.
 		}
 		return nil
 	})
@@ -466,7 +474,8 @@ func (s *Store) noteBlocked(ctx context.Context, blocked []processlog.BlockedEnt
 	return slices.DeleteFunc(slices.Clone(blocked), func(p processlog.BlockedEntry) bool { return not[p.ID] }), nil
 }
 
-// Advance implements Store. Unlike the look after a claim it may come too early: whoever blocks an entry calls it afterwards.
+// Advance implements Store. Unlike the check after a claim, it may come too early. So a process that has blocked an
+// entry calls Advance afterwards.
 func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) (next []processlog.ID, err error) {
 	var over leftOver
 	byKey := grouped.By(left, func(t processlog.Position) string { return t.Key })
@@ -494,7 +503,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 		return nil, err
 	}
 	var blocked []fronting
-	var cluttered []string // keys with notes in front that nobody has named
+	var cluttered []string // keys with leftover notes in front that are not in gone
 	for _, f := range firsts {
 		switch {
 		case f.waits:
@@ -523,20 +532,21 @@ func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
 	return nil
 }
 
-// fronting is the first entry that counts of a key. It has no ID where none counts.
+// fronting is the first entry that counts under a key. Its ID is zero if no entry counts.
 type fronting struct {
 	processlog.Position
-	front   processlog.ID // of the first note of the key
+	front   processlog.ID // entry id of the first note of the key
 	version uint64
-	ready   bool // due, and without a lease
-	waits   bool // blocked and not due, and no entry of the key has a lease
+	ready   bool // the entry is due and has no lease
+	waits   bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
 // readFirsts reads the first entry of each key.
 func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, dead bool) (firsts []fronting, err error) {
 	front := "(SELECT t.entry_id FROM " + s.table.quoted("_turns") + " t" + s.d.by("k_line") + " WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key=k.turn_key" + inOrder + " LIMIT 1)"
-	// An entry that is blocked and first is not woken while another of its key runs, one that a late commit stands in front of,
-	// say: it would be blocked again. Only of a blocked one the leases of all are read.
+	// Do not wake a blocked first entry while another entry of its key runs. That happens if a late commit has put an
+	// entry in front of a running one. A woken entry would only be blocked again. Leases of the whole key are read only
+	// for a blocked first entry.
 	open := "l.state+0 IN (0,-1,-3)"
 	query := fmt.Sprintf("SELECT f.n, f.first, f.front, l.version, CASE WHEN %[1]s AND l.lease_until<=%[2]s AND l.next_at<=%[2]s THEN 1 ELSE 0 END,"+
 		" CASE WHEN %[1]s AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>%[2]s THEN NOT %[3]s ELSE 0 END"+
@@ -566,11 +576,11 @@ func (s *Store) readFirsts(ctx context.Context, businessType string, keys []stri
 	return firsts, err
 }
 
-// frontNotes is how many notes of a key clear looks at together.
+// frontNotes is how many notes of a key clear reads at once.
 const frontNotes = 100
 
-// clear forgets the notes at the front of keys whose entries count no more. Cancellations leave such notes that no process
-// here has seen, and so do processes that were killed.
+// clear deletes notes at the front of keys whose entries no longer count. Such notes remain after cancellations that no
+// process here has seen, and after processes that were killed.
 func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
 	for _, key := range keys {
 		for more := true; more; {
@@ -595,7 +605,7 @@ func (s *Store) clear(ctx context.Context, businessType string, keys []string, d
 	return nil
 }
 
-// note is a turn as it is read.
+// note is a position as it is read.
 type note struct {
 	processlog.Position
 	counts bool
@@ -626,7 +636,8 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bo
 	return notes, err
 }
 
-// forgetPositions deletes notes as they were read. A note that was made anew since then has another epoch, and stays.
+// forgetPositions deletes notes exactly as they were read. A note that was written again since has another epoch, and
+// stays.
 func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []processlog.Position) error {
 	slices.SortFunc(gone, comparePositions)
 	for chunk := range slices.Chunk(gone, 100) {
@@ -641,9 +652,10 @@ func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []pr
 	return nil
 }
 
-// leaveKey deletes the turns of an erased entry that has ended: nobody can tell its key any more. A log may be without lines.
+// leaveKey deletes the positions of an erased entry that has ended, because its key can no longer be computed. A log
+// without a _turns table is no error.
 func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.Row) error {
-	// Read first: most entries have no note, and take no lock on the table then.
+	// Read first. Most entries have no note, and then take no lock on the table.
 	positions, err := s.positionsOf(ctx, tx, row)
 	if err == nil {
 		err = s.forgetPositions(ctx, tx, positions)
@@ -657,7 +669,8 @@ func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.R
 	return nil
 }
 
-// positionsOf reads all notes of one entry: one, but of a type whose Serial has changed its mind.
+// positionsOf reads all notes of one entry. There are several only if the type's Serial has returned different keys for
+// it.
 func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (positions []processlog.Position, err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT turn_key, epoch FROM "+s.table.quoted("_turns")+" WHERE business_type="+s.d.text(row.BusinessType)+" AND entry_id="+row.ID.String()+everyRow)
 	if err != nil {
@@ -676,7 +689,7 @@ func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlo
 	return positions, rows.Err()
 }
 
-// wake makes blocked entries due that stand as they were read.
+// wake makes blocked entries due if they still have the version that was read.
 func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([]processlog.ID, error) {
 	if len(blocked) == 0 {
 		return nil, nil
@@ -685,7 +698,7 @@ func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([
 	for i, f := range blocked {
 		ids[i] = f.ID
 	}
-	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // now: updateRows sorts ids
+	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // Compute this now, because updateRows sorts ids.
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
 		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s AND lease_until=0 AND state+0 IN (0,-1,-3)",
 			s.byID(), s.d.now, s.d.stamp, idList(ids), version)
@@ -697,10 +710,11 @@ func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([
 			notWoken = append(notWoken, r.ID)
 		}
 	}
-	return without(ids, notWoken), left.take(nil, err) // who is held is woken by whoever looks next
+	return without(ids, notWoken), left.take(nil, err) // An entry that is locked now is woken by the next process that looks.
 }
 
-// withoutOrdering names the table where it is missing: New does not insist on it.
+// withoutOrdering replaces err if the _turns table is missing. The new error names the table and what needs it. New
+// does not require that table.
 func (s *Store) withoutOrdering(err error) error {
 	return s.withoutTable(err, "_turns", "TypeConfig.Serial needs")
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// columns lists what a rowScanner reads, in the order of newRowScanner: of a row that somebody else has written, too, whatever it holds. Nothing is computed
-// with such values here, for the statement would fail, and with it all other rows.
+// columns lists what a rowScanner reads, in the order of newRowScanner. It must also read rows that other software
+// wrote, whatever they hold. So SQL computes nothing with these values: one bad value would fail the statement, and so
+// all other rows.
 func (s *Store) columns() string {
 	return "id, " + s.d.texts("idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name") + ", content, headers, " +
 		s.d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + s.d.texts("ended_by, last_error") + ", " +
@@ -30,7 +31,7 @@ func (s *Store) selectFrom(table, where string) string {
 	return "SELECT " + s.columns() + " FROM " + table + " WHERE " + where
 }
 
-// queryRows reads rows, and makes room for n. They may come in another order than their ids were given in.
+// queryRows reads rows, with room for n of them. The rows may come in any order.
 func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query string, args ...any) ([]processlog.Row, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -49,12 +50,12 @@ func (s *Store) queryRows(ctx context.Context, tx processlog.Tx, n int, query st
 	return found, rows.Err()
 }
 
-// read asks our pool, as ended does.
+// read runs a query in the pool, with the time limit of ended.
 func (s *Store) read(ctx context.Context, query string) (*sql.Rows, error) {
 	return s.readIn(ctx, nil, query)
 }
 
-// readIn is read in tx, if one is given.
+// readIn is read in tx. A nil tx means the pool.
 func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sql.Rows, error) {
 	if tx == nil {
 		tx = s.pool()
@@ -62,9 +63,9 @@ func (s *Store) readIn(ctx context.Context, tx processlog.Tx, query string) (*sq
 	return tx.QueryContext(ctx, s.ended(ctx, query))
 }
 
-// ended is a SELECT that the server itself ends, within a second, when the context's time is over: a driver only closes its
-// connection then, and the server reads on for nobody. A bound of one statement replaces the session's, so a stricter one of that
-// stays.
+// ended limits a SELECT so that the server itself ends it within a second after the deadline of ctx. A driver only
+// closes its connection at the deadline, and the server would go on reading. The limit of a statement replaces the
+// limit of its session. So ended adds none if the session has a stricter one.
 func (s *Store) ended(ctx context.Context, query string) string {
 	deadline, bounded := ctx.Deadline()
 	left := time.Until(deadline)
@@ -78,8 +79,8 @@ func (s *Store) ended(ctx context.Context, query string) string {
 	return s.d.ended(seconds, query)
 }
 
-// rowScanner reads one row after the other into the same place: what database/sql needs for it, it needs once a
-// query, and an int64 is taken as it is where any other size is written out and parsed.
+// rowScanner reads one row after the other into the same variables. So database/sql allocates once per query. Numbers
+// are int64, because database/sql formats and parses every other size.
 type rowScanner struct {
 	processlog.Row
 	id                                      uint64
@@ -104,7 +105,7 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	}
 	v.ID, v.Headers, v.Erased = processlog.RowID(v.id), nil, string(v.headers) == erasedMark
 	if len(v.headers) > 0 {
-		_ = json.Unmarshal(v.headers, &v.Headers) // written by us; a row somebody edited must still run
+		_ = json.Unmarshal(v.headers, &v.Headers) // The library writes valid headers. An entry must still run if a person has broken its headers.
 	}
 	v.Token = processlog.Token{}
 	copy(v.Token[:], v.token)
@@ -115,13 +116,14 @@ func (v *rowScanner) row(rows *sql.Rows) (processlog.Row, error) {
 	return v.Row, nil
 }
 
-// remaining is at - now, ms, of which a column holds more than a duration does: beyond 200 years it is 200 years.
+// remaining returns at - now, both in ms, as a duration. A column holds larger numbers than a duration does, so the
+// result is limited to 200 years.
 func remaining(at, now int64) time.Duration {
 	const most = 2 * int64(processlog.MaxDelay/time.Millisecond)
 	return time.Duration(min(max(at, now-most), now+most)-now) * time.Millisecond
 }
 
-// unixMilli is a time that can be written: of the years 1 to 9999.
+// unixMilli returns a time that can be formatted. It is limited to the years 1 to 9999.
 func unixMilli(ms int64) time.Time {
 	return time.UnixMilli(min(max(ms, -62_135_596_800_000), 253_402_300_799_999)).UTC()
 }
@@ -145,7 +147,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 	return found, nil
 }
 
-// scanIDs reads (id, idempotency key) pairs and closes rows.
+// scanIDs reads pairs of id and idempotency key into a map, and closes rows.
 func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) error {
 	defer rows.Close()
 	for rows.Next() {
@@ -159,7 +161,8 @@ func scanIDs(rows *sql.Rows, into map[processlog.IdempotencyKey]processlog.ID) e
 	return rows.Err()
 }
 
-// byRow writes the value of each row, whose id stands in column; one that all rows share stands alone.
+// byRow writes a CASE that gives each row, found by its id in column, its own value. If all values are equal, it writes
+// the literal alone.
 func byRow[T comparable](column string, ids []processlog.ID, value func(i int) T, literal func(T) string) string {
 	first, alike := value(0), true
 	for i := 1; i < len(ids) && alike; i++ {
@@ -212,7 +215,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	return found, nil
 }
 
-// scanVersions appends what it reads, and closes rows.
+// scanVersions appends the versions that it reads, and closes rows.
 func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Version, error) {
 	defer rows.Close()
 	for rows.Next() {
@@ -229,8 +232,8 @@ func scanVersions(rows *sql.Rows, found []processlog.Version) ([]processlog.Vers
 	return found, rows.Err()
 }
 
-// Resolve implements Store. It locks the very row that a transaction in flight has inserted; shared, because a
-// server under a global read lock lets no other lock pass.
+// Resolve implements Store. It waits for the lock on the very row that an open transaction has inserted. The lock is
+// shared, because a server under a global read lock grants no other.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	var row processlog.Row
 	read := func(tx processlog.Transaction) (err error) {
@@ -248,9 +251,9 @@ func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row
 	return row, err
 }
 
-// caughtUp is inOwn on a node that shows all that was committed on any other before. Inside a transaction nothing would
-// be waited for, so a connection is held for both; each that has broken in the pool is thrown away, which package sql does
-// by itself for a transaction alone.
+// caughtUp is inOwn on a Galera node that shows everything that other nodes committed before. Waiting for that works
+// only outside a transaction, so caughtUp holds one connection for both statements. A connection that broke in the pool
+// is thrown away and replaced. database/sql does that by itself only for BeginTx.
 func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
 	for range s.database().Stats().OpenConnections + 1 {
 		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
@@ -273,18 +276,18 @@ func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transact
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // It has only read.
+	defer func() { _ = tx.Rollback() }() // The transaction has only read.
 	return work(oursTx{ours{tx, s}, tx})
 }
 
-// resolveTimeout is how long Resolve waits for a transaction in flight.
+// resolveTimeout is how long Resolve waits for an open transaction.
 const resolveTimeout = 10 * time.Second
 
-// find reads the one row ref names, under the given lock.
+// find reads and locks the one row that ref names.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	home := ""
 	if s.home != "" {
-		home = " AND " + s.atHome() // a transaction of another database has such entries, too
+		home = " AND " + s.atHome() // A transaction of another database may reach such an entry, too.
 	}
 	read := func(where, lock string, arg any) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, 1, s.selectRows(where+home)+atMost(1)+lock, arg)
@@ -298,10 +301,10 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	case processlog.IdempotencyKey:
 		in, args := s.d.params([]processlog.IdempotencyKey{ref})
 		if lock != "" {
-			// Lock the row by its id. In the unique index it may be held by whoever has recorded the key again.
+			// Lock the row by its id. In the unique index, a transaction that records the key again may hold the lock.
 			rows, err = read("id = (SELECT id FROM "+s.table.quoted("")+s.d.by("uk_idempotent_id")+" WHERE idempotent_id = "+in+")", lock, args[0])
 		}
-		if err == nil && len(rows) == 0 { // an older snapshot hides it from all but a lock
+		if err == nil && len(rows) == 0 { // An older snapshot hides the row from every read without a lock.
 			rows, err = read("idempotent_id = "+in, lock, args[0])
 		}
 	default:
@@ -310,7 +313,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 	switch {
 	case err != nil:
 		return processlog.Row{}, err
-	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // a server takes a text with spaces behind it for the same
+	case len(rows) == 0 || byKey && rows[0].IdempotencyKey != key: // A server takes a text and the same text with trailing spaces for equal.
 		return processlog.Row{}, fmt.Errorf("%v: %w", ref, processlog.ErrNotFound)
 	}
 	return rows[0], nil

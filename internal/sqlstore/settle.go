@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements Store: one statement for up to 500 successes of handlers in one epoch, one for up to 500 of
-// compensations, and one for up to 100 outcomes of any other kinds, fewer where their errors are long; a short transaction
-// for those among which a case opens.
+// Settle implements Store. It writes up to 500 successes of handlers of one epoch in one statement. It does the same
+// with up to 500 successes of compensations. One statement writes up to 100 other outcomes of any kind, or fewer if
+// their errors are long. Outcomes among which a case opens take a short transaction.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	places := make([]int, len(outcomes))
 	for i := range places {
@@ -38,21 +38,23 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 			}
 			failpoint.Reach(failpoint.OutcomesPart)
 			if busy {
-				write, locked = s.updateFreeRows, true // one wait a call: many would outlast ctx, and the next try, too
+				write, locked = s.updateFreeRows, true // Wait for a lock once per call at most. Many waits would outlast ctx, and the next try would meet them again.
 			}
 		}
 	}
 	return result, nil
 }
 
-// settleGroup is what outcomes must share to go into one statement: the fence. A success is true whoever holds the
-// lease, so it asks for epoch and state (G8, G13); a failure is worth no more than its attempt, and asks for the
-// version (G7). Everything else may differ from row to row, or a batch of mixed outcomes would be as many
-// transactions as it has kinds.
+// settleGroup is what outcomes must have in common to go into one statement: the guard of the UPDATE.
+//
+// A success is true whichever process holds the lease, so its guard is epoch and state (G8, G13). A failure counts only
+// for its own attempt, so its guard is the version (G7).
+//
+// All other values may differ from row to row. Otherwise a batch of mixed outcomes would take one transaction per kind.
 type settleGroup struct {
 	absorb bool
-	epoch  uint32 // of an absorbing group
-	undone bool   // of an absorbing group: successes of compensations
+	epoch  uint32 // set only if absorb is true
+	undone bool   // set only if absorb is true: successes of compensations
 }
 
 func groupOf(o processlog.Outcome) settleGroup {
@@ -62,8 +64,8 @@ func groupOf(o processlog.Outcome) settleGroup {
 	return settleGroup{}
 }
 
-// rowsPerStatement: the CASE that gives each row its own version and values is walked for every row, so its cost
-// grows with the square. Absorbed successes are all alike.
+// rowsPerStatement returns the maximum number of rows in one statement. The CASE that gives each row its own values is
+// evaluated for every row, so its cost grows with the square of the rows. Absorbed successes all have the same values.
 func (g settleGroup) rowsPerStatement() int {
 	if g.absorb {
 		return processlog.MaxRows
@@ -71,26 +73,26 @@ func (g settleGroup) rowsPerStatement() int {
 	return 100
 }
 
-// maxSettleBytes is how long such a statement becomes at most, whatever the errors of its rows: a client may send less at
-// once than the server takes (maxAllowedPacket), of which nothing here knows.
+// maxSettleBytes is the maximum length of such a statement in bytes. A client may send less at once than the server
+// accepts (maxAllowedPacket), and the library cannot see the client's limit.
 const maxSettleBytes = 128 << 10
 
-// settleChunks cuts places so that each piece fits one statement.
+// settleChunks cuts places into pieces that each fit one statement.
 func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.Outcome) func(yield func([]int) bool) {
-	most, row := maxSettleBytes, 64 // its id twice, and its checksum
+	most, row := maxSettleBytes, 64 // The id is written twice, and the checksum once.
 	if s.maxContent > 0 {
 		most = min(most, 2*s.maxContent)
 	}
 	if !g.absorb {
-		row = 320 // and all values under an id of their own
+		row = 320 // Also count every value with its id.
 	}
 	return func(yield func([]int) bool) {
 		for len(places) > 0 {
-			n, texts, alike := 0, 0, true // one text that all have is written once
+			n, texts, alike := 0, 0, true // A text that all rows share is written once.
 			for ; n < min(len(places), g.rowsPerStatement()); n++ {
 				text := outcomes[places[n]].LastError
 				alike = alike && text == outcomes[places[0]].LastError
-				texts += 2 * len(processlog.FitError(text)) // in hexadecimal digits
+				texts += 2 * len(processlog.FitError(text)) // Texts are written in hexadecimal digits.
 				if size := (n + 1) * row; n > 0 && (size > most || !alike && size+texts > most) {
 					break
 				}
@@ -105,12 +107,12 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 
 func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 	counts := ""
-	if !g.absorb { // those stay as they are: another attempt may have recorded a failure since
+	if !g.absorb { // An absorbed success leaves the counts unchanged. Another attempt may have recorded a failure since.
 		counts = ", process_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.ProcessCount) }) +
 			", compensate_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.CompensateCount) })
 	}
-	// Every value was computed from the row as claimed, not here: MySQL assigns from left to right, and a state taken
-	// from a count just raised would be exhausted one early.
+	// Every value was computed from the row as it was claimed, and not in SQL. MySQL assigns from left to right, so a
+	// state computed from a count that was just raised would be exhausted one attempt early.
 	return "state=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
 		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, s.d.endedBy) +
 		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
@@ -118,11 +120,13 @@ func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
 		", last_error=" + perRow(v, func(o *processlog.Outcome) string { return o.LastError }, s.textLiteral)
 }
 
-// where computes with state, so that the rows are found by id: through the due index, which MySQL prefers
-// when few entries are open, an UPDATE waits for every open one that somebody else holds (G14).
+// where returns the guard of the group. state+0 keeps the due index out of the plan, so that rows are found by id.
+// MySQL prefers the due index when few entries are open. An UPDATE through that index waits for every open entry that
+// others have locked (G14).
 //
-// A success needs no version: an entry comes to compensating at most once in an epoch, and leaves it for its end alone, so
-// that neither a handler's success nor a compensation's can meet the other's turn (G12, G13).
+// A success needs no version. An entry becomes compensating at most once in an epoch, and leaves that state only when
+// it ends. So no late success of a handler can be taken for the success of a compensation, or the other way round (G12,
+// G13).
 func (g settleGroup) where(v rowValues) string {
 	switch {
 	case g.undone:
@@ -133,8 +137,8 @@ func (g settleGroup) where(v rowValues) string {
 	return "version=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
 }
 
-// sameEntries is the condition that the rows are the entries they were claimed as: a database that has gone back gives
-// the ids of what it has lost to others.
+// sameEntries returns the condition that the rows are still the entries that were claimed. After a rollback to an older
+// state, a database gives the ids of lost entries to new ones.
 func (s *Store) sameEntries(v rowValues) string {
 	keys := make([]processlog.IdempotencyKey, len(v.ids))
 	for i, id := range v.ids {
@@ -143,10 +147,10 @@ func (s *Store) sameEntries(v rowValues) string {
 	return " AND " + s.d.keyed(keys)
 }
 
-// rowValues writes expressions whose value depends on the row.
+// rowValues writes SQL expressions whose value differs from row to row.
 type rowValues struct {
 	ids      []processlog.ID
-	place    map[processlog.ID]int // among outcomes
+	place    map[processlog.ID]int // index into outcomes
 	outcomes []processlog.Outcome
 }
 
@@ -160,8 +164,9 @@ func perRow[T comparable](v rowValues, value func(o *processlog.Outcome) T, lite
 	return byRow("id", v.ids, func(i int) T { return value(v.of(v.ids[i])) }, literal)
 }
 
-// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. Where fewer rows changed than
-// were written, it reads them: a row that carries our token was changed by us, now or in an earlier try.
+// writeGroup writes the outcomes at places, and reports whether some of their rows were locked. If fewer rows changed
+// than were written, it reads those rows. A row that carries our token was changed by this call, or by an earlier try
+// whose answer was lost.
 func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlog.Token, g settleGroup, outcomes []processlog.Outcome, places []int, result []processlog.Settled) (locked bool, err error) {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -180,7 +185,7 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	if err != nil && !errors.As(err, &refused) {
 		return false, err
 	}
-	// All of them, where as many rows changed as were written: nothing is read back.
+	// If as many rows changed as were written, all are applied, and nothing is read back.
 	for _, i := range places {
 		result[i] = processlog.Settled{Applied: true}
 	}
@@ -200,8 +205,8 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	return len(busy) > 0, nil
 }
 
-// textLiteral writes text from a handler: whatever it is, the column takes it, so that an odd error message
-// can never keep an entry from advancing.
+// textLiteral writes a text that came from a handler. FitError makes every text fit the column, so an odd error message
+// never keeps an entry from advancing.
 func (s *Store) textLiteral(text string) string {
 	if text == "" {
 		return s.d.empty
@@ -211,7 +216,7 @@ func (s *Store) textLiteral(text string) string {
 
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	var rows []processlog.Row
-	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // an old token would pass for somebody else's write
+	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like another process's write.
 		rows, err = s.queryRows(ctx, from, len(ids), s.selectRows("id IN ("+idList(ids)+")"))
 		return err
 	})
@@ -219,13 +224,13 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return fmt.Errorf("compensator: read what became of %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
-		// Until a row says otherwise: it was purged, or its id is another entry's by now (G19).
+		// This holds until a row is found. The entry was purged, or its id belongs to another entry by now (G19).
 		result[place[id]] = processlog.Settled{Missing: true}
 	}
 	for _, row := range rows {
 		if i := place[row.ID]; row.IdempotencyKey == outcomes[i].IdempotencyKey {
-			// Every write to a row that an outcome fits leaves its token: ours is there if the try whose answer was lost has
-			// come through, and nobody has written since (G8).
+			// Every write to a row that an outcome can match stores its token. So our token is there only if an earlier
+			// try, whose answer was lost, has succeeded and nothing has written since (G8).
 			result[i] = processlog.Settled{Applied: row.Token == token, State: row.State}
 			if !result[i].Applied {
 				result[i].EndedBy = row.EndedBy
@@ -235,22 +240,22 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 	return nil
 }
 
-// SettleTx implements Store: the last statement of the handler's own transaction, so that effect and outcome
-// commit together or not at all.
+// SettleTx implements Store. It is the last statement of the handler's own transaction, so effect and outcome commit
+// together or not at all.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, o processlog.Outcome) error {
-	// Outside a transaction the UPDATE would commit by itself, an outcome without its effect (G5). MariaDB can be
-	// asked in the UPDATE itself.
+	// Outside a transaction the UPDATE would commit by itself: an outcome without its effect (G5). On MariaDB the UPDATE
+	// itself contains this check.
 	if s.d.inTx == "" {
 		if err := s.Probe(ctx, tx); err != nil {
 			return fmt.Errorf("settle entry %s: the handler ended its transaction: %w", o.ID, err)
 		}
 	}
-	o.Absorb = false // effect and outcome stand and fall with the fence
+	o.Absorb = false // Effect and outcome must both fail if the guard fails, so the guard is the version.
 	g, v := groupOf(o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
 		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.ifOpen())
 	switch {
-	case mysqlerr.Number(err) == mysqlerr.RecordChanged: // since this transaction's snapshot: the fence, in MariaDB's words
+	case mysqlerr.Number(err) == mysqlerr.RecordChanged: // The row changed since this transaction's snapshot. MariaDB reports a failed guard by this error.
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)
 	case s.d.fault(err) == faultAborted:
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)
@@ -267,7 +272,8 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	return processlog.ErrLeaseLost
 }
 
-// ifOpen makes an UPDATE change nothing outside a transaction, where the server can tell.
+// ifOpen returns a condition that makes an UPDATE change nothing outside a transaction. It is empty where the server
+// has no such condition.
 func (s *Store) ifOpen() string {
 	if s.d.inTx == "" {
 		return ""
