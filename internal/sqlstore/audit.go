@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// audit writes down what a person did, in the transaction that does it.
+// audit records what a person did, in the transaction that does it.
 func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 	records := make([]auditRow, len(rows))
 	for i := range rows {
@@ -23,7 +23,7 @@ func (s *Store) audit(ctx context.Context, tx processlog.Tx, ch processlog.Chang
 	return nil
 }
 
-// auditRow is what a record says of its entry.
+// auditRow is the part of an audit record that differs from entry to entry.
 type auditRow struct {
 	id            processlog.ID
 	before, after []byte
@@ -46,7 +46,7 @@ func (s *Store) Note(ctx context.Context, action processlog.Action, by processlo
 	return nil
 }
 
-// storedAudit is how an AuditState is stored: as it always was, whatever words its JSON has for people.
+// storedAudit is the stored form of an AuditState. It never changes, whatever JSON words AuditState has for people.
 type storedAudit struct {
 	State        int8   `json:"state"`
 	Version      uint64 `json:"version"`
@@ -57,17 +57,18 @@ type storedAudit struct {
 
 func storedState(r processlog.AuditState) []byte {
 	text, _ := json.Marshal(storedAudit{State: int8(r.State), Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError})
-	return text // numbers and text are always JSON
+	return text // Numbers and texts always encode as JSON, so there is no error.
 }
 
-// readState is the inverse of storedState.
+// readState decodes what storedState encoded.
 func readState(text []byte) (processlog.AuditState, error) {
 	var v storedAudit
 	err := json.Unmarshal(text, &v)
 	return processlog.AuditState{State: processlog.State(v.State), Version: v.Version, Epoch: v.Epoch, ProcessCount: v.ProcessCount, LastError: v.LastError}, err
 }
 
-// History implements Store: oldest first, and nothing for an entry nobody touched. It outlives the entry.
+// History implements Store. It returns the records of one entry, oldest first. An entry that no person has changed has
+// none. The history stays when the entry is purged.
 func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
 	stored, err := s.history(ctx, s.pool(), id)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.Aud
 	return history, nil
 }
 
-// storedRecord is a record and the row it stands in.
+// storedRecord is an audit record with the id of its row.
 type storedRecord struct {
 	processlog.AuditRecord
 	row uint64

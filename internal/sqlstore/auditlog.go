@@ -9,13 +9,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// auditLogRead is how many rows of each table a page of the audit log looks at, where few of them may be what is asked for.
+// auditLogRead is how many rows of each table one page of the audit log reads if few of them may match the filter.
 const auditLogRead = 2000
 
-// auditLogTable is one of the two tables that a audit log is merged of.
+// auditLogTable describes one of the two tables from which the audit log is merged.
 type auditLogTable struct {
 	suffix string
-	// What the other has by another name, or has not: of what was done to an entry that was purged nobody knows the type.
+	// These are the columns whose names differ, or that only one table has. The type of a purged entry is unknown.
 	join, at, businessType, refused, subject, before, after string
 }
 
@@ -26,26 +26,27 @@ func (s *Store) auditLogTables() [2]auditLogTable {
 	}
 }
 
-// auditLogSide is what was read of one of them.
+// auditLogSide is what was read of one table.
 type auditLogSide struct {
 	rows []auditLogRow
-	end  uint64 // what stands before it was not looked at; 0: nothing
+	end  uint64 // first row that was read; 0: the whole table was read
 }
 
-// auditLogRow is a record and the row it stands in.
+// auditLogRow is a record with the id of its row.
 type auditLogRow struct {
 	processlog.AuditLogRecord
 	row uint64
 }
 
-// AuditLog implements Operations, in one statement: what both tables say is of one moment.
+// AuditLog implements Operations. It reads both tables in one statement, so that both are read at the same moment.
 func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
 		return processlog.AuditLogPage{}, err
 	}
 	q := auditLogQuery{s: s, f: f, limit: limit}
-	// An entry's have an index. Who may see some types is not told where reading stops among others.
+	// The records of one entry have an index. A reader who may see only some types must not learn where reading stopped
+	// among other types.
 	q.few = f.EntryID.IsZero() && f.BusinessTypes == nil && (f.Actor != "" || f.Action != "" || !f.From.IsZero() || !f.To.IsZero())
 	if f.Cursor != "" {
 		if q.before[0], q.before[1], err = parsePair(f.Cursor); err != nil {
@@ -59,16 +60,17 @@ func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (proc
 	return mergeAuditLog(sides, limit), nil
 }
 
-// auditLogQuery is one Audit log call under way.
+// auditLogQuery is the state of one AuditLog call.
 type auditLogQuery struct {
 	s      *Store
 	f      processlog.AuditLogFilter
 	limit  int
-	few    bool      // auditLogRead rows of each table are looked at, and no more
-	before [2]uint64 // where the page before has ended; of no meaning on the first
+	few    bool      // read at most auditLogRead rows of each table
+	before [2]uint64 // end of the page before, per table; unused on the first page
 }
 
-// text reads the newest rows of both tables, and, in a row of no side, which is the newest of each.
+// text returns the query for the newest matching rows of both tables. One extra row, with side 2, holds the newest id
+// of each table.
 func (q *auditLogQuery) text() string {
 	query, newest, text := "", "", q.s.d.texts
 	for i, t := range q.s.auditLogTables() {
@@ -78,11 +80,11 @@ func (q *auditLogQuery) text() string {
 			i, t.at, text("t.actor"), text("t.`action`"), text("t.reason"), text(t.businessType), t.refused, text(t.subject), t.before, t.after, table, t.join, q.window(i, table), q.narrow(t), q.limit+1, i)
 		newest += fmt.Sprintf("(SELECT COALESCE(MAX(id),0) FROM %s), ", table)
 	}
-	// NULL for the action: TiDB has no collation for a text and a column in ASCII.
+	// The action is NULL because TiDB cannot combine a text with a column in ASCII: their collations differ.
 	return query + "SELECT 2, " + newest + fmt.Sprintf("%[1]s, NULL, 0, %[1]s, %[1]s, 0, %[1]s, NULL, NULL", q.s.d.empty)
 }
 
-// window is the rows of a table that are looked at.
+// window returns the condition for the rows of a table that this page reads.
 func (q *auditLogQuery) window(side int, table string) string {
 	switch first := q.f.Cursor == ""; {
 	case first && q.few:
@@ -94,7 +96,7 @@ func (q *auditLogQuery) window(side int, table string) string {
 	}
 }
 
-// end is the first row that is looked at of those before one.
+// end returns the first row to read, for a page that ends before the given row.
 func (q *auditLogQuery) end(before uint64) uint64 {
 	if q.few && before > auditLogRead {
 		return before - auditLogRead
@@ -102,7 +104,7 @@ func (q *auditLogQuery) end(before uint64) uint64 {
 	return 0
 }
 
-// narrow is what of the filter a table is asked for.
+// narrow returns the filter's conditions for a table.
 func (q *auditLogQuery) narrow(t auditLogTable) (where string) {
 	text := q.s.d.text
 	if q.f.BusinessTypes != nil {
@@ -155,12 +157,12 @@ func (q *auditLogQuery) read(ctx context.Context) (sides [2]auditLogSide, err er
 	}
 	for i := range sides {
 		sides[i].end = q.end(q.before[i])
-		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // a union need not keep their order
+		slices.SortFunc(sides[i].rows, func(a, b auditLogRow) int { return cmp.Compare(b.row, a.row) }) // A union need not keep the order.
 	}
 	return sides, rows.Err()
 }
 
-// changed says how the entry was, and became, where that can be read.
+// changed fills in Before and After if both can be decoded.
 func (r *auditLogRow) changed(before, after []byte) {
 	was, err1 := readState(before)
 	is, err2 := readState(after)
@@ -169,7 +171,7 @@ func (r *auditLogRow) changed(before, after []byte) {
 	}
 }
 
-// mergeAuditLog makes a page of the newest of both.
+// mergeAuditLog makes a page of the newest rows of both tables.
 func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPage) {
 	var next [2]uint64
 	more := false
@@ -189,7 +191,7 @@ func mergeAuditLog(sides [2]auditLogSide, limit int) (page processlog.AuditLogPa
 	}
 	for i, s := range sides {
 		switch {
-		case taken[i] < len(s.rows): // its next comes first on the next page
+		case taken[i] < len(s.rows): // The next page starts with the next row of this table.
 			next[i], more = s.rows[taken[i]].row+1, true
 		default:
 			next[i], more = s.end, more || s.end > 0

@@ -53,10 +53,10 @@ func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []process
 	return answers, err
 }
 
-// casesByID are the cases, to be read by entry whatever their number, as byID is the log.
+// casesByID names the case table with a hint to read it by entry, as byID does for the log.
 func (s *Store) casesByID() string { return s.table.quoted("_case") + s.d.idIndex }
 
-// lockCases reads, and holds, what an assignment wants to know of the cases there are.
+// lockCases reads and locks the cases of seen that exist. It reads only what an assignment needs.
 func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
 	ids := make([]processlog.ID, len(seen))
 	for i := range seen {

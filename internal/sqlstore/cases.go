@@ -16,7 +16,7 @@ import (
 
 var _ processlog.Operations = (*Store)(nil)
 
-// operationTables are those of the operator's side.
+// operationTables lists the suffixes of the tables that package admin needs.
 var operationTables = []string{"_case", "_operation", "_setting"}
 
 // CheckOperations implements Operations.
@@ -38,11 +38,12 @@ func (s *Store) CheckOperations(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// hasCase reports whether an outcome opens one.
+// hasCase reports whether an outcome opens a case.
 func hasCase(o *processlog.Outcome) bool { return o.Case != nil && o.To == processlog.Dead }
 
-// updateAndOpen returns an update as updateFreeRows that also opens the cases of those that die, in the same transaction. Tried
-// again it opens them again: the token tells which rows this very UPDATE has changed.
+// updateAndOpen returns a rowUpdate like updateFreeRows that also opens the cases of rows that become dead, in the same
+// transaction. The token shows which rows this UPDATE has changed, and only their cases are opened. A second try opens
+// them again, which is harmless.
 func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]int, outcomes []processlog.Outcome) rowUpdate {
 	open := func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
 		err = s.inOwn(ctx, func(tx processlog.Transaction) error {
@@ -60,7 +61,7 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 			return s.openCases(ctx, tx, dead, " AND token="+hexLiteral(token[:]), func(id processlog.ID) *processlog.CaseDraft { return outcomes[place[id]].Case })
 		})
 		if err != nil {
-			return 0, nil, err // rolled back
+			return 0, nil, err // The transaction was rolled back, so no row changed.
 		}
 		return changed, busy, nil
 	}
@@ -69,8 +70,8 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 	}
 }
 
-// openCases opens, or opens again, the cases of those rows that are dead and stand as the condition says. Of one that is opened
-// again the owner stays.
+// openCases opens, or reopens, the cases of those rows that are dead and match the condition in as. A reopened case
+// keeps its owner.
 func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, as string, draft func(id processlog.ID) *processlog.CaseDraft) error {
 	each := func(of func(d *processlog.CaseDraft) string) string {
 		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)
@@ -109,7 +110,7 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 	return nil
 }
 
-// closeCasesOf closes the cases of changed rows that are not dead any more.
+// closeCasesOf closes the cases of changed rows that are no longer dead.
 func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
 	var ids []processlog.ID
 	for _, r := range rows {
@@ -128,7 +129,8 @@ func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []chang
 	return err
 }
 
-// DeadWithoutCase implements Operations: along the due index, a type after the other, a hundred of them in a statement.
+// DeadWithoutCase implements Operations. It reads through the due index, type by type, with up to 100 types in one
+// statement.
 func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]processlog.Row, error) {
 	groups, err := s.groups(ctx, nil, []processlog.State{processlog.Dead}, nil)
 	if err != nil {
@@ -162,8 +164,9 @@ func (s *Store) withoutCase(groups []group, since time.Duration, limit int) stri
 	return strings.Join(parts, " UNION ALL ") + " LIMIT " + strconv.Itoa(limit)
 }
 
-// OpenCases implements Operations. The rows are locked first, as everybody does: whoever makes one of them alive again closes
-// its case after. What is counted is what was found to be locked: a server counts a case that is opened again twice.
+// OpenCases implements Operations. It locks the rows first, as all code does. A transaction that revives one of them
+// therefore closes its case afterwards. The result counts the locked rows, because a server counts a reopened case
+// twice.
 func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []processlog.CaseDraft) (opened int, err error) {
 	places := make(map[processlog.ID]int, len(rows))
 	ids := make([]processlog.ID, len(rows))
@@ -188,7 +191,7 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	return opened, nil
 }
 
-// lockDead locks those of ids that nobody else holds and that are dead, at the version that is told of each.
+// lockDead locks those rows of ids that are dead, not locked, and at the given version.
 func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog.ID, version func(id processlog.ID) uint64) ([]processlog.ID, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		versions := byRow("id", ids, func(i int) uint64 { return version(ids[i]) }, decimal)
@@ -196,7 +199,7 @@ func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog
 	})
 }
 
-// CloseCases implements Operations. The version keeps one open that was opened again meanwhile.
+// CloseCases implements Operations. The version in the condition keeps a case open that was reopened meanwhile.
 func (s *Store) CloseCases(ctx context.Context, limit int) (int, error) {
 	n, err := s.closeCases(ctx, limit)
 	if err != nil {
@@ -291,7 +294,8 @@ func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) ([]processlog.
 	return cases, nil
 }
 
-// Cases implements Operations: along the index on due times, or on owners where one is named.
+// Cases implements Operations. It reads through the index on due times, or through the index on owners if the filter
+// names one.
 func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.CasePage, error) {
 	limit, err := pageLimit(f.Limit)
 	if err != nil {
@@ -344,7 +348,7 @@ func parsePair(cursor string) (a, b uint64, err error) {
 	return a, b, nil
 }
 
-// CaseGroups implements Operations: sums out of an index alone, and one row of each.
+// CaseGroups implements Operations. It reads the sums from an index alone, and one row per group.
 func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	of := ""
 	if businessTypes != nil {

@@ -24,7 +24,7 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		}
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
-			// The transaction may be another database's, whose log of the same name has no such entry.
+			// The transaction may belong to another database, whose log of the same name has no such entry.
 			err = cmp.Or(s.elsewhere(ctx, tx), err)
 		}
 		if s.d.fault(err) == faultAborted {
@@ -44,9 +44,9 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 	return row, err
 }
 
-// untilFree runs work within a transaction of ours, again and again while somebody holds what it wants to lock.
-// It returns ErrBusy after timeout. Nobody is waited for inside the database, where the user's sessions may
-// be set to wait very long.
+// untilFree runs work in a transaction of the library, again and again while another transaction has locked the rows.
+// It returns ErrBusy after timeout. It never waits inside the database, because the user's sessions may be set to wait
+// very long.
 func (s *Store) untilFree(ctx context.Context, timeout time.Duration, within func(context.Context, func(processlog.Transaction) error) error, work func(processlog.Transaction) error) error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
@@ -77,12 +77,12 @@ func (s *Store) change(ctx context.Context, tx processlog.Tx, ch processlog.Chan
 	return before, s.apply(ctx, tx, ch, []changedRow{{before, after}})
 }
 
-// changedRow is a locked row, and what a Change makes of it.
+// changedRow is a locked row, before and after a Change.
 type changedRow struct{ before, after processlog.Row }
 
-// apply makes of locked rows what a Change leaves.
+// apply writes locked rows as a Change leaves them.
 func (s *Store) apply(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
-	if ch.Audited() { // first: whoever swallows its error and commits has changed nothing
+	if ch.Audited() { // Write the audit log first. If the caller ignores its error and commits, nothing has changed.
 		if err := s.audit(ctx, tx, ch, rows); err != nil {
 			return err
 		}
@@ -104,12 +104,12 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 		}
 	}
 	if ch.Action == processlog.ActionErase {
-		return s.erase(ctx, tx, rows[0], ch.Cases) // of one entry at a time
+		return s.erase(ctx, tx, rows[0], ch.Cases) // ActionErase changes one entry at a time.
 	}
 	return s.move(ctx, tx, ch.Action, rows)
 }
 
-// move is one statement, whose values are those that Change.After has computed: the rules stand there alone.
+// move writes the values that Change.After computed, in one statement. The rules stand only in Change.After.
 func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {
@@ -118,9 +118,9 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 	number := func(of func(r *processlog.Row) int64) string {
 		return byRow("id", ids, func(i int) int64 { return of(&rows[i].after) }, signed)
 	}
-	// The version is compared in the UPDATE itself, although the row is locked: not every server's locks lock (G4).
-	// Where the change leaves a lease, as Reschedule does, it stands as it is: nobody is to run beside an attempt
-	// that has not been told.
+	// The UPDATE compares the version although the row is locked, because row locks of some servers do not lock (G4). If
+	// the change keeps a lease, as Reschedule does, the lease stays as it is: no second attempt may run beside an
+	// attempt that does not know of the change.
 	changed, err := execCount(ctx, tx, "UPDATE "+s.byID()+" SET state="+number(func(r *processlog.Row) int64 { return int64(r.State) })+
 		", epoch="+number(func(r *processlog.Row) int64 { return int64(r.Epoch) })+
 		", process_count="+number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) })+

@@ -6,11 +6,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ourColumns are those that a log has, and hardly a table that somebody has made manually.
+// ourColumns lists columns that every log has. A table that a user made manually has hardly any of them.
 var ourColumns = []string{"next_at", "lease_until", "version", "token", "epoch", "delivery_count"}
 
-// foreignTable tells a table of the user's own, which has the log's name, from a log that lacks something. One that lacks half of
-// ourColumns is none of ours: a list of its columns would hide that. A table made manually may have a version, a token and a next_at.
+// foreignTable separates a user's own table, which happens to have the log's name, from a log that lacks something. A
+// table that lacks half of ourColumns or more is not a log. An error that listed its missing columns would hide that. A
+// user's own table may have a version, a token and a next_at, so fewer missing columns prove nothing.
 func foreignTable(name tableName, has func(column string) bool) error {
 	var missing []string
 	for _, column := range ourColumns {

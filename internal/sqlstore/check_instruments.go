@@ -15,12 +15,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkInstruments tries on this very server what our statements rely on. Engines and proxies that speak MySQL's
-// protocol accept every one of these statements, and some do not do what they say. What does not behave is
-// replaced by a form that does, or refused.
+// checkInstruments tries on this very server what the library's statements rely on. Engines and proxies that speak
+// MySQL's protocol accept every one of these statements, but some do not do what the statement says. If a statement
+// does not behave, checkInstruments replaces it by a form that does, or refuses the server.
 //
-// All of it happens on rows under random keys that are never committed, so instances that start at the same time do
-// not meet each other's, and with the rights of run time. It uses up a few ids.
+// All trials use rows under random keys that are never committed. So instances that start at the same time do not meet
+// each other's rows. The trials need only the rights of normal operation. They use up a few ids.
 func checkInstruments(ctx context.Context, s *Store) []error {
 	p := &proof{s: s, key: "compensator-check-" + rand.Text()}
 	for _, try := range []func(ctx context.Context) error{p.inOneSession, p.acrossSessions} {
@@ -31,16 +31,16 @@ func checkInstruments(ctx context.Context, s *Store) []error {
 	return p.problems
 }
 
-// proof is one checkInstruments under way. Its methods return an error only for what they could not try.
+// proof is the state of one checkInstruments call. Its methods return an error only for what they could not try.
 type proof struct {
 	s        *Store
 	key      string
 	problems []error
-	beside   *lookout // the session that looks, until another is asked for
+	beside   *lookout // the session that looks at the held row; replaced when a trial needs another kind
 }
 
-// lookout is a session beside the one that holds a row. All its transactions are of one level: on Vitess a level that was
-// asked for one of them stays.
+// lookout is a session beside the one that holds a row. All its transactions have the same isolation level, because on
+// Vitess a level that was set for one transaction stays.
 type lookout struct {
 	*sql.Conn
 	db    *sql.DB
@@ -48,16 +48,16 @@ type lookout struct {
 }
 
 const (
-	// proofTimeout is how long another session may take for its look, by statements that must wait for nobody.
+	// proofTimeout is how long another session may take to look at the row. Its statements must not wait.
 	proofTimeout = 15 * time.Second
 	// spareTimeout is how long a pool may take to hand out a second connection.
 	spareTimeout = 3 * time.Second
-	// proofLockWait is how long a session waits for a lock that should be told at once that it is held: what takes
-	// less has not waited, however slow the server. In seconds.
+	// proofLockWait is the lock wait, in seconds, of a session that must learn at once that a row is locked. An answer
+	// that takes less has not waited, even on a slow server.
 	proofLockWait = 3
 )
 
-// refuse names the server, what it did, and the remedy.
+// refuse adds a problem that names the server, what it did, and the remedy.
 func (p *proof) refuse(found, remedy string) {
 	p.problems = append(p.problems, &processlog.FieldError{Field: "server " + p.s.version, Reason: found + "; " + remedy})
 }
@@ -70,8 +70,8 @@ func (p *proof) draft(suffix string) processlog.Draft {
 	return processlog.Draft{BusinessType: "compensator.check", IdempotencyKey: processlog.IdempotencyKey(p.key + suffix)}
 }
 
-// inOneSession tries, on a connection as the user's are, what has to tell whether a transaction is open, and what
-// an INSERT and an UPDATE answer.
+// inOneSession tries, on a connection like the user's, the ways to find out whether a transaction is open. It also
+// tries what an INSERT and an UPDATE answer.
 func (p *proof) inOneSession(ctx context.Context) error {
 	conn, err := p.s.db.Conn(ctx)
 	if err != nil {
@@ -93,10 +93,10 @@ func (p *proof) inOneSession(ctx context.Context) error {
 	return p.returning(ctx, tx)
 }
 
-// mysqlProbes are the ways to ask whether a transaction is open, the cheapest first.
+// mysqlProbes lists the ways to find out whether a transaction is open, the cheapest first.
 var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
 
-// probes tells which of them answer want.
+// probes reports for each of mysqlProbes whether it answers want.
 func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
 	answers := make([]bool, len(mysqlProbes))
 	for i, probe := range mysqlProbes {
@@ -116,8 +116,8 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
-// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row is one that no server in
-// strict mode takes, guarded or not.
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. No server in strict mode accepts this
+// row, guarded or not, so nothing is stored.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	if p.s.d.inTx == "" {
 		return false
@@ -128,16 +128,16 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	return errors.Is(err, processlog.ErrNoTransaction)
 }
 
-// writes tries a single INSERT and an outcome, guarded as far as the guards prove themselves.
+// writes tries a single INSERT and an UPDATE. It uses those guards that have proved to work.
 func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) error {
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
-	proven := len(p.problems) > 0 // where nothing tells whether a transaction is open, an INSERT that asks would end the trial here
+	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial here.
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:
-		return err // it tells nothing of the guards
+		return err // Such an error says nothing about the guards.
 	}
 	if err != nil && p.s.home != "" {
 		p.s.home = ""
@@ -163,7 +163,7 @@ func (p *proof) dropGuard() {
 	p.note("@@in_transaction does not tell inside a statement whether a transaction is open", "asking beforehand costs a statement for each INSERT on a plain pool and each HandleTx")
 }
 
-// counts tries the fence of every write on a row that is new: an UPDATE of its version changes it, once.
+// counts tries the guard of every write on a new row: an UPDATE that names the version changes the row exactly once.
 func (p *proof) counts(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
 	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
 }
@@ -181,7 +181,7 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 	return ids[d.IdempotencyKey], err
 }
 
-// update is how many rows a write under this fence has changed, -1 if it failed.
+// update runs a guarded UPDATE and returns how many rows changed, or -1 if it failed.
 func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
 	changed, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET version=version+1 WHERE id=%s AND version=%d%s", p.s.byID(), id, version, p.s.ifOpen()))
 	if err != nil {
@@ -207,8 +207,8 @@ func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {
 	return err
 }
 
-// acrossSessions holds a row in one session and looks at it from others, one after the other: a pool may have only one to
-// spare.
+// acrossSessions holds a row in one session, and looks at it from other sessions. It uses them one after the other,
+// because a pool may have only one spare connection.
 func (p *proof) acrossSessions(ctx context.Context) error {
 	holder, err := p.s.beginOwn(ctx)
 	if err != nil {
@@ -233,7 +233,8 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 
 var errNoSecond = errors.New("no second connection")
 
-// look runs work in a transaction of another session, which serves the next look as well if that is to be like it.
+// look runs work in a transaction of another session. The next look uses the same session if it needs the same pool and
+// level.
 func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, work func(ctx context.Context, tx *sql.Tx) error) (err error) {
 	if p.s.own == nil && db.Stats().MaxOpenConnections == 1 {
 		return errNoSecond
@@ -254,14 +255,15 @@ func (p *proof) look(ctx context.Context, db *sql.DB, level sql.IsolationLevel, 
 		return err
 	}
 	defer func() {
-		if tx.Rollback() != nil || err != nil { // it has broken, or was given up on in the middle of a statement
+		if tx.Rollback() != nil || err != nil { // The session broke, or work gave up in the middle of a statement.
 			p.leave()
 		}
 	}()
 	return work(ctx, tx)
 }
 
-// leave throws the session that looks away: it waits for locks otherwise than the pool's, and has a level that may stay.
+// leave closes the session that looks at the row. The session must not return to the pool: its lock wait differs from
+// the pool's, and its isolation level may stay.
 func (p *proof) leave() {
 	if p.beside == nil {
 		return
@@ -271,7 +273,8 @@ func (p *proof) leave() {
 	p.beside = nil
 }
 
-// spare is a connection beside the holder's; errNoSecond where all are in use. One that has to be opened may take its time.
+// spare returns a connection beside the holder's, or errNoSecond if all are in use. Opening a new connection may take
+// longer than spareTimeout.
 func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	timeout := proofTimeout
 	if has := db.Stats(); has.MaxOpenConnections > 0 && has.InUse >= has.MaxOpenConnections {
@@ -286,7 +289,7 @@ func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, err
 }
 
-// locks tries what must tell at once that somebody holds a row.
+// locks tries the statements that must find out at once that a row is locked.
 func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.held(ctx, id, d.lockNow)
@@ -311,8 +314,8 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// held reports whether a locking read of the row is told at once that somebody holds it. A busy server may need
-// some tries for that; one that has not answered at all has shown nothing.
+// held reports whether a locking read finds out at once that the row is locked. A busy server may need several tries. A
+// try without an answer proves nothing.
 func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
 		held, err = p.toldAtOnce(ctx, ref, lock)
@@ -337,8 +340,8 @@ func (p *proof) toldAtOnce(ctx context.Context, ref processlog.Ref, lock string)
 	return told, err
 }
 
-// lockWait has the session wait for locks for as long as a slow server needs to say that it does not wait, and returns
-// how long it waits: not every engine and proxy does as it is told.
+// lockWait makes the session wait for locks for proofLockWait seconds, which even a slow server's immediate answer does
+// not take. It returns how long the session really waits, because some engines and proxies ignore the setting.
 func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
 	_, _ = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout=%d", proofLockWait))
 	var seconds int64
@@ -346,7 +349,7 @@ func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, err
 }
 
-// skips tries SKIP LOCKED where a read that locks nothing would see the row.
+// skips tries whether SKIP LOCKED skips a row that a read without locks shows.
 func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
@@ -369,7 +372,7 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	return nil
 }
 
-// hides tries whether a transaction at READ COMMITTED sees what nobody has committed.
+// hides tries whether a transaction at READ COMMITTED sees uncommitted rows.
 func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 	seen, err := p.sees(ctx, id, sql.LevelReadCommitted)
 	if seen {
@@ -378,8 +381,9 @@ func (p *proof) hides(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// isolation tries whether a level that is asked for is what a transaction gets: one that is to see everything does. Where it
-// does not, and where the connections are the library's own, their level is read.
+// isolation tries whether a transaction gets the isolation level that it asks for. A transaction at READ UNCOMMITTED
+// must see the uncommitted row. If it does not, isolation reads the level of the user's sessions. If the library has
+// its own pool, isolation always reads that pool's level.
 func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	if p.s.own != nil {
 		level, err := readIsolation(ctx, p.s.own)
@@ -390,7 +394,7 @@ func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	}
 	uncommitted, err := p.sees(ctx, id, sql.LevelReadUncommitted)
 	if err = unlessRefused(err); err != nil || uncommitted {
-		return err // one level is taken as asked
+		return err // The server sets the level as asked.
 	}
 	level, err := readIsolation(ctx, p.s.db)
 	p.refuseLevel(level, "the pool's connections")
@@ -404,7 +408,7 @@ func (p *proof) refuseLevel(level, whose string) {
 	}
 }
 
-// sees reports whether a plain read in a transaction of this level, in the user's pool, shows the uncommitted row.
+// sees reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
 func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
 	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String())
@@ -414,7 +418,7 @@ func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationL
 	return seen, err
 }
 
-// unlessRefused drops an error by which the server itself has answered.
+// unlessRefused returns nil if err is an answer of the server itself.
 func unlessRefused(err error) error {
 	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) {
 		return nil
@@ -422,7 +426,7 @@ func unlessRefused(err error) error {
 	return err
 }
 
-// readIsolation is the level of a session's transactions.
+// readIsolation returns the isolation level of a session's transactions.
 func readIsolation(ctx context.Context, db *sql.DB) (level string, err error) {
 	var name string
 	err = db.QueryRowContext(ctx, "SHOW VARIABLES WHERE Variable_name IN ('transaction_isolation','tx_isolation')").Scan(&name, &level)

@@ -14,11 +14,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkMySQL looks at the server, at a session as the user's connections have it, and at the table.
+// checkMySQL checks the server, a session of the user's pool, and the table.
 func checkMySQL(ctx context.Context, s *Store) []error {
 	session, err := readMySQLSession(ctx, s.db)
 	if slices.ContainsFunc(session.charsets[:], garbles) {
-		return []error{session.charsetProblem()} // Nothing else that was read can be relied on.
+		return []error{session.charsetProblem()} // In such a session nothing else that was read is reliable.
 	}
 	if err != nil {
 		return []error{fmt.Errorf("compensator: read the server's settings: %w", err)}
@@ -37,21 +37,21 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	}
 	problems := session.problems()
 	if session.cutsReads() {
-		return problems // What follows reads several rows.
+		return problems // The checks below read several rows.
 	}
 	if session.lockWait == 0 && s.own == nil {
 		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
 			"should pass a locked row by; want 1 or more, or open the database on Connector"})
 	}
 	if session.emptyIsNull() {
-		return problems // nor could the table's definition be read
+		return problems // In such a session the table's definition cannot be read either.
 	}
 	table, err := readMySQLTable(ctx, s)
 	if err != nil {
 		return append(problems, fmt.Errorf("compensator: read the table's definition: %w", err))
 	}
 	if problems = append(problems, table.problems(s.table)...); len(problems) > 0 {
-		return problems // what follows would fail for the same reasons
+		return problems // The checks below would fail for the same reasons.
 	}
 	if s.own == nil && session.replicated && keepsReadOnly(ctx, s) {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover nothing is written through them; set rejectReadOnly=true in the DSN, or open the database on Connector")
@@ -60,57 +60,57 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		var here bool
 		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*)>0 FROM "+s.table.quoted("_meta")+" WHERE "+s.atHome()).Scan(&here)
 		if err != nil || !here {
-			s.home = "" // as on Vitess, where a statement on a table finds another name than one without
+			s.home = "" // On Vitess a statement on a table sees another database name than a statement without one.
 		}
 	}
 	return checkInstruments(ctx, s)
 }
 
-// keepsReadOnly reports whether the driver hands out an error by which a server says that it is read-only, instead of
-// giving the connection up as rejectReadOnly has it do. Nothing is written: there is no entry 0.
+// keepsReadOnly reports whether the driver returns the error of a read-only server and keeps the connection. With
+// rejectReadOnly the driver gives the connection up. The trial writes nothing, because there is no entry 0.
 func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return false // an engine without such transactions
+		return false // The server has no READ ONLY transactions.
 	}
 	defer func() { _ = tx.Rollback() }()
 	_, err = tx.ExecContext(ctx, "UPDATE "+s.byID()+" SET version=version+1 WHERE id=0")
 	return mysqlerr.IsReadOnly(err)
 }
 
-// mysqlSession is what the safety of our statements depends on.
+// mysqlSession holds the settings on which the safety of the library's statements depends.
 type mysqlSession struct {
 	version      string
 	database     string
 	autocommit   bool
 	lockWait     int // seconds
 	sqlMode      string
-	charsets     [3]string // of what is sent, of what it becomes, and of what is read; empty: as it is stored
+	charsets     [3]string // of the client, of the connection, of the results; empty results: unconverted
 	maxPacket    int64
 	logBin       bool
 	binlogFormat string
-	readOnly     string // a flag, or a word in newer servers
+	readOnly     string // 0 or 1, or a word on newer servers
 	replicated   bool   // another server may take over
 	chains       bool   // each COMMIT begins the next transaction
 	galera       bool
 	snapshots    bool // innodb_snapshot_isolation
 	foldsNames   bool // lower_case_table_names=2
 	bound        time.Duration
-	limited      bool // sql_select_limit
-	narrow       bool // sql_big_selects=0, as max_join_size leaves it
+	limited      bool // sql_select_limit is set
+	narrow       bool // sql_big_selects=0, which a set max_join_size causes
 	lax          bool // unique_checks=0
-	clockSet     bool // SET timestamp
+	clockSet     bool // timestamp is set
 	unlogged     bool // sql_log_bin=0
 	readOnlyTx   bool // transactions begin READ ONLY
 }
 
-// cutsReads reports whether the session returns fewer rows than there are, or refuses to read many.
+// cutsReads reports whether the session returns fewer rows than exist, or refuses to read many.
 func (m mysqlSession) cutsReads() bool { return m.limited || m.narrow }
 
 func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	var m mysqlSession
 	var database sql.NullString
-	// The charsets come first, and as bytes: in a session that garbles what is read, the rest may be unreadable.
+	// Read the charsets first, and as bytes. In a session that garbles results, the other columns may be unreadable.
 	err := db.QueryRowContext(ctx, "SELECT "+mysqlTexts("@@character_set_client, @@character_set_connection, COALESCE(@@character_set_results,'')")+
 		", VERSION(), DATABASE(), @@autocommit, @@innodb_lock_wait_timeout, @@sql_mode, @@max_allowed_packet").
 		Scan(&m.charsets[0], &m.charsets[1], &m.charsets[2], &m.version, &database, &m.autocommit, &m.lockWait, &m.sqlMode, &m.maxPacket)
@@ -118,7 +118,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		return m, err
 	}
 	m.database = database.String
-	// An engine without these variables fails the statement, and has none of their effects.
+	// A server without these variables fails the statement, and has none of their effects.
 	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
 		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
 	if m.cutsReads() {
@@ -129,7 +129,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		return m, err
 	}
 	defer rows.Close()
-	for rows.Next() { // an engine has those it has
+	for rows.Next() { // Each server returns the variables that it has.
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
 			return m, err
@@ -140,7 +140,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 			m.replicated = m.replicated || m.logBin
 		case "sql_log_bin":
 			m.unlogged = !isOn(value)
-		case "tx_read_only", "transaction_read_only": // MariaDB's, and MySQL's
+		case "tx_read_only", "transaction_read_only": // MariaDB's name and MySQL's name
 			m.readOnlyTx = m.readOnlyTx || isOn(value)
 		case "binlog_format":
 			m.binlogFormat = value
@@ -153,9 +153,9 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 			m.foldsNames = value == "2"
 		case "read_only":
 			m.readOnly = value
-		case "max_statement_time": // MariaDB's, s
+		case "max_statement_time": // MariaDB, in seconds
 			m.bound = boundOf(value, time.Second)
-		case "max_execution_time": // MySQL's, ms
+		case "max_execution_time": // MySQL, in milliseconds
 			m.bound = boundOf(value, time.Millisecond)
 		case "completion_type":
 			m.chains = strings.EqualFold(value, "CHAIN") || value == "1"
@@ -164,7 +164,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 	return m, rows.Err()
 }
 
-// boundOf is a variable's number of units; 0 where it is none.
+// boundOf converts the value of a variable to a duration. It returns 0 if the value is not a number.
 func boundOf(value string, unit time.Duration) time.Duration {
 	n, _ := strconv.ParseFloat(value, 64)
 	return time.Duration(n * float64(unit))
@@ -233,15 +233,16 @@ func (m mysqlSession) charsetProblem() error {
 	return nil
 }
 
-// garbles reports whether a charset has other bytes for ASCII letters.
+// garbles reports whether a charset encodes ASCII letters differently.
 func garbles(charset string) bool {
 	return slices.Contains([]string{"swe7", "ucs2", "utf16", "utf16le", "utf32"}, charset)
 }
 
-// emptyIsNull is a mode of MariaDB's.
+// emptyIsNull reports whether MariaDB's mode EMPTY_STRING_IS_NULL is on.
 func (m mysqlSession) emptyIsNull() bool { return strings.Contains(m.sqlMode, "EMPTY_STRING_IS_NULL") }
 
-// carriesUTF8 reports whether text arrives as the bytes that Go holds. What is read may also come as it is stored.
+// carriesUTF8 reports whether texts keep the bytes that Go holds. A result charset may also be empty or binary, because
+// then the server sends the stored bytes.
 func carriesUTF8(charset string, read bool) bool {
 	switch charset {
 	case "utf8mb4", "utf8mb3", "utf8":
@@ -252,10 +253,11 @@ func carriesUTF8(charset string, read bool) bool {
 	return false
 }
 
-// contentLimit: a client that writes values into the statement may double their size.
+// contentLimit returns the maximum content in bytes. It is half of a packet, because a client that writes values into
+// the statement may double their size.
 func (m mysqlSession) contentLimit() int { return int(m.maxPacket-packetOverhead) / 2 }
 
-// packetOverhead is room for an entry's other columns and the statement itself.
+// packetOverhead is the room for an entry's other columns and for the statement itself.
 const packetOverhead = 16 << 10
 
 func (m mysqlSession) supported() bool {
@@ -269,10 +271,10 @@ func (m mysqlSession) supported() bool {
 	return major > 8 || major == 8 && (minor > 0 || patch >= 1)
 }
 
-// mysqlColumn is what information_schema says of a column.
+// mysqlColumn is what information_schema says about a column.
 type mysqlColumn struct {
 	dataType  string
-	length    int64 // characters or bytes; 0 for numbers
+	length    int64 // in characters or bytes; 0 for numbers
 	collation string
 }
 
@@ -280,7 +282,7 @@ type mysqlTable struct {
 	engine  string
 	columns map[string]mysqlColumn
 	indexes map[string]bool // "unique:col,col" or "name:col,col"
-	missing []string        // tables beside it
+	missing []string        // missing companion tables
 }
 
 func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
@@ -350,8 +352,8 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 	return rows.Err()
 }
 
-// wantColumns is the least each column must be. Numbers are compared by type, texts and bytes by length. A collation is a binary
-// one of utf8mb4, or any of utf8mb4.
+// wantColumns lists the minimum of each column. Numbers are compared by type, texts and bytes by length. The collation
+// "bin" means a binary one of utf8mb4, and "utf8mb4" means any of utf8mb4.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},
@@ -361,7 +363,7 @@ var wantColumns = map[string]mysqlColumn{
 	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
 }
 
-// wantIndexes are those that statements force by name.
+// wantIndexes lists the indexes that statements force by name.
 var wantIndexes = map[string]string{
 	"k_due": "state,business_type,next_at,id", "k_batch_id": "batch_id", "k_business_id": "business_id",
 	"k_business_ext_id": "business_ext_id", "k_created_at": "created_at",
@@ -411,7 +413,7 @@ func (c mysqlColumn) lacks(want mysqlColumn) string {
 	case want.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
 	case want.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
-		// An outcome finds its row by a checksum of the bytes that are stored, and a handler's error must fit whatever it is.
+		// An outcome finds its row by a checksum of the stored bytes. A handler's error must fit, whatever text it is.
 		return fmt.Sprintf("collation %s does not store every text as the bytes that it is; want utf8mb4_bin", c.collation)
 	}
 	return ""

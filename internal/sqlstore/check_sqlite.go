@@ -12,12 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSQLite looks at two connections, as the pool makes them, and at the table. Settings belong to a
-// connection: a PRAGMA run once through the pool, instead of put into the DSN, reaches only one, and the
-// second database in memory is another one.
+// checkSQLite checks two connections of the pool, and the table. Settings belong to a connection. A PRAGMA that runs
+// once through the pool, instead of standing in the DSN, reaches only one connection. Two connections to a database in
+// memory may even be two databases.
 //
-// synchronous=NORMAL passes, but with WAL it may lose the last commits when the machine loses power: whoever
-// counts on "committed is never forgotten" sets FULL, which is SQLite's default.
+// synchronous=NORMAL is accepted. With WAL it may lose the last commits when the machine loses power. If a commit must
+// never be lost, use FULL, which is SQLite's default.
 func checkSQLite(ctx context.Context, s *Store) []error {
 	conns := 2
 	if s.db.Stats().MaxOpenConnections == 1 {
@@ -29,7 +29,7 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 		if err != nil {
 			return []error{fmt.Errorf("compensator: connect: %w", err)}
 		}
-		defer conn.Close() // only at the end, so that the second is another one
+		defer conn.Close() // Close it only at the end, so that the second connection is another one.
 		if problems := checkSQLiteConn(ctx, conn, s.table, conns > 1); len(problems) > 0 {
 			return problems
 		}
@@ -41,10 +41,11 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 	return checkSharedCache(ctx, opened[0], opened[1], s.table)
 }
 
-// checkSharedCache tries whether two connections share a cache. Then a connection that reads fails at once, or waits for ever,
-// while another writes, whatever its busy_timeout is. No PRAGMA tells. But read_uncommitted shows a reader what a writer has
-// not committed where they share a cache, and nowhere else. The row is rolled back. While somebody else writes for longer
-// than busy_timeout, nothing is tried.
+// checkSharedCache tries whether two connections share a cache. With a shared cache, a connection that reads while
+// another writes fails at once or waits forever, whatever its busy_timeout is. No PRAGMA shows that. But only with a
+// shared cache does read_uncommitted show a reader what a writer has not committed. So checkSharedCache inserts a row,
+// reads it on the other connection, and rolls back. If another process holds the writer longer than busy_timeout, the
+// check is left out.
 func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
 	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil
@@ -64,10 +65,10 @@ func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table table
 	return nil
 }
 
-// seesUncommitted counts what a connection reads at READ UNCOMMITTED, without waiting for a lock: a database in memory may
-// keep readers out while somebody writes. The connection is as before afterwards.
+// seesUncommitted reports whether a connection sees rows at READ UNCOMMITTED. It waits for no lock, because a database
+// in memory may block readers during a write. Afterwards it restores the connection's settings.
 func seesUncommitted(ctx context.Context, conn *sql.Conn, count string) (seen bool, err error) {
-	var timeout int // ms
+	var timeout int // milliseconds
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
 		return false, err
 	}
@@ -103,20 +104,20 @@ func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName, sever
 	return append(problems, definition.problems(table)...)
 }
 
-// sqliteSession is what the safety of our statements depends on.
+// sqliteSession holds the settings on which the safety of the library's statements depends.
 type sqliteSession struct {
 	version         string
-	busyTimeout     int // ms
+	busyTimeout     int // milliseconds
 	synchronous     int // 0 OFF, 1 NORMAL, 2 FULL, 3 EXTRA
 	journalMode     string
 	encoding        string
 	readUncommitted bool
 	queryOnly       bool
 	lockingMode     string
-	file            string // empty: in memory
+	file            string // empty: the database is in memory
 }
 
-// exclusive reports whether this connection of several keeps the others out.
+// exclusive reports whether this connection, one of several, blocks the others.
 func (p sqliteSession) exclusive(several bool) bool {
 	return several && p.file != "" && strings.EqualFold(p.lockingMode, "exclusive")
 }
@@ -145,7 +146,7 @@ func readSQLiteSession(ctx context.Context, conn *sql.Conn) (sqliteSession, erro
 	return p, nil
 }
 
-const minBusyTimeout = 1000 // ms
+const minBusyTimeout = 1000 // milliseconds
 
 func (p sqliteSession) problems() []error {
 	var problems []error
@@ -185,12 +186,12 @@ func (p sqliteSession) supported() bool {
 	return n == 2 && (major > 3 || major == 3 && minor >= 35)
 }
 
-// sqliteTable is what the database says of the log's table.
+// sqliteTable is what the database says about the log's table.
 type sqliteTable struct {
-	statement string            // CREATE TABLE; empty: there is none
-	columns   map[string]string // name: declared type
+	statement string            // CREATE TABLE; empty: the table does not exist
+	columns   map[string]string // declared type by name
 	indexes   []sqliteIndex
-	missing   []string // tables beside it
+	missing   []string // missing companion tables
 }
 
 type sqliteIndex struct {
@@ -258,7 +259,8 @@ func (t *sqliteTable) readIndexes(ctx context.Context, conn *sql.Conn, table tab
 	return rows.Err()
 }
 
-// sqliteColumns is the declared type each column must have: it decides what becomes of a text of digits.
+// sqliteColumns lists the declared type that each column must have. SQLite decides by the declared type whether a text
+// of digits is stored as a number.
 var sqliteColumns = map[string][]string{
 	"INTEGER": {"id", "state", "process_count", "max_process_count", "delay_second", "next_at", "lease_until", "version", "epoch",
 		"delivery_count", "compensate_count", "created_at", "updated_at"},

@@ -13,9 +13,9 @@ import (
 
 const defaultAtMost = 10_000
 
-// Count implements Store. Each group is counted along the due index and no further than AtMost, so the cost
-// is bounded whatever the table holds. A batch is counted as a whole: once AtMost of its entries were seen,
-// every one of its groups may hold more.
+// Count implements Store. It counts each group through the due index, at most up to AtMost, so the cost is limited
+// whatever the table holds. It counts a batch as a whole. If a batch has more than AtMost entries, More is true for
+// each of its groups.
 func (s *Store) Count(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
 	if f.AtMost == 0 {
 		f.AtMost = defaultAtMost
@@ -115,7 +115,7 @@ func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.C
 	return slices.DeleteFunc(counts, func(c processlog.Count) bool { return len(f.States) > 0 && !slices.Contains(f.States, c.State) }), rows.Err()
 }
 
-// group is the entries of one state and type: one range of the due index.
+// group stands for the entries of one state and type: one range of the due index.
 type group struct {
 	state        processlog.State
 	businessType string
@@ -125,8 +125,8 @@ func (g group) where(s *Store) string {
 	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text(g.businessType))
 }
 
-// groups lists every group of the given states, or of all, and of the given types; where they are nil, of all that occur, at a
-// cost that grows with the number of groups, not of entries.
+// groups lists every group of the given states and types. No states means all states. Nil types means all types that
+// occur. The cost grows with the number of groups, not with the number of entries.
 func (s *Store) groups(ctx context.Context, tx processlog.Tx, states []processlog.State, types []string) ([]group, error) {
 	if len(states) == 0 {
 		states = processlog.States[:]
@@ -165,8 +165,8 @@ func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []proces
 	return groups, rows.Err()
 }
 
-// groupsQuery lets MySQL jump from group to group: it does so only when the state is grouped by as well, even
-// where there is but one.
+// groupsQuery returns a query for the groups that occur. MySQL jumps from group to group only if the query also groups
+// by state, even if there is only one state.
 func (s *Store) groupsQuery(states []processlog.State) string {
 	from := s.table.quoted("") + s.d.dueIndex
 	if s.d.groups != nil {

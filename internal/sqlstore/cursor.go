@@ -9,31 +9,32 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// listOrder is what a listing is sorted by, always with the entry id behind it.
+// listOrder says what a listing is sorted by. The entry id always comes last.
 type listOrder string
 
 const (
 	orderID      listOrder = "id"
 	orderCreated listOrder = "created"
-	orderDue     listOrder = "due" // next_at
+	orderDue     listOrder = "due" // by next_at
 )
 
-// listPosition is a place in a listing.
+// listPosition is a position in a listing.
 type listPosition struct {
-	at int64 // what the order says, ms since 1970; not read by orderID
+	at int64 // the value that the order sorts by, in ms since 1970; unused by orderID
 	id processlog.ID
 }
 
 const cursorVersion = "1"
 
-// cursor writes a position so that the following page can be asked for, today or after an upgrade.
+// cursor encodes a position, from which List can read the next page. A later version of the library can read the cursor
+// too.
 func (l *listing) cursor(p listPosition) string {
 	text := fmt.Sprintf("%s.%s%s.%d.%s", cursorVersion, l.order, l.direction(), p.at, p.id)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// parseCursor reads what cursor wrote; nil is the beginning. A cursor of a listing in another order would
-// silently skip entries, so it is refused.
+// parseCursor decodes the text that cursor wrote. An empty text gives nil, the start of the listing. A cursor of a
+// listing in another order is refused, because it would skip entries silently.
 func parseCursor(text string, order listOrder, newest bool) (*listPosition, error) {
 	if text == "" {
 		return nil, nil

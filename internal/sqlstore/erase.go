@@ -7,11 +7,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// erasedMark stands in the headers column of an erased row. It is JSON, and no object, as which all headers are stored:
-// nobody's headers can be taken for it, and who does not know it reads none.
+// erasedMark stands in the headers column of an erased row. Headers are stored as a JSON object, and erasedMark is JSON
+// but no object. So no headers of a user equal it. Code that does not know the mark reads no headers.
 const erasedMark = `"erased"`
 
-// erase blanks a locked row, and what its records have copied. It leaves next_at, the moment of its end.
+// erase blanks a locked row, and the copies in its audit records. It keeps next_at, the time at which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cases bool) error {
 	err := s.eraseHistory(ctx, tx, row.before.ID)
 	if err == nil && cases {
@@ -31,9 +31,10 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 	return nil
 }
 
-// eraseOperations blanks what is free text in the case of an entry, and in what people did to it beside changing it.
+// eraseOperations blanks the free texts in the case of an entry, and in the operations of people on that entry.
 func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
-	// In this order, as who takes a case: what he records of it is there before it is free.
+	// Update the case first, as an assignment does. An assignment in progress holds the case until its own operation is
+	// written, so that operation is blanked too.
 	if _, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET error="+s.d.empty+", version=version+1 WHERE entry_id="+id.String()); err != nil {
 		return err
 	}
@@ -41,7 +42,8 @@ func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id proces
 	return err
 }
 
-// eraseHistory blanks what is free text in the records of an entry. Nobody adds one meanwhile: the row is locked.
+// eraseHistory blanks the free texts in the audit records of an entry. The row is locked, so no record is added
+// meanwhile.
 func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
 	history, err := s.history(ctx, tx, id)
 	if err != nil {
@@ -49,7 +51,7 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 	}
 	for _, r := range history {
 		blank := r.Erased()
-		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // whose own record stays
+		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // The record of the erasure itself stays.
 			continue
 		}
 		query := fmt.Sprintf("UPDATE %s SET reason=%s, before_state=%s, after_state=%s WHERE id=%d",

@@ -10,11 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// headDepth is how many of a type's earliest entries Invalid rows looks at for leases: what is leased for ever is among them once
-// the others have run.
+// headDepth is how many of a type's earliest entries InvalidRows checks for leases. An entry that is leased forever is
+// among the earliest once the others have run.
 const headDepth = 100
 
-// InvalidRows implements InvalidRowFinder. Each part is a range of the due index, and short.
+// InvalidRows implements InvalidRowFinder. Each part of its query is a short range of the due index.
 func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.InvalidRow, error) {
 	parts := []string{
 		s.invalidRows("state is none there is", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),

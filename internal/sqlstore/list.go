@@ -27,13 +27,14 @@ func pageLimit(limit int) (int, error) {
 	return limit, nil
 }
 
-// List implements Store. An index gives the rows of every listing in its order, so a page costs what it
-// holds, wherever in the table it is, and what it looks at for the filter's other fields, which is bounded:
+// List implements Store. For every listing an index supplies the rows in order. So a page costs only the rows that it
+// holds, plus the rows that it reads for the filter's other fields. That number is limited. The index depends on the
+// filter:
 //
-//   - an id: the index of that id, in the order of entry ids;
-//   - else a created range: the index on created_at;
-//   - else states or types: the due index, one range for each state and type, in the order of next_at;
-//   - else the primary key.
+//   - An id: the index of that id, in order of entry ids.
+//   - Otherwise a created range: the index on created_at.
+//   - Otherwise states or types: the due index, one range per state and type, in order of next_at.
+//   - Otherwise the primary key.
 func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page, error) {
 	l, err := newListing(s, f)
 	if err != nil {
@@ -57,16 +58,16 @@ func (s *Store) List(ctx context.Context, f processlog.Filter) (processlog.Page,
 	return page, nil
 }
 
-// listing is one List call under way.
+// listing is the state of one List call.
 type listing struct {
 	s     *Store
 	f     processlog.Filter
-	key   string // column of the id the filter names, if any
+	key   string // column of the id that the filter names; empty if it names none
 	order listOrder
 	limit int
-	after *listPosition // where the page before ended
+	after *listPosition // end of the page before
 
-	narrowed bool // rows that the index gives are looked at one by one
+	narrowed bool // the filter must be compared with each row that the index supplies
 }
 
 func newListing(s *Store, f processlog.Filter) (*listing, error) {
@@ -117,7 +118,7 @@ func (l *listing) chooseOrder() error {
 	return nil
 }
 
-// readInOrder reads the rows as one index gives them.
+// readInOrder reads the rows in the order of one index.
 func (l *listing) readInOrder(ctx context.Context) (processlog.Page, error) {
 	rows, err := l.s.queryRows(ctx, l.s.pool(), l.limit+1, l.s.ended(ctx, l.inOrder()))
 	if err != nil || len(rows) <= l.limit {
@@ -139,7 +140,7 @@ func (l *listing) columns() string {
 	return l.s.columns()
 }
 
-// along reads columns of at most n rows as the listing's index gives them.
+// along returns a query for columns of at most n rows, in the order of the listing's index.
 func (l *listing) along(columns string, n int) string {
 	hint, order := "", "id"
 	switch {
@@ -153,15 +154,15 @@ func (l *listing) along(columns string, n int) string {
 	return "SELECT " + columns + " FROM " + l.s.table.quoted("") + hint + " WHERE " + l.reach() + l.orderBy(order, n)
 }
 
-// reach is the part of the index behind the cursor.
+// reach returns the condition for the part of the index after the cursor.
 func (l *listing) reach() string {
 	all := make([]string, 0, 3)
 	switch {
 	case l.key != "":
-		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // two are empty
+		all = append(all, l.key+"="+l.s.d.text(l.f.BatchID+l.f.BusinessID+l.f.BusinessExtID)) // At most one of the three ids is set.
 	case l.order == orderCreated:
 		all = append(all, l.created()...)
-	case l.order == orderDue: // only of one group
+	case l.order == orderDue: // This order comes here with one group only.
 		all = append(all, group{l.f.States[0], l.f.BusinessType}.where(l.s))
 	}
 	switch {
@@ -192,8 +193,8 @@ func (l *listing) created() (all []string) {
 	return all
 }
 
-// beyond is the part of an index behind the cursor. MySQL makes two ranges of the OR; SQLite reads from the
-// first comparison on. A row comparison, (a,b)>(x,y), MySQL would not look up at all.
+// beyond returns the condition for the part of an index after the cursor. MySQL makes two ranges of the OR, and SQLite
+// starts reading at the first comparison. A row comparison (a,b)>(x,y) would not use the index on MySQL.
 func (l *listing) beyond(column, at string) string {
 	d := l.direction()
 	return fmt.Sprintf("%[1]s%[2]s=%[3]s AND (%[1]s%[2]s%[3]s OR %[1]s=%[3]s AND id%[2]s%[4]s)", column, d, at, l.after.id)
@@ -206,7 +207,7 @@ func (l *listing) direction() string {
 	return ">"
 }
 
-// orderBy ends a query. Most read one row more than the page holds, to know whether there is another page.
+// orderBy ends a query. Most queries read one row more than the page holds, to find out whether there is another page.
 func (l *listing) orderBy(columns string, n int) string {
 	if l.f.Newest {
 		columns = strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
@@ -214,11 +215,11 @@ func (l *listing) orderBy(columns string, n int) string {
 	return fmt.Sprintf(" ORDER BY %s LIMIT %d", columns, n)
 }
 
-// rangesPerStatement bounds a UNION; SQLite takes no more than 500 parts.
+// rangesPerStatement is the maximum number of parts of a UNION. SQLite accepts at most 500.
 const rangesPerStatement = 100
 
-// readMerged reads the rows at the front of many ranges of the due index, in one statement: where there are more ranges than
-// one takes, it knows by then which rows stand at the front of the others.
+// readMerged reads the first rows of many ranges of the due index. The last statement reads the page. If there are more
+// ranges than fit into one statement, earlier statements read the front positions of the others.
 func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
 	groups, err := l.groups(ctx)
 	if err != nil || len(groups) == 0 {
@@ -249,7 +250,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 			page.Next = l.cursor(*l.after)
 		default:
 			l.after = &listPosition{scan.next, row.ID}
-			if l.f.Admits(&row) { // of the front some may have left the filter since
+			if l.f.Admits(&row) { // A row may have left the filter since its position was read.
 				page.Rows = append(page.Rows, row)
 			}
 		}
@@ -257,7 +258,7 @@ func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err err
 	return page, rows.Err()
 }
 
-// groups are those of the states and types that the filter names.
+// groups returns the groups of the states and types that the filter names.
 func (l *listing) groups(ctx context.Context) ([]group, error) {
 	types := l.f.BusinessTypes
 	if named := l.f.BusinessType; named != "" {
@@ -269,7 +270,7 @@ func (l *listing) groups(ctx context.Context) ([]group, error) {
 	return l.s.groups(ctx, nil, l.f.States, types)
 }
 
-// heads reads the positions next behind the cursor of each group.
+// heads reads the next positions after the cursor in each group.
 func (l *listing) heads(ctx context.Context, groups []group, front []listPosition) ([]listPosition, error) {
 	rows, err := l.s.read(ctx, l.merged(groups, front))
 	if err != nil {
@@ -288,7 +289,7 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
-// foremost is the query for the rows next behind the cursor of these groups and of the front.
+// foremost returns the query for the next rows after the cursor, from these groups and from front.
 func (l *listing) foremost(groups []group, front []listPosition) string {
 	heads := l.merged(groups, front)
 	if len(front) > 0 {
@@ -298,14 +299,14 @@ func (l *listing) foremost(groups []group, front []listPosition) string {
 		l.orderBy("head_at, head_id", l.limit+1), l.s.d.thenJoin, l.s.table.quoted(""), l.orderBy("head_at, head_id", l.limit+1))
 }
 
-// merged is the query for heads. Once the front is full, only what comes before its end is of use.
+// merged returns the query of heads. Once front is full, only positions before its last one matter.
 func (l *listing) merged(groups []group, front []listPosition) string {
 	bounds := ""
 	if l.after != nil {
 		bounds = " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
 	}
 	if len(front) > l.limit {
-		// The comparison turned round: up to, or for newest first down to, the last.
+		// The comparison is reversed: up to the last position, or down to it for newest first.
 		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
 	}
 	parts := make([]string, len(groups))
@@ -324,7 +325,7 @@ func (l *listing) compare(a, b listPosition) int {
 	return order
 }
 
-// load reads the rows at the given positions. An entry that left the filter since is left out.
+// load reads the rows at the given positions. It leaves out rows that have left the filter since.
 func (l *listing) load(ctx context.Context, positions []listPosition) ([]processlog.Row, error) {
 	ids := idsOf(positions)
 	load := l.s.Load
@@ -356,14 +357,14 @@ func idsOf(positions []listPosition) []processlog.ID {
 	return ids
 }
 
-// stampAt is dialect.stampAt for any time: what no such column can hold is as good as the ends of its range.
+// stampAt is dialect.stampAt for any time. A time outside the range of the column is moved to the end of the range.
 func (s *Store) stampAt(ms int64) string {
 	const lastOf9999 = 253402300799999
 	return s.d.stampAt(min(max(ms, 0), lastOf9999))
 }
 
-// ceilMilli is t in ms since 1970. Stored times are whole milliseconds, so those from t on, and those before
-// t, are the same as from and before the next whole one.
+// ceilMilli returns t in ms since 1970, rounded up. Stored times are whole milliseconds, so comparing with the rounded
+// time gives the same rows.
 func ceilMilli(t time.Time) int64 {
 	ms := t.UnixMilli()
 	if t.Nanosecond()%int(time.Millisecond) != 0 {
@@ -372,7 +373,7 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// among is the condition that a text is one of these; of none, that it never is.
+// among returns the condition that a column has one of texts. Without texts the condition is never true.
 func (s *Store) among(texts []string) string {
 	if len(texts) == 0 {
 		return " IN (NULL)"

@@ -8,17 +8,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// readStep is how many rows one statement looks at: a page whose rows stand close together costs no more than a few.
+// readStep is how many rows one statement reads. A page whose rows are close together takes only a few statements.
 const readStep = 1000
 
-// lookedAt is a row that the index gave.
+// lookedAt is the position of a row that the index supplied.
 type lookedAt struct {
 	listPosition
 	matches bool
 }
 
-// readNarrowed looks at rows in the order of the index until the page is full, and one more is known, or MaxRead are
-// looked at. Where it stops the next page goes on, whatever was found.
+// readNarrowed reads rows in index order. It stops when the page is full and one more row is known, or after MaxRead
+// rows. The next page goes on from there, also if this page is not full.
 func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err error) {
 	var front []listPosition
 	most := cmp.Or(l.f.MaxRead, processlog.DefaultRead)
@@ -52,7 +52,7 @@ func (l *listing) readNarrowed(ctx context.Context) (page processlog.Page, err e
 	return page, err
 }
 
-// look reads the next n positions, and whether their rows are what the filter asks for.
+// look reads the next n positions, and whether their rows match the filter.
 func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	rows, err := l.s.read(ctx, l.lookQuery(n))
 	if err != nil {
@@ -72,7 +72,7 @@ func (l *listing) look(ctx context.Context, n int) ([]lookedAt, error) {
 	return looked, rows.Err()
 }
 
-// lookQuery has the conditions among its columns: in the WHERE clause a server would read on until one holds.
+// lookQuery has the filter among its columns. In the WHERE clause it would make the server read on until a row matches.
 func (l *listing) lookQuery(n int) string {
 	at := "0"
 	switch l.order {
@@ -84,7 +84,7 @@ func (l *listing) lookQuery(n int) string {
 	return l.along(at+", id, ("+strings.Join(l.narrows(), " AND ")+")", n)
 }
 
-// narrows lists what the rows of the index must hold beside.
+// narrows lists the conditions of the filter that the index does not cover.
 func (l *listing) narrows() (all []string) {
 	is := func(column, value string) {
 		if value != "" {
@@ -102,7 +102,7 @@ func (l *listing) narrows() (all []string) {
 	}
 	is("ended_by", string(l.f.EndedBy))
 	is("user_id", l.f.UserID)
-	if l.f.LastError != "" { // a text, and no pattern: nothing in it has a meaning
+	if l.f.LastError != "" { // INSTR takes a plain text, not a pattern, so no character has a special meaning.
 		all = append(all, "INSTR(last_error, "+l.s.d.text(l.f.LastError)+")>0")
 	}
 	return all

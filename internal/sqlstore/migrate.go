@@ -32,8 +32,8 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	return nil
 }
 
-// migrateTries is how often a statement is run that meets somebody else's: processes that migrate at the same time
-// deadlock now and then, and on Galera one fails certification.
+// migrateTries is the maximum number of tries of one statement. Processes that migrate at the same time deadlock now
+// and then. On Galera one of them fails certification.
 const migrateTries = 10
 
 func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (err error) {
@@ -51,7 +51,7 @@ func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (
 	return err
 }
 
-// DDL is the statements that Migrate runs on a kind of database.
+// DDL returns the statements that Migrate runs on a kind of database, "mysql" or "sqlite".
 func DDL(database, table string) (string, error) {
 	statements, err := ddl(dialectNamed(database), table)
 	return strings.Join(statements, "\n"), err
@@ -65,7 +65,7 @@ func ddl(d *dialect, table string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := fs.Glob(d.migrations, "*/*.sql") // sorted by name
+	files, err := fs.Glob(d.migrations, "*/*.sql") // fs.Glob sorts by name.
 	if err != nil {
 		return nil, err
 	}

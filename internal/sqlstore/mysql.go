@@ -14,16 +14,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mysqlDialect is MySQL from 8.0.1 and MariaDB from 10.6: the first with SKIP LOCKED.
+// mysqlDialect returns the dialect of MySQL from 8.0.1 and MariaDB from 10.6, the first versions with SKIP LOCKED.
 func mysqlDialect(version string) *dialect {
 	d := &dialect{
 		name:       "mysql",
 		migrations: migrations.MySQL,
-		// UTC_TIMESTAMP is free of session time zones and daylight saving.
+		// UTC_TIMESTAMP does not depend on session time zones or daylight saving.
 		now:   "(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000)",
 		stamp: "UTC_TIMESTAMP(3)",
 		stampMS: func(col string) string {
-			return "COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + col + ") DIV 1000,0)" // '0000-00-00' is NULL
+			return "COALESCE(TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00'," + col + ") DIV 1000,0)" // '0000-00-00' gives NULL.
 		},
 		stampAt: func(ms int64) string {
 			return fmt.Sprintf("TIMESTAMPADD(MICROSECOND,%d,TIMESTAMP'1970-01-01 00:00:00')", ms*1000)
@@ -77,7 +77,7 @@ func mysqlEnded(seconds int, query string) string {
 	return fmt.Sprintf("SELECT /*+ MAX_EXECUTION_TIME(%d000) */%s", seconds, strings.TrimPrefix(query, "SELECT"))
 }
 
-// mysqlAgain takes the one form that MySQL and MariaDB both know.
+// mysqlAgain uses the one form that both MySQL and MariaDB accept.
 func mysqlAgain(_ string, columns ...string) string {
 	set := make([]string, len(columns))
 	for i, column := range columns {
@@ -86,7 +86,7 @@ func mysqlAgain(_ string, columns ...string) string {
 	return " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
 }
 
-// mysqlKeyed compares checksums, a tenth of the text that the keys are.
+// mysqlKeyed compares checksums of the keys, which takes a tenth of the text of the keys themselves.
 func mysqlKeyed(keys []processlog.IdempotencyKey) string {
 	b := make([]byte, 0, len("CRC32(idempotent_id) IN ()")+len("4294967295,")*len(keys))
 	b = append(b, "CRC32(idempotent_id) IN ("...)
@@ -116,18 +116,18 @@ func mysqlFault(err error) fault {
 	case mysqlerr.NoSuchTable:
 		return faultNoTable
 	case mysqlerr.OutOfRange:
-		return faultGuard // Values of ours are in range. Only guardedKey computes one that is not.
+		return faultGuard // All values of the library are in range. Only guardedKey computes a number that is not.
 	}
 	return faultOther
 }
 
-// mysqlTexts casts texts to bytes. A server sends bytes as they are, and converts texts to the session's charset.
+// mysqlTexts casts texts to bytes. The server sends bytes unchanged, but converts texts to the session's charset.
 func mysqlTexts(columns string) string {
 	return "CAST(" + strings.ReplaceAll(columns, ", ", " AS BINARY), CAST(") + " AS BINARY)"
 }
 
-// probeMySQL runs the one statement that fails inside a transaction and changes nothing outside of one: READ
-// WRITE is what the next transaction would be anyway.
+// probeMySQL runs a statement that fails inside a transaction and changes nothing outside one. READ WRITE is the
+// default of the next transaction anyway.
 func probeMySQL(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.DoubtBegun)
 	switch {
@@ -139,12 +139,12 @@ func probeMySQL(ctx context.Context, tx processlog.Tx) error {
 	return fmt.Errorf("compensator: probe the transaction: %w", err)
 }
 
-// probeSavepoint is for servers that take SET TRANSACTION anywhere, as TiDB and Vitess do: only inside a transaction
-// does a savepoint live long enough to be released.
+// probeSavepoint serves servers that accept SET TRANSACTION everywhere, such as TiDB and Vitess. A savepoint can be
+// released only inside a transaction. Outside one it is gone before the next statement.
 func probeSavepoint(ctx context.Context, tx processlog.Tx) error {
 	_, err := tx.ExecContext(ctx, txwatch.DoubtSavepoint)
 	if txwatch.Answered(ctx) {
-		return nil // by the connection, which has sent nothing
+		return nil // The watched connection answered, and sent nothing to the server.
 	}
 	if err == nil {
 		_, err = tx.ExecContext(ctx, txwatch.DoubtRelease)
@@ -162,8 +162,9 @@ func beginMySQL(ctx context.Context, db *sql.DB) (processlog.Transaction, error)
 	return db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 }
 
-// dropReadOnly closes our idle connections to a server that has become read-only: the next are opened to where writes
-// go now. One that is in use meets its own error. The user's pool is not ours to close: its error says what would help.
+// dropReadOnly closes the library's idle connections if err says that the server has become read-only. New connections
+// then lead to the server that takes writes now. A connection in use gets its own error. The library must not close the
+// user's pool, so there the error names the remedy.
 func (s *Store) dropReadOnly(err error) error {
 	if s.own == nil {
 		return s.keptReadOnly(err)
@@ -175,8 +176,8 @@ func (s *Store) dropReadOnly(err error) error {
 	return err
 }
 
-// keptReadOnly names the remedy where the user's pool hands out connections to a server that takes no writes any more. A
-// transaction that was begun as READ ONLY is the user's own word.
+// keptReadOnly adds the remedy to err if the user's pool keeps connections to a server that has become read-only. A
+// transaction that the user began as READ ONLY is not such a case.
 func (s *Store) keptReadOnly(err error) error {
 	if s.own != nil || !mysqlerr.IsReadOnly(err) || mysqlerr.Number(err) == mysqlerr.ReadOnlyTx {
 		return err

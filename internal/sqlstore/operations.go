@@ -21,7 +21,7 @@ func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog
 	return rows, nil
 }
 
-// outline is columns without the content: a thousand of those may be more than memory holds.
+// outline returns columns without the content. The contents of a thousand rows may not fit into memory.
 func (s *Store) outline() string {
 	return strings.Replace(s.columns(), " content,", " "+s.d.empty+" AS content,", 1)
 }
@@ -52,7 +52,8 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 	return nil
 }
 
-// typesRead is how many of the newest operations tell of types that the log has no entry of any more.
+// typesRead is how many of the newest operations Types reads. It finds there types of which the log has no entry any
+// more.
 const typesRead = 1000
 
 // Types implements Operations.

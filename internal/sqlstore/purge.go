@@ -13,11 +13,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeRows is how many rows one transaction deletes. It is small, so that their locks are short.
+// purgeRows is how many rows one transaction deletes. The number is small so that locks are held briefly.
 const purgeRows = 100
 
-// Purge implements Store. It finds rows along the due index without a lock, oldest first within each type. It deletes those
-// that nobody holds and that have not moved on since.
+// Purge implements Store. It finds rows through the due index without a lock, oldest first within each type. It deletes
+// those that are not locked and that still match.
 func (s *Store) Purge(ctx context.Context, businessType string, state processlog.State, age time.Duration, limit int) (int, error) {
 	if !slices.Contains(processlog.States[:], state) || !state.Terminal() {
 		return 0, &processlog.FieldError{Field: "state", Reason: state.String() + ": want a terminal state"}
@@ -46,7 +46,7 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 			refused = append(refused, err)
 			if !errors.As(err, new(*processlog.RefusedError)) {
 				break
-			} // otherwise the other types go on
+			} // A *RefusedError does not stop the other types.
 		}
 	}
 	return purged, errors.Join(refused...)
@@ -58,14 +58,14 @@ type purge struct {
 	group   group
 	old     string // condition: the entry ended long enough ago
 	purged  int
-	waits   int              // transactions that met a lock in spite of all
-	refused []refusal[ended] // what the database refuses to delete
-	tired   bool             // some entries were not tried alone, for that would have taken too many statements
-	passed  ended            // the last entry up to which all are deleted or refused
-	held    bool             // an entry behind passed stays for another reason
+	waits   int              // number of transactions that waited in vain for a lock
+	refused []refusal[ended] // entries that the database refuses to delete
+	tired   bool             // some entries were not tried alone, because that would have taken too many statements
+	passed  ended            // the last entry up to which every entry is deleted or refused
+	held    bool             // an entry after passed was not deleted for another reason
 }
 
-// purgeWaits bounds the waits of one purge for a lock that a trigger wants.
+// purgeWaits is the maximum number of waits of one purge for locks that a trigger wants.
 const purgeWaits = 4
 
 // ended is an entry as it was found.
@@ -75,11 +75,11 @@ type ended struct {
 	key    string // the bytes of its idempotency key
 }
 
-// maxPassed is how many entries that stay a Purge goes on behind.
+// maxPassed is the maximum number of remaining entries that one Purge passes.
 const maxPassed = 1000
 
-// run deletes up to limit of the oldest entries. It begins behind those that are known to be refused, and goes on behind those that
-// stay.
+// run deletes up to limit of the oldest entries. It starts after the entries that are known to be refused. It passes
+// entries that it cannot delete.
 func (p *purge) run(ctx context.Context, limit int) error {
 	known := p.s.refusals.of(p.group)
 	p.passed = known.passed
@@ -104,7 +104,7 @@ func (p *purge) run(ctx context.Context, limit int) error {
 	return err
 }
 
-// asRefused names the refused entries.
+// asRefused returns the refused entries as a *RefusedError.
 func (p *purge) asRefused() error {
 	ids := make([]refusal[processlog.ID], len(p.refused))
 	for i, r := range p.refused {
@@ -113,7 +113,7 @@ func (p *purge) asRefused() error {
 	return asRefused(ids)
 }
 
-// deletePage deletes what it can, in transactions of a few entries.
+// deletePage deletes what it can of a page, in transactions of up to purgeRows entries.
 func (p *purge) deletePage(ctx context.Context, page []ended) error {
 	for chunk := range slices.Chunk(page, purgeRows) {
 		if err := p.delete(ctx, chunk); err != nil || p.tired {
@@ -124,7 +124,7 @@ func (p *purge) deletePage(ctx context.Context, page []ended) error {
 	return nil
 }
 
-// oldest reads up to limit entries behind another one, or from the first.
+// oldest reads up to limit entries after the given one. A zero after means from the start.
 func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, error) {
 	s, where := p.s, p.group.where(p.s)+" AND "+p.old
 	if !after.id.IsZero() {
@@ -149,7 +149,8 @@ func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, er
 	return oldest, rows.Err()
 }
 
-// delete deletes those entries that nobody holds, and keeps those that the database refuses to delete apart from the others.
+// delete deletes those entries that are not locked. It separates entries that the database refuses to delete from the
+// others.
 func (p *purge) delete(ctx context.Context, entries []ended) error {
 	waits := p.waits
 	refused, left, err := writeApart(ctx, p.s, entries, p.try(ctx))
@@ -158,7 +159,7 @@ func (p *purge) delete(ctx context.Context, entries []ended) error {
 	return err
 }
 
-// try is one way to delete entries: those that nobody holds, all or none.
+// try returns the write function of delete. It deletes the entries that are not locked, all or none.
 func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	return func(entries []ended) error {
 		free, n, err := p.deleteFree(ctx, entries)
@@ -168,11 +169,11 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 			p.pass(entries, free < len(entries))
 		case waitIn(err) != nil && ctx.Err() == nil && p.waits < purgeWaits:
 			p.waits++
-			p.held = true // before pieces are deleted in any order
+			p.held = true // From here on writeApart deletes pieces in random order, so passed must not move.
 		case waitIn(err) != nil:
-			return waitIn(err).error // splitting would take too long
+			return waitIn(err).error // Splitting would take too long.
 		case (f == faultBusy || f == faultEnded || f == faultAborted) && ctx.Err() == nil && p.waits == 0:
-			p.waits++ // a second one is told: each may have waited for long
+			p.waits++ // Skip the first conflict. Return a second one, because each may have waited for long.
 			p.pass(entries, true)
 			return nil
 		case p.s.refusesRow(err) && len(entries) == 1:
@@ -182,14 +183,15 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	}
 }
 
-// pass notes how far everything is deleted or refused.
+// pass records how far every entry is deleted or refused.
 func (p *purge) pass(entries []ended, held bool) {
 	if p.held = p.held || held; !p.held {
 		p.passed = entries[len(entries)-1]
 	}
 }
 
-// deleteFree deletes in one transaction those entries that nobody holds. It returns how many were free, and how many of them it deleted.
+// deleteFree deletes, in one transaction, those entries that are not locked. It returns how many were not locked, and
+// how many of them it deleted.
 func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted int, err error) {
 	err = p.s.inOwn(ctx, func(tx processlog.Transaction) error {
 		ids, err := p.lockFree(ctx, tx, entries)
@@ -203,13 +205,14 @@ func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted 
 	return free, deleted, err
 }
 
-// ended is the condition under which a row is deleted. The sum keeps the due index out of the plan: a DELETE would lock the rows
-// of others there.
+// ended returns the condition under which a row is deleted. state+0 keeps the due index out of the plan. A DELETE
+// through that index would lock rows of other transactions.
 func (p *purge) ended() string { return fmt.Sprintf("state+0=%d AND %s", p.group.state, p.old) }
 
-// lockFree locks those entries that nobody holds, in the unique index first and then in the primary key. Whoever records an id
-// again holds a shared lock in the unique index and then asks for the row. So a DELETE that holds the row must not wait for the
-// unique index: the two would deadlock, and the server would roll the producer back.
+// lockFree locks those entries that are not locked yet: first in the unique index, then in the primary key. A
+// transaction that records the same key again takes a shared lock in the unique index, and then asks for the row. If a
+// DELETE held the row and then waited for the unique index, the two would deadlock. The server would roll the producer
+// back.
 func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []ended) ([]processlog.ID, error) {
 	ids := make([]processlog.ID, len(entries))
 	keys := make(map[processlog.ID]string, len(entries))
@@ -218,7 +221,7 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []ended)
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
 	if p.s.d.skipLocked == "" {
-		return ids, nil // the transaction holds the whole database
+		return ids, nil // The transaction holds the lock on the whole database.
 	}
 	return readFree(ctx, p.s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		literals := make([]string, len(ids))
@@ -230,24 +233,24 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []ended)
 	})
 }
 
-// purgeRefusals remembers how far the oldest entries are refused, so that a later Purge begins behind them.
+// purgeRefusals remembers, per type and state, how far the oldest entries are refused. A later Purge starts after them.
 type purgeRefusals struct {
 	mu    sync.Mutex // guards known
 	known map[group]refusedUpTo
 }
 
-// refusedUpTo is how far the entries of a type and state are refused.
+// refusedUpTo says how far the entries of one type and state are refused.
 type refusedUpTo struct {
 	passed ended
-	until  time.Time // then they are tried again
+	until  time.Time // time at which the refused entries are tried again
 }
 
-// refusedFor is how long a refused entry is left alone.
+// refusedFor is how long Purge leaves a refused entry alone.
 const refusedFor = time.Hour
 
 func (r refusedUpTo) found() bool { return !r.until.IsZero() }
 
-// of returns what is known of a type and state.
+// of returns what is known of a type and state. It forgets what has expired.
 func (r *purgeRefusals) of(g group) refusedUpTo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,7 +260,8 @@ func (r *purgeRefusals) of(g group) refusedUpTo {
 	return r.known[g]
 }
 
-// pass moves a position on. A Purge that has not found all refused entries yet is unfinished, and the next one goes on where it ended.
+// pass stores a new position. unfinished means that this Purge has not found all refused entries yet. The next Purge
+// then goes on from the position, and refusedFor starts again.
 func (r *purgeRefusals) pass(g group, passed ended, unfinished bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

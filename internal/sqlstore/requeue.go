@@ -8,15 +8,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// requeueStep is how many rows one statement of RequeueAll reads or writes: a CASE is walked for every row.
+// requeueStep is how many rows one statement of RequeueAll reads or writes. The CASE with the values is evaluated for
+// every row, so more rows would cost more each.
 const requeueStep = 200
 
-// RequeueAll implements Store: three statements for each 200 entries, in one transaction.
+// RequeueAll implements Store. It sends three statements per 200 entries, in one transaction.
 func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
 	return s.changeSeen(ctx, seen, ch, s.apply)
 }
 
-// ChangeAll implements Operations: one statement more where cases are closed.
+// ChangeAll implements Operations. It sends one statement more than RequeueAll where it closes cases.
 func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch processlog.Change) ([]processlog.Changed, error) {
 	return s.changeSeen(ctx, seen, ch, func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error {
 		if err := s.apply(ctx, tx, ch, rows); err != nil {
@@ -26,7 +27,7 @@ func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, ch pro
 	})
 }
 
-// applying makes of locked rows what a Change leaves.
+// applying writes locked rows as a Change leaves them.
 type applying func(ctx context.Context, tx processlog.Tx, ch processlog.Change, rows []changedRow) error
 
 func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch processlog.Change, apply applying) ([]processlog.Changed, error) {
@@ -34,7 +35,7 @@ func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch pr
 	for i := range places {
 		places[i] = i
 	}
-	// In the order in which everybody locks rows, so that no two deadlock (G14).
+	// All code locks rows in id order, so that no two transactions deadlock (G14).
 	slices.SortFunc(places, func(a, b int) int { return seen[a].ID.Compare(seen[b].ID) })
 	var answers []processlog.Changed
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
@@ -52,7 +53,7 @@ func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, ch pr
 	return answers, nil
 }
 
-// changeChunk answers for the entries at places.
+// changeChunk changes the entries at places, and fills in their answers.
 func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []processlog.Version, ch processlog.Change, apply applying, places []int, answers []processlog.Changed) error {
 	ids := make([]processlog.ID, len(places))
 	place := make(map[processlog.ID]int, len(places))
@@ -81,14 +82,14 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []proces
 	return apply(ctx, tx, ch, changes)
 }
 
-// lockSeen reads what nobody else holds, without the contents.
+// lockSeen reads and locks those rows that no other transaction has locked. It leaves the contents out.
 func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 		return s.queryRows(ctx, tx, len(ids), "SELECT "+s.outline()+" FROM "+s.byID()+" WHERE id IN ("+idList(ids)+") ORDER BY id"+lock)
 	})
 }
 
-// whyUnread tells rows that somebody holds from those that are not there.
+// whyUnread finds out which unread rows are locked, and which do not exist.
 func (s *Store) whyUnread(ctx context.Context, tx processlog.Tx, unread []processlog.ID, place map[processlog.ID]int, answers []processlog.Changed) error {
 	if len(unread) == 0 {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// openStates are the states an entry can be claimed in. Each is asked for by a query of its own: only then
-// does the index give the order, and nothing is sorted.
+// openStates lists the states in which an entry can be claimed. Each state gets its own query. Only then does the index
+// supply the order, so that nothing is sorted.
 var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
 // Due implements Store.
@@ -32,8 +32,8 @@ func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]proc
 	return ids, nil
 }
 
-// Heads implements Store. The groups are jumped through, and one row is read of each: ordered by the whole index,
-// because MySQL would sort a group to order it by its last column alone.
+// Heads implements Store. The query jumps from group to group and reads one row of each. It orders by the whole index.
+// If it ordered by next_at alone, MySQL would sort the group.
 func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 	query := fmt.Sprintf("SELECT g.state, %s, (SELECT %s FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), %s FROM (%s) AS g",
 		s.d.texts("g.business_type"), s.d.numbers("next_at"), s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
@@ -75,7 +75,7 @@ func (s *Store) Scan(ctx context.Context, w processlog.Window) ([]processlog.Sch
 	return found, nil
 }
 
-// scanFrom is the window's lower edge: where the page before ended, once there is one.
+// scanFrom returns the lower end of the window. After the first page that is the end of the page before.
 func (s *Store) scanFrom(w processlog.Window) string {
 	if !w.After.ID.IsZero() {
 		return fmt.Sprint(w.After.NextAt)
@@ -83,7 +83,7 @@ func (s *Store) scanFrom(w processlog.Window) string {
 	return fmt.Sprintf("%s+%d", s.d.now, max(processlog.Millis(w.From), -maxLookBack))
 }
 
-// maxLookBack keeps now + From far from the edge of BIGINT; ms.
+// maxLookBack, in ms, keeps now + From far from the limits of BIGINT.
 const maxLookBack = 1 << 50
 
 func (s *Store) scanQuery(g group, where string, limit int) string {
@@ -91,7 +91,7 @@ func (s *Store) scanQuery(g group, where string, limit int) string {
 		s.d.numbers("next_at"), s.d.numbers("lease_until"), s.d.now, s.table.quoted(""), s.d.dueIndex, g.where(s), where, limit)
 }
 
-// eachState joins one query per open state.
+// eachState joins one query per open state by UNION ALL.
 func (s *Store) eachState(query func(processlog.State) string) string {
 	parts := make([]string, len(openStates))
 	for i, state := range openStates {

@@ -9,8 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Marks implements Store, by one SELECT by primary key. A row stands for the clock alone, so that it is told where there
-// are no marks.
+// Marks implements Store by one SELECT by primary key. An extra row returns the clock, also where there are no marks.
 func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
 	names := make([]string, len(businessTypes))
 	for i, businessType := range businessTypes {
@@ -72,7 +71,7 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return moved, nil
 }
 
-// moveMark locks the row before it writes: an UPDATE would wait for whoever holds it.
+// moveMark locks the row with NOWAIT before it writes. A plain UPDATE would wait for a lock on the row.
 func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to time.Time) (bool, error) {
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT slot FROM %s WHERE %s%s%s", s.table.quoted("_slots"), at, atMost(1), s.d.lockNow))
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to ti
 	}
 	found := rows.Next()
 	if err := rows.Err(); err != nil {
-		_ = rows.Close() // the first error says more
+		_ = rows.Close() // The first error says more.
 		return false, err
 	}
 	if err := rows.Close(); err != nil || !found {
@@ -90,12 +89,14 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to ti
 	return n == 1, err
 }
 
-// withoutSlots names the table where it is missing: New does not insist on it.
+// withoutSlots replaces err if the _slots table is missing. The new error names the table and what needs it. New does
+// not require that table.
 func (s *Store) withoutSlots(err error) error {
 	return s.withoutTable(err, "_slots", "Periodic, Keep and Operations need")
 }
 
-// withoutTable makes of an error that says so that a table is missing: who needs it.
+// withoutTable replaces err if it says that a table is missing. The new error names the table, and needs says what
+// requires it.
 func (s *Store) withoutTable(err error, suffix, needs string) error {
 	if s.d.fault(err) != faultNoTable {
 		return err

@@ -15,12 +15,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sqliteDialect is SQLite from 3.35, the first with RETURNING, through whichever driver the user has chosen:
-// this package imports none. Our transactions own the whole database from their first statement on, so no
-// row is ever locked and no lock suffix is needed.
+// sqliteDialect returns the dialect of SQLite 3.35 and newer. 3.35 is the first version with RETURNING. The user
+// chooses the driver, and this package imports none. The library's transactions hold the write lock of the whole
+// database from their first statement. So no row is ever locked, and no lock suffix is needed.
 func sqliteDialect() *dialect {
-	// SQLite's clock counts whole milliseconds, cut. The day number is a REAL that is off by 20 µs at most,
-	// so rounding finds the same count again, and works where unixepoch('subsec') is not known yet.
+	// SQLite's clock cuts to whole milliseconds. The day number is a REAL with an error of at most 20 µs, so rounding
+	// restores the exact millisecond. This also works in versions without unixepoch('subsec').
 	now := "CAST(ROUND((julianday('now')-2440587.5)*86400000.0) AS INTEGER)"
 	return &dialect{
 		name:         "sqlite",
@@ -35,7 +35,7 @@ func sqliteDialect() *dialect {
 		texts:        func(columns string) string { return columns },
 		empty:        "''",
 		dueIndex:     " INDEXED BY `" + DefaultTable + "_due`",
-		by:           func(string) string { return "" }, // it takes that index by itself
+		by:           func(string) string { return "" }, // SQLite chooses that index by itself.
 		deleteByID:   func(table string) string { return "DELETE FROM " + table },
 		thenJoin:     "CROSS JOIN",
 		returning:    true,
@@ -53,7 +53,8 @@ func sqliteDialect() *dialect {
 	}
 }
 
-// sqliteNumbers: a column takes a text or a fraction for a number, and what has no sign elsewhere with one.
+// sqliteNumbers casts columns to integers. A SQLite column also holds a text or a fraction, and a negative number where
+// other databases have unsigned columns.
 func sqliteNumbers(columns string) string {
 	read := strings.Split(columns, ", ")
 	for i, column := range read {
@@ -82,7 +83,8 @@ func sqliteKeyed(keys []processlog.IdempotencyKey) string {
 	return "idempotent_id IN (" + strings.Join(literals, ",") + ")"
 }
 
-// sqliteGroups jumps through the due index from one business type to the next; GROUP BY would read every row.
+// sqliteGroups returns a query that jumps through the due index from one business type to the next. GROUP BY would read
+// every row.
 func sqliteGroups(from string, states []processlog.State) string {
 	parts := make([]string, len(states))
 	for i, state := range states {
@@ -94,8 +96,8 @@ func sqliteGroups(from string, states []processlog.State) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// OneWriter reports whether a transaction that writes keeps out all else that does, statements of ours among it, and nothing of
-// ours has connections beside the user's.
+// OneWriter reports whether the database has a single writer, and the library has no connections beside the user's.
+// Then a transaction that writes also blocks the library's own writes.
 func (s *Store) OneWriter() bool { return s.d.own == nil }
 
 func probeSQLite(ctx context.Context, tx processlog.Tx) error {
@@ -109,27 +111,29 @@ func probeSQLite(ctx context.Context, tx processlog.Tx) error {
 	return nil
 }
 
-// beginSQLite starts a transaction that has the write lock from the outset: one that takes it later fails,
-// with no way to wait, when somebody else has written in between.
+// beginSQLite begins a transaction that holds the write lock from the start. A transaction that takes the lock later
+// fails without waiting if another one has written in between.
 func beginSQLite(ctx context.Context, db *sql.DB) (processlog.Transaction, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	// What database/sql began is deferred, unless the DSN says otherwise. It is exchanged on its connection.
+	// database/sql begins a deferred transaction unless the DSN says otherwise. Replace that transaction on its
+	// connection.
 	for _, statement := range []string{"ROLLBACK", "BEGIN IMMEDIATE"} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			_ = tx.Rollback() // the first error says more
+			_ = tx.Rollback() // The first error says more.
 			return nil, err
 		}
 	}
 	return sqliteTx{tx}, nil
 }
 
-// openOrderingSQLite finds out which file the store writes to, and how long its connections wait for a lock.
+// openOrderingSQLite finds out which file the store writes to, and how long its connections wait for a lock. It opens
+// the writer of that file.
 func openOrderingSQLite(ctx context.Context, s *Store) error {
 	var file string
-	var busyTimeout int64 // ms
+	var busyTimeout int64 // milliseconds
 	err := s.db.QueryRowContext(ctx, "SELECT COALESCE((SELECT file FROM pragma_database_list WHERE name='main'),'')").Scan(&file)
 	if err == nil {
 		err = s.db.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&busyTimeout)
@@ -141,13 +145,13 @@ func openOrderingSQLite(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// writerTx is a transaction that gives its turn back when it ends.
+// writerTx is a transaction that ends its turn at the writer when it ends.
 type writerTx struct {
 	sqliteTx
 	release func()
 }
 
-// newWriterTx also gives the turn back when ctx ends: database/sql rolls back by itself then.
+// newWriterTx also ends the turn when ctx ends, because database/sql then rolls back by itself.
 func newWriterTx(ctx context.Context, tx processlog.Transaction, release func()) writerTx {
 	stop := context.AfterFunc(ctx, release)
 	return writerTx{tx.(sqliteTx), func() { stop(); release() }}
@@ -165,12 +169,13 @@ func (t writerTx) Rollback() error {
 	return t.sqliteTx.Rollback()
 }
 
-// sqliteTx is a transaction whose connection never goes back to the pool with the transaction still open.
+// sqliteTx is a transaction that never returns its connection to the pool while the transaction is open.
 type sqliteTx struct{ *sql.Tx }
 
-// Commit implements Transaction. A COMMIT that fails, because readers of a database without WAL did not let
-// go in time, leaves the transaction open, and database/sql would hand the connection on. The ROLLBACK ends
-// it; after a COMMIT that worked it finds no transaction, and only returns the connection.
+// Commit implements Transaction. A COMMIT can fail without ending the transaction, for example when readers of a
+// database without WAL hold their locks too long. database/sql would then return the connection to the pool with the
+// transaction open. So Commit sends COMMIT itself and then calls Rollback. After a failed COMMIT the ROLLBACK ends the
+// transaction. After a successful one it finds no transaction, and only returns the connection.
 func (t sqliteTx) Commit() error {
 	_, err := t.ExecContext(context.Background(), "COMMIT")
 	_ = t.Tx.Rollback()
@@ -184,7 +189,7 @@ func sqliteFault(err error) fault {
 	case errors.Is(err, driver.ErrBadConn):
 		return faultUnreachable
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return faultAborted // an interrupted write takes its whole transaction along
+		return faultAborted // An interrupted write rolls back its whole transaction.
 	}
 	code := sqliteCode(err)
 	if code == sqliteUnique || code == sqlitePrimaryKey {
@@ -194,9 +199,9 @@ func sqliteFault(err error) fault {
 	case sqliteBusy, sqliteLocked:
 		return faultBusy
 	case sqliteAbort, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull:
-		return faultAborted // SQLite may have rolled back on its own
+		return faultAborted // SQLite may have rolled back the transaction by itself.
 	}
-	if strings.Contains(err.Error(), "no such table") { // which has no code of its own
+	if strings.Contains(err.Error(), "no such table") { // SQLite has no separate code for a missing table.
 		return faultNoTable
 	}
 	return faultOther

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// Result codes of SQLite, primary and extended.
+// The following constants are result codes of SQLite, primary and extended.
 const (
 	sqliteError         = 1
 	sqliteAbort         = 4
@@ -38,8 +38,8 @@ type sqliteCondition struct {
 	reason string
 }
 
-// sqliteConditions lists every primary result code of an error, as https://sqlite.org/rescode.html does. An extended code is
-// judged by the primary code in its lower byte.
+// sqliteConditions lists every primary result code of an error, as in https://sqlite.org/rescode.html. An extended code
+// counts as the primary code in its lower byte.
 var sqliteConditions = map[int]sqliteCondition{
 	sqliteError:        {mysqlerr.Statement, "ERROR: the statement is wrong"},
 	2:                  {mysqlerr.Doubtful, "INTERNAL: a fault of SQLite or of the driver"},
@@ -69,7 +69,8 @@ var sqliteConditions = map[int]sqliteCondition{
 	sqliteNotADatabase: {mysqlerr.Doubtful, "NOTADB: a person must mend it, nobody knows when"},
 }
 
-// sqliteMessages classify the errors of drivers that do not tell the code in our way. They are the texts of sqlite3_errstr.
+// sqliteMessages classifies errors of drivers that do not offer the code in a way that sqliteCode understands. The
+// texts are those of sqlite3_errstr.
 var sqliteMessages = []struct {
 	text string
 	code int
@@ -90,8 +91,9 @@ var sqliteMessages = []struct {
 	{"out of memory", sqliteNoMemory},
 }
 
-// sqliteBlame judges an error of anybody's. It takes no words of a business for SQLite's ("interrupted by the customer"), nor its
-// codes: only what a driver itself has said counts.
+// sqliteBlame says whether SQLite or the statement caused an error, also for a user's statements. It looks only at
+// errors that a driver returned. So a business error such as "interrupted by the customer" is never taken for an error
+// of SQLite.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {
@@ -103,7 +105,8 @@ func sqliteBlame(err error) mysqlerr.Blame {
 	return sqliteConditions[sqliteCode(said)&sqlitePrimaryCodeOf].blame
 }
 
-// sqliteAnswer finds what a driver, or database/sql for it, has said in the tree of err. It returns nil if none has.
+// sqliteAnswer finds the error of a driver, or of database/sql on its behalf, in the tree of err. It returns nil if
+// there is none.
 func sqliteAnswer(err error) error {
 	if said := txwatch.SQLiteAnswer(err); said != nil {
 		return said
@@ -114,9 +117,9 @@ func sqliteAnswer(err error) error {
 	return nil
 }
 
-// sqliteCode returns the result code of a driver's error, extended where the driver has it, or 0.
+// sqliteCode returns the result code of a driver's error, or 0. The code is extended if the driver provides that.
 func sqliteCode(err error) int {
-	var coded interface{ Code() int } // modernc.org/sqlite
+	var coded interface{ Code() int } // modernc.org/sqlite implements this
 	if errors.As(err, &coded) {
 		return coded.Code()
 	}
