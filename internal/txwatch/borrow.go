@@ -8,13 +8,14 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// borrower opens connections by borrowing them from a pool that the user has opened without Connector, each for one
-// transaction of ours. While it is lent, a connection is watched as a Connector's is: so every error is seen by which
-// the server ends the transaction, also one that comes up in rows, in a prepared statement or in a single row, where
-// no handle of database/sql could tell us.
+// borrower opens connections by borrowing them from a pool that the user opened without Connector. Each connection is
+// borrowed for one transaction of the library. Meanwhile it is watched like a connection of a Connector. So every error
+// is seen by which the server ends the transaction. That includes errors in rows, in a prepared statement or in a
+// single row, which no handle of database/sql shows.
 type borrower struct{ db *sql.DB }
 
-// Borrow opens a pool on what db lends. It keeps nothing: what is not in use is the user's.
+// Borrow opens a pool of connections borrowed from db. The pool keeps no idle connection: every connection goes back to
+// db after its use.
 func Borrow(db *sql.DB) *sql.DB {
 	lent := sql.OpenDB(borrower{db})
 	lent.SetMaxIdleConns(-1)
@@ -23,7 +24,7 @@ func Borrow(db *sql.DB) *sql.DB {
 
 func (l borrower) Driver() driver.Driver { return l.db.Driver() }
 
-// Connect waits for a connection as the user's pool has it.
+// Connect waits for a connection from the user's pool.
 func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := l.db.Conn(ctx)
 	if err != nil {
@@ -34,7 +35,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.over)
 		defer conn.Close()
-		_ = conn.Raw(func(driverConn any) error { // what it fails with is what the loan ended with
+		_ = conn.Raw(func(driverConn any) error { // Raw returns the error that the goroutine received from end.
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.back
 		})
@@ -42,30 +43,30 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	return &watchedConn{inner: <-inner, borrowed: borrowed}, nil
 }
 
-// borrowed is the time a connection is lent for. Package sql wants all use of a driver's connection inside one call of
-// Raw, which a goroutine holds open meanwhile.
+// borrowed is one borrowing of a connection. database/sql allows the use of a driver's connection only inside a call of
+// Raw. So a goroutine stays inside Raw for the whole borrowing.
 type borrowed struct {
 	back chan error
-	over chan struct{} // closed once the pool has its connection again
+	over chan struct{} // closed when the pool has its connection again
 }
 
-// end gives the connection back. One that is not sound is thrown away by the pool.
+// end gives the connection back. If it is not sound, the pool closes it.
 func (l *borrowed) end(sound bool) {
 	var verdict error
 	if !sound {
 		verdict = driver.ErrBadConn
 	}
 	l.back <- verdict
-	// Whoever comes next finds it in the pool, which may have this one only.
+	// Wait until the connection is back, because the user's pool may have only this one.
 	<-l.over
 }
 
-// ThrowAway closes a connection of the user's pool that was lent.
+// ThrowAway closes a borrowed connection of the user's pool.
 func ThrowAway(ctx context.Context, conn *sql.Conn, why error) {
 	if mysqlerr.IsInsideTransaction(why) {
 		warnLeftOpen(ctx, why)
 	}
-	_ = conn.Raw(func(driverConn any) error { // fails with what it is told to
+	_ = conn.Raw(func(driverConn any) error { // Raw fails with the error that the function returns.
 		driverConn.(*watchedConn).discard = true
 		return driver.ErrBadConn
 	})

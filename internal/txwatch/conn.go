@@ -10,14 +10,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// watchedConn is a watched connection. It implements every optional interface of package driver; what the
-// inner connection lacks is answered as database/sql treats a lack of it.
+// watchedConn is a watched connection. It implements every optional interface of package driver. If the inner
+// connection lacks an interface, watchedConn answers as database/sql would without it.
 type watchedConn struct {
 	inner    driver.Conn
-	home     *Connector    // nil: lent
-	place    *list.Element // among the living of home
-	borrowed *borrowed     // nil: the connection is ours to close
-	touched  bool          // a statement has been sent since it left the pool
+	home     *Connector    // nil: the connection is borrowed
+	place    *list.Element // element in home.living
+	borrowed *borrowed     // nil: this package closes the connection
+	touched  bool          // a statement was sent since the connection left the pool
 	txWatch
 }
 
@@ -39,18 +39,18 @@ func (c *watchedConn) Begin() (driver.Tx, error) {
 
 func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if err := c.doomed(); err != nil {
-		return nil, err // it would commit what is open
+		return nil, err // The BEGIN would commit the open transaction.
 	}
 	tx, err := connBegin(ctx, c.inner, opts)
-	// Nothing has been sent since it left the pool, so that somebody has left it inside a transaction: given back as
-	// sound it would be drawn again, and everything stand still. Once something was sent, it is the caller's own
-	// doing.
+	// The session is inside a transaction, although nothing was sent since it left the pool. So an earlier user left it
+	// open. If it went back to the pool as sound, it would be drawn again, and nothing would go on. If something was
+	// sent, the caller began the transaction itself.
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
-		return nil, driver.ErrBadConn // nothing has happened: package sql takes the next one
+		return nil, driver.ErrBadConn // Nothing was sent, so database/sql tries the next connection.
 	}
-	// What is begun here is the service's, until Store.Begin says otherwise by its question.
+	// A transaction begun here belongs to the service, until the Question of Store.Begin says that it is the library's.
 	c.touched, c.ours = true, nil
 	c.begun(err)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 	result, err := connExec(ctx, c.inner, query, args)
 	if err == driver.ErrSkip {
-		return nil, err // nothing was sent: database/sql prepares it instead, and comes by watchedStmt
+		return nil, err // Nothing was sent. database/sql prepares the statement instead, and comes through watchedStmt.
 	}
 	if err = c.after(kind, query, err); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext of a probe sends nothing. What it returns may be kept and used with another context, so it
-// prepares the text for real once it is asked to run it.
+// PrepareContext sends nothing for a probe. The caller may keep the returned statement and use it with another context.
+// So the statement prepares its text when it is first run for real.
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {
@@ -127,13 +127,13 @@ func (c *watchedConn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// CheckNamedValue serves ExecContext and QueryContext; a statement has its own.
+// CheckNamedValue serves ExecContext and QueryContext. Prepared statements have their own method.
 func (c *watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 	if checker, ok := c.inner.(driver.NamedValueChecker); ok {
 		return checker.CheckNamedValue(value)
 	}
 	if !executes(c.inner) {
-		return nil // the statement prepared instead will check the arguments
+		return nil // database/sql prepares a statement instead, and that statement checks the arguments.
 	}
 	return driver.ErrSkip
 }
@@ -153,7 +153,7 @@ func (c *watchedConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// IsValid is asked whenever the connection comes back to the pool.
+// IsValid implements driver.Validator. database/sql calls it whenever the connection returns to the pool.
 func (c *watchedConn) IsValid() bool {
 	if c.place != nil {
 		c.place.Value.(*living).putBack()
@@ -167,7 +167,8 @@ func (c *watchedConn) IsValid() bool {
 	return true
 }
 
-// Close ends a borrowed connection, too. What was lent must not come back inside a transaction.
+// Close also ends the borrowing of a borrowed connection. A connection that is still inside a transaction is not given
+// back as sound.
 func (c *watchedConn) Close() error {
 	if c.borrowed != nil {
 		c.borrowed.end(!c.discard && c.state == txClosed)
@@ -175,18 +176,19 @@ func (c *watchedConn) Close() error {
 		return nil
 	}
 	if c.place != nil {
-		c.home.forget(c.place) // A second call changes nothing: the element is of no list any more.
+		c.home.forget(c.place) // A second Close changes nothing, because the element is in no list any more.
 	}
 	err := c.inner.Close()
 	c.end(c.dropped())
 	return err
 }
 
-// before refuses what would be done outside the transaction it was meant for, and a COMMIT sent as text as
-// watchedDriverTx.Commit does. An XA transaction is only refused: who coordinates it has to roll it back everywhere.
+// before refuses a statement whose transaction is over. It also refuses a COMMIT sent as text, under the same
+// conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit or prepare without a
+// ROLLBACK, because the coordinator must roll it back everywhere.
 func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 	c.touched = true
-	// A ROLLBACK does no harm in either case, and is the way out where the server cannot be asked.
+	// A ROLLBACK does no harm in any state. It is the way out if the server cannot be asked.
 	if c.mustKnow() && kind != sqlRollback {
 		if err := c.askServer(ctx); err != nil {
 			return fmt.Errorf("compensator: ask whether the transaction is still open: %w", err)
@@ -202,14 +204,15 @@ func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
-	// Each commits what is open, or may: the business without its entry (G2).
+	// Each of these commits the open transaction, or may commit it. That would keep the business change without its
+	// entry (G2).
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
 	return nil
 }
 
-// enlist answers a probe. It costs no round trip unless the state is in doubt.
+// enlist answers a probe. It takes no round trip unless the state is in doubt.
 func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	var doubt error
 	if c.state == txDoubtful {
@@ -219,13 +222,14 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if e.Ours {
 		c.ours = e.watched
 	}
-	// Not known to be open is not open: an entry recorded into it might be durable on its own (G2).
+	// If the transaction is not known to be open, treat it as closed. An entry recorded into it might be durable on its
+	// own (G2).
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}
 }
 
-// send executes a statement of ours, which nobody follows.
+// send runs a statement of this package. The state of the connection does not follow such statements.
 func (c *watchedConn) send(ctx context.Context, query string) error {
 	_, err := connExec(ctx, c.inner, query, nil)
 	if err != driver.ErrSkip {

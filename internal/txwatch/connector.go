@@ -1,14 +1,15 @@
-// Package txwatch wraps a database driver so that the end of every transaction on its connections is seen: whether it
-// was committed, rolled back by somebody or by the server, or nobody knows.
+// Package txwatch wraps a database driver so that it sees the end of every transaction on its connections. A
+// transaction ends committed, rolled back, or with an unknown outcome.
 //
-// Only the connection can see that. After a swallowed deadlock every handle of package sql looks open, and each
-// statement commits by itself (G2). So what it does not know is a doubt, and a doubt is no open transaction; it asks the
-// server nothing that it can know.
+// Only the connection can see that. After a deadlock whose error the caller ignored, every handle of database/sql still
+// looks open, but each further statement commits by itself (G2). So whenever the connection does not know, the state is
+// a doubt, and a doubt never counts as an open transaction. The package never asks the server about something that it
+// can know itself.
 //
-// The root package opens it and asks it; the store on SQL asks it, too. It knows drivers and statements, and nothing of
-// entries. A connection serves one goroutine at a time, and so does what is known of it; a Tx may be asked by any. It
-// starts a goroutine for each loan of a connection (borrower.go), which ends with the loan: whoever closes a lent
-// connection waits for it.
+// The root package and sqlstore use this package. It knows drivers and statements, but no entries. A connection, and
+// what is known about it, serves one goroutine at a time. A Tx is safe for concurrent use. Each borrowed connection has
+// one goroutine (borrow.go), which ends when the connection is given back. Closing a borrowed connection waits for that
+// goroutine.
 package txwatch
 
 import (
@@ -26,33 +27,34 @@ import (
 	"github.com/compensator-go/compensator/internal/report"
 )
 
-// Connector is a driver's connector whose connections are watched.
+// Connector is a driver.Connector whose connections are watched.
 type Connector struct {
 	inner  driver.Connector
-	Opened atomic.Int64 // connections so far
+	Opened atomic.Int64 // number of connections opened so far
 
 	mu     sync.Mutex // guards the fields below
 	living list.List  // each open connection as a *living, the oldest first
-	last   time.Time  // when the last one was opened that is not among them any more
+	last   time.Time  // time at which the youngest of the closed connections was opened
 }
 
 // living is an open connection of a Connector.
 type living struct {
 	opened time.Time
-	out    atomic.Int64 // how old it was when the pool handed it out, ns; -1 while it is in the pool
+	out    atomic.Int64 // age in ns at which the pool last handed it out; -1 while it is in the pool
 }
 
-// heldAfter is how long a connection is in use before it counts as held. A service may hold one for as long as it runs, for a
-// lock of its own. The pool's lifetimes do not reach such a connection, so its age tells nothing of them.
+// heldAfter is how long a connection is in use before it counts as held. A service may hold a connection for as long as
+// it runs, for example for a lock. The pool's lifetimes do not reach such a connection, so its age says nothing about
+// them.
 const heldAfter = 10 * time.Second
 
-// held reports whether the connection has been in use for long.
+// held reports whether the connection has been in use longer than heldAfter.
 func (l *living) held() bool {
 	out := l.out.Load()
 	return out >= 0 && time.Since(l.opened)-time.Duration(out) > heldAfter
 }
 
-// handedOut and putBack follow the connection out of the pool and back.
+// handedOut records that the pool hands the connection out. putBack records that it is in the pool again.
 func (l *living) handedOut() { l.out.Store(int64(time.Since(l.opened))) }
 func (l *living) putBack()   { l.out.Store(-1) }
 
@@ -62,7 +64,7 @@ var (
 	_ driver.Driver    = Driver{}
 )
 
-// Wrap makes every connection of inner a watched one.
+// Wrap returns a connector whose connections are watched. A Connector is returned unchanged.
 func Wrap(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*Connector); ok {
 		return c
@@ -86,7 +88,7 @@ func (c *Connector) watch(conn driver.Conn) *watchedConn {
 	return &watchedConn{inner: conn, home: c, place: c.living.PushBack(&living{opened: time.Now()})}
 }
 
-// forget takes a connection that is closed off the living ones.
+// forget removes a closed connection from living.
 func (c *Connector) forget(place *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,8 +98,8 @@ func (c *Connector) forget(place *list.Element) {
 	c.living.Remove(place)
 }
 
-// Oldest is when the oldest of the open connections was opened that nobody holds. Where all that are open are held, it is when
-// the last of the closed ones was opened.
+// Oldest returns when the oldest open connection that is not held was opened. If there is none, it returns when the
+// youngest of the closed connections was opened, and open is false.
 func (c *Connector) Oldest() (opened time.Time, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +113,7 @@ func (c *Connector) Oldest() (opened time.Time, open bool) {
 
 func (c *Connector) Driver() driver.Driver { return Driver{c} }
 
-// Close is called by sql.DB.Close.
+// Close implements io.Closer. sql.DB.Close calls it.
 func (c *Connector) Close() error {
 	if closer, ok := c.inner.(io.Closer); ok {
 		return closer.Close()
@@ -119,7 +121,7 @@ func (c *Connector) Close() error {
 	return nil
 }
 
-// Driver is what sql.DB.Driver returns; it leads back to the connector.
+// Driver is the driver that sql.DB.Driver returns. It leads back to the connector.
 type Driver struct{ Connector *Connector }
 
 func (d Driver) Open(name string) (driver.Conn, error) {
@@ -130,32 +132,31 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 	return d.Connector.watch(conn), nil
 }
 
-// Inner is the connector beneath, so that the library's own statements go through a pool that nobody watches.
+// Inner returns the wrapped connector. The library's own pool uses it, because its connections need no watching.
 func (c *Connector) Inner() driver.Connector { return c.inner }
 
-// Question asks the connection beneath any handle for the transaction it has open. It travels in the
-// context of a probe statement: a watched connection fills it and does not execute the text.
+// Question asks the connection behind any handle which transaction it has open. It travels in the context of a probe
+// statement. A watched connection fills it in and does not run the text.
 type Question struct {
-	Ours    bool // the library has begun the transaction: nothing is sent once it is over
+	Ours    bool // the library began the transaction; once it is over, no statement is sent
 	watched *Tx
-	Home    *Connector // the connection's
+	Home    *Connector // the connection's Connector
 }
 
 type enlistmentKey struct{}
 
-// Ask returns a context to run one probe statement with, through the handle in question. If the
-// handle is not watched the text really runs.
+// Ask returns a context for one probe statement through the handle. If the handle is not watched, the text really runs.
 func Ask(ctx context.Context) (context.Context, *Question) {
 	e := new(Question)
 	return context.WithValue(ctx, enlistmentKey{}, e), e
 }
 
-// Tx is the transaction the probe found, never nil on a watched handle: with no transaction open its err is
-// ErrNoTransaction. It is nil on any other handle.
+// Tx returns the transaction that the probe found. On a watched handle it is never nil: without an open transaction its
+// Err is ErrNoTransaction. On any other handle it is nil.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the enlistment ctx carries, or nil when there is none or it has its answer: a context may
-// be used again for real statements.
+// unfilled returns the Question that ctx carries. It returns nil if there is none, or if it has its answer already,
+// because a caller may use the context again for real statements.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
@@ -164,8 +165,8 @@ func unfilled(ctx context.Context) *Question {
 	return e
 }
 
-// warnLeftOpen reports a session that somebody left inside a transaction, and that is thrown away: to the Compensator
-// whose statement met it, or to the log.
+// warnLeftOpen reports that a session was left inside a transaction and is thrown away. The report goes to the
+// Compensator whose statement met the session, or to the log.
 func warnLeftOpen(ctx context.Context, err error) {
 	err = fmt.Errorf("%w: %w", errLeftOpen, err)
 	if report.Send(ctx, report.Session, err) {
@@ -177,18 +178,19 @@ func warnLeftOpen(ctx context.Context, err error) {
 	}
 }
 
-var leftOpenWarned atomic.Int64 // unix ns; of statements that are none of a Compensator's
+var leftOpenWarned atomic.Int64 // unix ns of the last log line, for statements that belong to no Compensator
 
-// errLeftOpen names the cause, which is nowhere in the server's words.
+// errLeftOpen names the cause, which the server's error does not say.
 var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
 
-// Answered reports whether ctx carries an enlistment that a connection has filled.
+// Answered reports whether ctx carries a Question that a connection has filled in.
 func Answered(ctx context.Context) bool {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	return ok && e.watched != nil
 }
 
-// connectorWarning receives what no caller can be told: an implicit commit, a panic in a hook. Nil logs.
+// connectorWarning receives warnings that no caller can receive: an implicit commit, or a panic in a hook. If it is
+// nil, they go to the log.
 var connectorWarning atomic.Pointer[func(error)]
 
 func warnConnector(err error) {

@@ -9,27 +9,28 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// Only inside a transaction does a savepoint live long enough to be released. Where a savepoint would begin
-// a transaction instead (SQLite), the # is a syntax error, and another question is asked.
+// DoubtBegun fails inside a transaction on MySQL and MariaDB. TiDB and Vitess accept it everywhere.
 //
-// And MySQL and MariaDB refuse the first inside a transaction; TiDB and Vitess take it anywhere.
+// DoubtRelease succeeds only inside a transaction: outside one, the savepoint of DoubtSavepoint is gone before the next
+// statement. On SQLite a savepoint would begin a transaction. There the # is a syntax error, and askSQLite asks
+// instead.
 const (
 	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	DoubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 )
 
-// SQLiteProbe is the one statement that fails inside a transaction and changes nothing outside of one: the
-// temporary database has no safety level.
+// SQLiteProbe fails inside a transaction and changes nothing outside one, because the temporary database has no safety
+// level.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
 // sqliteBadToken is SQLite's answer to a comment in MySQL's style.
 const sqliteBadToken = "unrecognized token"
 
-// askServer settles a doubt about the transaction. On an error the doubt remains.
+// askServer asks the server whether a transaction is open. After an error the doubt remains.
 //
-// In a session with autocommit=0 a savepoint lives always. Where a transaction was open before the doubt, it is asked for
-// in another way, too: only one that has not begun yet is taken for open.
+// With autocommit=0 a savepoint always survives. So if a transaction was open before the doubt, askServer also sends
+// DoubtBegun, and then askAutocommit.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.ours != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
@@ -47,7 +48,7 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 		c.proven(true)
 	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
 		c.proven(false)
-	// SQLite, which has set no savepoint: there it would have begun a transaction.
+	// SQLite did not parse the statement, so it set no savepoint. A savepoint would have begun a transaction there.
 	case strings.Contains(err.Error(), sqliteBadToken):
 		return c.askSQLite(ctx)
 	default:
@@ -57,8 +58,8 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit tells apart who takes both for an answer: a session with autocommit=0 outside a transaction, and TiDB or
-// Vitess inside one.
+// askAutocommit separates two cases in which the server accepts both DoubtBegun and the savepoint. One is a session
+// with autocommit=0 outside a transaction. The other is TiDB or Vitess inside a transaction.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
 	if err != nil {
@@ -69,11 +70,11 @@ func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	if err := rows.Next(value); err != nil {
 		return err
 	}
-	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1") // a number or a text, as the driver has it
+	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1") // Drivers return a number or a text.
 	return nil
 }
 
-// askSQLite is askServer in SQLite's words.
+// askSQLite is askServer for SQLite.
 func (c *watchedConn) askSQLite(ctx context.Context) error {
 	open, err := SQLiteInside(c.send(ctx, SQLiteProbe))
 	if err == nil {
@@ -82,7 +83,7 @@ func (c *watchedConn) askSQLite(ctx context.Context) error {
 	return err
 }
 
-// SQLiteInside reads the answer to SQLiteProbe.
+// SQLiteInside reads the answer to SQLiteProbe. inside is true if a transaction is open.
 func SQLiteInside(answer error) (inside bool, err error) {
 	if answer != nil && strings.Contains(answer.Error(), "inside a transaction") {
 		return true, nil
@@ -90,9 +91,9 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// cameOf tells what came of the transaction whose COMMIT package sql sent, and which ended with err. SQLite leaves it open where readers do not let
-// go of the file in time, or a deferred constraint does not hold. Nobody could end it any more, and its lock would go back to the pool: it is
-// rolled back.
+// cameOf returns the outcome of the transaction whose COMMIT database/sql sent, and which returned err. On SQLite a
+// failed COMMIT may leave the transaction open. That happens if readers hold the file too long, or if a deferred
+// constraint fails. No caller could end it any more, and its lock would go back to the pool. So cameOf rolls it back.
 func (c *watchedConn) cameOf(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {
@@ -103,7 +104,7 @@ func (c *watchedConn) cameOf(err error) Outcome {
 	case open && c.send(ctx, "ROLLBACK") == nil:
 		return RolledBack
 	case open || doubt != nil:
-		c.discard = true // only closing the connection is sure to end the transaction now
+		c.discard = true // Only closing the connection ends the transaction for certain.
 	}
 	return Unknown
 }

@@ -6,12 +6,13 @@ import (
 	"errors"
 )
 
-// ErrHidden: there is a Connector beneath a database, and it is not asked what a context carries.
+// ErrHidden says that the database was opened on a Connector, but a wrapper around the Connector does not pass contexts
+// on.
 var ErrHidden = errors.New("Config.DB was opened on something around a Connector that hands no context on, so no commit is seen, and entries wait for the " +
 	"reconciler or for Committed; put it inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
 
-// Find returns the Connector that db was opened on, also where another wrapper stands around it and hands contexts on, or nil.
-// The error is ErrHidden, or the server's.
+// Find returns the Connector that db was opened on, or nil if there is none. It also finds a Connector inside another
+// wrapper that passes contexts on. The error is ErrHidden, or an error of the server.
 func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	if d, ok := db.Driver().(Driver); ok {
 		return d.Connector, nil
@@ -37,13 +38,14 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	return nil, rows.Err()
 }
 
-// areYouThere is a query that a watched connection replaces by iAmThere: the text comes through whatever a context does not.
+// areYouThere is a query that a watched connection replaces by iAmThere. The text also reaches a Connector to which no
+// context is passed on.
 const (
 	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
 	iAmThere    = "SELECT 1"
 )
 
-// answering is what is sent of a query.
+// answering returns the text to send for a query.
 func answering(query string) string {
 	if query == areYouThere {
 		return iAmThere

@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// Drivers may predate contexts. These functions call what a driver object has, with the fallback that
-// database/sql itself would have used, so that the wrapper changes nothing. The interfaces are spelled out
-// because package driver calls its own deprecated.
+// Drivers may be older than contexts. The functions below call the methods that a driver object has, with the same
+// fallbacks as database/sql, so that the wrapper changes nothing. The interfaces are written out here because package
+// driver marks its own as deprecated.
 type (
 	execer interface {
 		Exec(string, []driver.Value) (driver.Result, error)
@@ -120,7 +120,8 @@ func stmtQuery(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) 
 	return stmtQueryer(stmt).Query(values)
 }
 
-// unnamed also looks at ctx, as the last moment at which a driver without contexts can be stopped.
+// unnamed returns the values of args. It also checks ctx, because this is the last moment at which a driver without
+// contexts can be stopped.
 func unnamed(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	values := make([]driver.Value, len(args))
 	for i, arg := range args {
@@ -140,7 +141,8 @@ func named(values []driver.Value) []driver.NamedValue {
 	return args
 }
 
-// ConnectorOf is what sql.Open makes of a driver and a name: a driver may predate connectors, too.
+// ConnectorOf returns the connector that sql.Open would use for a driver and a name. A driver may be older than
+// connectors, too.
 func ConnectorOf(d driver.Driver, name string) (driver.Connector, error) {
 	if with, ok := d.(driver.DriverContext); ok {
 		return with.OpenConnector(name)

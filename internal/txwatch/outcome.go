@@ -14,9 +14,9 @@ import (
 type Outcome int
 
 const (
-	Committed  Outcome = iota // durable
-	RolledBack                // never happened
-	Unknown                   // either
+	Committed  Outcome = iota // the transaction is durable
+	RolledBack                // the transaction left no effect
+	Unknown                   // either of the two
 )
 
 func (o Outcome) String() string {
@@ -29,8 +29,9 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// commitRefusals are the errors by which a server says that COMMIT rolled the transaction back. Only numbers
-// whose every source does so belong here; 1180, for one, also reports an engine that failed halfway.
+// commitRefusals lists the errors by which a server says that COMMIT rolled the transaction back. A number belongs here
+// only if every source of that error rolls back. 1180, for example, is missing, because it also reports an engine that
+// failed halfway.
 var commitRefusals = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1062: "duplicate key, checked at commit (TiDB)",
@@ -52,9 +53,9 @@ var commitRefusals = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Classify tells from the error of a COMMIT what became of the transaction. What is not known to have
-// rolled back is unknown: taking a commit for a rollback makes the caller do the business twice, taking it
-// for unknown only makes it ask.
+// Classify returns the outcome of a transaction from the error of its COMMIT. If a rollback is not certain, the outcome
+// is Unknown. A commit taken for a rollback would make the caller do the business twice. An unknown outcome only makes
+// the caller ask.
 func Classify(err error) Outcome {
 	number := mysqlerr.Number(err)
 	switch {
@@ -66,13 +67,13 @@ func Classify(err error) Outcome {
 		}
 		return Unknown
 	case errors.Is(err, driver.ErrBadConn):
-		return RolledBack // by its contract: nothing was sent
+		return RolledBack // By the contract of ErrBadConn, nothing was sent.
 	}
 	return Unknown
 }
 
-// lostAgainstOthers are the errors of a transaction that was in the way of others, or they in its: the same one, begun
-// again, may well get through.
+// lostAgainstOthers lists the errors of a transaction that conflicted with another one. The same transaction, begun
+// again, may succeed.
 var lostAgainstOthers = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1205: "lock wait timeout",
@@ -88,7 +89,8 @@ var lostAgainstOthers = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Retryable tells whether the transaction that err has ended may be begun again as a whole; see the root's.
+// Retryable reports whether the transaction that err ended may be begun again as a whole. The root package documents
+// it.
 func Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, processlog.ErrCommitUnknown):
@@ -99,13 +101,13 @@ func Retryable(err error) bool {
 	if number := mysqlerr.Number(err); number != 0 {
 		return lostAgainstOthers[number] != ""
 	}
-	// SQLite's drivers agree on the words alone.
+	// SQLite's drivers have only the error text in common.
 	said := SQLiteAnswer(err)
 	return said != nil && (strings.Contains(said.Error(), "database is locked") || strings.Contains(said.Error(), "table is locked"))
 }
 
-// SQLiteAnswer returns the error in the tree of err that is of a SQLite driver's own type, or nil. So the words of a business are not
-// taken for SQLite's. This package imports no driver, but each has SQLite in its path.
+// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So the text of a
+// business error is never taken for SQLite's. This package imports no driver, but each has "sqlite" in its import path.
 func SQLiteAnswer(err error) error {
 	if err == nil {
 		return nil
@@ -130,8 +132,8 @@ func SQLiteAnswer(err error) error {
 	return nil
 }
 
-// statementAborts are the errors of a statement after which the server has rolled the whole transaction
-// back, although the client was not told so and its handle looks open.
+// statementAborts lists the errors of a statement after which the server has rolled the whole transaction back. The
+// client's handle still looks open.
 var statementAborts = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1180: "error during commit",
@@ -143,14 +145,14 @@ var statementAborts = map[uint16]string{
 	3101: "failed certification (Group Replication)",
 }
 
-// Aborts tells whether the statement that failed with err took its transaction along; doubtful
-// says that this depends on how the server is configured, or that it is no server of MySQL's kind. A connection that
-// broke tells nothing, and there is nobody to ask.
+// Aborts reports whether a statement that failed with err rolled its whole transaction back. doubtful is true if that
+// depends on the server's configuration, or if the error is not from a MySQL server. A broken connection gives neither,
+// and there is no server left to ask.
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
 	if number == 0 {
-		return false, !mysqlerr.IsBroken(err) // SQLite's, perhaps, which goes back on several
+		return false, !mysqlerr.IsBroken(err) // The error may be SQLite's, which rolls back after several errors.
 	}
 	_, aborts = statementAborts[number]
-	return aborts, number == mysqlerr.LockWaitTimeout // the statement, or the transaction under innodb_rollback_on_timeout
+	return aborts, number == mysqlerr.LockWaitTimeout // 1205 ends the statement, or the transaction under innodb_rollback_on_timeout.
 }

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// watchedRows watches rows being read: a locking read can meet its deadlock after the first row.
+// watchedRows watches rows while they are read. A locking read can meet a deadlock after its first row.
 type watchedRows struct {
 	inner  driver.Rows
 	conn   *watchedConn
@@ -23,7 +23,7 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*watchedRows)(nil)
 )
 
-// watchRows leaves rows alone that are read outside a transaction: there is nothing to abort.
+// watchRows returns rows unwrapped outside a transaction, because there is nothing to abort.
 func (c *watchedConn) watchRows(rows driver.Rows) driver.Rows {
 	if c.state == txClosed {
 		return rows
@@ -42,7 +42,7 @@ func (r *watchedRows) failed(err error) error {
 func (r *watchedRows) Columns() []string              { return r.inner.Columns() }
 func (r *watchedRows) Next(dest []driver.Value) error { return r.failed(r.inner.Next(dest)) }
 
-// Close frees the connection for the next statement.
+// Close closes the rows. The connection can then run the next statement.
 func (r *watchedRows) Close() error {
 	if !r.closed {
 		r.closed = true
@@ -98,7 +98,7 @@ func (r *watchedRows) ColumnTypePrecisionScale(i int) (precision, scale int64, o
 	return 0, 0, false
 }
 
-// noRows answers a probe sent as a query.
+// noRows answers a probe that was sent as a query.
 type noRows struct{}
 
 func (noRows) Columns() []string         { return []string{} }

@@ -2,7 +2,7 @@ package txwatch
 
 import "strings"
 
-// nextWord returns the first word of s and what follows it; empty when s begins with anything else.
+// nextWord returns the first word of s and the text after it. The word is empty if s begins with anything else.
 func nextWord(s string) (word, rest string) {
 	s, ok := skipBlank(s)
 	if !ok {
@@ -21,8 +21,8 @@ func isWordByte(b byte) bool {
 
 const blanks = " \t\r\n\f\v"
 
-// skipBlank returns s from its first byte that is neither space nor comment. It is not ok with a comment
-// whose content the server executes.
+// skipBlank returns s from its first byte that is neither space nor comment. ok is false if it meets a comment whose
+// content the server executes.
 func skipBlank(s string) (rest string, ok bool) {
 	for {
 		s = strings.TrimLeft(s, blanks)
@@ -37,13 +37,14 @@ func skipBlank(s string) (rest string, ok bool) {
 			return s, true
 		}
 		if !ok {
-			return "", true // all comment
+			return "", true // s has only comments.
 		}
 	}
 }
 
-// several reports whether anything follows a semicolon. The first one may stand in a literal, where what looks
-// like a comment is none, so only a comment with no further semicolon is let pass.
+// several reports whether s may hold more than one statement: whether anything follows a semicolon. The first semicolon
+// may stand inside a literal, and the text after it may only look like a comment. So a comment is ignored only if no
+// further semicolon follows.
 func several(s string) bool {
 	_, after, _ := strings.Cut(s, ";")
 	after = strings.TrimLeft(after, blanks+";")

@@ -5,8 +5,8 @@ import (
 	"database/sql/driver"
 )
 
-// watchedStmt is a statement prepared on a watched connection. Made by a probe, it has no inner statement
-// until it is first run for real.
+// watchedStmt is a statement prepared on a watched connection. If a probe prepared it, it has no inner statement until
+// it is first run for real.
 type watchedStmt struct {
 	conn  *watchedConn
 	inner driver.Stmt
@@ -35,7 +35,7 @@ func (s *watchedStmt) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ready makes s fit to run for real, and refuses what must not run.
+// ready prepares s if necessary, and refuses what must not run.
 func (s *watchedStmt) ready(ctx context.Context) error {
 	if err := s.conn.before(ctx, s.kind); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *watchedStmt) Query(args []driver.Value) (driver.Rows, error) {
 	return s.QueryContext(context.Background(), named(args))
 }
 
-// NumInput is unknown until the statement is prepared; the driver then checks the number itself.
+// NumInput returns -1 until the statement is prepared. The driver then checks the number of arguments itself.
 func (s *watchedStmt) NumInput() int {
 	if s.inner == nil {
 		return -1
@@ -109,7 +109,7 @@ func (s *watchedStmt) Close() error {
 	return s.inner.Close()
 }
 
-// convertingStmt is a type of its own because database/sql has no value that means "no converter".
+// convertingStmt is a separate type because database/sql has no value that means "no converter".
 type convertingStmt struct{ *watchedStmt }
 
 func (s convertingStmt) ColumnConverter(i int) driver.ValueConverter {

@@ -2,21 +2,21 @@ package txwatch
 
 import "strings"
 
-// sqlKind is what a statement does to the transaction it is sent in, as far as its first words tell.
+// sqlKind is what a statement does to its transaction, as far as its first words say.
 type sqlKind uint8
 
 const (
-	sqlPlain      sqlKind = iota // nothing
-	sqlDoubt                     // perhaps something; the server has to be asked
-	sqlAutocommit                // sqlDoubt, and transactions may begin by themselves from now on
+	sqlPlain      sqlKind = iota // no effect
+	sqlDoubt                     // may have an effect; the server must be asked
+	sqlAutocommit                // sqlDoubt, and from now on transactions may begin without BEGIN
 	sqlBegin
 	sqlCommit
-	sqlCommitChain // and begin the next one
+	sqlCommitChain // COMMIT that begins the next transaction
 	sqlRollback
 	sqlRollbackChain
 	sqlSavepoint
 	sqlRollbackTo
-	sqlDDL // commits on its own
+	sqlDDL // commits by itself
 	sqlXAStart
 	sqlXAEnd
 	sqlXAPrepare
@@ -24,13 +24,13 @@ const (
 	sqlXARollback
 )
 
-// leads are the first words of statements, frequent ones first. What is not listed is doubtful: CALL and
-// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and servers learn new words. A doubt costs a
-// question; what is wrongly taken for plain could leave an entry durable on its own (G2).
+// leads lists the first words of statements, frequent ones first. A word that is not listed is sqlDoubt: CALL and
+// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and servers learn new words. A doubt costs one
+// question to the server. A statement wrongly taken for sqlPlain could leave an entry durable on its own (G2).
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
-	refine func(rest string) sqlKind // when the first word does not decide
+	refine func(rest string) sqlKind // decides if the first word is not enough
 }{
 	{word: "SELECT"}, {word: "INSERT"}, {word: "UPDATE"}, {word: "DELETE"},
 	{word: "SET", refine: kindOfSet},
@@ -41,7 +41,7 @@ var leads = [...]struct {
 	{word: "SAVEPOINT", refine: kindOfSavepoint}, {word: "RELEASE"},
 	{word: "REPLACE"}, {word: "WITH"}, {word: "VALUES"}, {word: "TABLE"}, {word: "DO"}, {word: "HANDLER"},
 	{word: "SHOW"}, {word: "USE"}, {word: "EXPLAIN"}, {word: "DESCRIBE"}, {word: "DESC"},
-	{word: "KILL", kind: sqlDoubt}, // on Galera it commits, also when it fails
+	{word: "KILL", kind: sqlDoubt}, // KILL commits on Galera, also when it fails.
 	{word: "PREPARE"}, {word: "DEALLOCATE"}, {word: "PRAGMA"},
 	{word: "XA", refine: kindOfXA},
 	{word: "CREATE", refine: kindOfTable},
@@ -53,26 +53,26 @@ var leads = [...]struct {
 	{word: "INSTALL", kind: sqlDDL}, {word: "UNINSTALL", kind: sqlDDL},
 }
 
-// Calm begins a statement of the library's own on MariaDB. It overrides, for that statement, what a session of the user's pool
-// may be set to. " FOR " and the statement follow, perhaps behind more variables.
+// Calm begins a statement of the library on MariaDB. For that statement it overrides variables of the user's session. "
+// FOR " and the statement follow, possibly after more variables.
 const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
-// kindOf reads the beginning of a statement, allocating nothing. Several statements in one text are
-// doubtful, and so is one whose literals look as if they were.
+// kindOf reads the beginning of a statement, without allocating. A text with several statements is sqlDoubt. So is a
+// text whose literals look like several statements.
 func kindOf(query string) sqlKind {
 	if calm, found := strings.CutPrefix(query, Calm); found {
 		_, query, _ = strings.Cut(calm, " FOR ")
 	}
 	query, ok := skipBlank(query)
-	// Each of several would have to be followed, and the server may have stopped after any of them.
+	// Each of several statements would have to be followed, and the server may have stopped after any of them.
 	if !ok || several(query) {
 		return sqlDoubt
 	}
 	word, rest := nextWord(query)
 	if word == "" {
 		if query == "" || query[0] == '(' {
-			return sqlPlain // "(SELECT …) UNION …"
+			return sqlPlain // (SELECT …) UNION …
 		}
 		return sqlDoubt
 	}
@@ -94,7 +94,7 @@ func kindOfBegin(rest string) sqlKind {
 	case readable && word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
 		return sqlBegin
 	}
-	return sqlDoubt // BEGIN NOT ATOMIC, also in a comment that is executed
+	return sqlDoubt // BEGIN NOT ATOMIC, also inside a comment that is executed
 }
 
 func kindOfStart(rest string) sqlKind {
@@ -111,8 +111,8 @@ func kindOfSavepoint(rest string) sqlKind {
 	return sqlSavepoint
 }
 
-// hidesWords finds comments whose content the server executes: COMMIT /*! AND CHAIN */. Unread, a chained transaction would
-// be taken for none, and a savepoint's name for another's.
+// hidesWords reports whether rest has a comment whose content the server executes, for example COMMIT /*! AND CHAIN */.
+// If it were ignored, a chained transaction would be missed, or a savepoint would get the wrong name.
 func hidesWords(rest string) bool {
 	return strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")
 }
@@ -140,7 +140,8 @@ func kindOfRollback(rest string) sqlKind {
 	return sqlRollback
 }
 
-// chains finds AND CHAIN, and no AND NO CHAIN: after it a transaction is open that no BEGIN has begun.
+// chains reports whether rest has AND CHAIN, but not AND NO CHAIN. After AND CHAIN a transaction is open without a
+// BEGIN.
 func chains(rest string) bool {
 	last := ""
 	for word, rest := nextWord(rest); word != ""; word, rest = nextWord(rest) {
@@ -152,7 +153,7 @@ func chains(rest string) bool {
 	return false
 }
 
-// kindOfTable sorts out what CREATE and DROP do without a commit.
+// kindOfTable finds the forms of CREATE and DROP that do not commit.
 func kindOfTable(rest string) sqlKind {
 	word, rest := nextWord(rest)
 	if isOneOf(word, "OR") { // CREATE OR REPLACE TEMPORARY TABLE
@@ -162,7 +163,7 @@ func kindOfTable(rest string) sqlKind {
 	switch kind, _ := nextWord(rest); {
 	case isOneOf(word, "PREPARE"), isOneOf(word, "TEMPORARY", "TEMP") && isOneOf(kind, "TABLE", "TABLES"):
 		return sqlPlain
-	case isOneOf(word, "TEMPORARY", "TEMP"): // MariaDB: a temporary sequence commits
+	case isOneOf(word, "TEMPORARY", "TEMP"): // On MariaDB a temporary sequence commits.
 		return sqlDoubt
 	}
 	return sqlDDL
@@ -176,15 +177,15 @@ func kindOfLock(rest string) sqlKind {
 }
 
 func kindOfSet(rest string) sqlKind {
-	if containsFold(rest, "autocommit") { // anywhere: SET a=1, @@session.autocommit=0
+	if containsFold(rest, "autocommit") { // Anywhere in the text: SET a=1, @@session.autocommit=0
 		return sqlAutocommit
 	}
 	word, _ := nextWord(rest)
 	_, readable := skipBlank(rest)
 	switch {
-	case !readable, isOneOf(word, "STATEMENT", "PASSWORD", "DEFAULT"): // SET STATEMENT … FOR anything; passwords and default roles commit
+	case !readable, isOneOf(word, "STATEMENT", "PASSWORD", "DEFAULT"): // SET STATEMENT … FOR runs any statement. Passwords and default roles commit.
 		return sqlDoubt
-	case containsFold(rest, "completion_type"): // makes every COMMIT one AND CHAIN
+	case containsFold(rest, "completion_type"): // It can make every COMMIT a COMMIT AND CHAIN.
 		return sqlAutocommit
 	}
 	return sqlPlain
@@ -206,7 +207,7 @@ func kindOfXA(rest string) sqlKind {
 	return sqlPlain // XA RECOVER
 }
 
-// savepointName reads the name out of SAVEPOINT and ROLLBACK TO.
+// savepointName reads the name from a SAVEPOINT or ROLLBACK TO statement.
 func savepointName(query string) string {
 	query, _ = skipBlank(query)
 	_, rest := nextWord(query)
@@ -225,17 +226,17 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 	if !isOneOf(word, "TO") {
 		return "", false
 	}
-	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") && identifier(after) != "" { // it may be the name
+	if word, after := nextWord(rest); isOneOf(word, "SAVEPOINT") && identifier(after) != "" { // SAVEPOINT may be the name itself.
 		rest = after
 	}
 	return identifier(rest), true
 }
 
-// identifier reads one name, quoted or not, and leaves out what follows it: tracing puts a comment of its own behind
-// each statement. A quote within a name ends it, so that two names are rather taken for one than one for two.
+// identifier reads one name, quoted or not. It ignores the text after the name, because tracing tools add a comment
+// after each statement. A quote within a name ends the name. So two names may be taken for one, but never one for two.
 func identifier(rest string) string {
 	rest, _ = skipBlank(rest)
-	if rest != "" && rest[0] == '[' { // SQLite
+	if rest != "" && rest[0] == '[' { // SQLite's quotes
 		name, _, _ := strings.Cut(rest[1:], "]")
 		return name
 	}
@@ -258,7 +259,7 @@ func isOneOf(word string, words ...string) bool {
 	return false
 }
 
-// containsFold looks for a word given in lower case.
+// containsFold reports whether s contains lower, a word in lower case, in any case.
 func containsFold(s, lower string) bool {
 	for i := 0; i+len(lower) <= len(s); i++ {
 		if strings.EqualFold(s[i:i+len(lower)], lower) {

@@ -13,34 +13,33 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Tx is the state of one transaction on a watched connection, as far as entries are concerned. The
-// first end wins: later news about the same transaction changes nothing. Its methods may be called
-// concurrently.
+// Tx is the state of one transaction on a watched connection, as far as entries need it. The first end counts: later
+// news about the same transaction changes nothing. A Tx is safe for concurrent use.
 type Tx struct {
 	mu         sync.Mutex // guards the fields below
 	state      error      // nil while statements join the transaction
 	ended      bool
-	outcome    Outcome // once ended
+	outcome    Outcome // set once ended is true
 	hooks      []func(Outcome)
 	tainted    error
-	savepoints []string // set since the taint, as written
+	savepoints []string // savepoints set since the taint, as written
 }
 
-// noTransaction answers for a connection on which none is open.
+// noTransaction returns the Tx of a connection on which no transaction is open.
 func noTransaction() *Tx {
 	return &Tx{state: processlog.ErrNoTransaction, ended: true, outcome: RolledBack}
 }
 
-// Err is nil while the transaction is open, and ErrTxAborted or another ErrNoTransaction from then on.
+// Err returns nil while the transaction is open. After that it returns ErrTxAborted or another ErrNoTransaction.
 func (w *Tx) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// OnEnd has hook called once, with how the transaction ended, by whoever ends it and while that still holds
-// the connection: hook must not block. When the transaction has ended, it is called right away. A panic is
-// reported and goes no further.
+// OnEnd calls hook once, with the outcome of the transaction. If the transaction has ended already, it calls hook at
+// once. Otherwise the goroutine that ends the transaction calls hook while it holds the connection, so hook must not
+// block. A panic in hook is logged and stopped.
 func (w *Tx) OnEnd(hook func(Outcome)) {
 	w.mu.Lock()
 	ended, outcome := w.ended, w.outcome
@@ -53,8 +52,8 @@ func (w *Tx) OnEnd(hook func(Outcome)) {
 	}
 }
 
-// Taint says that an entry could not be written: Commit will roll back and return err. Going back to a
-// savepoint set before that undoes the taint, for then the caller has given up the entry too.
+// Taint records that an entry could not be written. Commit will then roll back and return err. A rollback to a
+// savepoint that was set before the taint removes it, because the caller has then given up the entry, too.
 func (w *Tx) Taint(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,7 +62,7 @@ func (w *Tx) Taint(err error) {
 	}
 }
 
-// Refusal is why Commit must not happen, or nil: an entry was not written, or the transaction has had its end.
+// Refusal returns why Commit must not happen, or nil. Either an entry was not written, or the transaction has ended.
 func (w *Tx) Refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,10 +77,10 @@ func (w *Tx) Refusal() error {
 	return nil
 }
 
-// FullyWatched: the connection sees every error.
+// FullyWatched returns true: the connection sees every error.
 func (w *Tx) FullyWatched() bool { return true }
 
-// Over is err once the transaction has ended. A doubt is no end.
+// Over returns why the transaction is over, or nil. A doubt does not count as an end.
 func (w *Tx) Over() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,14 +90,15 @@ func (w *Tx) Over() error {
 	return w.state
 }
 
-// WasCommitted reports whether it ended by a commit that is known to have happened.
+// WasCommitted reports whether the transaction ended by a commit that certainly happened.
 func (w *Tx) WasCommitted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended && w.outcome == Committed
 }
 
-// suspend answers err from now on; nil resumes. It does nothing once the transaction has ended.
+// suspend makes Err return err from now on. nil resumes the transaction. suspend does nothing once the transaction has
+// ended.
 func (w *Tx) suspend(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,8 +134,8 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint notes a savepoint set, and back one gone back to. Both matter only after a taint. To the server é is e, and
-// ß is s, so a name beyond ASCII may be any other.
+// savepoint records that a savepoint was set. back records a rollback to a savepoint. Both matter only after a taint.
+// To the server é equals e, and ß equals s, so a name with non-ASCII letters may equal any other name.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +169,7 @@ var _ driver.Tx = (*watchedDriverTx)(nil)
 
 func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
-		_ = t.conn.askServer(context.Background()) // where it cannot be asked, COMMIT fails too, and says how
+		_ = t.conn.askServer(context.Background()) // If the server cannot be asked, COMMIT fails too and returns an error.
 	}
 	t.conn.ours = nil
 	if refusal := t.conn.refusal(); refusal != nil {
@@ -185,7 +185,7 @@ func (t *watchedDriverTx) Rollback() error {
 	err := t.inner.Rollback()
 	t.conn.ours = nil
 	if err != nil && t.conn.state == txOpen {
-		t.conn.discard = true // only closing the connection is sure to end the transaction now
+		t.conn.discard = true // Only closing the connection ends the transaction for certain.
 	}
 	t.conn.end(t.conn.dropped())
 	return err

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errImplicitCommit is reported when entries became durable before their transaction's Commit. They run.
+// errImplicitCommit is logged when entries become durable before the Commit of their transaction. The entries run.
 var errImplicitCommit = errors.New("compensator: DDL or a nested BEGIN committed a transaction that holds entries")
 
 // txState is what a watched connection knows about its transaction.
@@ -17,29 +17,30 @@ type txState uint8
 
 const (
 	txClosed   txState = iota
-	txOpen             // statements join it
-	txAborted          // the server rolled it back on its own; the handle looks open
-	txDoubtful         // a statement may have begun or ended it; the server has to be asked
-	txDetached         // an XA transaction after XA END: no statement joins it, and it is not over
+	txOpen             // statements join the transaction
+	txAborted          // the server rolled the transaction back by itself; the handle looks open
+	txDoubtful         // a statement may have begun or ended the transaction; the server must be asked
+	txDetached         // an XA transaction after XA END: no statement joins it, but it is not over
 )
 
-// txWatch follows the transaction of one connection through everything that can begin or end it. Like the
-// connection, it serves one goroutine at a time. It must never take a closed transaction for an open one:
-// an entry recorded then would be durable on its own. All other mistakes cost time only, since nothing runs
-// before its row was read back.
+// txWatch follows the transaction of one connection through everything that can begin or end it. Like the connection,
+// it serves one goroutine at a time.
+//
+// It must never take a closed transaction for an open one, because an entry recorded then would be durable on its own.
+// Any other mistake costs only time, because no entry runs before its row was read back.
 type txWatch struct {
 	state    txState
-	implicit bool // autocommit was touched: with no BEGIN, a transaction may be open all the same
-	discard  bool // a rollback failed, the session was left inside a transaction, or an error was unfit: not to be used again
-	urgent   bool // an error has raised the doubt, or met it: nothing may be sent before it is settled
-	unended  bool // a COMMIT has failed, and nothing has ended its transaction since
-	suspect  bool // the doubt comes from an error alone: if no transaction is open, the server has rolled it back
-	reading  int  // rows that are open
+	implicit bool // autocommit was changed: a transaction may be open without a BEGIN
+	discard  bool // do not use the connection again: a rollback failed, the session was left inside a transaction, or an error was unfit
+	urgent   bool // an error caused the doubt, or came during it: ask the server before anything else is sent
+	unended  bool // a COMMIT failed, and nothing has ended its transaction since
+	suspect  bool // only an error caused the doubt: if no transaction is open, the server has rolled it back
+	reading  int  // number of open rows
 	watched  *Tx  // nil until an entry asks for it
-	ours     *Tx  // the transaction that the library began on this connection, also once it is over
+	ours     *Tx  // the transaction that the library began on this connection; stays set after its end
 }
 
-// current is the transaction for an entry to enlist in.
+// current returns the transaction in which an entry enlists.
 func (t *txWatch) current() *Tx {
 	if t.state == txClosed {
 		return noTransaction()
@@ -47,7 +48,7 @@ func (t *txWatch) current() *Tx {
 	if t.watched != nil {
 		return t.watched
 	}
-	// No entry has asked before, so that nobody was told of what has happened: it is born knowing it.
+	// No entry has asked before, so create the Tx with what has happened so far.
 	t.watched = new(Tx)
 	switch t.state {
 	case txAborted:
@@ -58,29 +59,30 @@ func (t *txWatch) current() *Tx {
 	return t.watched
 }
 
-// mustKnow reports whether a doubt is to be settled before anything is sent: what was meant for a transaction that is
-// no more would be done for good. Of transactions that are none of ours, only those with entries matter, and only a
-// doubt that an error has raised: what their own statements do is up to them.
+// mustKnow reports whether a doubt must be settled before anything is sent. Otherwise a statement meant for an ended
+// transaction would take effect on its own. For a transaction of the service, that is required only if it has entries
+// and an error caused the doubt. Doubts from the service's own statements are up to the service.
 func (t *txWatch) mustKnow() bool {
 	return t.state == txDoubtful && (t.ours != nil || t.urgent && t.watched != nil)
 }
 
-// lost is why a statement must not be sent: the transaction it was meant for is over.
+// lost returns why a statement must not be sent: the transaction it was meant for is over. Otherwise it returns nil.
 func (t *txWatch) lost(kind sqlKind) error {
 	switch {
 	case t.ours != nil:
 		return t.ours.Over()
-	// Of a transaction that is none of ours what would be done for good is refused; what begins, ends or marks one is
-	// let pass.
+	// In an aborted transaction of the service, refuse statements that would take effect on their own. Let statements
+	// pass that begin, end or mark a transaction.
 	case t.state == txAborted && t.watched != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
 		return t.watched.Err()
 	}
 	return nil
 }
 
-// doomed is why a statement must not be sent that commits, or may: an entry was not written.
+// doomed returns why a statement that commits, or may commit, must not be sent: an entry was not written. Otherwise it
+// returns nil.
 func (t *txWatch) doomed() error {
-	// One that has ended has nothing left that could be committed without its entry.
+	// A transaction that has ended cannot be committed without its entry any more.
 	if t.watched == nil || t.watched.Over() != nil {
 		return nil
 	}
@@ -94,7 +96,7 @@ func (t *txWatch) refusal() error {
 	return t.watched.Refusal()
 }
 
-// begun follows a statement that begins a transaction, and so commits the one that was open.
+// begun follows a statement that begins a transaction. Such a statement also commits the transaction that was open.
 func (t *txWatch) begun(err error) {
 	t.committedImplicitly(err)
 	t.discard = t.discard || unfit(err)
@@ -103,13 +105,13 @@ func (t *txWatch) begun(err error) {
 	}
 }
 
-// committedImplicitly follows a statement that commits the open transaction without being asked to. When it
-// failed it may have got that far or not. An aborted transaction has had its end, and keeps it.
+// committedImplicitly follows a statement that commits the open transaction as a side effect. If the statement failed,
+// it may or may not have committed. An aborted transaction has ended already, and stays so.
 func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
-		// Nobody called Commit, so nobody else can be told: the entries are durable, and run.
+		// No caller called Commit, so the log is the only place for this. The entries are durable, and run.
 		if t.watched != nil {
 			warnConnector(errImplicitCommit)
 		}
@@ -122,10 +124,10 @@ func (t *txWatch) committedImplicitly(err error) {
 	}
 }
 
-// committed follows a COMMIT, of which outcome came, and returns the error to give to the caller.
+// committed follows a COMMIT with the given outcome. It returns the error for the caller.
 func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	enlisted := t.watched != nil // asked before end, which lets go of it
+	enlisted := t.watched != nil // Read this before end clears it.
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -133,21 +135,20 @@ func (t *txWatch) committed(err error, outcome Outcome) error {
 	return err
 }
 
-// refused follows a ROLLBACK sent in place of a COMMIT and returns the error to give to the caller.
+// refused follows a ROLLBACK that was sent in place of a COMMIT. It returns the error for the caller.
 func (t *txWatch) refused(refusal, rollback error) error {
 	aborted := t.state == txAborted
 	t.end(RolledBack)
 	if rollback == nil || aborted {
 		return refusal
 	}
-	t.discard = true // only closing the connection is sure to end the transaction now
+	t.discard = true // Only closing the connection ends the transaction for certain.
 	return fmt.Errorf("%w (rollback: %w)", refusal, rollback)
 }
 
-// dropped is how the transaction ends when it is rolled back or its connection closed.
+// dropped returns the outcome of the transaction when it is rolled back or its connection is closed.
 func (t *txWatch) dropped() Outcome {
-	// A procedure may have committed, or XA PREPARE may have kept it. Of an error alone nothing can have come but a
-	// rollback.
+	// A procedure may have committed it, or XA PREPARE may have kept it. An error alone can only have rolled it back.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return Unknown
 	}
@@ -156,7 +157,7 @@ func (t *txWatch) dropped() Outcome {
 
 func (t *txWatch) end(outcome Outcome) {
 	t.state, t.suspect, t.urgent, t.unended = txClosed, false, false, false
-	// With autocommit=0 the next statement begins a transaction, and no BEGIN is seen.
+	// With autocommit=0 the next statement begins a transaction, without a BEGIN.
 	if t.implicit {
 		t.state = txDoubtful
 	}
@@ -166,8 +167,8 @@ func (t *txWatch) end(outcome Outcome) {
 	}
 }
 
-// reset follows the connection's way through the pool. A transaction begun by a text and left behind is
-// still open on the server: whoever uses the connection next decides about it.
+// reset follows the connection through the pool. A transaction that was begun by a text and left open is still open on
+// the server. The next user of the connection decides what happens to it.
 func (t *txWatch) reset() {
 	t.ours = nil
 	switch t.state {
@@ -180,11 +181,11 @@ func (t *txWatch) reset() {
 	}
 }
 
-// unfit reports whether err says that the connection is of no more use. Package sql closes one that fails with
-// ErrBadConn, but a pool that has lent it sees no errors.
+// unfit reports whether err says that the connection is no longer usable. database/sql closes a connection that fails
+// with ErrBadConn, but the pool behind a borrowed connection sees no errors.
 func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
-// perhapsElsewhere reports whether err may come of a session that somebody has left in another database. A pool hands the same
+// perhapsElsewhere reports whether err may come from a session that was left in another database. A pool hands the same
 // session out again and again, so all attempts of an entry could fail in it.
 func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
 
@@ -198,8 +199,8 @@ func (t *txWatch) failed(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// Only where it was known to be open before can the error alone have ended it; an older doubt has other
-		// explanations.
+		// The error alone can have ended the transaction only if it was known to be open before. An older doubt has other
+		// possible causes.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -214,7 +215,7 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// Both are known better than a doubt: nothing but an end leads out of them.
+	// Both states are more certain than a doubt. Only an end leaves them.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
@@ -230,12 +231,12 @@ func (t *txWatch) proven(open bool) {
 	case !open && t.suspect:
 		t.aborted()
 		return
-	case !open && t.urgent && t.watched != nil: // what comes next is still meant for it
+	case !open && t.urgent && t.watched != nil: // The next statement is still meant for this transaction, so lost must refuse it.
 		t.state, t.urgent = txAborted, false
 		t.watched.end(Unknown)
 		return
 	case !open:
-		// The server says so, whatever the session's autocommit is.
+		// The server says that no transaction is open, whatever the session's autocommit is.
 		t.end(Unknown)
 		t.state = txClosed
 		return
@@ -246,11 +247,11 @@ func (t *txWatch) proven(open bool) {
 	}
 }
 
-// ErrRowsOpen is returned in place of driver.ErrBadConn. The MySQL driver answers a statement so while rows of an earlier one
-// are open, and sends nothing.
+// ErrRowsOpen replaces driver.ErrBadConn if rows of an earlier query are open. The MySQL driver then returns ErrBadConn
+// for a statement, and sends nothing.
 var ErrRowsOpen = errors.New("compensator: rows of an earlier query are open on this transaction, and its connection takes no other statement: read them to the end, or Close them, before this call")
 
-// busy names the cause where the driver has sent nothing because rows are open.
+// busy returns ErrRowsOpen if the driver sent nothing because rows are open. Otherwise it returns nil.
 func (t *txWatch) busy(err error) error {
 	if t.reading > 0 && errors.Is(err, driver.ErrBadConn) {
 		return ErrRowsOpen
@@ -258,7 +259,7 @@ func (t *txWatch) busy(err error) error {
 	return nil
 }
 
-// after follows a statement sent as text and returns the error to give to the caller.
+// after follows a statement that was sent as text. It returns the error for the caller.
 func (t *txWatch) after(kind sqlKind, query string, err error) error {
 	if busy := t.busy(err); busy != nil {
 		return busy
@@ -283,12 +284,12 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 	case sqlXAStart, sqlXAEnd, sqlXAPrepare, sqlXACommit, sqlXARollback:
 		return t.afterXA(kind, err)
 	default:
-		// It stays so: whether it was switched on or off is not read.
+		// implicit stays true, because nothing here reads whether autocommit was switched on or off.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
 			t.failed(err)
 		}
-		t.doubt() // on top of the error's, which stays urgent and is suspected no more: the statement may have done it
+		t.doubt() // This doubt replaces the error's doubt. It stays urgent, but is no longer suspect, because the statement itself may have ended the transaction.
 	}
 	return err
 }
@@ -298,8 +299,9 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 	answer := t.committed(err, outcome)
 	switch {
 	case outcome == Unknown:
-		// Refused by the parser, perhaps, or by SQLite, and the transaction is still open. It may be committed again or rolled back, by a
-		// text, too; if it is not, the connection must not go back to its pool with it.
+		// The parser or SQLite may have refused the COMMIT, and the transaction may still be open. The caller may commit
+		// it again or roll it back, also by a text. If the caller does neither, the connection must not return to its
+		// pool with the transaction.
 		t.doubt()
 		t.unended = true
 	case err == nil && chain:
@@ -310,7 +312,7 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 
 func (t *txWatch) afterRollback(chain bool, err error) {
 	if err != nil {
-		t.doubt() // it may have got through
+		t.doubt() // The ROLLBACK may have taken effect.
 		return
 	}
 	t.end(t.dropped())
@@ -331,8 +333,8 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 	}
 }
 
-// afterXA does not compare xids: a connection has one XA transaction, unless it was prepared and let go.
-// Committing that one from elsewhere is not seen here, and its outcome stays unknown.
+// afterXA does not compare xids. A connection has one XA transaction, unless that one was prepared and let go. A commit
+// of that one on another connection is not seen here, and its outcome stays unknown.
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {
 	case kind == sqlXAStart:
