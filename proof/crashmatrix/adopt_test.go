@@ -15,7 +15,7 @@ import (
 // perPage is how many old rows one transaction turns into entries.
 const perPage = 4
 
-// openImport opens the import that both the lives and the healthy process run. Every seventh row is left to the old
+// openImport opens the import that both the victims and the healthy process run. Every seventh row is left to the old
 // system.
 func openImport(p *process) (*adopt.Import, error) {
 	return adopt.Open(p.Compensator, adopt.Config{
@@ -34,7 +34,7 @@ func openImport(p *process) (*adopt.Import, error) {
 	})
 }
 
-// leave adds the old rows that a life may import: five pages.
+// leave adds the old rows that a victim may import: five pages.
 func (w *world) leave() {
 	w.t.Helper()
 	for range 5 * perPage {

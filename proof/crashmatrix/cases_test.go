@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// surroundings say what a life finds when it starts.
+// surroundings say what a victim finds when it starts.
 type surroundings string
 
 const (
@@ -17,27 +17,27 @@ const (
 	bulkBlind surroundings = "bulk-blind" // Insert returns no ids for several entries, as on MySQL
 	noRedis   surroundings = "no-redis"   // Redis does not answer
 	wheel     surroundings = "wheel"      // without Redis
-	forgotten surroundings = "forgotten"  // Redis lost all its data before each life
+	forgotten surroundings = "forgotten"  // Redis loses all its data before each victim starts
 	crashed   surroundings = "crashed"    // some entries have lost two, three and four leases
 	old       surroundings = "old"        // some entries are old enough to purge
 	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
 	unmade    surroundings = "unmade"     // the tables do not exist yet
-	streamed  surroundings = "streamed"   // lives only take messages from a stream
-	adopting  surroundings = "adopting"   // lives only import old rows
-	periodic  surroundings = "periodic"   // lives record an entry for each slot of tick
-	keeping   surroundings = "keeping"    // some entries are old enough to purge, and lives purge them by themselves
-	inLine    surroundings = "in-line"    // lives also record entries with an ordering key
+	streamed  surroundings = "streamed"   // victims only take messages from a stream
+	adopting  surroundings = "adopting"   // victims only import old rows
+	periodic  surroundings = "periodic"   // victims record an entry for each slot of tick
+	keeping   surroundings = "keeping"    // some entries are old enough to purge, and victims purge them by themselves
+	inLine    surroundings = "in-line"    // victims also record entries with an ordering key
 	staffed   surroundings = "staffed"    // operations are recorded, and people act through package admin
-	recorders surroundings = "recorders"  // lives only record; a healthy process runs beside them, and the queue is complete
+	recorders surroundings = "recorders"  // victims only record; a healthy process runs beside them, and the queue is complete
 )
 
-// beside reports whether a healthy process runs while the lives are killed.
+// beside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) beside() bool { return s == beside || s == recorders }
 
 // crash is one line of the matrix.
 type crash struct {
 	point failpoint.Point
-	most  int // largest number of times that a life reaches the point; the greater, the later it is killed
+	most  int // largest number of times that a victim reaches the point; the greater, the later it is killed
 	in    surroundings
 }
 

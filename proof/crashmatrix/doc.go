@@ -1,14 +1,14 @@
 // Package crashmatrix kills processes at every point of package failpoint, with a real database and a real Redis. It
-// restarts processes on the same tables and then verifies what is left. Its tests need the build tag failpoints:
+// starts new processes on the same tables and then verifies the result. Its tests need the build tag failpoints:
 //
 //	make crash
 //	go test -tags failpoints -run /claim-committed ./proof/crashmatrix -kills=100 -seed=7
 //
-// Each case has its own database, its own key prefix, and a series of lives. A life is one process. It records entries
-// of all kinds, runs them, starts and stops its Run, and acts on entries as people do. It is killed when it reaches its
-// point for the nth time. The number n is random for each life. No time passes between two lives, so each life finds
-// the leases, locks and queue entries of the life before. After the last life, a healthy process runs all remaining
-// entries. Then the tables are compared with the records beside them:
+// Each case has its own database, its own key prefix, and a series of victims. A victim is one process. It records
+// entries of all kinds, runs them, starts and stops its Run, and acts on entries as people do. It is killed when it
+// reaches the point of its case for the nth time. The number n is random for each victim. The next victim starts at
+// once, so it finds the leases, locks and queue entries of the victim before. After the last victim, a healthy process
+// runs all remaining entries. Then the tables are compared with the records beside them:
 //
 //   - The service's own rows, written in the transactions that recorded entries: one entry for each row, and no other.
 //   - The effects of transactional handlers: one for each success, and no other.

@@ -36,13 +36,13 @@ var (
 	seed  = flag.Uint64("seed", 0, "seed of the number n, where a process is killed at the nth time it reaches the point; 0: random")
 )
 
-// waitTimeout is how long a life may take to reach its point, and how long the healthy process may take. It does not
+// waitTimeout is how long a victim may take to reach its point, and how long the healthy process may take. It does not
 // measure speed. Rounds of purging are a minute apart.
 const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(lifeEnv); text != "" {
-		fmt.Fprintln(os.Stderr, runLife(text))
+	if text := os.Getenv(victimEnv); text != "" {
+		fmt.Fprintln(os.Stderr, runVictim(text))
 		os.Exit(1)
 	}
 	flag.Parse()
@@ -90,7 +90,7 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 			random := c.random()
 			for n := range *kills {
 				w.prepare(c.in, n)
-				w.live(c, n, 1+random.IntN(c.most))
+				w.kill(c, n, 1+random.IntN(c.most))
 			}
 			if !c.in.beside() {
 				w.work(c.in)
@@ -114,27 +114,27 @@ func (c crash) random() *rand.Rand {
 	return rand.New(rand.NewPCG(*seed, h.Sum64()))
 }
 
-// live runs a life until it is killed when it reaches its point for the nth time.
-func (w *world) live(c crash, number, nth int) {
+// kill runs a victim, which is killed when it reaches its point for the nth time.
+func (w *world) kill(c crash, number, nth int) {
 	w.t.Helper()
-	text, err := json.Marshal(&life{Number: number, In: c.in, Place: w.place})
+	text, err := json.Marshal(&victim{Number: number, In: c.in, Place: w.place})
 	require.NoError(w.t, err)
 	self, err := os.Executable()
 	require.NoError(w.t, err)
 	ctx, giveUp := context.WithTimeout(w.t.Context(), waitTimeout)
 	defer giveUp()
 	child := exec.CommandContext(ctx, self)
-	child.Env = append(os.Environ(), lifeEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
+	child.Env = append(os.Environ(), victimEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
 	var said bytes.Buffer
 	child.Stderr = &said
 	stdin, err := child.StdinPipe() // the pipe closes when this process ends
 	require.NoError(w.t, err)
 	err = child.Run()
 	_ = stdin.Close()
-	require.NoError(w.t, ctx.Err(), "life %d did not reach %s %d times\n%s", number, c.point, nth, said.String())
-	require.Contains(w.t, said.String(), failpoint.Farewell+string(c.point), "life %d was not killed at its point: %v", number, err)
+	require.NoError(w.t, ctx.Err(), "victim %d did not reach %s %d times\n%s", number, c.point, nth, said.String())
+	require.Contains(w.t, said.String(), failpoint.Farewell+string(c.point), "victim %d was not killed at its point: %v", number, err)
 	status := child.ProcessState.Sys().(syscall.WaitStatus)
-	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "life %d: %v", number, err)
+	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "victim %d: %v", number, err)
 }
 
 // work starts a healthy process. It runs until w.stop is called or the test ends.
@@ -216,8 +216,8 @@ func (w *world) killMigrations(c crash) {
 	random := c.random()
 	for n := range *kills {
 		w.exec("DROP TABLE " + strings.Join(slices.Collect(maps.Keys(w.logTables())), ", "))
-		w.live(c, n, 1+n%c.most)
-		w.live(c, n, 1+random.IntN(c.most))
+		w.kill(c, n, 1+n%c.most)
+		w.kill(c, n, 1+random.IntN(c.most))
 		require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))
 		require.Equal(w.t, atOnce, w.logTables())
 		require.Equal(w.t, 2, w.count("common_process_log_meta"))

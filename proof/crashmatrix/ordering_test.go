@@ -74,18 +74,18 @@ func (l *log) ended() int64 {
 // claim.
 const unnoted = "-plain"
 
-// life returns the life that recorded the entry, and the number of the entry in that life.
-func (l *log) life() (life string, number int) {
-	life, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
+// victim returns the victim that recorded the entry, and the number that the victim gave the entry.
+func (l *log) victim() (victim string, number int) {
+	victim, rest, _ := strings.Cut(strings.TrimSuffix(l.key, unnoted), "-")
 	number, _ = strconv.Atoi(rest)
-	return life, number
+	return victim, number
 }
 
-// before reports whether an entry precedes another. Two entries of one life are in the order in which the life recorded
-// them. Entries of different lives are in the order of their ids.
+// before reports whether an entry precedes another. Two entries of one victim are in the order in which the victim recorded
+// them. Entries of different victims are in the order of their ids.
 func (l *log) before(other *log) bool {
-	life, number := l.life()
-	if theirs, n := other.life(); life == theirs {
+	victim, number := l.victim()
+	if theirs, n := other.victim(); victim == theirs {
 		return number < n
 	}
 	return l.id < other.id
@@ -94,17 +94,17 @@ func (l *log) before(other *log) bool {
 // outOfOrder says what is wrong with the attempts of one ordering key. No attempt may begin before the entries that
 // precede it have ended, or during another attempt.
 //
-// Within one life, an entry that precedes another was committed no later. Between two lives this is certain only from
+// Within one victim, an entry that precedes another was committed no later. Between two victims this is certain only from
 // the first attempt of the preceding entry, because its COMMIT may complete after its process was killed.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {
-			lifeA, _ := a.life()
-			lifeB, _ := b.life()
+			victimA, _ := a.victim()
+			victimB, _ := b.victim()
 			noted := !strings.HasSuffix(a.key, unnoted) && !strings.HasSuffix(b.key, unnoted)
 			switch {
 			case !a.before(b.log):
-			case noted && (lifeA == lifeB || a.at < b.at) && a.ended() > b.at:
+			case noted && (victimA == victimB || a.at < b.at) && a.ended() > b.at:
 				return fmt.Sprintf("entry %d begins before entry %d of the same ordering key has ended\nhistory of the preceding entry: %s\nits own: %s", b.id, a.id, a, b)
 			case a.at < b.over && b.at < a.over:
 				return fmt.Sprintf("entry %d begins during entry %d of the same ordering key\nhistory of the other: %s\nits own: %s", a.id, b.id, b, a)

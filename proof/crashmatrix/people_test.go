@@ -16,7 +16,7 @@ var ann = compensator.AuditInfo{Actor: "ann", Reason: "again"}
 
 // actManually acts as a person, in any order: it repairs dead entries, repeats compensations, and erases repaired
 // entries. The random order lets every action be the one at which the process is killed.
-func (l *life) actManually(ctx context.Context) error {
+func (l *victim) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
 	for _, act := range acts {
@@ -28,7 +28,7 @@ func (l *life) actManually(ctx context.Context) error {
 }
 
 // putRight acts as a person who requeues dead entries, one or all, and settles others.
-func (l *life) putRight(ctx context.Context) error {
+func (l *victim) putRight(ctx context.Context) error {
 	dead, err := l.found(ctx, hand, compensator.Dead)
 	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
 	if err != nil || l.p.admin == nil && rand.N(3) == 0 {
@@ -57,12 +57,12 @@ func (l *life) putRight(ctx context.Context) error {
 }
 
 // found returns the latest few entries of a kind in some states.
-func (l *life) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
+func (l *victim) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
 	page, err := l.p.List(ctx, compensator.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
 }
 
-func (l *life) requeueAll(ctx context.Context, entries []compensator.Entry) error {
+func (l *victim) requeueAll(ctx context.Context, entries []compensator.Entry) error {
 	refusals, err := l.p.RequeueAll(ctx, entries, compensator.RequeueOptions{AuditInfo: ann})
 	for _, refusal := range refusals {
 		err = errors.Join(err, unlessLate(refusal))
@@ -71,7 +71,7 @@ func (l *life) requeueAll(ctx context.Context, entries []compensator.Entry) erro
 }
 
 // undoAgain acts as a person who repeats the compensation of some compensated entries.
-func (l *life) undoAgain(ctx context.Context) error {
+func (l *victim) undoAgain(ctx context.Context) error {
 	undone, err := l.found(ctx, recall, compensator.Compensated)
 	for _, e := range undone {
 		if e.Epoch == 0 && e.ID.Row()%2 == 0 {
@@ -82,7 +82,7 @@ func (l *life) undoAgain(ctx context.Context) error {
 }
 
 // erase acts as a person who erases some repaired entries.
-func (l *life) erase(ctx context.Context) error {
+func (l *victim) erase(ctx context.Context) error {
 	rest, err := l.found(ctx, hand, compensator.SettledManually, compensator.Succeeded)
 	for _, e := range rest {
 		if !e.Erased && e.ID.Row()%3 > 0 {
@@ -94,7 +94,7 @@ func (l *life) erase(ctx context.Context) error {
 }
 
 // throughAdmin takes an entry's case in the admin, and acts on the entry at the version that it saw.
-func (l *life) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
+func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
 	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
 	view, err := l.p.admin.Entry(ctx, actor, e.ID)
 	if err != nil || view.Case == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Lives seldom break these rules, so each rule is broken here once.
+// Victims seldom break these rules, so each rule is broken here once.
 
 func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 	for name, s := range map[string]step{

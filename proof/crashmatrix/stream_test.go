@@ -28,14 +28,14 @@ const (
 const (
 	aside    = "aside" // business type of messages that were set aside
 	takers   = "takers"
-	taker    = "taker" // consumer name of every second life; other lives have their own name
+	taker    = "taker" // consumer name of every second victim; other victims have their own name
 	gone     = "gone"  // a consumer that has disappeared
 	perBatch = 4
 )
 
 func (p place) stream() string { return p.Prefix + ":messages" }
 
-// openIntake opens the intake that both the lives and the healthy process run. MaxDeliveries is high, because the kills
+// openIntake opens the intake that both the victims and the healthy process run. MaxDeliveries is high, because the kills
 // also hit good messages, more often than a message may usually be delivered.
 func openIntake(p *process, at place) (*intake.Intake, error) {
 	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
@@ -71,15 +71,15 @@ func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message
 	return nil
 }
 
-// send adds the messages that a life may take: four batches. A consumer that has disappeared already holds one and a
+// send adds the messages that a victim may take: four batches. A consumer that has disappeared already holds one and a
 // half of them.
-func (w *world) send(life int) {
+func (w *world) send(victim int) {
 	w.t.Helper()
 	if w.sent == nil {
 		w.sent = make(map[string]string)
 		require.NoError(w.t, w.redis.XGroupCreateMkStream(w.t.Context(), w.place.stream(), takers, "0").Err())
 	}
-	w.place.Named = life%2 == 1
+	w.place.Named = victim%2 == 1
 	says := slices.Repeat([]string{good}, 4*perBatch)
 	says[1], says[7], says[9], says[12] = poison, failing, hopeless, failing
 	for _, what := range says {

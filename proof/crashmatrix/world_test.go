@@ -25,14 +25,14 @@ type world struct {
 	redis *redis.Client
 
 	sent    map[string]string // the messages of the stream, by id
-	healthy *process          // runs the entries that the lives leave
+	healthy *process          // runs the entries that the victims leave
 	stop    func()            // stops healthy
 }
 
 // place says where a process finds its servers.
 type place struct {
 	DSN, Redis, Prefix string
-	Named              bool // streamed: the life uses the consumer name of an earlier life
+	Named              bool // streamed: the victim uses the consumer name of an earlier victim
 }
 
 // The tables beside the log. ledger is the service's own table. Handlers and triggers write the others at the moment
@@ -115,8 +115,8 @@ func (w *world) makeWhole() {
 	require.ElementsMatch(w.t, all, whole)
 }
 
-// prepare creates the surroundings of a life.
-func (w *world) prepare(in surroundings, life int) {
+// prepare creates the surroundings of a victim.
+func (w *world) prepare(in surroundings, victim int) {
 	w.t.Helper()
 	switch in {
 	case forgotten:
@@ -126,20 +126,20 @@ func (w *world) prepare(in surroundings, life int) {
 			require.NoError(w.t, w.redis.Del(w.t.Context(), keys...).Err())
 		}
 	case crashed:
-		w.seed(fmt.Sprintf("lost-two-%d", life), 2, "state, delivery_count", "0, 2", 0)
-		w.seed(fmt.Sprintf("lost-three-%d", life), 3, "state, delivery_count", "0, 3", 0)
-		w.seed(fmt.Sprintf("lost-four-%d", life), 4, "state, delivery_count", "0, 4", 0)
+		w.seed(fmt.Sprintf("lost-two-%d", victim), 2, "state, delivery_count", "0, 2", 0)
+		w.seed(fmt.Sprintf("lost-three-%d", victim), 3, "state, delivery_count", "0, 3", 0)
+		w.seed(fmt.Sprintf("lost-four-%d", victim), 4, "state, delivery_count", "0, 4", 0)
 	case keeping:
 		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round of purging is due
-		w.seed(fmt.Sprintf("old-%d", life), 400, "state, ended_by", "1, 'handler'", 7200)
-		w.seed(fmt.Sprintf("young-%d", life), 10, "state, ended_by", "1, 'handler'", 60)
+		w.seed(fmt.Sprintf("old-%d", victim), 400, "state, ended_by", "1, 'handler'", 7200)
+		w.seed(fmt.Sprintf("young-%d", victim), 10, "state, ended_by", "1, 'handler'", 60)
 	case streamed:
-		w.send(life)
+		w.send(victim)
 		w.forsake()
 	case adopting:
 		w.leave()
 	case old:
-		w.seed(fmt.Sprintf("old-%d", life), 250, "state, ended_by", "1, 'handler'", 3600)
+		w.seed(fmt.Sprintf("old-%d", victim), 250, "state, ended_by", "1, 'handler'", 3600)
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lifeEnv is the environment variable that holds the program of a life. Without it the process is a test run.
-const lifeEnv = "COMPENSATOR_CRASH_LIFE"
+// victimEnv is the environment variable that holds a victim as JSON. Without it the process is a test run.
+const victimEnv = "COMPENSATOR_CRASH_VICTIM"
 
-// life is what a process does until it reaches its point.
-type life struct {
+// victim is the program of a process that works until it is killed at its point.
+type victim struct {
 	Number int
 	In     surroundings
 	Place  place
@@ -32,9 +32,9 @@ type life struct {
 	ended chan struct{} // closed when the present Run has returned
 }
 
-// runLife returns only when something is wrong.
-func runLife(text string) error {
-	l := &life{ended: make(chan struct{})}
+// runVictim returns only when something is wrong.
+func runVictim(text string) error {
+	l := &victim{ended: make(chan struct{})}
 	if err := json.Unmarshal([]byte(text), l); err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func runLife(text string) error {
 	if l.p, err = newProcess(ctx, l.Place, l.In); err != nil {
 		return err
 	}
-	return l.live(ctx)
+	return l.runProgram(ctx)
 }
 
-// live runs the program of the life.
-func (l *life) live(ctx context.Context) error {
+// runProgram does what the surroundings ask of the victim.
+func (l *victim) runProgram(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
 	}
@@ -86,7 +86,7 @@ func (l *life) live(ctx context.Context) error {
 }
 
 // work starts and stops Run again and again.
-func (l *life) work(ctx context.Context) error {
+func (l *victim) work(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping {
 		longest = 10 * time.Second // a stopped Run leaves the rest of its purge to the next round, a minute later
@@ -107,14 +107,14 @@ func (l *life) work(ctx context.Context) error {
 }
 
 // runEnded returns a channel that is closed when the present Run returns.
-func (l *life) runEnded() <-chan struct{} {
+func (l *victim) runEnded() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
 // serve acts as the service: it runs the steps in rounds.
-func (l *life) serve(ctx context.Context, steps ...func(context.Context) error) error {
+func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error) error {
 	for round := 0; ; round++ {
 		for _, step := range steps {
 			if err := step(ctx); err != nil {
@@ -129,14 +129,14 @@ func (l *life) serve(ctx context.Context, steps ...func(context.Context) error) 
 	}
 }
 
-// key returns a new key for the next entry of this life.
-func (l *life) key() string {
+// key returns a new key for the next entry of this victim.
+func (l *victim) key() string {
 	l.keys++
 	return fmt.Sprintf("%d-%d", l.Number, l.keys)
 }
 
 // put records an entry together with the service's own row. An existing entry is left alone.
-func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
+func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
 	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 	if err != nil || receipt.Duplicate() {
 		return receipt, err
@@ -146,7 +146,7 @@ func (l *life) put(ctx context.Context, tx compensator.Tx, kind, key string, del
 }
 
 // recordInTx records in InTx, where an insert can lease its entries.
-func (l *life) recordInTx(ctx context.Context) error {
+func (l *victim) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship} {
 			if _, err := l.put(ctx, tx, kind, l.key(), 0); err != nil {
@@ -157,9 +157,9 @@ func (l *life) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain repeats a key of the life before, which may not have received its answer. OtherTypeError names the kind
+// recordAgain repeats a key of the victim before, which may not have received its answer. OtherTypeError names the kind
 // of an existing entry.
-func (l *life) recordAgain(ctx context.Context) error {
+func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
 		return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -176,7 +176,7 @@ func (l *life) recordAgain(ctx context.Context) error {
 }
 
 // recordWatched records in a transaction of the service, whose end the Connector sees.
-func (l *life) recordWatched(ctx context.Context) error {
+func (l *victim) recordWatched(ctx context.Context) error {
 	recorded := []string{slow, fail, refund}
 	if rand.N(3) == 0 { // it runs three times, with the repeated compensation
 		recorded = append(recorded, recall)
@@ -192,7 +192,7 @@ func (l *life) recordWatched(ctx context.Context) error {
 }
 
 // recordPlain records in a transaction whose end the library does not see. The service confirms the receipts.
-func (l *life) recordPlain(ctx context.Context) error {
+func (l *victim) recordPlain(ctx context.Context) error {
 	var receipts []*compensator.Receipt
 	err := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		for kind, delay := range map[string]time.Duration{ship: 0, hand: 0, later: 30 * time.Millisecond} {
@@ -213,7 +213,7 @@ func (l *life) recordPlain(ctx context.Context) error {
 }
 
 // recordSilently confirms no receipt, so the reconciler must find the entry.
-func (l *life) recordSilently(ctx context.Context) error {
+func (l *victim) recordSilently(ctx context.Context) error {
 	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		_, err := l.put(ctx, tx, ship, l.key(), 0)
 		return err
@@ -222,7 +222,7 @@ func (l *life) recordSilently(ctx context.Context) error {
 
 // recordBatch records several entries in one call: a batch that is due together, and an entry that runs after the
 // batch.
-func (l *life) recordBatch(ctx context.Context) error {
+func (l *victim) recordBatch(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var entries []compensator.NewEntry
 		add := func(kind string, c content, opts compensator.Options) error {
@@ -251,7 +251,7 @@ func (l *life) recordBatch(ctx context.Context) error {
 
 // recordOrdering records entries of two ordering keys: five in one call, one without a confirmed receipt, two by plain
 // SQL, and one that it cancels.
-func (l *life) recordOrdering(ctx context.Context) error {
+func (l *victim) recordOrdering(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
 		for _, line := range lines {
@@ -301,7 +301,7 @@ func (l *life) recordOrdering(ctx context.Context) error {
 var errTakenBack = errors.New("taken back")
 
 // recordAndTakeBack leaves no entry. It rolls back one transaction, and in another the part after a savepoint.
-func (l *life) recordAndTakeBack(ctx context.Context) error {
+func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)
 		return errors.Join(err, errTakenBack)
@@ -322,7 +322,7 @@ func (l *life) recordAndTakeBack(ctx context.Context) error {
 }
 
 // recordAcrossStop commits an entry that its insert leased after the Run it was meant for has ended.
-func (l *life) recordAcrossStop(ctx context.Context) error {
+func (l *victim) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()
 	go func() {
@@ -336,7 +336,7 @@ func (l *life) recordAcrossStop(ctx context.Context) error {
 }
 
 // actOnLater cancels one entry, reschedules one and completes one. Each may have run before.
-func (l *life) actOnLater(ctx context.Context) error {
+func (l *victim) actOnLater(ctx context.Context) error {
 	keys := []string{l.key(), l.key(), l.key()}
 	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
 		for _, key := range keys {
@@ -358,10 +358,10 @@ func (l *life) actOnLater(ctx context.Context) error {
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
 }
 
-// purgeAge is less than the age of the seeded old entries, and more than the age of any life's own entries.
+// purgeAge is less than the age of the seeded old entries, and more than the age of any victim's own entries.
 const purgeAge = 30 * time.Minute
 
-func (l *life) purge(ctx context.Context) error {
+func (l *victim) purge(ctx context.Context) error {
 	if l.In == keeping {
 		return nil // Config.Keep purges there
 	}
