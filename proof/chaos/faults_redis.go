@@ -88,22 +88,22 @@ func (k *strike) tellRedis(say func(ctx context.Context, c *redis.Client) error)
 // failOver cuts off the follower for a while and then promotes it. Writes acknowledged in between are lost.
 func (k *strike) failOver() error {
 	k.begin("redis")
-	old, heir := k.main, 1-k.main
+	old, newMain := k.main, 1-k.main
 	k.lines[old].Refuse()
 	k.hold(0.5)
-	client := k.redisClient(heir)
+	client := k.redisClient(newMain)
 	defer client.Close()
 	if err := client.SlaveOf(context.WithoutCancel(k.ctx), "NO", "ONE").Err(); err != nil {
 		return err
 	}
-	k.main = heir
+	k.main = newMain
 	for _, p := range k.proxies {
-		p.redis.Retarget(k.redis[heir].Addr())
+		p.redis.Retarget(k.redis[newMain].Addr())
 		p.redis.Cut()
 	}
 	k.redis[old].Kill()
 	k.lines[old].Heal()
 	k.redis[old].Restart(k.tb)
-	k.follow(old, heir)
+	k.follow(old, newMain)
 	return nil
 }

@@ -56,12 +56,12 @@ func (a *app) keep() {
 		err := a.live(life)
 		if a.isStopping() {
 			if err != nil && !killed(err) {
-				a.tb.Errorf("%s did not end normally: %v\n%s", a.name, err, a.lastWords())
+				a.tb.Errorf("%s did not end normally: %v\n%s", a.name, err, a.logTail())
 			}
 			return
 		}
 		if !killed(err) {
-			a.tb.Errorf("%s ended without being stopped: %v\n%s", a.name, err, a.lastWords())
+			a.tb.Errorf("%s ended without being stopped: %v\n%s", a.name, err, a.logTail())
 			return
 		}
 		wait(context.Background(), 200*time.Millisecond) // a real restart takes time too
@@ -101,7 +101,7 @@ func (a *app) live(life int) error {
 	a.set(cmd, orders)
 	lines := bufio.NewScanner(news)
 	for lines.Scan() {
-		a.hear(lines.Text())
+		a.handle(lines.Text())
 	}
 	err = cmd.Wait()
 	a.set(nil, nil)
@@ -130,7 +130,7 @@ func (a *app) set(cmd *exec.Cmd, orders io.WriteCloser) {
 	}
 }
 
-func (a *app) hear(news string) {
+func (a *app) handle(news string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch news {
@@ -160,7 +160,7 @@ func (a *app) await(ctx context.Context) error {
 	case <-a.kept:
 		return errors.New(a.name + " has ended and will not be started again")
 	case <-timer.C:
-		return errors.New(a.name + " did not become ready in time\n" + a.lastWords())
+		return errors.New(a.name + " did not become ready in time\n" + a.logTail())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -215,7 +215,7 @@ func (a *app) stop() {
 	select {
 	case <-a.kept:
 	case <-timer.C:
-		a.tb.Errorf("%s did not end in time after stop\n%s", a.name, a.lastWords())
+		a.tb.Errorf("%s did not end in time after stop\n%s", a.name, a.logTail())
 		a.signal(syscall.SIGQUIT)
 		a.kill()
 	}
@@ -256,7 +256,7 @@ func (a *app) checkLog() {
 	}
 }
 
-func (a *app) lastWords() string {
+func (a *app) logTail() string {
 	text, _ := os.ReadFile(a.log)
 	return string(text[max(0, len(text)-3000):])
 }

@@ -13,8 +13,8 @@ import (
 // aPlan is the plan of a run of a minute, with three apps and every kind of fault.
 func aPlan(seed uint64) *plan { return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3) }
 
-// told lists the next n rounds of a plan: the faults and their victims, and the times if wanted.
-func (p *plan) told(n int, times bool) (list []string) {
+// describe lists the next n rounds of a plan: the faults and their victims, and the times if wanted.
+func (p *plan) describe(n int, times bool) (list []string) {
 	for range n {
 		r := p.next()
 		for _, s := range r.strikes {
@@ -73,10 +73,10 @@ func TestEveryFaultHasItsTurnBeforeAnyComesAgain(t *testing.T) {
 }
 
 func TestPlanFollowsTheSeed(t *testing.T) {
-	require.Equal(t, aPlan(7).told(40, true), aPlan(7).told(40, true))
-	require.NotEqual(t, aPlan(7).told(40, false), aPlan(8).told(40, false))
+	require.Equal(t, aPlan(7).describe(40, true), aPlan(7).describe(40, true))
+	require.NotEqual(t, aPlan(7).describe(40, false), aPlan(8).describe(40, false))
 	for victim := range 3 {
-		require.Contains(t, aPlan(7).told(400, false), fmt.Sprint("sql partition, app ", victim))
+		require.Contains(t, aPlan(7).describe(400, false), fmt.Sprint("sql partition, app ", victim))
 	}
 }
 
@@ -84,7 +84,7 @@ func TestLongRunsPlanIsNotShortened(t *testing.T) {
 	cfg := Config{Seed: 7, Duration: time.Hour}.withDefaults()
 	short, long := aPlan(7), newPlan(cfg, faultKinds(), 3)
 	require.Greater(t, long.takes(), short.takes())
-	require.Equal(t, long.told(10, false), short.told(10, false), "the same faults")
+	require.Equal(t, long.describe(10, false), short.describe(10, false), "the same faults")
 }
 
 func TestFaultThatCameToNothingComesAgain(t *testing.T) {

@@ -50,7 +50,7 @@ func (p *person) act(entry recorded) {
 		a.Compensate = a.Action == history.ActionRequeue && p.compensates(entry) && p.rand.IntN(4) == 0
 	}
 	if a.Action == history.ActionRequeue || a.Action == history.ActionSettleManually || p.rand.IntN(2) == 0 {
-		p.told(a, func(found *history.ActionEnd) error { return p.outright(ctx, a, ref, found) })
+		p.logAction(a, func(found *history.ActionEnd) error { return p.outright(ctx, a, ref, found) })
 		return
 	}
 	p.inTx(ctx, a, ref)
@@ -60,8 +60,8 @@ func (p *person) compensates(entry recorded) bool {
 	return entry.content.BusinessType == typePay || entry.content.BusinessType == typeClose
 }
 
-// told writes an action to the history, before and after it.
-func (p *person) told(a *history.Action, act func(found *history.ActionEnd) error) error {
+// logAction writes an action to the history, before and after it.
+func (p *person) logAction(a *history.Action, act func(found *history.ActionEnd) error) error {
 	a.At = history.Now()
 	p.write(a)
 	end := &history.ActionEnd{Call: a.Call}
@@ -100,7 +100,7 @@ func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Re
 	}
 	defer tx.Rollback()
 	a.Tx = p.txs.Add(1)
-	err = p.told(a, func(found *history.ActionEnd) error {
+	err = p.logAction(a, func(found *history.ActionEnd) error {
 		switch a.Action {
 		case history.ActionComplete:
 			result, err := p.c.CompleteTx(ctx, tx, ref)

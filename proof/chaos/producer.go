@@ -26,20 +26,20 @@ type producer struct {
 	name string
 	keys int
 
-	killers int       // planned killers still to record; see owe
-	from    time.Time // planned killers begin at this time
-	killer  string    // key of the planned killer in the present transaction
-	owes    bool      // the next draft is a planned killer
+	killers    int       // planned killers still to record; see planKiller
+	from       time.Time // planned killers begin at this time
+	killer     string    // key of the planned killer in the present transaction
+	killerNext bool      // the next draft is a planned killer
 }
 
 // plannedKillers is how many entries each process of the recording-only app adds that kill every process running them,
 // until they are dead-lettered. Every run must show that, and a person may cancel one of them.
 const plannedKillers = 2
 
-// owe makes the next draft a planned killer, once the opening is over.
-func (p *producer) owe() {
+// planKiller makes the next draft a planned killer, once the opening is over.
+func (p *producer) planKiller() {
 	if p.killers > 0 && time.Now().After(p.from) {
-		p.owes, p.killer = true, "" // a killer before this one did not commit
+		p.killerNext, p.killer = true, "" // a killer before this one did not commit
 	}
 }
 
@@ -90,7 +90,7 @@ func (p *producer) run(ctx context.Context) func() {
 func (p *producer) record() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	p.owe()
+	p.planKiller()
 	t := &transaction{producer: p, number: p.txs.Add(1), mode: "raw"}
 	if p.cfg.Connector {
 		t.mode = "connector"
@@ -320,8 +320,8 @@ func (p *producer) draft(businessType string) compensator.NewEntry {
 	p.keys++
 	j := job{Key: fmt.Sprintf("%s-%d", p.name, p.keys), SleepMS: p.rand.IntN(5), Text: strings.Repeat("é", p.rand.IntN(100))}
 	p.plan(&j, businessType)
-	if p.owes {
-		j.Kills, p.killer, p.owes = 99, j.Key, false
+	if p.killerNext {
+		j.Kills, p.killer, p.killerNext = 99, j.Key, false
 	}
 	content, err := json.Marshal(j)
 	must(err)

@@ -16,7 +16,7 @@ func TestPlannedKillersAreRecordedUntilTheyHaveCommitted(t *testing.T) {
 	tx := &transaction{producer: p}
 	// record makes a transaction of three entries. It returns how many of them kill every process that runs them.
 	record := func(commits bool) (killers int) {
-		p.owe()
+		p.planKiller()
 		tx.inserted = nil
 		for range 3 {
 			draft := p.draft(typeShip)

@@ -23,7 +23,7 @@ func (s *soak) report(t *testing.T, cfg Config, gates []gate) {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Soak, %v\n\n%.0f entries per second over %d processes. %.0f %% of them fail once, %.0f %% always. %d faults, seed %d.\n\n![](report.png)\n\n",
-		cfg.Duration, cfg.Rate, len(casts), 100*cfg.Failing, 100*cfg.Poison, len(s.faults), cfg.Seed)
+		cfg.Duration, cfg.Rate, len(appConfigs), 100*cfg.Failing, 100*cfg.Poison, len(s.faults), cfg.Seed)
 	b.WriteString("| gate | found | wanted | |\n|---|---|---|---|\n")
 	for _, g := range gates {
 		verdict := "ok"

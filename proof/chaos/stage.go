@@ -22,16 +22,16 @@ const waitTimeout = 3 * time.Minute
 // stage is the driver's view of a run.
 type stage struct {
 	*servers
-	tb      testing.TB
-	cfg     Config
-	history *history.Writer
-	apps    []*app
-	faults  atomic.Uint64 // number of faults so far
-	playing atomic.Bool   // the apps are ready
+	tb        testing.TB
+	cfg       Config
+	history   *history.Writer
+	apps      []*app
+	faults    atomic.Uint64 // number of faults so far
+	appsReady atomic.Bool   // the apps are ready
 }
 
-// casts are the apps. Three record entries and run handlers, each in a different way. One only records.
-var casts = []appConfig{
+// appConfigs are the configurations of the apps. Three apps record entries and run handlers, each in a different way. One app only records.
+var appConfigs = []appConfig{
 	{Name: "app1", Runs: true, Connector: true},
 	{Name: "app2", Runs: true, Connector: true, RepeatableRead: true},
 	{Name: "app3", Runs: true, RepeatableRead: true},
@@ -53,7 +53,7 @@ func Run(tb testing.TB, cfg Config) {
 	st.write(st.describe())
 	stopWatching := st.watch()
 	st.startApps()
-	st.perform()
+	st.runLoad()
 	rested := st.comeToRest()
 	stopWatching()
 	if !rested {
@@ -131,18 +131,18 @@ func (st *stage) versions() map[string]string {
 }
 
 func (st *stage) startApps() {
-	for i, cast := range casts {
-		cfg := cast
+	for i, base := range appConfigs {
+		cfg := base
 		p := st.newProxies()
-		cfg.Dir, cfg.Seed = st.cfg.Dir, st.cfg.Seed*uint64(len(casts))+uint64(i)
+		cfg.Dir, cfg.Seed = st.cfg.Dir, st.cfg.Seed*uint64(len(appConfigs))+uint64(i)
 		cfg.DSN, cfg.CanaryDSN, cfg.Redis = p.dsn(i == 1), st.sql.DSN(database, "interpolateParams=true"), p.redis.Addr()
-		cfg.Rate, cfg.People = st.cfg.Rate/float64(len(casts)), st.cfg.People/float64(len(casts))
-		cfg.KillEvery = st.cfg.KillEvery * time.Duration(len(casts))
+		cfg.Rate, cfg.People = st.cfg.Rate/float64(len(appConfigs)), st.cfg.People/float64(len(appConfigs))
+		cfg.KillEvery = st.cfg.KillEvery * time.Duration(len(appConfigs))
 		cfg.Failing, cfg.Poison, cfg.Careful = st.cfg.Failing, st.cfg.Poison, st.cfg.Careful
 		st.apps = append(st.apps, startApp(st.tb, cfg, p))
 	}
 	st.awaitApps()
-	st.playing.Store(true)
+	st.appsReady.Store(true)
 }
 
 func (st *stage) awaitApps() {
@@ -153,8 +153,8 @@ func (st *stage) awaitApps() {
 	}
 }
 
-// perform runs load and faults for the duration of the run.
-func (st *stage) perform() {
+// runLoad runs load and faults for the duration of the run.
+func (st *stage) runLoad() {
 	over := make(chan struct{})
 	timer := time.AfterFunc(st.cfg.Duration, func() { close(over) })
 	defer timer.Stop()
@@ -239,7 +239,7 @@ func (st *stage) watch() (stop func()) {
 	watching.Go(func() {
 		for ctx.Err() == nil {
 			st.readClocks()
-			if st.cfg.Sample != nil && st.playing.Load() {
+			if st.cfg.Sample != nil && st.appsReady.Load() {
 				st.cfg.Sample(st)
 			}
 			wait(ctx, st.cfg.SampleEvery)

@@ -30,7 +30,7 @@ func (a *action) took() certainty {
 		did = maybe
 	}
 	if a.tx != nil {
-		did = min(did, a.tx.came())
+		did = min(did, a.tx.committed())
 	}
 	return did
 }

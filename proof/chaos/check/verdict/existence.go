@@ -14,7 +14,7 @@ func checkLost(l *Ledger, c *Check) {
 		in := &l.inserts[i]
 		here := rows[in.Key]
 		switch {
-		case in.tx.came() != surely || in.undone || in.err != "" || !in.answered:
+		case in.tx.committed() != surely || in.undone || in.err != "" || !in.answered:
 			continue
 		case in.dup && !slices.ContainsFunc(here, func(e *Entry) bool { return l.repeats(in, e) }):
 			c.violate(nil, []Place{in.place}, "%q was answered as a duplicate, and no such entry existed", in.Key)
@@ -86,7 +86,7 @@ func checkPhantom(l *Ledger, c *Check) {
 			c.violate(e, append(l.askedFor(e.Key), e.allLines()...), "is in the table, and every transaction that inserted it certainly failed")
 			return
 		}
-		if slices.ContainsFunc(rows[e.Key], e.besides) {
+		if slices.ContainsFunc(rows[e.Key], e.overlaps) {
 			c.violate(e, e.allLines(), "is the second row of one idempotency key")
 		}
 		asked := from[0].tx.asked
@@ -101,8 +101,8 @@ func checkPhantom(l *Ledger, c *Check) {
 	})
 }
 
-// besides reports whether an entry was inserted while the other was in the table.
-func (e *Entry) besides(other *Entry) bool {
+// overlaps reports whether an entry was inserted while the other was in the table.
+func (e *Entry) overlaps(other *Entry) bool {
 	inserted, gone := e.steps[0].seq, other.deletion()
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }

@@ -47,7 +47,7 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		a := &e.attempts[i]
 		good := a.outcome == history.OutcomeOK && a.epoch == s.new.epoch && a.compensation == (s.move == moveCompensated) && a.version <= s.old.version
-		good = good && e.lastAttempt(a.version) == a && !l.foretold(s, a)
+		good = good && e.lastAttempt(a.version) == a && !l.tooSoon(s, a)
 		if good && (!inTx || a.version == s.old.version) {
 			return
 		}
@@ -55,8 +55,8 @@ func (l *Ledger) checkSuccess(e *Entry, s *step, c *Check) {
 	c.violate(e, append(e.lines(s.old.version), s.place), "%s in epoch %d, and no attempt of that epoch returned nil", s.move, s.new.epoch)
 }
 
-// foretold reports whether a step happened before the attempt that caused it returned.
-func (l *Ledger) foretold(s *step, a *attempt) bool {
+// tooSoon reports whether a step happened before the attempt that caused it returned.
+func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 	return s.wall+jump < a.ended && l.compares(s, a.ended)
 }
 
@@ -101,7 +101,7 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	case a.ended == 0:
 		c.violate(e, lines, "%s of version %d, whose attempt never returned", s.move, s.old.version)
 		return
-	case l.foretold(s, a):
+	case l.tooSoon(s, a):
 		c.violate(e, lines, "%s of version %d, %d ms before its handler returned", s.move, s.old.version, (a.ended-s.wall)/1000)
 		return
 	case !l.explained(e, s, a):
@@ -123,8 +123,8 @@ func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
 func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 	switch {
 	case a.outcome == history.OutcomeCanceled && a.batch == 0 && a.cause != "" && slices.Contains(explains[s.move], a.outcome):
-		told := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
-		return told == (s.move == movePause)
+		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
+		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
 		return true // in a batch, or without a cause yet, the handler may have been stopped before its outcome counted
 	case s.move == movePause && l.outOfTime(e, s, a):

@@ -42,7 +42,7 @@ func checkLostSuccess(l *Ledger, c *Check) {
 				c.violate(e, e.lines(a.version), "its handler returned nil %d ms before its lease ended, and no outcome was recorded", left)
 			case next.move == moveSuccess, next.move == moveCompensated, actionOf[next.move] != "":
 			case inTx && next.move == movePause:
-				c.note("a transactional handler returned nil and is retried without a fault, because of: %s", l.brokenBy(e, a, next))
+				c.note("a transactional handler returned nil and is retried without a fault, because of: %s", l.attemptError(e, a, next))
 				if putOff++; first == nil {
 					first, firstOf = append(e.lines(a.version), next.place), e
 				}
@@ -77,9 +77,9 @@ func (l *Ledger) disturbed(a *attempt, until int64) bool {
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
-// brokenBy returns the class of the error of an attempt whose handler returned nil, from the library's observer. It is
+// attemptError returns the class of the error of an attempt whose handler returned nil, from the library's observer. It is
 // for human readers and does not affect the verdict.
-func (l *Ledger) brokenBy(e *Entry, a *attempt, next *step) string {
+func (l *Ledger) attemptError(e *Entry, a *attempt, next *step) string {
 	for i := range l.events {
 		ev := &l.events[i]
 		if ev.Event == history.EventAttemptBroken && ev.ID == e.ID && ev.At+jump >= a.ended && ev.At <= next.wall+jump {

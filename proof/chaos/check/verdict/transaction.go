@@ -49,8 +49,8 @@ const (
 	surely
 )
 
-// came says whether a transaction committed.
-func (tx *transaction) came() certainty {
+// committed says whether a transaction committed.
+func (tx *transaction) committed() certainty {
 	switch {
 	case tx.aborted, tx.rolledBack, tx.asked == 0, tx.outcome == history.CommitFail:
 		return never
@@ -66,11 +66,11 @@ func (in *insert) wrote() certainty {
 	case in.undone, in.dup:
 		return never
 	case in.err != "":
-		return min(failed(in.err), in.tx.came())
+		return min(failed(in.err), in.tx.committed())
 	case !in.answered:
-		return min(maybe, in.tx.came())
+		return min(maybe, in.tx.committed())
 	}
-	return in.tx.came()
+	return in.tx.committed()
 }
 
 // failed says whether a statement may have taken effect in spite of an error of this class.

@@ -33,7 +33,7 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 			continue
 		}
 		for _, t := range f.Touches {
-			if slices.Contains(touches, t) && (app == "" || !aimed(t) || f.Target == app) {
+			if slices.Contains(touches, t) && (app == "" || !targetOnly(t) || f.Target == app) {
 				return true
 			}
 		}
@@ -41,8 +41,8 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
-// aimed reports whether a fault that touches this affects only its target.
-func aimed(touches string) bool {
+// targetOnly reports whether a fault that touches this affects only its target.
+func targetOnly(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
 }
 

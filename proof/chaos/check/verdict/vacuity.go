@@ -107,7 +107,7 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 	for i := range l.inserts {
 		in := &l.inserts[i]
-		count(ShowsSavepoint, in.undone && in.tx.came() == surely)
+		count(ShowsSavepoint, in.undone && in.tx.committed() == surely)
 		count(ShowsDuplicate, in.dup)
 		if in.tx.outcome == history.CommitUnknown && in.answered && in.err == "" && !in.dup && !in.undone {
 			happened := slices.ContainsFunc(rows[in.Key], in.made)
