@@ -106,7 +106,7 @@ func TestNothingIsAcknowledgedBeforeItIsCommitted(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, pending, 100)
 	assert.Zero(t, pending[0].RetryCount, "given back: its delivery does not count")
-	assert.Greater(t, pending[0].Idle, r.spec().Idle, "for others to take at once")
+	assert.Greater(t, pending[0].Idle, r.spec().Idle, "other consumers can take the messages at once")
 	trap.Disarm()
 	proxy.Heal()
 	r.start(r.open(c, r.spec(), otherType(testConfig())))
@@ -386,7 +386,7 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	in := r.open(r.New(r.Quick()), spec, testConfig())
 	r.add(1, 20)
 	r.start(in)
-	r.Eventually(func() bool { return r.pendingDeliveries(t) > int64(testConfig().withDefaults().MaxDeliveries)+1 }, "they come again and again")
+	r.Eventually(func() bool { return r.pendingDeliveries(t) > int64(testConfig().withDefaults().MaxDeliveries)+1 }, "the messages are delivered too often")
 	rights("+xack")
 	r.settled("shop")
 	r.requireBooks(20, 0)
@@ -546,7 +546,7 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	r.add(12, 10)
 	in := r.open(c, r.spec(), testConfig())
 	r.start(in)
-	r.Eventually(func() bool { return r.Count("effects") == 20 }, "the others are done")
+	r.Eventually(func() bool { return r.Count("effects") == 20 }, "the other messages are processed")
 	r.Eventually(func() bool {
 		pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 		return err == nil && pending.Count == 1 && pending.Lower == large

@@ -131,7 +131,7 @@ func TestPoisonIsSetAsideAsItCameAndHoldsUpNobody(t *testing.T) {
 	r.add(101, 100)
 	r.start(in)
 	r.settled("shop")
-	require.Equal(t, 198, r.Count("effects"), "the others are done")
+	require.Equal(t, 198, r.Count("effects"), "the other messages are processed")
 	stats, err := in.Stats(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, []int64{198, 2, 1}, []int64{stats.Recorded, stats.SetAside, stats.Failed})

@@ -56,7 +56,7 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	r.add(1, 50)
 	r.given("alive", 20)
 	r.start(r.open(c, r.spec(), testConfig()))
-	r.Eventually(func() bool { return r.Count("effects") == 30 }, "the others are done")
+	r.Eventually(func() bool { return r.Count("effects") == 30 }, "the other messages are processed")
 	r.Eventually(func() bool {
 		pending, err := r.rdb.XPending(t.Context(), r.stream, "shop").Result()
 		return err == nil && maps.Equal(map[string]int64{"alive": 20}, pending.Consumers)

@@ -87,7 +87,7 @@ func TestMigrationFilesMakeWhatMigrateMakes(t *testing.T) {
 			run(t, dsn)
 			assert.Equal(t, definitions(t, own), definitions(t, dsn))
 
-			require.NoError(t, compensator.Migrate(t.Context(), open(t, dsn)), "and Migrate finds nothing to do")
+			require.NoError(t, compensator.Migrate(t.Context(), open(t, dsn)), "Migrate has nothing to do")
 			assert.Equal(t, definitions(t, own), definitions(t, dsn))
 		})
 	}

@@ -74,7 +74,7 @@ func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	assert.Equal(t, strings.Repeat("…1111 ", 1<<12), scrub.Text(text))
 	runtime.ReadMemStats(&after)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of it for each number would be %d times its length", 1<<12) // about 600 with the race detector
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of the text for each number would need %d times its length", 1<<12) // about 600 with the race detector
 }
 
 // FuzzText checks that confidential data is removed whatever surrounds it, that scrubbing twice changes nothing, and

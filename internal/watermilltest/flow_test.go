@@ -159,7 +159,7 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 		b.send("ax", "bx", "cx")
 		eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
 		if b.plug().Kind == "nats" { // a redelivered message of RabbitMQ goes straight into the log
-			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 3 }, "they come again")
+			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 3 }, "the messages come again")
 		}
 		w.Exec("RENAME TABLE hidden TO common_process_log")
 		eventually(t, func() bool { return done(w) == 3 && b.left() == 0 }, "all are done")

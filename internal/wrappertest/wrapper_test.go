@@ -104,10 +104,10 @@ func TestWrapperThatHidesItsConnectorIsToldOnce(t *testing.T) {
 
 	compensatortest.Run(t, w.Compensator)
 	tx := w.begin(t)
-	receipt := w.record(t, tx, "told by hand")
+	receipt := w.record(t, tx, "reported by Committed")
 	require.NoError(t, tx.Commit())
 	receipt.Committed()
-	assert.Equal(t, "told by hand", w.next(t), "all works as on a plain pool")
+	assert.Equal(t, "reported by Committed", w.next(t), "all works as on a plain pool")
 	assert.Equal(t, 1, strings.Count(w.log.String(), "hands no context on"))
 }
 

@@ -106,14 +106,14 @@ func (l *channelPool) take(ctx context.Context) error {
 
 // channel returns an idle channel, or a new one.
 func (l *channelPool) channel() (*channel, error) {
-	if ch := l.idler(); ch != nil {
+	if ch := l.takeIdle(); ch != nil {
 		return ch, nil
 	}
 	return l.newChannel()
 }
 
-// idler takes an idle channel that is still open. It returns nil if there is none.
-func (l *channelPool) idler() *channel {
+// takeIdle takes an idle channel that is still open. It returns nil if there is none.
+func (l *channelPool) takeIdle() *channel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.idle) > 0 {
@@ -127,8 +127,8 @@ func (l *channelPool) idler() *channel {
 	return nil
 }
 
-// rest keeps a channel for the next sender.
-func (l *channelPool) rest(ch *channel) {
+// keepIdle keeps a channel for the next sender.
+func (l *channelPool) keepIdle(ch *channel) {
 	if !ch.IsClosed() {
 		l.mu.Lock()
 		l.idle = append(l.idle, ch)

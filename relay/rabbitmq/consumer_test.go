@@ -234,7 +234,7 @@ func TestPoisonIsSetAsideWithItsContentAndBlocksNobody(t *testing.T) {
 	consume(t, k)
 	b.publish(queue, amqp091.Publishing{Body: []byte("{half")})
 	b.publish(queue, numbered(5)...)
-	eventually(t, func() bool { return calls.ids() == 6 }, "the others are worked on")
+	eventually(t, func() bool { return calls.ids() == 6 }, "the other messages are processed")
 	w.WaitAllEnded()
 	page, err := c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: "order_received"})
 	require.NoError(t, err)
@@ -361,7 +361,7 @@ func TestWhatIsDoneOnceItIsToldToStopIsAcknowledged(t *testing.T) {
 	eventually(t, func() bool { return errors.Is(k.Err(), compensator.ErrStopping) }, "the function's context ends")
 	close(release)
 	require.NoError(t, <-result)
-	eventually(t, func() bool { return b.consumers(queue) == 0 }, "the broker sees it go")
+	eventually(t, func() bool { return b.consumers(queue) == 0 }, "the broker has removed the consumer")
 	assert.Zero(t, b.depth(queue), "Run has returned nil")
 	assert.Zero(t, w.Count("common_process_log"))
 }
@@ -619,7 +619,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 			b.publish(queue, numbered(5)...)
 			stop := consume(t, k)
 			lines.Contains(w, "is set aside", "large", "content")
-			eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "the others are recorded")
+			eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "the other messages are recorded")
 			require.NoError(t, stop())
 			assert.Zero(t, b.depth(queue), "all are acknowledged")
 			assert.Equal(t, 1, calls.all()["large"])
@@ -693,7 +693,7 @@ func TestHeadersOfEveryNumberReachTheFunction(t *testing.T) {
 	b.publish(queue, numbered(5)...)
 	stop := consume(t, k)
 	lines.Contains(w, "is set aside", "large")
-	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "the others are recorded")
+	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "the other messages are recorded")
 	require.NoError(t, stop())
 	assert.Equal(t, 7, calls.ids())
 	kept := b.messages(queue + ".refused")
@@ -715,7 +715,7 @@ func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 		URL: b.URL(), Queue: queue, Prefetch: 2})
 	b.publish(queue, numbered(6)...) // three times as many messages as slots
 	stop := consume(t, k)
-	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "each becomes an entry")
+	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "each message becomes an entry")
 	require.NoError(t, stop())
 	assert.Zero(t, b.depth(queue))
 }
@@ -809,7 +809,7 @@ func TestNoMessageIsLostWhileTheBrokerIsKilledUnderItsConsumer(t *testing.T) {
 	w.WaitAllEnded()
 	eventually(t, func() bool { return b.depth(queue) == 0 }, "the queue is empty")
 	require.NoError(t, stop())
-	assert.Zero(t, b.depth(queue), "and everything is acknowledged")
+	assert.Zero(t, b.depth(queue), "all messages are acknowledged")
 	assert.Equal(t, w.Count("common_process_log"), w.Count("common_process_log WHERE state=1"))
 }
 

@@ -76,7 +76,7 @@ func TestMessageIsItsEntry(t *testing.T) {
 	eventually(t, func() bool { return b.depth(queue) == 1 }, "the message comes again")
 	again := b.messages(queue)[0]
 	assert.Equal(t, "order-3", again.MessageId, "a requeue keeps the message id")
-	assert.NotEqual(t, got.Headers[KeyHeader], again.Headers[KeyHeader], "and changes the key")
+	assert.NotEqual(t, got.Headers[KeyHeader], again.Headers[KeyHeader], "a requeue changes the key")
 }
 
 // Failure: F89
@@ -159,7 +159,7 @@ func TestRefusedMessageWaitsForAPerson(t *testing.T) {
 				assert.Contains(t, e.LastError, word, name)
 			}
 		}
-		assert.Equal(t, compensator.Succeeded, w.State(ids["good"]), "the others' neighbour")
+		assert.Equal(t, compensator.Succeeded, w.State(ids["good"]), "a good message beside the refused ones is sent")
 		assert.NotZero(t, broker{RabbitMQServer: b.RabbitMQServer, t: t}.depth(queue))
 	})
 }
@@ -438,7 +438,7 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 		w.Put(orders, i, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint("m", i))})
 	}
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE last_error<>''") == n+1 }, "each entry was tried")
-	assert.Equal(t, n+1, w.Count("common_process_log WHERE state=0 AND process_count=0"), "and none has spent its attempt")
+	assert.Equal(t, n+1, w.Count("common_process_log WHERE state=0 AND process_count=0"), "no attempt is counted")
 	b.Control(t, "set_vm_memory_high_watermark", "0.9")
 	w.WaitAllEnded()
 	assert.Equal(t, n+2, w.Ended(compensator.Succeeded, 0))

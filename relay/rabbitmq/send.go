@@ -108,7 +108,7 @@ func (l *channelPool) deliver(ctx context.Context, messages []*message) []error 
 	if err != nil {
 		return all(messages, err)
 	}
-	defer l.rest(ch)
+	defer l.keepIdle(ch)
 	if ctx.Err() != nil { // the sender has given up
 		return all(messages, context.Cause(ctx))
 	}

@@ -217,7 +217,7 @@ func TestUnreadableMessageIsSetAsideAndBlocksNobody(t *testing.T) {
 	ch := routed(t, k, "orders")
 	w.Run(c)
 	require.NoError(t, ch.Publish("orders", append([]*message.Message{message.NewMessage("poison", []byte("{half"))}, numbered(5)...)...))
-	eventually(t, func() bool { return len(calls.all()) == 6 }, "the others are worked on")
+	eventually(t, func() bool { return len(calls.all()) == 6 }, "the other messages are processed")
 	poison := k.IdempotencyKey("orders", "poison")
 	eventually(t, func() bool { _, err := c.Get(t.Context(), poison); return err == nil }, "the message is in the log")
 	e, err := c.Get(t.Context(), poison)
@@ -259,7 +259,7 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	<-time.After(time.Second) // time for a wrong result to show, a redelivery after 300 ms; a right one needs none
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	w.Eventually(func() bool { return w.Count("common_process_log") == 4 }, "they are recorded")
-	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "none has come again")
+	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "no message has been redelivered")
 }
 
 // TestMessageIsHeldUntilItsContextEnds ends the message's context while the message is held. The subscriber that stops
@@ -330,7 +330,7 @@ func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	assert.Equal(t, map[string]int{"large": 1, "again": 1, "aside": 1, "small": 1}, calls.all(), "each had its function, and came once")
 	assert.EqualValues(t, 5, tries.Load(), "it was tried again until the topic had it")
 	for _, msg := range b.of("too_large") {
-		assert.Equal(t, large("").Payload, msg.Payload, "as it came")
+		assert.Equal(t, large("").Payload, msg.Payload, "the message is unchanged")
 		assert.Equal(t, "orders", msg.Metadata.Get(RefusedTopicMetadata))
 		assert.Contains(t, msg.Metadata.Get(RefusedMetadata), "content")
 	}
@@ -526,7 +526,7 @@ func TestGoexitOfAFunctionIsAFailure(t *testing.T) {
 	k := consumer(t, w.New(w.Quick()), func(*message.Message) error { runtime.Goexit(); return nil }, ConsumerConfig{})
 	ch := routed(t, k, "orders")
 	require.NoError(t, ch.Publish("orders", numbered(2)...))
-	eventually(t, func() bool { return w.Count("common_process_log") == 2 }, "each becomes an entry")
+	eventually(t, func() bool { return w.Count("common_process_log") == 2 }, "each message becomes an entry")
 }
 
 func TestMessageOfNoTopicIsRefused(t *testing.T) {

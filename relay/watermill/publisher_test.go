@@ -78,7 +78,7 @@ func TestPublishedMessageIsItsEntry(t *testing.T) {
 		eventually(t, func() bool { return len(b.of("orders")) == 2 }, "the message comes again")
 		again := b.of("orders")[1]
 		assert.Equal(t, "order-3", again.UUID, "a requeue keeps the UUID")
-		assert.NotEqual(t, got.Metadata[KeyMetadata], again.Metadata[KeyMetadata], "and changes the key")
+		assert.NotEqual(t, got.Metadata[KeyMetadata], again.Metadata[KeyMetadata], "a requeue changes the key")
 	})
 }
 
@@ -319,7 +319,7 @@ func TestSilenceIsJudgedAndWhatWasNotTriedIsNot(t *testing.T) {
 		}
 		for _, err := range send() {
 			require.ErrorIs(t, err, ErrNoAnswer)
-			require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "the judge's word")
+			require.Equal(t, compensator.VerdictFailure, compensator.VerdictOf(err), "Judge decides the verdict")
 		}
 		for _, err := range send() {
 			require.ErrorIs(t, err, ErrNoAnswer)
