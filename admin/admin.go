@@ -15,18 +15,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Options say who may what.
+// Options configure an Admin.
 type Options struct {
 	Access   Access // required
-	ReadOnly bool   // refuse whatever would be written down, whatever Access says; then nothing is written, no refusal either
+	ReadOnly bool   // refuse every action that would be recorded, also when Access allows it; nothing is written then, refusals included
 
-	ReadTime time.Duration // how long one question to the log may take; 0: two seconds, which many who look leave the service
+	ReadTime time.Duration // maximum duration of one query; 0 means 2 seconds, so that many readers leave the service its database
 }
 
-// Admin serves people. Its methods may be called concurrently: it asks the log for four things at a time for who looks, and
-// for two for who acts, each for Options.ReadTime at most. For an Actor without a name, or without the right, lists and sums
-// have nothing of what he may not see, an entry is not found, and whatever acts returns or answers ErrNotAllowed; the
-// database's errors come as they are.
+// Admin lets people read the log and act on it. Its methods may be called concurrently. It sends at most four queries
+// at a time for reads and two for actions. Each query takes at most Options.ReadTime.
+//
+// An Actor without a name has no rights. Without the right, lists and sums leave out the rows, and an entry is not
+// found. Without the right, an action returns or answers ErrNotAllowed. Errors of the database are returned unchanged.
 type Admin struct {
 	c        *compensator.Compensator
 	log      operating.Log
@@ -34,27 +35,28 @@ type Admin struct {
 	readOnly bool
 	readTime time.Duration
 
-	reads, actions chan struct{} // have one in them for each read under way
+	reads, actions chan struct{} // semaphores: each holds one element per query under way
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards refusals, found and foundAt
 	refusals map[string]refusals
-	found    []string // types
+	found    []string // the known business types
 	foundAt  time.Time
 
 	counts   *shared[[]processlog.Count]
 	standing *shared[condition]
 	groups   *shared[[]processlog.CaseGroup]
-	acts     atomic.Int64 // that may have changed what is shared
+	acts     atomic.Int64 // number of actions that may have changed the shared results
 }
 
-// What an Admin refuses. Others are the library's: compensator.ErrNotFound, which an entry of a type that may not be seen is
-// as well, ErrChanged, ErrBusy, *StateError, *FieldError.
+// Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
+// ErrChanged, ErrBusy, *StateError and *FieldError. An entry whose type the actor may not see is ErrNotFound as well.
 var (
 	ErrNotAllowed = errors.New("admin: not allowed")
 	ErrReadOnly   = errors.New("admin: nothing may be changed here")
 )
 
-// New makes an Admin of a Compensator whose Config.Operations is set. A *FieldError names what is missing.
+// New returns an Admin of a Compensator whose Config.Operations is set. If something is missing, New returns a
+// *FieldError that names it.
 func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	if opts.Access == nil {
 		return nil, &compensator.FieldError{Field: "Access", Reason: "is nil: nobody may do anything without"}
@@ -74,8 +76,10 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 		refusals: make(map[string]refusals), counts: newShared[[]processlog.Count](), standing: newShared[condition](), groups: newShared[[]processlog.CaseGroup]()}, nil
 }
 
-// may asks Access. Nobody without a name, and nothing on a panic; nor of a type whose name ends with spaces, which no type's does:
-// MySQL takes it for the name without, of which Access was not asked.
+// may asks Access. It returns false for an actor without a name, and if Access panics.
+//
+// It also returns false for a type whose name ends with spaces, which no type's name does. MySQL would compare such a
+// name as equal to the name without spaces, and Access was not asked about that name.
 func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may bool) {
 	if a.invalid() || strings.HasSuffix(on.Type, " ") {
 		return false
@@ -88,10 +92,11 @@ func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may 
 	return d.access.May(ctx, a, right, on)
 }
 
-// May reports whether an action would be let through, for a page that shows no button in vain. It records nothing.
+// May reports whether an action would be allowed, so that a page can hide buttons that would be refused. It records
+// nothing.
 func (d *Admin) May(ctx context.Context, a Actor, right Right, on Subject) bool {
 	return !(d.readOnly && right.writes()) && d.may(ctx, a, right, on)
 }
 
-// ReadOnly reports whether Options said so.
+// ReadOnly returns Options.ReadOnly.
 func (d *Admin) ReadOnly() bool { return d.readOnly }

@@ -6,17 +6,21 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// What people did, what selects it, and a page of it, newest first.
+// Types of the audit log: a record, a filter, and a page of records, newest first.
 type (
 	AuditLogRecord = processlog.AuditLogRecord
 	AuditLogFilter = processlog.AuditLogFilter
 	AuditLogPage   = processlog.AuditLogPage
 )
 
-// AuditLog reads what people did: changes of entries, and operations, refused ones too. It wants SeeAuditLog, asked for each
-// type; for what is of no type, or of an entry that was purged, or was not to be seen by whom it was refused, with none. To who may
-// not see all, what was done to a type that the log has no entry of is told where that was among the newest 1,000 operations, or
-// where the type has ever been paused.
+// AuditLog reads the audit log: changes of entries, and operations, including refused ones. It needs SeeAuditLog, asked
+// for each type.
+//
+// Some records have no type, for example records of a purged entry. Refusals on an entry that the actor could not see
+// have no type either. For these records SeeAuditLog is asked with an empty type.
+//
+// An actor who may not see all types reads only records of types that the Admin knows. A type without entries is known
+// if it has ever been paused, or if it is among the newest 1,000 operations.
 func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (AuditLogPage, error) {
 	sees, inFull := d.sight(a, SeeAuditLog), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, "", filter.BusinessTypes, "")
@@ -32,7 +36,7 @@ func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (A
 	return page, err
 }
 
-// maskedRecord shows the entry's errors as masked does.
+// maskedRecord masks the errors in the record's Before and After, as masked does for an entry.
 func (d *Admin) maskedRecord(r AuditLogRecord, errorInFull bool) AuditLogRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
 		if *state != nil {

@@ -19,25 +19,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// canary stands in all of an entry that few may see, and in no id.
+// canary stands in every field of an entry that needs a special right to be seen. It stands in no id.
 const canary = "canary-8842177"
 
-// payment is what the types' entries hold.
+// payment is the content of the entries of both types.
 type payment struct {
 	Order, Card string
 	Minor       int64
 }
 
-// bed is a log in memory with entries of two types.
+// bed is a log in memory with entries of two types, and an Admin of it.
 type bed struct {
 	t     *testing.T
 	store *watched
 	c     *compensator.Compensator
 
 	types   map[string]*compensator.Type[payment]
-	weighed atomic.Int64 // how often the amount of a refund was asked for
+	weighed atomic.Int64 // number of calls that asked for the amount of a refund
 
-	dead, succeeded, pending compensator.Entry // of type refund; those of type mail stand beside them
+	dead, succeeded, pending compensator.Entry // entries of type refund; the type mail has entries in the same states
 	otherDead                compensator.Entry
 }
 
@@ -46,19 +46,19 @@ const (
 	mailType   = "mail"
 )
 
-// watched is a store in memory that tells of what it is asked, and fails or waits where a test says so.
+// watched is a store in memory that calls the hooks of a test. A hook can return an error or wait.
 type watched struct {
 	*compensatortest.MemoryStore
-	entries   func(f compensator.Filter)                          // before List, if it is set
-	cases     func(ctx context.Context, f admin.CaseFilter) error // before Cases
-	heads     func(ctx context.Context) error                     // before Heads
-	operates  func(op processlog.Operation) error                 // before Operate
-	groups    func(businessTypes []string)                        // before CaseGroups
-	sums      []processlog.CaseGroup                              // of CaseGroups, in place of the log's, if it is set
-	auditLogs func(f admin.AuditLogFilter)                        // before Audit log
-	looked    atomic.Int64                                        // how often for the types that there are
-	keeps     func(c *admin.Case)                                 // what Cases and CasesOf have read, as an older version kept it
-	outlines  func(row *processlog.Row)                           // what Outlines has read, as an older version wrote it
+	entries   func(f compensator.Filter)                          // called before List, if set
+	cases     func(ctx context.Context, f admin.CaseFilter) error // called before Cases
+	heads     func(ctx context.Context) error                     // called before Heads
+	operates  func(op processlog.Operation) error                 // called before Operate
+	groups    func(businessTypes []string)                        // called before CaseGroups
+	sums      []processlog.CaseGroup                              // result of CaseGroups instead of the log's, if set
+	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog
+	looked    atomic.Int64                                        // number of calls of Types
+	keeps     func(c *admin.Case)                                 // changes cases that Cases and CasesOf read, to what an older version stored
+	outlines  func(row *processlog.Row)                           // changes rows that Outlines reads, to what an older version stored
 }
 
 func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
@@ -199,13 +199,13 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// die makes another entry that is dead.
+// die records another entry and lets it become dead.
 func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
 	b.t.Helper()
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
 }
 
-// breaks opens the breaker of a type, which stays so until another entry is run.
+// breaks opens the breaker of a type. The breaker stays open until another entry runs.
 func (b *bed) breaks(businessType, password string) {
 	b.t.Helper()
 	compensatortest.Call(b.t, b.c, b.types[businessType], payment{"down", password, 12900}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(businessType + "-down")})
@@ -219,7 +219,7 @@ func (b *bed) admin(opts admin.Options) *admin.Admin {
 	return d
 }
 
-// caseOf is the case of the dead refund.
+// caseOf returns the case of the dead refund.
 func (b *bed) caseOf() admin.Case {
 	cases, err := b.store.CasesOf(b.t.Context(), []compensator.EntryID{b.dead.ID})
 	require.NoError(b.t, err)
@@ -227,7 +227,7 @@ func (b *bed) caseOf() admin.Case {
 	return cases[0]
 }
 
-// standing is all that an action could have changed, refusals apart.
+// standing returns everything that an action can change, except records of refusals.
 func (b *bed) standing() string {
 	var cases []admin.Case
 	for _, row := range b.store.Rows() {
@@ -244,7 +244,7 @@ func (b *bed) standing() string {
 	return asJSON(b.t, []any{cases, settings, versions, b.auditLog(false)})
 }
 
-// auditLog is what is on record, refusals or all else.
+// auditLog returns the records of refusals, or all other records.
 func (b *bed) auditLog(refused bool) (found []admin.AuditLogRecord) {
 	page, err := b.store.AuditLog(b.t.Context(), admin.AuditLogFilter{Limit: 1000})
 	require.NoError(b.t, err)

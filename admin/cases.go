@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A case, what selects cases, and a page of them.
+// Types of cases: a case, a filter, and a page of cases.
 type (
 	Case        = processlog.Case
 	CaseFilter  = processlog.CaseFilter
@@ -18,45 +18,49 @@ type (
 	Fingerprint = processlog.Fingerprint
 )
 
-// The kinds of cases.
+// Kinds of cases.
 const (
 	CaseDead    = processlog.CaseDead
 	CaseUnknown = processlog.CaseUnknown
 )
 
-// Group is the open cases of one type whose failures are alike.
+// Group holds the open cases of one type that have the same failure.
 type Group struct {
 	Type        string               `json:"type"`
 	Fingerprint Fingerprint          `json:"fingerprint"`
-	Error       string               `json:"error"` // of one of them
-	Kind        CaseKind             `json:"kind"`  // the same one's
+	Error       string               `json:"error"` // error of one of the cases
+	Kind        CaseKind             `json:"kind"`  // kind of the same case
 	N           int                  `json:"n"`
-	Sums        []compensator.Amount `json:"sums,omitempty"`  // by currency, of those whose amount is known
-	NoAmount    int                  `json:"no_amount_known"` // how many others there are
-	First       time.Time            `json:"first"`           // opened
-	Last        time.Time            `json:"last"`            // opened
-	Example     compensator.EntryID  `json:"example"`         // one of them
+	Sums        []compensator.Amount `json:"sums,omitempty"`  // sums by currency, of cases whose amount is known
+	NoAmount    int                  `json:"no_amount_known"` // number of cases whose amount is unknown
+	First       time.Time            `json:"first"`           // when the first case was opened
+	Last        time.Time            `json:"last"`            // when the last case was opened
+	Example     compensator.EntryID  `json:"example"`         // entry of one of the cases
 }
 
-// groupsMost is how many sums, by type, failure and currency, the log tells.
+// groupsMost is how many sums the log returns at most. A sum is of one type, failure and currency.
 const groupsMost = 1000
 
-// Groups sums up the open cases by failure, most cases first. It wants SeeEntries, asked for each type. All who may see every
-// type share what was read, as of Overview; for anybody else it is read each time. The log tells the 1,000 sums, by type, failure
-// and currency, with most cases: more, there may be others, and all come to more than these do.
+// Groups sums up the open cases by failure, groups with most cases first. It needs SeeEntries, asked for each type.
+//
+// Actors who may see every type share one result, for as long as in Overview. For other actors Groups reads the log
+// each time.
+//
+// The log returns the 1,000 largest sums by type, failure and currency. If more is true, there may be further groups,
+// and the groups returned may have further cases.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.sumUp(ctx, a, "", d.failures)
 }
 
-// GroupsOf is Groups of one failure, or of any where that is zero, and of one type or, where that is empty, of each that has it. It
-// is read each time.
+// GroupsOf is like Groups, for one failure and one type. A zero failure means any failure. An empty type means every
+// type. GroupsOf reads the log each time.
 func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, failure Fingerprint) (groups []Group, more bool, err error) {
 	return d.sumUp(ctx, a, businessType, func(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 		return d.readFailures(ctx, types, failure)
 	})
 }
 
-// sumUp makes groups of sums, which are by currency as well, of the types that an actor may see.
+// sumUp builds groups of the types that the actor may see. It joins the log's sums, which are also split by currency.
 func (d *Admin) sumUp(ctx context.Context, a Actor, businessType string, ask func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, businessType, nil)
@@ -74,7 +78,7 @@ func (d *Admin) sumUp(ctx context.Context, a Actor, businessType string, ask fun
 	places := make(map[alike]int)
 	found := make([]Group, 0, len(sums))
 	for _, sum := range sums {
-		if !sees.sees(ctx, sum.BusinessType) { // of a type that the Admin has not known of
+		if !sees.sees(ctx, sum.BusinessType) { // its type is new since the Admin last read the types
 			continue
 		}
 		key := alike{sum.BusinessType, sum.Fingerprint}
@@ -91,7 +95,7 @@ func (d *Admin) sumUp(ctx context.Context, a Actor, businessType string, ask fun
 	return found, len(sums) >= groupsMost, nil
 }
 
-// add takes in the group's cases of one currency.
+// add adds the cases of one sum, which has one currency, to the group.
 func (g *Group) add(sum processlog.CaseGroup) {
 	g.N += sum.N
 	amount := inCapitals(compensator.Amount{Minor: sum.Sum, Currency: sum.Currency})
@@ -99,7 +103,7 @@ func (g *Group) add(sum processlog.CaseGroup) {
 	switch {
 	case amount.Currency == "":
 		g.NoAmount += sum.N
-	case same >= 0: // written in small letters and in capitals
+	case same >= 0: // the log has this currency in small and in capital letters
 		g.Sums[same].Minor += amount.Minor
 	default:
 		g.Sums = append(g.Sums, amount)
@@ -112,7 +116,7 @@ func (g *Group) add(sum processlog.CaseGroup) {
 	}
 }
 
-// Cases lists open cases, the one due earliest first. It wants SeeEntries, asked for each type.
+// Cases lists open cases, the earliest due first. It needs SeeEntries, asked for each type.
 func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	page, err := d.cases(ctx, a, filter)
 	inFull := d.sight(a, SeeErrors)
@@ -122,7 +126,7 @@ func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage
 	return page, err
 }
 
-// cases are Cases with their errors as they are.
+// cases is Cases without the masking of errors.
 func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	sees := d.sight(a, SeeEntries)
 	types, some, err := d.within(ctx, sees, filter.BusinessType, filter.BusinessTypes)
@@ -143,7 +147,8 @@ func (d *Admin) maskedCase(c Case, errorInFull bool) Case {
 	return c
 }
 
-// caseAmong finds an entry's case; nil: it has none.
+// caseAmong returns the case of an entry, with its error masked unless inFull is set. It returns nil if the entry has
+// no case.
 func (d *Admin) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
@@ -153,20 +158,27 @@ func (d *Admin) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Ca
 	return &c
 }
 
-// SeenCase names a case as it was seen: Case.EntryID and Case.Version.
+// SeenCase identifies a case in the version that the actor saw: Case.EntryID and Case.Version.
 type SeenCase = processlog.SeenCase
 
-// TakeCases makes up to MaxEntries open cases the actor's own, also from somebody else, whom the version then names, in one
-// transaction with the records, and answers for each in their order: nil, or why it was left alone.
-// compensator.ErrNotFound: there is no open case, or it may not be seen; ErrNotAllowed: the right is missing for this type or
-// amount; ErrChanged. What is the actor's own already is answered nil, so that a call may be repeated. It wants SeeEntries and
-// TakeCase. With another error nothing was done, or all, when the answer to COMMIT was lost.
+// TakeCases assigns up to MaxEntries open cases to the actor, also cases that another person has. It needs SeeEntries
+// and TakeCase. The cases and the audit records change in one transaction.
+//
+// TakeCases returns one answer per case, in the order of seen:
+//   - nil: the case is the actor's now. It may have been the actor's before, so you may repeat a call.
+//   - compensator.ErrNotFound: there is no open case, or the actor may not see it.
+//   - ErrNotAllowed: the actor lacks the right for this type or amount.
+//   - ErrChanged: the case changed since the actor saw it.
+//
+// If the second result is an error, nothing was done. One exception: if the answer to COMMIT was lost, everything may
+// have been done.
 func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
 
-// AssignCases gives open cases to somebody, or, with no owner, back. It wants SeeEntries and AssignCase; TakeCase will do
-// to give back what is one's own. Otherwise it is as TakeCases, but that a repeated call finds ErrChanged.
+// AssignCases assigns open cases to owner. An empty owner makes them nobody's. It needs SeeEntries and AssignCase.
+// TakeCase is enough for an actor who gives back a case of their own. Otherwise AssignCases works like TakeCases,
+// except that a repeated call finds ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, owner, AssignCase, why)
 }
@@ -219,7 +231,7 @@ func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner stri
 		case !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)):
 			answers[i] = ErrNotAllowed
 			refused.add(v.EntryID, c.BusinessType)
-		case right == TakeCase && c.Owner == a.ID: // who presses twice has done it once
+		case right == TakeCase && c.Owner == a.ID: // a second press of the button succeeds and changes nothing
 		default:
 			these, places = append(these, v), append(places, i)
 		}
@@ -241,7 +253,7 @@ func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner stri
 	return answers, nil
 }
 
-// Note puts words of a person beside an entry, with a case or without. It wants SeeEntries and NoteCase.
+// Note adds a person's note to an entry, also to an entry without a case. It needs SeeEntries and NoteCase.
 func (d *Admin) Note(ctx context.Context, a Actor, ref compensator.Ref, why Why) error {
 	_, op, err := d.entryFor(ctx, a, ref, NoteCase, why)
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Why says why somebody does something.
+// Why is the reason that an actor gives for an action.
 type Why struct {
-	Reason string // required: with the ticket at most 1,000 characters
-	Ticket string // optional: at most 64 letters, digits and - _ . / : # of ASCII. Kept before the reason, as "[OPS-988] "
+	Reason string // required; at most 1,000 characters together with the ticket
+	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. It is stored before the reason, as "[OPS-988] "
 }
 
 const maxTicket = 64
 
-// text is what the records keep.
+// text returns the reason as the records store it, with the ticket in front.
 func (w Why) text() (string, error) {
 	text := w.Reason
 	if w.Ticket != "" {
@@ -43,38 +43,48 @@ func (w Why) text() (string, error) {
 
 const ticketRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:#"
 
-// Seen names an entry as it was seen: Entry.ID and Entry.Version.
+// Seen identifies an entry in the version that the actor saw: Entry.ID and Entry.Version.
 type Seen struct {
 	ID      compensator.EntryID
 	Version uint64
 }
 
-// Change is one action on entries.
+// Change is one action on one or more entries.
 type Change struct {
 	Action  Right // Requeue, Compensate, SettleManually, Cancel, Complete or Reschedule
 	Entries []Seen
 	Why
-	Delay time.Duration // Requeue, Compensate, Reschedule: until due
+	Delay time.Duration // for Requeue, Compensate and Reschedule: delay until the entries are due
 
-	// Checked says that somebody has found out what the attempts of these entries did outside the log. Without it Change
-	// does nothing if the outcome of one of them is unknown, as Line.OutcomeUnknown tells. Reschedule needs no check.
+	// Checked confirms that a person has checked the effects of these entries' attempts outside the log. Without
+	// Checked, Change does nothing if the outcome of one entry is unknown (Line.OutcomeUnknown). Reschedule needs no
+	// check.
 	Checked bool
 
-	// Again says that entries may run again although they have ended: succeeded, compensated, cancelled or settled manually.
-	// Without it Requeue and Compensate do nothing if there is one among them.
+	// Again confirms that finished entries may run again: entries that are succeeded, compensated, cancelled or settled
+	// manually. Without Again, Requeue and Compensate do nothing if one of the entries is finished.
 	Again bool
 }
 
-// MaxEntries is how many entries an action names at most.
+// MaxEntries is the maximum number of entries in one action.
 const MaxEntries = 500
 
-// Change does what it says to each entry that still stands as it was seen, in one transaction with the records and the
-// closing of their cases, and answers for each in their order: nil, or why it was left alone. compensator.ErrNotFound: it is
-// not there, or may not be seen; ErrNotAllowed: the right is missing for this type or amount; ErrChanged; ErrBusy;
-// *StateError. It wants SeeEntries and the Action's right, and RequeueSucceeded to do again what has succeeded, was settled
-// manually, or to compensate what was compensated. An *UncheckedError means that nothing was done, and that somebody must
-// look first: see Checked and Again. With another error nothing was done, or all, when the answer to COMMIT was lost: then a
-// second call finds ErrChanged.
+// Change applies the action to each entry that is still in the version that the actor saw. One transaction changes the
+// entries, writes the audit records and closes the cases. Change needs SeeEntries and the right of the Action. It needs
+// RequeueSucceeded as well to run an entry again that succeeded or was settled manually, and to compensate an entry
+// that was compensated.
+//
+// Change returns one answer per entry, in the order of the entries:
+//   - nil: the entry was changed.
+//   - compensator.ErrNotFound: there is no such entry, or the actor may not see it.
+//   - ErrNotAllowed: the actor lacks the right for this type or amount.
+//   - ErrChanged: the entry changed since the actor saw it.
+//   - ErrBusy: another transaction has locked the row. Try again.
+//   - *StateError: the action is impossible in the entry's state.
+//
+// If the second result is an *UncheckedError, nothing was done, and a person must check the entries first: see Checked
+// and Again. With any other error nothing was done. One exception: if the answer to COMMIT was lost, everything may
+// have been done. A second call then finds ErrChanged.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly
@@ -106,7 +116,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 		row, found := rows[seen.ID]
 		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
-		case !found: // or not to be seen
+		case !found: // or the actor may not see it
 			answers[i] = notFound(seen.ID)
 			refused.add(seen.ID, "")
 		case !d.may(ctx, a, ch.Action, on):
@@ -126,14 +136,15 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {
 		return nil, err
 	}
-	// ChangeAll changes only the versions that were read here, so no outcome can become unknown in between.
+	// ChangeAll changes only the versions that were read here. So no outcome can become unknown between this check and
+	// the change.
 	if unchecked := ch.Unchecked(toChange); unchecked != nil {
 		return nil, unchecked
 	}
 	if len(versions) == 0 {
 		return answers, nil
 	}
-	defer d.acts.Add(1) // also when the answer to COMMIT was lost
+	defer d.acts.Add(1) // count the action also when the answer to COMMIT was lost
 	done, err := d.log.ChangeAll(ctx, versions, change)
 	if err != nil {
 		return nil, err
@@ -144,9 +155,10 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	return answers, nil
 }
 
-// Offers reports whether Change would do an action to this entry alone, if it still stands as the line has it, for a page that
-// shows no button in vain: the log's own rules let it, it would change something, and the actor has the rights. Checked and
-// Again are taken as set. It reads and records nothing.
+// Offers reports whether Change would apply an action to this entry alone, if the entry is still as line says. A page
+// uses it to show only buttons that work. Three conditions must hold: the log's rules allow the action, the action
+// changes something, and the actor has the rights. Offers assumes that Checked and Again are set. It reads and records
+// nothing.
 func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
 	if d.readOnly || !changes(action, line.Entry) {
 		return false
@@ -155,7 +167,7 @@ func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bo
 	return d.may(ctx, a, action, on) && d.mayAgain(ctx, a, action, line.Entry.State, on)
 }
 
-// mayAgain asks for the right to do again what was done, where an action does.
+// mayAgain asks for RequeueSucceeded if the action would run finished work again. Otherwise it returns true.
 func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compensator.State, on Subject) bool {
 	switch {
 	case action == Requeue && (state == compensator.Succeeded || state == compensator.SettledManually), action == Compensate && state == compensator.Compensated:
@@ -164,11 +176,11 @@ func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compe
 	return true
 }
 
-// actions are what a Change may do.
+// actions maps the rights that a Change may use to the log's actions.
 var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleManually: compensator.ActionSettleManually,
 	Cancel: compensator.ActionCancel, Complete: compensator.ActionComplete, Reschedule: compensator.ActionReschedule}
 
-// named checks the entries that an action names.
+// named checks the list of entries of an action.
 func named(ids []compensator.EntryID) error {
 	if len(ids) == 0 || len(ids) > MaxEntries {
 		return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(ids), MaxEntries)}
@@ -183,7 +195,7 @@ func named(ids []compensator.EntryID) error {
 	return nil
 }
 
-// change checks what was asked for, of these entries.
+// change validates the Change and returns it as the log's.
 func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, error) {
 	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
 	refuse := func(field, reason string) (processlog.Change, error) {
@@ -207,15 +219,15 @@ func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, 
 	return change, err
 }
 
-// outlines reads entries as they are, of those that an actor may see, in the order of their ids.
+// outlines reads the rows of those entries that the actor may see, in the order of their ids.
 func (d *Admin) outlines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]processlog.Row, error) {
 	ids = slices.SortedFunc(slices.Values(ids), compensator.EntryID.Compare)
 	rows, err := read(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
-	sees := d.sight(a, SeeEntries) // contents are read for amounts, and the service's own functions called
+	sees := d.sight(a, SeeEntries) // hide rows before amounts are asked for: that reads contents and calls functions of the service
 	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) }), err
 }
 
-// worth is what entries are worth, and their cases.
+// worth returns the amounts of entries, and their cases.
 func (d *Admin) worth(ctx context.Context, rows []processlog.Row) (map[compensator.EntryID]compensator.Amount, []Case, error) {
 	ids := make([]compensator.EntryID, len(rows))
 	for i := range rows {
@@ -229,7 +241,8 @@ func (d *Admin) worth(ctx context.Context, rows []processlog.Row) (map[compensat
 	return amounts, cases, err
 }
 
-// amounts is what entries are worth: their cases tell, or the functions of their types.
+// amounts returns the amounts of entries. An amount comes from the entry's case, or from the amount function of its
+// type.
 func (d *Admin) amounts(ctx context.Context, rows []processlog.Row, cases []Case) (map[compensator.EntryID]compensator.Amount, error) {
 	known := make(map[compensator.EntryID]compensator.Amount, len(rows))
 	for _, c := range cases {
@@ -250,5 +263,5 @@ func (d *Admin) amounts(ctx context.Context, rows []processlog.Row, cases []Case
 	return known, nil
 }
 
-// contentsAtOnce bounds what of the entries of a request is in memory.
+// contentsAtOnce limits how many contents a request holds in memory.
 const contentsAtOnce = 16

@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// decimals are ISO 4217's minor units (list one, as SIX keeps it) of the currencies that do not have two.
+// decimals holds the minor units of ISO 4217 (list one, published by SIX), for currencies that do not have two.
 var decimals = map[string]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0,
 	"XAF": 0, "XOF": 0, "XPF": 0,
@@ -14,8 +14,8 @@ var decimals = map[string]int{
 	"CLF": 4, "UYW": 4,
 }
 
-// Decimals is how many decimal places amounts of a currency have: the minor units that ISO 4217 gives its code, and 2 where it
-// gives none.
+// Decimals returns the number of decimal places of a currency: its minor units in ISO 4217. For unknown codes it
+// returns 2.
 func Decimals(currency string) int {
 	if places, odd := decimals[strings.ToUpper(currency)]; odd {
 		return places
@@ -23,7 +23,8 @@ func Decimals(currency string) int {
 	return 2
 }
 
-// inCapitals is an amount as the log keeps it. Older versions kept a currency's code as the service had written it.
+// inCapitals returns the amount with its currency in capitals. Older versions stored a currency's code as the service
+// had written it.
 func inCapitals(a compensator.Amount) compensator.Amount {
 	a.Currency = strings.ToUpper(a.Currency)
 	return a

@@ -14,14 +14,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAmountsHaveTheDecimalsOfTheirCurrency, as ISO 4217 has them, wherever they are shown.
+// TestAmountsHaveTheDecimalsOfTheirCurrency checks the decimals of ISO 4217 wherever amounts are shown.
 func TestAmountsHaveTheDecimalsOfTheirCurrency(t *testing.T) {
 	for currency, places := range map[string]int{"CNY": 2, "USD": 2, "JPY": 0, "UYI": 0, "KWD": 3, "CLF": 4, "UYW": 4, "CLP": 0, "jpy": 0, "XXX": 2, "": 2} {
 		assert.Equal(t, places, admin.Decimals(currency), currency)
 	}
 }
 
-// TestCurrencyInSmallLettersIsTheSame: some providers write it so, and 12,900 yen are not 129.00 of anything.
+// TestCurrencyInSmallLettersIsTheSame checks that a code in small letters is understood: some providers write it so.
+// 12,900 yen must never show as 129.00.
 func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	t.Parallel()
 	yen := compensator.Amount{Minor: 12900, Currency: "JPY"}
@@ -50,7 +51,7 @@ func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	}
 }
 
-// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals, alone and in sums.
+// TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals checks single amounts and sums.
 func TestCurrencyThatWasKeptInSmallLettersIsShownInCapitals(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

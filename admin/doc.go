@@ -1,23 +1,30 @@
-// Package admin is what people may do with the log, whatever they do it with: a page, a command, a program of their own.
-// Each of them goes through a [Admin], so that none differs in rights or in what is on record.
+// Package admin lets people read the log and act on it, with rights and an audit log. Web pages, commands and programs
+// of your own all use an [Admin]. So all of them have the same rights and the same records.
 //
-// # Who may what
+// # Rights
 //
-// The application says who somebody is, and [Access] what they may do: it is asked for each [Right] and each [Subject],
-// and only true lets somebody pass. There is no default. A type that an actor may not see is absent from counts, lists,
-// groups and sums, and its entries are not found. Content is never part of a view: Reveal shows it to who has the right,
-// and says why. Errors show as their shape, without the ids and numbers in them, to who may not see them in full.
+// Your application says who an actor is, and your [Access] decides what the actor may do. Access is asked for each
+// [Right] and each [Subject]. Only true allows the action. There is no default.
 //
-// # What is on record
+// A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
+// view contains content. Reveal shows content to actors who have the right and give a reason. Errors are masked for
+// actors who may not see them in full: ids, numbers and quoted words are removed.
 //
-// An action names entries by the version that was seen, and leaves alone what has changed since. The change, its record
-// in the audit table and the closing of the entry's case are one transaction: a process that is killed leaves all of it or
-// nothing. What is no change of an entry, a look at content, a case taken, a pause, or a refusal, is an operation, written
-// in the transaction of what it speaks of. Refusals are bounded: ten a minute for each actor in a process.
+// # Audit log
+//
+// An action names each entry with the version that the actor saw. An entry that has changed since is left alone. One
+// transaction changes the entry, writes the audit record and closes the entry's case. A process that is killed leaves
+// all of it or nothing.
+//
+// Other actions are recorded as operations: revealing content, taking a case, a pause, a refusal. An operation is
+// written in the transaction of the change that it describes. Each process records at most ten refusals a minute per
+// actor.
 //
 // # Cases
 //
-// An entry that dies opens a case, in the transaction that makes it dead, with its failure's fingerprint, what it is worth
-// and until when somebody should have looked. What a service ends with Cancel or Complete keeps its case until the next
-// round of maintenance, three minutes or so; the same round opens cases for dead entries that have none.
+// An entry that becomes dead opens a case in the same transaction. The case has the fingerprint of the failure, the
+// amount, and the time by which a person should look at it.
+//
+// If a service ends the entry with Cancel or Complete, the next round of maintenance closes the case, within about
+// three minutes. The same round opens cases for dead entries that have none.
 package admin

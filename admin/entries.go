@@ -11,16 +11,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// EntryPage is one page of entries. It may be short, or empty, and not the last: Next tells.
+// EntryPage is one page of entries. It may be short or empty although further pages follow. Only Next says whether
+// there are more.
 type EntryPage struct {
 	Entries []compensator.Entry `json:"entries"`
 	Next    string              `json:"next,omitempty"`
 }
 
-// Entries lists entries as Compensator.List does, without content, headers and user names. It wants SeeEntries, asked for each
-// type; a Filter that looks into errors also SeeErrors, of the type that it names or of none, and of each that it finds; one by
-// user id SeeContent. To who may not see all types a listing by neither an id nor a created range comes as it is due. A listing of
-// one state is of the types of five seconds ago.
+// Entries lists entries like Compensator.List, without content, headers and user names. It needs SeeEntries, asked for
+// each type. A Filter by error text also needs SeeErrors: for the type that it names, or for the empty type, and for
+// each type found. A Filter by user id also needs SeeContent, in the same way.
+//
+// For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. A
+// listing of one state uses types that were read up to five seconds ago.
 func (d *Admin) Entries(ctx context.Context, a Actor, filter compensator.Filter) (EntryPage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	inFull := d.sight(a, SeeErrors)
@@ -30,12 +33,12 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter compensator.Filter)
 	return page, err
 }
 
-// entries lists those of the types of which the actor has all these rights. They are not masked yet.
+// entries lists entries of the types for which the actor has all these rights. It does not mask them.
 func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter, rights ...Right) (EntryPage, error) {
 	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, nil
 	}
-	var searches []Right // to find an entry by what it says is to see that
+	var searches []Right // a filter that finds an entry by a text reveals that text
 	if filter.LastError != "" {
 		searches = append(searches, SeeErrors)
 	}
@@ -50,7 +53,7 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter,
 	if err != nil || !some {
 		return EntryPage{}, err
 	}
-	if types == nil && ofOneState(filter) { // the log would look anew for the types that within has found
+	if types == nil && ofOneState(filter) { // pass the types that within has found, so that the log does not read them again
 		if types, err = d.types(ctx); err != nil {
 			return EntryPage{}, err
 		}
@@ -60,12 +63,14 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter,
 	return EntryPage{Next: page.Next, Entries: shown(page.Entries, func(e *compensator.Entry) bool { return sees.sees(ctx, e.BusinessType) })}, err
 }
 
-// ofOneState tells whether a listing goes through the types one by one, in the order in which their entries are due.
+// ofOneState reports whether the filter lists one state. Such a listing goes through the types one by one, ordered by
+// due time.
 func ofOneState(f compensator.Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
-// shown drops from a page what is of a type that the Admin has not known of. show masks what it does not drop.
+// shown calls show for each element of a page and drops the elements for which show returns false. These are of types
+// that the Admin did not know when it asked.
 func shown[T any](page []T, show func(*T) bool) []T {
 	list := page[:0]
 	for i := range page {
@@ -76,7 +81,7 @@ func shown[T any](page []T, show func(*T) bool) []T {
 	return list
 }
 
-// masked is an entry without what is shown to few.
+// masked returns the entry without content, headers and user name. It masks the error unless errorInFull is set.
 func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Headers, m.UserName = nil, nil, ""
@@ -84,25 +89,25 @@ func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry
 	return m
 }
 
-// EntryView is one entry, and what stands around it.
+// EntryView is one entry with its case, its audit log and related entries.
 type EntryView struct {
 	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
-	ContentSize   int                `json:"content_size"`   // bytes
-	ContentSHA256 string             `json:"content_sha256"` // hexadecimal, its first 16 digits
+	ContentSize   int                `json:"content_size"`   // size in bytes
+	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits
 	Amount        compensator.Amount `json:"amount"`
-	Case          *Case              `json:"case,omitempty"` // also a closed one
+	Case          *Case              `json:"case,omitempty"` // the case, open or closed
 
-	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // as Line.OutcomeUnknown
+	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // same as Line.OutcomeUnknown
 
-	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`    // what people did to it, newest first; to who has SeeAuditLog
-	Siblings     []compensator.Entry `json:"siblings,omitempty"` // others of its business id, up to 20
+	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`    // records of the entry, newest first; only with SeeAuditLog
+	Siblings     []compensator.Entry `json:"siblings,omitempty"` // up to 20 other entries with the same business id
 	MoreSiblings bool                `json:"more_siblings,omitempty"`
 }
 
-// siblingsShown is how many entries of a business id stand beside one.
+// siblingsShown is the maximum number of siblings in an EntryView.
 const siblingsShown = 20
 
-// Entry reads one entry. It wants SeeEntries; without it the entry is not found: compensator.ErrNotFound.
+// Entry reads one entry. It needs SeeEntries. Without the right it returns compensator.ErrNotFound.
 func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
 	e, err := d.get(ctx, ref)
 	if err != nil {
@@ -113,7 +118,7 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	}
 	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
 	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content)}
-	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // a short content can be guessed by its hash
+	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // show the hash only with SeeContent, because a short content can be guessed from its hash
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
 	}
@@ -132,15 +137,16 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	return view, d.siblings(ctx, a, e, &view)
 }
 
-// get reads an entry with all that it holds.
+// get reads an entry with all its fields.
 func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) { return d.c.Get(ctx, ref) })
 }
 
-// notFound is what an entry is that may not be seen: the same as one that is not there.
+// notFound returns the error for an entry that the actor may not see. It equals the error for an entry that does not
+// exist.
 func notFound(ref compensator.Ref) error { return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound) }
 
-// siblings reads the other entries of a business id.
+// siblings adds the other entries of the same business id to the view.
 func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, view *EntryView) error {
 	if e.BusinessID == "" {
 		return nil
@@ -159,9 +165,9 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 	return err
 }
 
-// Reveal shows an entry with its content, headers and user name, and puts on record who looked and why, before it shows
-// anything. It wants SeeEntries and SeeContent, and shows the error as Entry does; where ReadOnly is set nothing is revealed, for it
-// could not be put on record.
+// Reveal returns an entry with its content, headers and user name. It records the actor and the reason before it
+// returns anything. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set,
+// Reveal is refused, because it could not be recorded.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
@@ -175,7 +181,7 @@ func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Wh
 	return *e, nil
 }
 
-// entryFor reads an entry for an action, and returns what is to be put on record of that.
+// entryFor reads an entry for an action. It also returns the operation to record.
 func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, right Right, why Why) (*compensator.Entry, processlog.Operation, error) {
 	var op processlog.Operation
 	if d.readOnly {
@@ -205,9 +211,9 @@ func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, righ
 	return e, op, nil
 }
 
-// Export is EntryLines for a listing that is taken away, each page of which is put on record with why. It wants Export of each
-// type beside SeeEntries; types without are left out. ErrNotAllowed: he has it for none of those asked for, or may not look for what
-// the Filter looks for. Nothing is exported where ReadOnly is set.
+// Export is EntryLines for a listing that leaves the system. Each page is recorded with the reason. Export needs
+// SeeEntries and the right Export for each type. Types without the right are left out. ErrNotAllowed: the actor has the
+// right for none of the types, or may not use this Filter. If ReadOnly is set, Export is refused.
 func (d *Admin) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly

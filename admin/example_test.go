@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// rights is an application's: mei may put refunds below ¥1,000 right.
+// rights is an example of an application's rules: mei may settle refunds below ¥1,000.
 func rights(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 	switch right {
 	case admin.SeeOverview, admin.SeeEntries:
@@ -22,7 +22,7 @@ func rights(_ context.Context, a admin.Actor, right admin.Right, on admin.Subjec
 
 func Example() {
 	ctx := context.Background()
-	c := compensator.Must(compensator.New(ctx, compensator.Config{ // DB and Redis, in a service
+	c := compensator.Must(compensator.New(ctx, compensator.Config{ // a real service sets DB and Redis
 		Store: compensatortest.NewMemoryStore(), Queue: compensatortest.NewMemoryQueue().Client(), Operations: &compensator.Operations{},
 	}))
 	defer c.Close()

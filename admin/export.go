@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// WriteJSONLines writes an object a line: a Line as JSON has it, in which ids, versions and amounts are strings.
+// WriteJSONLines writes one JSON object per Line. Ids, versions and amounts are strings in it.
 func WriteJSONLines(to io.Writer, lines []Line) error {
 	out := json.NewEncoder(to)
 	for _, line := range lines {
@@ -25,11 +25,11 @@ func WriteJSONLines(to io.Writer, lines []Line) error {
 var csvHead = []string{"id", "version", "business_type", "state", "process_count", "next_at", "ended_by", "idempotent_id", "batch_id", "business_id", "business_ext_id",
 	"user_id", "amount_minor", "currency", "case", "case_owner", "case_due_at", "last_error", "created_at", "updated_at"}
 
-// WriteCSV writes a head and a row a line for people with a spreadsheet: UTF-8 that says so, times of RFC 3339 in UTC, amounts
-// in the currency's smallest unit, texts as Cell has them.
+// WriteCSV writes a header row and one row per Line, for use in a spreadsheet. The file is UTF-8 with a byte order
+// mark. Times are RFC 3339 in UTC. Amounts are in the currency's smallest unit. Texts are written as by Cell.
 func WriteCSV(to io.Writer, lines []Line) error {
-	out := bufio.NewWriter(to)       // which keeps its first error
-	_, _ = out.WriteString("\ufeff") // else some take it for their own alphabet
+	out := bufio.NewWriter(to)       // bufio.Writer keeps its first error
+	_, _ = out.WriteString("\ufeff") // without the byte order mark some spreadsheets assume a local encoding
 	_, _ = out.WriteString(strings.Join(csvHead, ",") + "\n")
 	for _, line := range lines {
 		_, _ = out.WriteString(strings.Join(csvRow(line), ",") + "\n")
@@ -59,9 +59,10 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// Cell is a text as a cell of a CSV that no spreadsheet takes for a formula, or for two cells: what would be a formula gets a ' in
-// front. It is quoted as encoding/csv does, and also where it holds a semicolon or a tab, which part cells where the comma is in
-// numbers: what follows one may begin a formula.
+// Cell returns a text as a CSV cell. No spreadsheet reads it as a formula or as two cells. A text that would be a
+// formula gets a ' in front. Cell quotes as encoding/csv does, and also texts with a semicolon or a tab. Spreadsheets
+// split cells at semicolons where the decimal separator is a comma, so the text after a semicolon could begin a
+// formula.
 func Cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
 	if first, _ := utf8.DecodeRuneInString(begins); begins != "" && strings.ContainsRune("=+-@＝＋－＠", first) {

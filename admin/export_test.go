@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// TestNoCellBeginsAFormula, whatever stands before it that nobody sees.
+// TestNoCellBeginsAFormula checks texts with invisible characters before the formula.
 // Failure: F132
 func TestNoCellBeginsAFormula(t *testing.T) {
 	for cell, guarded := range map[string]bool{"=1": true, "+1": true, "-1": true, "@x": true, " =1": true, "＝1": true, "\t=1": true, "\r\n@x": true, "\u3000\u200b=1": true, "\xff=1": true,
@@ -23,7 +23,8 @@ func TestNoCellBeginsAFormula(t *testing.T) {
 	}
 }
 
-// TestExportsAreExactAndHarmless: no float holds such ids and amounts, and a cell is what its text is, and no formula.
+// TestExportsAreExactAndHarmless checks large ids and amounts, which a float cannot hold. Each cell holds its text and
+// is no formula.
 // Failure: F132
 func TestExportsAreExactAndHarmless(t *testing.T) {
 	id, err := compensator.ParseEntryID("18446744073709551615")

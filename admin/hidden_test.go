@@ -25,13 +25,13 @@ var (
 	})
 )
 
-// page is one of any list: the types of its rows, and its cursor.
+// page is one page of any list: the types of its rows, and its cursor.
 type page struct {
 	types []string
 	next  string
 }
 
-// lists are all that come in pages, one row at a time.
+// lists calls each method that returns pages, with one row per page.
 var lists = map[string]func(ctx context.Context, d *admin.Admin, cursor string) (page, error){
 	"entries":           entriesBy(compensator.Filter{}),
 	"newest entries":    entriesBy(compensator.Filter{Newest: true}),
@@ -79,7 +79,8 @@ func entriesBy(f compensator.Filter) func(ctx context.Context, d *admin.Admin, c
 	}
 }
 
-// crowded is a bed with as many dead refunds as mails, in turns, of one batch and one business id, each with a note.
+// crowded returns a bed with equally many dead refunds and mails, alternating. They share one batch and one business
+// id, and each has a note.
 func crowded(t *testing.T, mails int) *bed {
 	b := newBed(t)
 	host := b.admin(admin.Options{Access: everything})
@@ -92,8 +93,8 @@ func crowded(t *testing.T, mails int) *bed {
 	return b
 }
 
-// TestPagesAndCursorsAreOfWhatMayBeSeenAlone: who may see one type finds each page full, and no page behind the last: as if there
-// were no other type.
+// TestPagesAndCursorsAreOfWhatMayBeSeenAlone lists as an actor who may see one type. Each page is full and the last
+// page has no cursor, as if there were no other type.
 // Failure: F122
 func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	t.Parallel()
@@ -125,11 +126,11 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAllAsksForNoTypes: what is asked of the log is what was asked before there were rights.
+// TestWhoSeesAllAsksForNoTypes checks that an actor with all rights causes the same queries as before rights existed.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // no time passes while it asks
+	synctest.Test(t, func(t *testing.T) { // in the bubble no time passes during the queries
 		b := newBed(t)
 		var types [][]string
 		b.store.entries = func(f compensator.Filter) {
@@ -155,7 +156,7 @@ func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	})
 }
 
-// TestListsKeepToTheTypesAskedFor, and to those of them that may be seen.
+// TestListsKeepToTheTypesAskedFor checks that lists hold only types that were asked for and that the actor may see.
 func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -180,14 +181,14 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// TestReadsOfAnAdminAreFourAtATimeForTwoSeconds: people who look do not hold up the service.
+// TestReadsOfAnAdminAreFourAtATimeForTwoSeconds checks the limits that protect the service from its readers.
 // Failure: F127
 func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		d := b.admin(admin.Options{Access: everything})
-		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // it knows the types
+		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // now the Admin knows the types
 		require.NoError(t, err)
 		asked := make(chan struct{}, 10)
 		b.store.cases = func(ctx context.Context, _ admin.CaseFilter) error {
@@ -221,14 +222,14 @@ func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 	})
 }
 
-// TestActionsWaitForNoReader: the brake least of all.
+// TestActionsWaitForNoReader checks that actions, above all a pause, go through while all reads are in use.
 // Failure: F127
 func TestActionsWaitForNoReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		d := b.admin(admin.Options{Access: everything})
-		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // it knows the types
+		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // now the Admin knows the types
 		require.NoError(t, err)
 		b.store.cases = func(ctx context.Context, _ admin.CaseFilter) error { <-ctx.Done(); return ctx.Err() }
 		for range 8 {
@@ -243,11 +244,11 @@ func TestActionsWaitForNoReader(t *testing.T) {
 		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})
 		require.NoError(t, errors.Join(append(answers, err)...))
 		assert.Equal(t, began, time.Now(), "of the bubble's clock")
-		time.Sleep(time.Minute) // until nobody reads
+		time.Sleep(time.Minute) // until all reads have ended
 	})
 }
 
-// TestOverviewWaitsForNoServerThatIsSilent: it says that the database is.
+// TestOverviewWaitsForNoServerThatIsSilent: the database does not answer. The overview is returned and says so.
 // Failure: F127
 func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	t.Parallel()
@@ -262,14 +263,15 @@ func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// TestHiddenAndAbsentAreToldApartByNothing: neither by an answer, nor by what is on record, which is shown to who may see what is
-// of no type, nor by what comes of it when that cannot be written.
+// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an absent one. Answers are equal, records are
+// equal, and errors are equal when the record cannot be written. Records without a type are visible to actors who may
+// not see the entry's type.
 // Failure: F122
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []bool{false, true} {
 		var told [2][]string
-		for i := range told { // the refund that is hidden, and one that is not there
+		for i := range told { // the hidden refund, and an entry that does not exist
 			b := newBed(t)
 			d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 				return on.Type == mailType || on.Type == "" && right == admin.SeeAuditLog
@@ -306,7 +308,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			for _, r := range b.auditLog(true) {
 				records = append(records, strings.Join([]string{r.Actor, r.Action, strings.ReplaceAll(r.EntryID.String(), id.String(), "#"), r.BusinessType, r.Subject, r.Reason}, " "))
 			}
-			slices.Sort(records) // those of one millisecond have no order
+			slices.Sort(records) // records of one millisecond have no order
 			told[i] = append(told[i], records...)
 			page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})
 			require.NoError(t, err)
@@ -318,7 +320,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	}
 }
 
-// TestSearchFindsOnlyWhatItsRightShows: to find an entry by its error, or its user, is to see that.
+// TestSearchFindsOnlyWhatItsRightShows checks that a search by error or by user needs the right to see errors or users.
 // Failure: F122
 func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	t.Parallel()
@@ -326,7 +328,7 @@ func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	for right, search := range map[admin.Right]compensator.Filter{admin.SeeErrors: {LastError: "no such card"}, admin.SeeContent: {UserID: "7"}} {
 		d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, on admin.Subject) bool {
 			return r == admin.SeeEntries || r == right && on.Type != refundType
-		})}) // of no type he may, too
+		})}) // also with the right for the empty type
 		search.CreatedFrom, search.Limit = time.Unix(1, 0), 1
 		found, err := d.Entries(t.Context(), mei, search)
 		require.NoError(t, err)
@@ -338,7 +340,7 @@ func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	}
 }
 
-// TestRevealShowsTheErrorAsOtherViewsDo: the right to a content is none to what the handler has said.
+// TestRevealShowsTheErrorAsOtherViewsDo checks that SeeContent alone does not show a handler's error in full.
 func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -351,7 +353,7 @@ func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestGroupsThatMayNotBeAllAreToldToBeMore: the log tells so many sums and no more.
+// TestGroupsThatMayNotBeAllAreToldToBeMore checks that more is true when the log returns its maximum number of sums.
 func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]bool{999: false, 1000: true} {
@@ -369,7 +371,8 @@ func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	}
 }
 
-// TestNoTypeIsPausedUnderANameThatNoneHas: it would be said to be, and its entries go on; whatever the actor may.
+// TestNoTypeIsPausedUnderANameThatNoneHas checks that a name which no type can have is refused for every actor.
+// Otherwise the page would show a pause that stops nothing.
 func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -390,8 +393,9 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	assert.Empty(t, b.auditLog(true), "who mistypes a name has tried nothing")
 }
 
-// TestMistypedTypeIsNotPaused: neither the log nor the process knows it, so the name that was meant is told, of those that may be
-// seen. A type that has only a handler here is paused before its first entry, and any other by who says that it is yet to come.
+// TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error suggests similar
+// types that the actor may see. A type with a handler can be paused before its first entry. PauseAhead pauses any other
+// name.
 // Failure: F124
 func TestMistypedTypeIsNotPaused(t *testing.T) {
 	t.Parallel()
@@ -424,7 +428,8 @@ func TestMistypedTypeIsNotPaused(t *testing.T) {
 	assert.Len(t, paused, 2)
 }
 
-// TestNothingIsWeighedThatMayNotBeSeen: for an amount a content is read, and the service's own function called.
+// TestNothingIsWeighedThatMayNotBeSeen checks that no amount is computed for a hidden entry. Computing an amount reads
+// content and calls a function of the service.
 // Failure: F122
 func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()
@@ -443,7 +448,8 @@ func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	assert.Greater(t, b.weighed.Load(), before)
 }
 
-// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: he sees that there is nothing, and the pause that he may want to end.
+// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: the actor sees that nothing is open, and sees the pause that they
+// may want to end.
 // Failure: F130
 func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	t.Parallel()
@@ -467,8 +473,8 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone: since when, from when on it is tried, and why, with the error as others are shown;
-// also of a type of which nothing is left.
+// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone checks since when a breaker is open, when the next try is, and the
+// error, masked as elsewhere. It also holds for a type without entries.
 // Failure: F122
 func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -502,7 +508,7 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	assert.Equal(t, full, told(everything)[refundType])
 }
 
-// TestExportThatIsRefusedIsOnRecord, whatever it was refused for. Who asks for no types has tried nothing.
+// TestExportThatIsRefusedIsOnRecord checks each cause of a refusal. An export of no types is not recorded.
 func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -534,8 +540,8 @@ func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 6)
 }
 
-// TestRefusalMakesNoType: what somebody who may nothing has named is no type of the log's, and changes nothing of what others are
-// listed; nor does the record tell him whether there is one.
+// TestRefusalMakesNoType: an actor without rights names an invented type. The log has no such type afterwards, and
+// lists of other actors do not change. The record does not reveal whether the type exists.
 func TestRefusalMakesNoType(t *testing.T) {
 	t.Parallel()
 	for _, sees := range []bool{false, true} {
@@ -564,7 +570,8 @@ func TestRefusalMakesNoType(t *testing.T) {
 	}
 }
 
-// TestWhatServersSayIsShownAsErrorsAre: a driver's error may hold its address, with the password.
+// TestWhatServersSayIsShownAsErrorsAre checks that a driver's error is masked, because it may contain an address and a
+// password.
 func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	t.Parallel()
 	for right, want := range map[admin.Right]string{"": "dial root:…@tcp(db:3306) for …@example.com: Error 1045", admin.SeeErrors: "dial root:…@tcp(db:#) for …@example.com: Error 1045"} {
@@ -580,7 +587,8 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	}
 }
 
-// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt, also where he may not see another type, and much has been done since.
+// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt: the actor may not see all types, and many operations came
+// after the pause.
 func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

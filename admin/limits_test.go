@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// having is an Access of some rights, of any type.
+// having returns an Access that allows these rights for every type.
 func having(rights ...admin.Right) admin.AccessFunc {
 	return func(_ context.Context, _ admin.Actor, r admin.Right, _ admin.Subject) bool {
 		for _, right := range rights {
@@ -25,7 +25,7 @@ func having(rights ...admin.Right) admin.AccessFunc {
 	}
 }
 
-// TestAuditLogShowsErrorsAsOtherViewsDo: how an entry was before and after a change, error and all, is part of it.
+// TestAuditLogShowsErrorsAsOtherViewsDo checks that errors in the states before and after a change are masked.
 func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -39,7 +39,8 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestWhoMayTakeCasesGivesBackWhatIsHisAlone, as he saw it; and takes what his limit lets him.
+// TestWhoMayTakeCasesGivesBackWhatIsHisAlone: an actor with TakeCase gives back a case of their own in the version that
+// they saw. They also take cases within their limit.
 func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -64,7 +65,7 @@ func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	require.NoError(t, joined(large.TakeCases(t.Context(), mei, seen(), why)))
 }
 
-// TestRefusalNamesTheEntryThatWasNamed, also one that may not be seen.
+// TestRefusalNamesTheEntryThatWasNamed checks the recorded id, also for an entry that the actor may not see.
 func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -73,7 +74,7 @@ func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	assert.Equal(t, []any{b.dead.ID, ""}, []any{b.auditLog(true)[0].EntryID, b.auditLog(true)[0].BusinessType})
 }
 
-// TestReadOnlyAdminOffersNothingThatIsWrittenDown, to whoever may all.
+// TestReadOnlyAdminOffersNothingThatIsWrittenDown checks an actor with all rights.
 func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -87,7 +88,7 @@ func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 	assert.Equal(t, []admin.Right{admin.SeeOverview, admin.SeeEntries, admin.SeeErrors, admin.SeeAuditLog}, may)
 }
 
-// TestDelayIsBounded as the log bounds it, both ways.
+// TestDelayIsBounded checks that the Admin limits delays at both ends as the log does.
 func TestDelayIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -100,7 +101,8 @@ func TestDelayIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWasSettledManuallyIsDoneAgainByRight: somebody has paid manually, and it may be paid twice.
+// TestWhatWasSettledManuallyIsDoneAgainByRight checks the right RequeueSucceeded. A person has paid manually, so a
+// requeue might pay twice.
 func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -114,7 +116,7 @@ func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	require.ErrorIs(t, change(admin.Requeue), admin.ErrNotAllowed)
 }
 
-// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt alone: the log may have one since.
+// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt: the type is new since the Admin read the types.
 func TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -7,19 +7,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Line is one entry in short, where a page shows many.
+// Line is one entry as a row of a list.
 type Line struct {
 	Entry  compensator.Entry  `json:"entry"`          // without content, headers and user name
-	Amount compensator.Amount `json:"amount"`         // where it is known
-	Case   *Case              `json:"case,omitempty"` // also a closed one
+	Amount compensator.Amount `json:"amount"`         // zero if unknown
+	Case   *Case              `json:"case,omitempty"` // the case, open or closed
 
-	// OutcomeUnknown: the entry has not ended well, and an attempt timed out, never ended or runs now, so that its effect may
-	// have happened. Change wants Change.Checked for it. The log remembers the last attempts alone.
+	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. The entry has not
+	// ended well, and an attempt timed out, never ended, or is running now. Change then requires Change.Checked. The log
+	// knows only the most recent attempts.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 
-// Lines reads up to MaxEntries entries in short, in the order of ids, which may name one twice. Those that are not there,
-// or may not be seen, are left out. It wants SeeEntries, asked for each type.
+// Lines reads up to MaxEntries entries as lines, in the order of ids. ids may name an entry twice. Entries that do not
+// exist, or that the actor may not see, are left out. Lines needs SeeEntries, asked for each type.
 func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]Line, error) {
 	if len(ids) > MaxEntries {
 		return nil, &compensator.FieldError{Field: "entries", Reason: "more than 500"}
@@ -35,7 +36,8 @@ func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) (
 	return d.lines(ctx, a, ids, rows, amounts, cases), nil
 }
 
-// CaseLines is Cases as lines, each case with its entry; cases whose entry has gone are left out. It wants what Cases wants.
+// CaseLines is Cases as lines: each case with its entry. Cases whose entry was purged are left out. It needs the same
+// rights as Cases.
 func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (LinePage, error) {
 	page, err := d.cases(ctx, a, filter)
 	if err != nil {
@@ -56,7 +58,7 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 	return LinePage{d.lines(ctx, a, ids, rows, amounts, page.Cases), page.Next}, nil
 }
 
-// lines are those of rows, in the order of ids.
+// lines builds the lines of rows, in the order of ids.
 func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) []Line {
 	rows, inFull := byID(outlines), d.sight(a, SeeErrors)
 	lines := make([]Line, 0, len(ids))
@@ -70,7 +72,7 @@ func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, o
 	return lines
 }
 
-// lineOf tells what a row and its case say, of which nothing is masked.
+// lineOf builds a line from a row and its case. Nothing is masked yet.
 func (d *Admin) lineOf(row processlog.Row, cases []Case) Line {
 	e := entryOf(row)
 	return Line{Entry: e, OutcomeUnknown: d.outcomeUnknown(e, cases)}
@@ -84,13 +86,14 @@ func byID(outlines []processlog.Row) map[compensator.EntryID]processlog.Row {
 	return rows
 }
 
-// LinePage is one page of a listing. It may be short, or empty, and not the last: Next tells.
+// LinePage is one page of lines. It may be short or empty although further pages follow. Only Next says whether there
+// are more.
 type LinePage struct {
 	Lines []Line `json:"lines"`
 	Next  string `json:"next,omitempty"`
 }
 
-// EntryLines is Entries, with what Line has beside. It wants what Entries wants.
+// EntryLines is Entries as lines. It needs the same rights as Entries.
 func (d *Admin) EntryLines(ctx context.Context, a Actor, filter compensator.Filter) (LinePage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	if err != nil {
@@ -99,7 +102,7 @@ func (d *Admin) EntryLines(ctx context.Context, a Actor, filter compensator.Filt
 	return d.lined(ctx, a, page)
 }
 
-// lined masks a page of entries and adds what Line has beside.
+// lined builds the lines of a page of entries, and masks them.
 func (d *Admin) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, error) {
 	rows := make([]processlog.Row, len(page.Entries))
 	for i, e := range page.Entries {
@@ -118,7 +121,7 @@ func (d *Admin) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, e
 	return found, nil
 }
 
-// entryOf is a row as users know it, but for what masked takes away.
+// entryOf returns a row as an Entry. masked removes the fields that need further rights.
 func entryOf(r processlog.Row) compensator.Entry {
 	return compensator.Entry{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
 		BusinessExtID: r.BusinessExtID, UserID: r.UserID, State: r.State, ProcessCount: r.ProcessCount, MaxProcessCount: r.MaxProcessCount,

@@ -24,18 +24,18 @@ var (
 	why = admin.Why{Reason: "PSP is back", Ticket: "OPS-988"}
 )
 
-// deed is one thing that a right allows, on the type refund.
+// deed is one action or view that a right allows, on the type refund.
 type deed struct {
 	name   string
-	method string // of the Admin
+	method string // method of the Admin
 	right  admin.Right
-	with   []admin.Right // what else it wants
-	writes bool          // it is put on record, and ReadOnly refuses it
-	shows  string        // what its answer holds where it is let through, and must not hold where it is not
+	with   []admin.Right // further rights that it needs
+	writes bool          // it is recorded, and ReadOnly refuses it
+	shows  string        // text that the answer holds if it is allowed, and must not hold otherwise
 	do     func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (answer any, err error)
 }
 
-// changing is a deed that changes an entry.
+// changing returns a deed that changes an entry.
 func changing(action admin.Right, with []admin.Right, of func(b *bed) compensator.Entry) deed {
 	return deed{name: string(action), method: "Change", right: action, with: append(with, admin.SeeEntries), writes: true,
 		do: func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (any, error) {
@@ -48,7 +48,7 @@ func changing(action admin.Right, with []admin.Right, of func(b *bed) compensato
 		}}
 }
 
-// deadHash is the beginning of the hash of the dead refund's content, by which a short one could be guessed.
+// deadHash is the beginning of the hash of the dead refund's content. A short content can be guessed from its hash.
 var deadHash = func() string {
 	content, _ := json.Marshal(payment{"dies", canary, 12900})
 	return fmt.Sprintf("%x", sha256.Sum256(content))[:16]
@@ -56,7 +56,7 @@ var deadHash = func() string {
 
 func deadRefund(b *bed) compensator.Entry { return b.dead }
 
-// deeds are all things that rights allow. Each right and each method of an Admin that takes an Actor stands here.
+// deeds lists everything that rights allow. It names each right, and each method of an Admin that takes an Actor.
 func deeds() []deed {
 	requeueSucceeded := changing(admin.Requeue, []admin.Right{admin.Requeue}, func(b *bed) compensator.Entry { return b.succeeded })
 	requeueSucceeded.name, requeueSucceeded.right = "requeue what succeeded", admin.RequeueSucceeded
@@ -180,7 +180,7 @@ func deeds() []deed {
 	}
 }
 
-// mailOrRefund is the type that is to be paused: of the bed's, refund is paused already, so it is resumed first.
+// mailOrRefund returns the type to pause. In prepared beds refund is paused already, so mailOrRefund resumes it first.
 func mailOrRefund(b *bed) string {
 	all := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 	_ = b.admin(admin.Options{Access: all}).Resume(b.t.Context(), admin.Actor{ID: "host"}, admin.Paused{Type: refundType, Version: 1}, why)
@@ -191,7 +191,7 @@ func answered[T any](v T, err error) (any, error) { return v, err }
 
 func some[T any](v T, _ bool, err error) (any, error) { return v, err }
 
-// prepared is a bed in which there is something of everything to see.
+// prepared returns a bed in which each view has something to show.
 func prepared(t *testing.T) *bed {
 	b := newBed(t)
 	b.breaks(refundType, "none")
@@ -203,7 +203,8 @@ func prepared(t *testing.T) *bed {
 	return b
 }
 
-// TestEachRightAllowsWhatItSaysAndNothingElse walks right × action × {none, wrong, another type, read only, ok}.
+// TestEachRightAllowsWhatItSaysAndNothingElse checks each right with each action: without rights, with another right,
+// for another type, read-only, and allowed.
 // Failure: F122
 func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -250,7 +251,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					assert.Empty(t, b.auditLog(true))
 					return
 				}
-				some := deed.name == "export" && name == "another type" // of what may be taken away it takes a listing
+				some := deed.name == "export" && name == "another type" // an export is refused for some types only
 				if !some {
 					assert.Equal(t, before, b.standing(), "nothing has changed")
 				}
@@ -269,13 +270,13 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					require.NoError(t, err)
 				case name == "wrong":
 					require.ErrorIs(t, err, admin.ErrNotAllowed)
-					if deed.name == "export" { // it names none
+					if deed.name == "export" { // an export names no entry
 						recorded = ""
 					}
 				case slices.Contains(deed.with, admin.SeeEntries) && deed.method != "Export":
 					require.ErrorIs(t, err, compensator.ErrNotFound, "as if it were not there")
 					require.NotErrorIs(t, err, admin.ErrNotAllowed)
-					recorded = "" // its type would tell that it is there
+					recorded = "" // the record has no type, because the type would reveal that the entry exists
 				default:
 					require.ErrorIs(t, err, admin.ErrNotAllowed)
 					recorded = ""
@@ -290,7 +291,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestMatrixHasEveryRightAndEveryMethod: what is added to the Admin is added to the matrix.
+// TestMatrixHasEveryRightAndEveryMethod fails if a new right or method is missing from deeds.
 // Failure: F122
 func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	t.Parallel()
@@ -312,7 +313,7 @@ func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	}
 }
 
-// TestNothingIsSeenOfWhatIsMasked: who may see everything but content and errors in full finds no trace of them anywhere.
+// TestNothingIsSeenOfWhatIsMasked: an actor has all rights but SeeContent and SeeErrors. No answer holds the canary.
 // Failure: F122
 func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 	t.Parallel()
@@ -327,7 +328,7 @@ func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 			text += err.Error()
 		}
 		assert.NotContains(t, text, canary, deed.name)
-		assert.NotContains(t, text, "Y2FuYXJ5", deed.name) // base64 of it
+		assert.NotContains(t, text, "Y2FuYXJ5", deed.name) // the beginning of canary in base64
 	}
 	page, err := d.Entries(t.Context(), mei, compensator.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
@@ -364,7 +365,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	for _, nobody := range []admin.Actor{{}, {ID: " "}, {ID: "\xff"}, {ID: strings.Repeat("名", 192)}} {
 		for _, deed := range deeds() {
 			if deed.method == "Pause" || deed.method == "PauseAhead" {
-				continue // its host prepares it
+				continue // prepared by the host of the page
 			}
 			answer, err := deed.do(t.Context(), d, b, nobody)
 			if deed.shows != "" {
@@ -376,7 +377,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	assert.Equal(t, before, b.standing())
 }
 
-// TestRefusalsOfAMinuteAreBounded for each actor.
+// TestRefusalsOfAMinuteAreBounded checks the limit per actor.
 // Failure: F122
 func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	t.Parallel()
@@ -391,7 +392,7 @@ func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 11)
 }
 
-// TestRightsAreAskedForWhatAnEntryIsWorth: an application's one line decides by the amount, also of an entry that has no case.
+// TestRightsAreAskedForWhatAnEntryIsWorth: Access decides by the amount, also for an entry without a case.
 // Failure: F122
 func TestRightsAreAskedForWhatAnEntryIsWorth(t *testing.T) {
 	t.Parallel()
@@ -440,8 +441,8 @@ func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
 	assert.Empty(t, b.auditLog(false))
 }
 
-// TestManyCasesAreTakenAtOnce: each as it was seen and as Access says of it, beside how many are named; what is refused stands
-// on record once, and leaves the others alone.
+// TestManyCasesAreTakenAtOnce: each case must be in the version that was seen, and Access is asked for each with the
+// count. A refusal is recorded once and does not stop the other cases.
 // Failure: F120
 func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	t.Parallel()
@@ -497,5 +498,5 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	assert.Equal(t, "owner", refused.Field)
 }
 
-// joined is what an action on many was answered, as one error.
+// joined joins the answers of an action on many entries into one error.
 func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

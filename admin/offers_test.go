@@ -16,7 +16,7 @@ import (
 
 var changes = []admin.Right{admin.Requeue, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// inEachState is how an entry comes to stand in each way in which the log's rules tell entries apart.
+// inEachState returns functions that bring an entry into each state that the log's rules distinguish.
 func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	var n int
 	saga, err := compensator.Handle(b.c, "saga", func(context.Context, *compensator.Entry, payment) error {
@@ -85,8 +85,8 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	return states
 }
 
-// TestWhatIsOfferedIsWhatChangeDoes: of an entry in any state, erased or not, its compensation begun or not, and whatever the
-// actor may. Who is led into a refusal is on record with it.
+// TestWhatIsOfferedIsWhatChangeDoes compares Offers with Change: in each state, erased or not, compensation begun or
+// not, and with different rights. A wrong offer would lead an actor into a recorded refusal.
 func TestWhatIsOfferedIsWhatChangeDoes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -10,57 +10,60 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Overview is what needs looking at, of the types that the actor may see.
+// Overview shows what needs attention, for the types that the actor may see.
 type Overview struct {
-	At     time.Time      `json:"at"`               // when entries were counted, by the clock of this process
-	Types  []TypeOverview `json:"types"`            // those with entries that are unfinished or dead, or that are paused or left alone, by name
-	Health *Health        `json:"health,omitempty"` // of this process and its servers
+	At     time.Time      `json:"at"`               // when the entries were counted, by this process's clock
+	Types  []TypeOverview `json:"types"`            // sorted by name: types with unfinished or dead entries, paused types, and types with an open breaker
+	Health *Health        `json:"health,omitempty"` // health of this process and its servers
 }
 
-// TypeOverview is a type's entries that are unfinished or dead, and what keeps them from being claimed.
+// TypeOverview counts the unfinished and dead entries of a type. It also shows the reasons why they are not claimed.
 type TypeOverview struct {
 	Type    string        `json:"type"`
-	Counts  []Count       `json:"counts"`            // those that are not 0, pending first
-	Overdue time.Duration `json:"overdue,omitempty"` // how long the one that waits longest has been due and unclaimed; 0: none
-	Unknown bool          `json:"unknown,omitempty"` // it is overdue, and this process has no handler for it
+	Counts  []Count       `json:"counts"`            // counts above 0, pending first
+	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: none waits
+	Unknown bool          `json:"unknown,omitempty"` // entries are overdue, and this process has no handler for the type
 	Paused  *Paused       `json:"paused,omitempty"`
-	Broken  *Broken       `json:"breaker,omitempty"` // its breaker is open in this process; others may claim the type
+	Broken  *Broken       `json:"breaker,omitempty"` // the breaker is open in this process; other processes may claim the type
 }
 
-// Broken is a type of which the process that serves the Admin claims no entry for now: TypeConfig.Breaker has opened.
+// Broken is a type whose breaker (TypeConfig.Breaker) is open in the process that serves the Admin. This process claims
+// no entry of the type meanwhile.
 type Broken struct {
 	Type    string    `json:"type"`
-	Since   time.Time `json:"since"`    // by the clock of that process, as ProbeAt
-	ProbeAt time.Time `json:"probe_at"` // from then on one entry is tried; that one may be under way, or not have come due yet
-	Error   string    `json:"error"`    // of the last call that failed; its shape to who has no SeeErrors
+	Since   time.Time `json:"since"`    // by that process's clock, like ProbeAt
+	ProbeAt time.Time `json:"probe_at"` // from this time on one entry is tried; the try may be running already, or no entry is due yet
+	Error   string    `json:"error"`    // error of the last failed call; masked without SeeErrors
 }
 
-// Count is a number of entries, up to 1,000.
+// Count is a number of entries, at most 1,000.
 type Count struct {
 	State compensator.State `json:"state"`
 	N     int               `json:"n"`
-	More  bool              `json:"more,omitempty"` // there are more
+	More  bool              `json:"more,omitempty"` // there are more entries than N
 }
 
-// Health is what an operator should know of the process that serves him. What is wrong is shown as entries' errors are: its shape to
-// who has no SeeErrors with no type.
+// Health describes the process that serves the Admin, and its servers. Its errors are masked for an actor who lacks
+// SeeErrors for the empty type.
 type Health struct {
-	Database string `json:"database,omitempty"` // what is wrong; empty: it answers
-	Queue    string `json:"queue,omitempty"`    // what is wrong; empty: it answers, or there is none
-	NoQueue  bool   `json:"no_queue,omitempty"` // there is no queue beside the database, so none was asked
-	History  string `json:"history,omitempty"`  // the database has gone back, and this process has stopped
-	Running  bool   `json:"running"`            // Run is at work in this process
+	Database string `json:"database,omitempty"` // error of the database; empty: it answers
+	Queue    string `json:"queue,omitempty"`    // error of the queue; empty: it answers, or there is none
+	NoQueue  bool   `json:"no_queue,omitempty"` // there is no queue beside the database
+	History  string `json:"history,omitempty"`  // the database was rolled back to an earlier state, and this process has stopped
+	Running  bool   `json:"running"`            // Run is running in this process
 }
 
-// overviewMost is how far the overview counts a group.
+// overviewMost is the maximum count per type and state.
 const overviewMost = 1000
 
-// unfinished are the states that the overview counts.
+// unfinished lists the states that the overview counts.
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
-// Overview counts what is unfinished or dead, up to 1,000 of each type and state. It wants SeeOverview, asked for each type,
-// and for the Health with no type; ErrNotAllowed: he has it for none. All who ask within two seconds, or while it is read, share what was read; of a log that takes long
-// to count, within two hundred times as long, up to ten seconds. What is done through this Admin shows at once.
+// Overview counts unfinished and dead entries, up to 1,000 of each type and state. It needs SeeOverview, asked for each
+// type. Its Health needs SeeOverview for the empty type. ErrNotAllowed: the actor has the right for nothing.
+//
+// All actors share one result for two seconds. If reading takes long, they share it for 200 times as long as the
+// reading took, at most for ten seconds. An action through this Admin shows at once.
 func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
 	counts, at, err := d.counted(ctx)
@@ -101,7 +104,7 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	}
 	if sees.sees(ctx, "") {
 		inFull := d.may(ctx, a, SeeErrors, Subject{})
-		wrong := func(err error) string { return d.told(processlog.FitError(text(err)), inFull) } // a driver may say its address, with the password
+		wrong := func(err error) string { return d.told(processlog.FitError(text(err)), inFull) } // a driver's error may contain its address and password
 		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running, NoQueue: !d.log.SharedQueue()}
 	} else if len(types) == 0 {
 		known, err := d.types(ctx)
@@ -120,13 +123,13 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	return found, nil
 }
 
-// Broken lists the types that the process that serves the Admin leaves alone, as they are now, of those that the actor may
-// see: it wants SeeOverview. It asks the log for nothing.
+// Broken lists the types whose breaker is open now in the process that serves the Admin. It needs SeeOverview, and
+// leaves out types that the actor may not see. It sends no query.
 func (d *Admin) Broken(ctx context.Context, a Actor) []Broken {
 	return d.brokenAmong(ctx, a, d.log.OpenBreakers(), d.sight(a, SeeOverview))
 }
 
-// brokenAmong has their errors cut as the log cuts those of entries, for they are the handlers' own, of any length.
+// brokenAmong cuts errors to the length that the log stores, because handlers' errors may have any length.
 func (d *Admin) brokenAmong(ctx context.Context, a Actor, open []compensator.OpenBreaker, sees *sight) (seen []Broken) {
 	inFull := d.sight(a, SeeErrors)
 	for _, b := range open {

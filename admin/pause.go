@@ -11,16 +11,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Paused is a type of which no process claims entries.
+// Paused is a type whose entries no process claims.
 type Paused struct {
 	Type    string    `json:"type"`
-	Version uint64    `json:"version,string"` // for Resume
+	Version uint64    `json:"version,string"` // pass it to Resume
 	Actor   string    `json:"actor"`
 	Reason  string    `json:"reason"`
 	At      time.Time `json:"at"`
 }
 
-// Paused lists the types that are paused and that the actor may see: it wants SeeOverview.
+// Paused lists the paused types that the actor may see. It needs SeeOverview.
 func (d *Admin) Paused(ctx context.Context, a Actor) ([]Paused, error) {
 	settings, err := read(ctx, d, d.log.Operations().Settings)
 	if err != nil {
@@ -39,14 +39,16 @@ func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight
 	return paused
 }
 
-// Pause has all processes whose Config.Operations is set claim no more entries of a type, each within its ReconcileInterval
-// and a fifth; attempts under way go on, and recording does. It wants Pause. ErrChanged: it is paused already. An
-// *UnknownTypeError: neither the log nor this process knows the type, so that a name that was mistyped pauses nothing.
+// Pause stops the claims of a type in all processes whose Config.Operations is set. Each process stops within 1.2 times
+// its ReconcileInterval. Running attempts continue, and new entries are still recorded. Pause needs the right Pause.
+//
+// ErrChanged: the type is paused already. *UnknownTypeError: neither the log nor this process knows the type. So a
+// mistyped name pauses nothing.
 func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, d.checkPaused)
 }
 
-// PauseAhead is Pause of any name, for a type that is yet to come.
+// PauseAhead is like Pause and accepts any name. Use it for a type that has no entries yet.
 func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
 }
@@ -77,7 +79,8 @@ func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why
 	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
 }
 
-// Resume ends a pause as it was seen. It wants Pause. ErrChanged.
+// Resume ends a pause in the version that the actor saw. It needs the right Pause. ErrChanged: the pause has changed or
+// ended.
 func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error {
 	reason, err := d.forType(ctx, a, seen.Type, why)
 	if err != nil {
@@ -92,7 +95,7 @@ func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
 }
 
-// forType checks an action on a type.
+// forType validates an action on a type.
 func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
 	if d.readOnly {
 		return "", ErrReadOnly
@@ -104,7 +107,7 @@ func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why W
 	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
 		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
 	}
-	if strings.TrimSpace(businessType) != businessType { // as no type is called: what was pasted so would be paused, and hold nothing
+	if strings.TrimSpace(businessType) != businessType { // no type has such a name, so a pause of a pasted name with spaces would stop nothing
 		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
 	}
 	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {

@@ -8,19 +8,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// What an Admin asks of the log at a time, and for how long: people must not hold up the service whose database it is.
+// Limits of an Admin's queries. They protect the service, which uses the same database.
 const (
-	readsAtOnce = 4               // for who looks
-	actsAtOnce  = 2               // for who acts: the brake does not wait for readers
-	readTime    = 2 * time.Second // unless Options say otherwise
+	readsAtOnce = 4               // for reads
+	actsAtOnce  = 2               // for actions, so that a pause never waits for readers
+	readTime    = 2 * time.Second // default of Options.ReadTime
 )
 
 type action struct{}
 
-// acting marks what is read for an action.
+// acting marks the queries of an action, which use the semaphore of actions.
 func acting(ctx context.Context) context.Context { return context.WithValue(ctx, action{}, true) }
 
-// read asks the log once the Admin's other reads, or those of other actions, leave room.
+// read runs one query. It first waits until fewer than readsAtOnce other reads are running, or fewer than actsAtOnce
+// other queries of actions.
 func read[T any](ctx context.Context, d *Admin, ask func(ctx context.Context) (T, error)) (answer T, err error) {
 	room := d.reads
 	if ctx.Value(action{}) != nil {
@@ -46,11 +47,11 @@ func (d *Admin) casesOf(ctx context.Context, ids []processlog.ID) ([]Case, error
 	return cases, err
 }
 
-// typesFor is how long an Admin goes by the types that it has found: so late is a new one in the lists of who may not see all, and
-// in those of one state.
+// typesFor is how long an Admin uses the types that it read. A new type appears up to this much later in lists of one
+// state, and in lists for actors who may not see all types.
 const typesFor = 5 * time.Second
 
-// types are the business types that there are.
+// types returns the business types of the log, up to typesFor old.
 func (d *Admin) types(ctx context.Context) ([]string, error) {
 	d.mu.Lock()
 	found, at := d.found, d.foundAt
@@ -67,9 +68,14 @@ func (d *Admin) types(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// within narrows a query to the types that an actor sees, of those that were asked for or of all, so that what he does not see
-// leaves no trace in pages, nor in where they end. nil, and ok: he sees all there are. ok: he sees some. A query that names its type
-// is within that. Cursors name rows, whose numbers others' take part in: a audit log's tell how many records there were in between.
+// within returns the types for a query: the types that were asked for, or all types, without those that the actor may
+// not see. So hidden rows leave no trace in pages or in the place where a page ends. A query that names one type stays
+// within that type.
+//
+// If types is nil and ok is true, the actor sees all types. If ok is false, the actor sees none.
+//
+// Cursors name rows, and row numbers count hidden rows too. So the cursors of an audit log reveal how many records lie
+// between them.
 func (d *Admin) within(ctx context.Context, sees *sight, named string, asked []string, more ...string) (types []string, ok bool, err error) {
 	if asked == nil && named != "" {
 		asked = []string{named}

@@ -11,18 +11,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusals is what an actor was refused in the minute that began then.
+// refusals counts an actor's refusals in the minute that began at since.
 type refusals struct {
 	since time.Time
 	n     int
 }
 
 const (
-	refusalsKept   = 10     // of an actor a minute on record; further ones are refused all the same
-	refusalsActors = 10_000 // that are remembered at a time
+	refusalsKept   = 10     // records per actor and minute; further refusals are not recorded
+	refusalsActors = 10_000 // maximum number of actors remembered
 )
 
-// refuse puts a refusal on record, and returns ErrNotAllowed.
+// refuse records a refusal and returns ErrNotAllowed.
 func (d *Admin) refuse(ctx context.Context, a Actor, op processlog.Operation) error {
 	if !d.countRefusal(a, time.Now()) {
 		return ErrNotAllowed
@@ -34,9 +34,9 @@ func (d *Admin) refuse(ctx context.Context, a Actor, op processlog.Operation) er
 	return ErrNotAllowed
 }
 
-// refuseType refuses what names a type. What is on record is of that type where the actor sees it and the log has it: any other
-// name stands beside what was tried, for of a name that somebody has made up there would be a type from then on, in what others are
-// listed, and who may not see a type could tell by the record whether there is one.
+// refuseType refuses an action on a type. The record is of that type if the actor sees it and the log has it. Otherwise
+// the name goes into Subject. A record with an invented type would add that type to the log, and to lists of other
+// actors. It would also reveal to the actor whether a hidden type exists.
 func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = acting(ctx)
 	op.Subject = named
@@ -48,8 +48,9 @@ func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op proces
 	return d.refuse(ctx, a, op)
 }
 
-// hide refuses what is done to an entry that may not be seen, or is not there: nobody can tell one from the other, by the
-// answer, by what is put on record, which is of no type and has the id that was named, or by what becomes of it when that fails.
+// hide refuses an action on an entry that does not exist or that the actor may not see. Nothing tells the two apart:
+// the answer is the same, the record has the id that was named and no type, and an error of the record has the same
+// effect.
 func (d *Admin) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
 	op.EntryID, _ = ref.(processlog.ID)
 	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
@@ -58,8 +59,8 @@ func (d *Admin) hide(ctx context.Context, a Actor, op processlog.Operation, ref 
 	return notFound(ref)
 }
 
-// rejected are those of the entries named by an action that are refused: of those that may not be seen the id alone, as hide
-// does.
+// rejected counts the refused entries of an action and keeps the first one. A hidden entry has only its id here, as in
+// hide.
 type rejected struct {
 	n, of int
 	first struct {
@@ -74,7 +75,8 @@ func (r *rejected) add(id compensator.EntryID, businessType string) {
 	}
 }
 
-// refuseSome puts on record what an action refuses, if anything. An error: it could not, and nothing of the action is to be done.
+// refuseSome records the refusal of some entries of an action, if any was refused. If it returns an error, nothing was
+// recorded, and the action must do nothing.
 func (d *Admin) refuseSome(ctx context.Context, a Actor, op processlog.Operation, some rejected) error {
 	if some.n == 0 {
 		return nil
@@ -86,7 +88,7 @@ func (d *Admin) refuseSome(ctx context.Context, a Actor, op processlog.Operation
 	return nil
 }
 
-// countRefusal reports whether one more of an actor is put on record.
+// countRefusal counts a refusal. It reports whether the refusal is to be recorded.
 func (d *Admin) countRefusal(a Actor, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

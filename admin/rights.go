@@ -10,73 +10,73 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Right is something that an Actor may or may not do. Its text is also the action's in the audit log.
+// Right is a right that an Actor may have. Its text is also the name of the action in the audit log.
 type Right string
 
-// What may be seen.
+// Rights to see.
 const (
-	SeeOverview Right = "see overview" // counts, health
+	SeeOverview Right = "see overview" // counts and health
 	SeeEntries  Right = "see entries"  // entries, cases and groups, without content
-	SeeContent  Right = "see content"  // of Reveal
-	SeeErrors   Right = "see errors"   // in full; otherwise without the ids, numbers and quoted words in them
-	SeeAuditLog Right = "see trail"    // what people did
-	Export      Right = "export"       // a listing, to be taken away
+	SeeContent  Right = "see content"  // content, through Reveal
+	SeeErrors   Right = "see errors"   // errors in full; without it ids, numbers and quoted words are removed
+	SeeAuditLog Right = "see trail"    // the audit log
+	Export      Right = "export"       // take a listing out of the system
 )
 
-// What may be done to entries. Each wants SeeEntries as well.
+// Rights to act on entries. Each needs SeeEntries as well.
 const (
 	Requeue          Right = "requeue"
-	RequeueSucceeded Right = "requeue succeeded" // beside Requeue or Compensate: to do again what was done
-	Compensate       Right = "compensate"        // requeue for the compensation
+	RequeueSucceeded Right = "requeue succeeded" // needed with Requeue or Compensate to run finished work again
+	Compensate       Right = "compensate"        // requeue an entry to run its compensation
 	SettleManually   Right = "settle by hand"
 	Cancel           Right = "cancel"
 	Complete         Right = "complete"
 	Reschedule       Right = "reschedule"
 )
 
-// What may be done to cases and types.
+// Rights to act on cases and types.
 const (
-	TakeCase   Right = "take case"   // for oneself, and give back what is one's own
-	AssignCase Right = "assign case" // to anybody, or nobody
-	NoteCase   Right = "note"        // on an entry
-	Pause      Right = "pause"       // a type, and resume it
+	TakeCase   Right = "take case"   // take a case, and give back a case of one's own
+	AssignCase Right = "assign case" // give a case to any person, or to nobody
+	NoteCase   Right = "note"        // add a note to an entry
+	Pause      Right = "pause"       // pause and resume a type
 )
 
-// Rights are all of them.
+// Rights lists all rights.
 var Rights = [...]Right{SeeOverview, SeeEntries, SeeContent, SeeErrors, SeeAuditLog, Export, Requeue, RequeueSucceeded, Compensate,
 	SettleManually, Cancel, Complete, Reschedule, TakeCase, AssignCase, NoteCase, Pause}
 
-// Actor is somebody, as the application knows them. It must come from a session that the application has proved.
+// Actor is a person as the application knows them. Take it from a session that your application has authenticated.
 type Actor struct {
-	ID string // what the records keep: 1 to 191 characters
+	ID string // name in the records: 1 to 191 characters
 }
 
-// invalid reports whether no record could name the actor.
+// invalid reports whether the ID cannot be stored in a record.
 func (a Actor) invalid() bool {
 	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
 
-// Subject is what a right is asked for.
+// Subject is the object of a right.
 type Subject struct {
-	Type   string             // the business type; empty: of none, or of an entry that was purged
-	Amount compensator.Amount // what the entry is worth, where it is known
-	Count  int                // how many entries the action names; 0: it names none
+	Type   string             // business type; empty: no type, or the type of a purged entry
+	Amount compensator.Amount // amount of the entry, if known
+	Count  int                // number of entries that the action names; 0: none
 }
 
-// Access decides. It is called concurrently, often, and must be quick: many times for a page.
+// Access decides what an Actor may do. May is called concurrently and many times for one page, so it must be quick.
 type Access interface {
 	May(ctx context.Context, a Actor, right Right, on Subject) bool
 }
 
-// AccessFunc is an Access of one function.
+// AccessFunc is a function that implements Access.
 type AccessFunc func(ctx context.Context, a Actor, right Right, on Subject) bool
 
-// May implements Access.
+// May calls f.
 func (f AccessFunc) May(ctx context.Context, a Actor, right Right, on Subject) bool {
 	return f(ctx, a, right, on)
 }
 
-// writes reports whether a right's use is written down, which ReadOnly refuses.
+// writes reports whether an action with this right is recorded. ReadOnly refuses such actions.
 func (r Right) writes() bool {
 	switch r {
 	case SeeOverview, SeeEntries, SeeErrors, SeeAuditLog:
@@ -85,7 +85,7 @@ func (r Right) writes() bool {
 	return true
 }
 
-// sight remembers, for one call, of which types an actor may see something, for which he needs all of these rights.
+// sight caches, for one call, the types for which an actor has all of these rights.
 type sight struct {
 	d      *Admin
 	actor  Actor

@@ -2,10 +2,11 @@ package admin
 
 import "github.com/compensator-go/compensator/internal/likeness"
 
-// told is an error's text as somebody sees it: scrubbed, and to who may not see it in full its shape.
+// told scrubs an error's text. Unless inFull is set, it returns only the shape of the text.
 func (d *Admin) told(text string, inFull bool) string { return shape(d.log.Scrub(text), inFull) }
 
-// shape is a text that is scrubbed, or its shape.
+// shape returns a scrubbed text if inFull is set, and otherwise its shape: the text without ids, numbers and quoted
+// words.
 func shape(text string, inFull bool) string {
 	if !inFull {
 		return likeness.Shape(text)

@@ -9,29 +9,29 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// What was read for one person is shown to others for sharedFor, or for sharedTimes as long as reading it took, if that is longer, but
-// not for longer than sharedMost: however large the log is, people who watch take a two-hundredth of its database's time, or little more.
+// A shared result is used for sharedFor, or for sharedTimes as long as reading it took, whichever is longer. sharedMost
+// is the limit. So readers take about 0.5 % of the database's time, also with a large log.
 const (
 	sharedFor   = 2 * time.Second
 	sharedTimes = 200
 	sharedMost  = 10 * time.Second
 )
 
-// shared is something read of all types, from which each actor is shown what he may see: fifty people who watch cost the
-// database what one does, also when it is slow.
+// shared caches one result for all types. Each actor is shown the part that they may see. So fifty readers cost the
+// database as much as one, also when the database is slow.
 type shared[T any] struct {
-	guard chan struct{} // held by who looks at what follows, and by who reads it anew
+	guard chan struct{} // semaphore of one; the holder may use the fields below and read a new result
 	last  T
-	began time.Time // reading it
+	began time.Time // when the last reading began
 	ended time.Time
-	good  time.Time // until then
-	acts  int64     // what had been done through the Admin when it began
+	good  time.Time // the result may be used until then
+	acts  int64     // Admin.acts when the last reading began
 }
 
 func newShared[T any]() *shared[T] { return &shared[T]{guard: make(chan struct{}, 1)} }
 
-// get is what was read last, and when, or reads it anew once something was done since, or it is old: what comes while somebody
-// waits is not, however long reading it took.
+// get returns the shared result, and when its reading began. It reads a new result if an action was done since, or if
+// the result is too old. A result that arrives while the caller waits is never too old, however long its reading took.
 func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (last T, began time.Time, err error) {
 	var none T
 	asked := time.Now()
@@ -48,7 +48,7 @@ func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx c
 	done := acts.Load()
 	fresh, err := read(ctx)
 	if err == nil {
-		err = ctx.Err() // what did not answer somebody who has gone may be well
+		err = ctx.Err() // after the caller has gone, an empty answer may say nothing about the database
 	}
 	if err != nil {
 		return none, began, err
@@ -58,7 +58,7 @@ func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx c
 	return fresh, began, nil
 }
 
-// counted is the overview's entries, and when they were counted.
+// counted returns the overview's counts, and when they were counted.
 func (d *Admin) counted(ctx context.Context) ([]processlog.Count, time.Time, error) {
 	return d.counts.get(ctx, &d.acts, func(ctx context.Context) ([]processlog.Count, error) {
 		return read(ctx, d, func(ctx context.Context) ([]processlog.Count, error) {
@@ -67,7 +67,7 @@ func (d *Admin) counted(ctx context.Context) ([]processlog.Count, time.Time, err
 	})
 }
 
-// condition is what the overview is made of beside the counts, apart from them because it is read in a fraction of their time.
+// condition is the rest of the overview. It is apart from the counts because reading it takes a fraction of their time.
 type condition struct {
 	health   compensator.Health
 	settings []processlog.Setting
@@ -85,8 +85,8 @@ func (d *Admin) condition(ctx context.Context) (condition, error) {
 	return found, err
 }
 
-// failures are the open cases by failure and currency, shared by all who see every type; of some types they are read for who
-// sees those, because there may be more of them than what is read of all.
+// failures returns the open cases by failure and currency. Actors who see every type share one result. For other actors
+// it is read for their types, because the shared result is limited to groupsMost sums and may lack some of theirs.
 func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})
@@ -97,7 +97,7 @@ func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.Case
 	return sums, err
 }
 
-// readFailures scrubs their errors, once for all who look.
+// readFailures reads the sums and scrubs their errors, once for all readers.
 func (d *Admin) readFailures(ctx context.Context, types []string, failure Fingerprint) ([]processlog.CaseGroup, error) {
 	sums, err := read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.log.Operations().CaseGroups(ctx, types, failure)

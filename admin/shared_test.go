@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who asks while somebody reads waits for the same answer, which is good for as long as it says, and until something is done.
+// Callers that arrive during a reading share its result. The result is used until it is too old or an action is done.
 // Failure: F133
 func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	})
 }
 
-// A log that takes longer than that for an answer is asked once for all who wait, and for those again who have waited while
-// something was done.
+// The log takes longer to answer than a result may be used. Callers that wait share one reading. An action meanwhile
+// causes one more reading for all of them.
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 			group.Wait()
 		}
 		fifty(1)
-		fifty(2) // who asks afterwards does not get what is old
+		fifty(2) // a caller that asks afterwards does not get the old result
 		go get()
 		synctest.Wait()
 		acts.Add(1)
@@ -86,7 +86,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	})
 }
 
-// What was done while somebody read is not in what he has read.
+// An action during a reading is missing from its result, so the next caller reads again.
 // Failure: F133
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	s := newShared[string]()
@@ -102,7 +102,7 @@ func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	require.Equal(t, "after", second)
 }
 
-// Nobody is shown what failed for another, or what did not answer one who had gone.
+// An error of one caller, or the end of its context, does not become the result of another caller.
 // Failure: F133
 func TestWhatFailedIsNotShared(t *testing.T) {
 	s := newShared[string]()

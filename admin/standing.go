@@ -10,17 +10,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Standing is what is open of a log's cases, and what is paused, for a program that watches over it: a gauge, an alert. It is nobody's view, and
-// tells of all types.
+// Standing holds the open cases and the paused types of a log, for programs that monitor it: gauges and alerts. It
+// covers all types and checks no rights.
 type Standing struct {
-	Cases   map[string]int           // by business type
-	AtRisk  map[string]float64       // what those whose amount is known are worth, by currency, in its smallest unit
-	Paused  map[string]time.Duration // for how long each paused type has been paused, by this process's clock
-	PastDue time.Duration            // since when the case that was due first is due, by this process's clock; 0: none is yet
+	Cases   map[string]int           // open cases by business type
+	AtRisk  map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
+	Paused  map[string]time.Duration // by type: how long it has been paused, by this process's clock
+	PastDue time.Duration            // how long ago the earliest case was due, by this process's clock; 0: none is due yet
 }
 
-// StandingOf reads it, by three statements: of the 1,000 groups of failures with most cases. Where Config.Operations is not set
-// it is nil.
+// StandingOf reads a Standing with three statements. It covers the 1,000 groups of failures with the most cases. If
+// Config.Operations is not set, it returns nil.
 func StandingOf(ctx context.Context, c *compensator.Compensator) (*Standing, error) {
 	log := operating.Of(c)
 	if log == nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// UnknownTypeError says that a business type is known neither to the log nor to the process that serves the Admin. It is a
+// UnknownTypeError says that neither the log nor the process that serves the Admin knows a business type. It is a
 // compensator.ErrNotFound.
 type UnknownTypeError struct {
 	Type string
-	Near []string // up to three types of a similar name that the actor may see
+	Near []string // up to three similar names of types that the actor may see
 }
 
-// Error names the type and the similar ones.
+// Error names the type and the similar types.
 func (e *UnknownTypeError) Error() string {
 	text := fmt.Sprintf("admin: there is no business type %q here", e.Type)
 	if len(e.Near) == 0 {
@@ -30,11 +30,11 @@ func (e *UnknownTypeError) Error() string {
 	return text + "; did you mean " + strings.Join(quoted, " or ") + "?"
 }
 
-// Unwrap is compensator.ErrNotFound.
+// Unwrap returns compensator.ErrNotFound.
 func (e *UnknownTypeError) Unwrap() error { return compensator.ErrNotFound }
 
-// CheckType returns an *UnknownTypeError where the actor sees no type of this name, and nil where he does. It wants SeeEntries: a
-// type that may not be seen is as unknown as one that is not there.
+// CheckType returns nil if the actor sees a type of this name, and otherwise an *UnknownTypeError. It needs SeeEntries.
+// A hidden type and an absent type return the same error.
 func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) error {
 	types, err := read(ctx, d, d.log.Operations().Types)
 	if err != nil {
@@ -48,12 +48,12 @@ func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) err
 	return &UnknownTypeError{Type: businessType, Near: near(businessType, types)}
 }
 
-// checkPaused is CheckType for somebody who may pause the type, whether he sees it or not.
+// checkPaused is CheckType for an actor who has the right Pause, also without SeeEntries.
 func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) error {
 	if d.log.Knows(businessType) {
 		return nil
 	}
-	types, err := read(ctx, d, d.log.Operations().Types) // as they are now: the type may be new
+	types, err := read(ctx, d, d.log.Operations().Types) // read the types now, because the type may be new
 	if err != nil || slices.Contains(types, businessType) {
 		return err
 	}
@@ -62,7 +62,7 @@ func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) e
 	return &UnknownTypeError{Type: businessType, Near: near(businessType, types)}
 }
 
-// near are the names that somebody may have meant, the most similar first.
+// near returns the names that the actor may have meant, the most similar first.
 func near(typed string, names []string) []string {
 	type candidate struct {
 		name     string
@@ -71,7 +71,7 @@ func near(typed string, names []string) []string {
 	var found []candidate
 	typed = strings.ToLower(typed)
 	length := utf8.RuneCountInString(typed)
-	most := max(length/3, min(length/2, 2)) // two letters that were exchanged are two edits
+	most := max(length/3, min(length/2, 2)) // two exchanged letters count as two edits
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		distance := edits(typed, lower)
@@ -87,7 +87,8 @@ func near(typed string, names []string) []string {
 	return all
 }
 
-// edits is how many letters must be put in, taken out or changed to make one text of the other (Levenshtein).
+// edits returns the Levenshtein distance: how many letters to insert, delete or replace to turn one text into the
+// other.
 func edits(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)

@@ -8,13 +8,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// UncheckedError is why Change did nothing: somebody must look at these entries first.
+// UncheckedError says that Change did nothing, because a person must check these entries first.
 type UncheckedError struct {
-	Unknown  []compensator.EntryID // an attempt may have had its effect: Change.Checked lets them through
-	Finished []compensator.EntryID // their work was done, or ended by somebody: Change.Again lets them through
+	Unknown  []compensator.EntryID // an attempt may have had an effect; set Change.Checked after the check
+	Finished []compensator.EntryID // the work is finished; set Change.Again to run it again
 }
 
-// uncheckedNamed is how many entries an error names.
+// uncheckedNamed is the maximum number of entries that an error names.
 const uncheckedNamed = 10
 
 // Error counts the entries and names the first ten of each kind.
@@ -29,7 +29,7 @@ func (e *UncheckedError) Error() string {
 	return "admin: nothing was done: " + strings.Join(parts, "; ")
 }
 
-// NameEntries lists the first ten ids, and counts the others: "7, 9, 12 and 46 more".
+// NameEntries lists the first ten ids and counts the others: "7, 9, 12 and 46 more".
 func NameEntries(ids []compensator.EntryID) string {
 	names := make([]string, min(len(ids), uncheckedNamed))
 	for i := range names {
@@ -42,8 +42,8 @@ func NameEntries(ids []compensator.EntryID) string {
 	return text
 }
 
-// Unchecked returns the error with which Change would leave all of these entries alone, or nil. It asks neither the log nor
-// Access, and leaves out entries that the log's own rules refuse.
+// Unchecked returns the *UncheckedError with which Change would refuse these entries, or nil. It reads neither the log
+// nor Access. It ignores entries that the log's rules refuse anyway.
 func (ch Change) Unchecked(lines []Line) *UncheckedError {
 	var e UncheckedError
 	for _, line := range lines {
@@ -63,31 +63,31 @@ func (ch Change) Unchecked(lines []Line) *UncheckedError {
 	return &e
 }
 
-// changes reports whether the log's own rules let an action change an entry.
+// changes reports whether the log's rules allow the action and the action changes the entry.
 func changes(action Right, e compensator.Entry) bool {
 	row := processlog.Row{State: e.State, Version: e.Version, CompensateCount: e.CompensateCount, Erased: e.Erased}
 	after, err := processlog.Change{Action: actions[action], Compensate: action == Compensate, Actor: "anybody"}.After(row)
 	return err == nil && after.Version != row.Version
 }
 
-// repeats reports whether an action runs an entry again that has ended otherwise than dead.
+// repeats reports whether an action would run an entry again that has ended in a state other than dead.
 func repeats(action Right, state compensator.State) bool {
 	return (action == Requeue || action == Compensate) && state.Terminal() && state != compensator.Dead
 }
 
-// outcomeUnknown reports whether an attempt of an entry may have had its effect. It needs the entry's error as the log has it.
+// outcomeUnknown reports whether an attempt of an entry may have had an effect. Pass the entry's unmasked error.
 func (d *Admin) outcomeUnknown(e compensator.Entry, cases []Case) bool {
 	switch e.State {
 	case compensator.Succeeded, compensator.Compensated, compensator.SettledManually:
 		return false
 	case compensator.Dead, compensator.Cancelled:
 	default:
-		if e.DeliveryCount > 0 { // an attempt runs now, or its process ended before it did
+		if e.DeliveryCount > 0 { // an attempt is running, or its process ended during it
 			return true
 		}
 	}
 	for _, c := range cases {
-		if c.EntryID == e.ID && c.Kind == CaseUnknown && c.Epoch == e.Epoch { // also a closed case: cancelling finds nothing out
+		if c.EntryID == e.ID && c.Kind == CaseUnknown && c.Epoch == e.Epoch { // include closed cases: cancelling an entry does not reveal its outcome
 			return true
 		}
 	}

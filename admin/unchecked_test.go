@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transfers registers a type whose handler hangs until its time is over. An entry dies of that, or is retrying.
+// transfers registers a type whose handler blocks until its time limit. Its entries become dead by that, or retry.
 func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	t.Helper()
 	typ, err := compensator.Handle(b.c, fmt.Sprint("transfer-", attempts), func(ctx context.Context, _ *compensator.Entry, p payment) error {
@@ -31,8 +31,8 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// attempted records an entry and makes one attempt of it that counts. A slow machine may need several tries: an attempt whose time
-// is over before it has begun does not count.
+// attempted records an entry and makes one attempt that counts. On a slow machine it may try several times, because an
+// attempt that runs out of time before it begins does not count.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})
@@ -43,8 +43,8 @@ func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key 
 	return e
 }
 
-// TestUnknownOutcomeWaitsForSomebodysWord: whoever acts on an entry whose attempt may have had its effect must say that it was
-// looked up, whatever else the action names, whatever the actor may see, and whatever Scrub makes of its error.
+// TestUnknownOutcomeWaitsForSomebodysWord: an attempt of an entry may have had an effect. Every action on it needs
+// Checked. The other entries of the action, the actor's rights, and the result of Scrub make no difference.
 // Failure: F119
 func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,8 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	assert.Equal(t, 5+5+5+2, acted, "dead both ways, retrying and cancelled")
 }
 
-// TestOutcomeStaysUnknownAsOlderVersionsWroteIt: before version 0.2 the words about MaxWait came first, and the case was of kind dead.
+// TestOutcomeStaysUnknownAsOlderVersionsWroteIt: before version 0.2 the error began with the text about MaxWait, and
+// the case had the kind dead.
 func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -138,8 +139,8 @@ func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{id}, refused.Unknown)
 }
 
-// TestAttemptUnderWayIsOfUnknownOutcome: cancelling an entry keeps nothing from happening that has begun. What was not claimed
-// when it was looked at, and is when somebody acts, has changed.
+// TestAttemptUnderWayIsOfUnknownOutcome: a running attempt may still have its effect after a cancel. An entry that is
+// claimed after the actor saw it has changed.
 // Failure: F119
 func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
@@ -181,7 +182,7 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
-// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid, also for who has the right to do again what has succeeded.
+// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid checks that Again is required, also with the right RequeueSucceeded.
 // Failure: F119
 func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	t.Parallel()
@@ -211,7 +212,8 @@ func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	}
 }
 
-// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange: the right is asked first, and what may not be seen is not found.
+// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange checks that rights come first, and that hidden entries are not
+// found.
 // Failure: F119
 func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	t.Parallel()
@@ -230,7 +232,7 @@ func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), compensator.ErrChanged)
 }
 
-// TestManyUncheckedEntriesAreCountedAndTheFirstNamed, so that the error fits on a screen.
+// TestManyUncheckedEntriesAreCountedAndTheFirstNamed checks that the error stays short.
 func TestManyUncheckedEntriesAreCountedAndTheFirstNamed(t *testing.T) {
 	t.Parallel()
 	var e admin.UncheckedError
