@@ -176,7 +176,7 @@ func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why
 	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
 
-// AssignCases assigns open cases to owner. An empty owner makes them nobody's. It needs SeeEntries and AssignCase.
+// AssignCases assigns open cases to owner. With an empty owner the cases have no owner afterwards. It needs SeeEntries and AssignCase.
 // TakeCase is enough for an actor who gives back a case of their own. Otherwise AssignCases works like TakeCases,
 // except that a repeated call finds ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {

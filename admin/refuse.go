@@ -88,7 +88,7 @@ func (d *Admin) refuseSome(ctx context.Context, a Actor, op processlog.Operation
 	return nil
 }
 
-// countRefusal counts a refusal. It reports whether the refusal is to be recorded.
+// countRefusal counts a refusal. It reports whether the refusal must be recorded.
 func (d *Admin) countRefusal(a Actor, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -86,7 +86,7 @@ func (d *Admin) condition(ctx context.Context) (condition, error) {
 }
 
 // failures returns the open cases by failure and currency. Actors who see every type share one result. For other actors
-// it is read for their types, because the shared result is limited to groupsMost sums and may lack some of theirs.
+// it is read for their types, because the shared result is limited to groupsMost sums and may lack sums of these types.
 func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})

@@ -14,25 +14,25 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// wish is what a form asks for, before it is confirmed and with it.
+// wish is the action that a form asks for, before and after its confirmation.
 type wish struct {
 	Do      string
-	Seen    []admin.Seen        // entries, as they were seen
-	Cases   []admin.SeenCase    // theirs, of those that had one
-	Texts   []string            // both, as the page named them
-	ID      compensator.EntryID // of note and reveal
+	Seen    []admin.Seen        // entries in the versions that the page showed
+	Cases   []admin.SeenCase    // open cases of these entries, in the versions that the page showed
+	Texts   []string            // entries and cases as the form wrote them; see seenText
+	ID      compensator.EntryID // the entry of a note or a reveal
 	Owner   string
 	Type    string
-	Version uint64 // of a pause
+	Version uint64 // the version of the pause to end
 	Why     admin.Why
 	Delay   time.Duration
 	Sure    bool
-	Ahead   bool // pause a type that nobody knows yet
+	Ahead   bool // pause a type that neither the log nor the process knows
 }
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
-// readWish reads a form. A *FieldError says what is wrong with it.
+// readWish reads the wish of a form. A *FieldError names the field that is wrong.
 func readWish(r *http.Request) (wish, error) {
 	if err := r.ParseForm(); err != nil {
 		return wish{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
@@ -68,17 +68,17 @@ func readWish(r *http.Request) (wish, error) {
 	return wi, err
 }
 
-// readWhy reads what people say of an action.
+// readWhy reads the reason and the ticket of a form.
 func readWhy(form url.Values) admin.Why {
 	return admin.Why{Reason: typed(form, "reason"), Ticket: typed(form, "ticket")}
 }
 
-// typed is what somebody has typed into a field. A form sends the ends of lines as CR LF, whatever the system.
+// typed returns the text of a form field. It turns CR LF into LF, because browsers send lines of a form with CR LF.
 func typed(form url.Values, name string) string {
 	return strings.TrimSpace(strings.ReplaceAll(form.Get(name), "\r\n", "\n"))
 }
 
-// seenText names an entry as a page shows it, and its case if that is open: id:version, id:version:version of the case.
+// seenText writes an entry, and its case if the case is open, as id:version or id:version:version of the case.
 func seenText(id compensator.EntryID, version uint64, c *admin.Case) string {
 	text := id.String() + ":" + strconv.FormatUint(version, 10)
 	if open(c) {
@@ -108,29 +108,29 @@ func parseSeen(text string) (seen admin.Seen, ofCase *admin.SeenCase, err error)
 	return seen, ofCase, nil
 }
 
-// onEntries reports whether it is a Change of entries, onCases whether it is about whose their cases are.
+// onEntries reports whether the wish is a Change of entries. onCases reports whether it changes the owners of cases.
 func (wi wish) onEntries() bool { return slices.Contains(changes, admin.Right(wi.Do)) }
 func (wi wish) onCases() bool   { return wi.Do == doTake || wi.Do == doAssign || wi.Do == doGiveBack }
 
-// confirmData is what is to be confirmed.
+// confirmData is the data of the page that asks for confirmation.
 type confirmData struct {
 	wish
 	Lines   []admin.Line
-	Unsure  int            // have an unknown outcome
-	Again   int            // have ended well, or were ended by somebody, and would run again
-	Moved   int            // are not any more as they were seen
-	Theirs  int            // are cases of others
-	Futile  int            // ended with an error that does not go away
-	Paused  []admin.Paused // types of which nothing would run
+	Unsure  int            // entries whose outcome is unknown
+	Again   int            // finished entries that would run again
+	Moved   int            // entries or cases that have changed since the page was shown
+	Theirs  int            // cases that other people have
+	Futile  int            // entries that ended with a permanent error, so that another run will fail too
+	Paused  []admin.Paused // paused types among the entries, which would not run
 	Broken  []admin.Broken
 	Sums    []string
-	Problem string // with what was filled in
-	NoType  bool   // nobody knows the type that is to be paused
+	Problem string // what is wrong with the form
+	NoType  bool   // the type to pause is unknown
 	Delays  []time.Duration
-	From    string // where to go back to
+	From    string // address of the page to return to
 }
 
-// Target is where the form is sent.
+// Target returns the address that the form is sent to.
 func (d confirmData) Target() string {
 	if d.Do == doReveal {
 		return "reveal"
@@ -138,15 +138,15 @@ func (d confirmData) Target() string {
 	return "do"
 }
 
-// Warns reports whether the person must be sure.
+// Warns reports whether the person must confirm a warning.
 func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
 
-// Runs reports whether the entries run again.
+// Runs reports whether the action runs the entries again.
 func (wi wish) Runs() bool {
 	return wi.Do == string(admin.Requeue) || wi.Do == string(admin.Compensate)
 }
 
-// change is what the Admin is asked for. The tick on the page stands for both of its checks.
+// change returns the admin.Change of the wish. One checkbox on the page sets both Checked and Again.
 func (wi wish) change() admin.Change {
 	return admin.Change{Action: admin.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay, Checked: wi.Sure, Again: wi.Sure}
 }
@@ -164,14 +164,14 @@ func (s *server) confirm(rq *request) {
 		rq.failed(admin.ErrReadOnly)
 		return
 	}
-	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // told before he tries, which would go on record
+	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // refuse here, because a refusal by the Admin would be recorded
 		rq.failed(admin.ErrNotAllowed)
 		return
 	}
 	s.askFor(rq, wi, "", http.StatusOK)
 }
 
-// complete reports what a wish lacks, but for the reason.
+// complete returns an error if the wish lacks something other than the reason.
 func (wi wish) complete() error {
 	ok, lacks := false, &compensator.FieldError{Field: "entries", Reason: "none is chosen"}
 	switch wi.Do {
@@ -196,7 +196,7 @@ func (wi wish) complete() error {
 	return nil
 }
 
-// askFor shows the page that asks for a reason, and whether somebody is sure.
+// askFor shows the page that asks for a reason and, where needed, for a confirmation.
 func (s *server) askFor(rq *request, wi wish, problem string, status int) {
 	data, err := s.weigh(rq, wi)
 	if err != nil {
@@ -207,7 +207,7 @@ func (s *server) askFor(rq *request, wi wish, problem string, status int) {
 	rq.show(status, "confirm", data)
 }
 
-// weigh reads what a wish is about.
+// weigh reads the entries of a wish, and counts what the confirmation page warns about.
 func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 	data := confirmData{wish: wi, Delays: delays, From: rq.Back()}
 	ids := make([]compensator.EntryID, 0, len(wi.Seen)+1)
@@ -241,9 +241,9 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		data.Broken = slices.DeleteFunc(s.admin.Broken(rq.ctx, rq.Actor), func(b admin.Broken) bool { return !about(b.Type) })
 	}
 	var worth risk
-	var standing []admin.Line // of those that are still as they were seen
+	var standing []admin.Line // lines of entries that are unchanged since the page was shown
 	for _, line := range data.Lines {
-		if wi.ID.IsZero() && rq.Theirs(line.Case) { // a note or a look takes nothing out of their hands
+		if wi.ID.IsZero() && rq.Theirs(line.Case) { // a note or a reveal does not take the case from its owner
 			data.Theirs++
 		}
 		if line.Amount.Known() {
@@ -267,7 +267,7 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 	return data, nil
 }
 
-// do does what a form asks for.
+// do carries out the action of a form.
 func (s *server) do(rq *request) {
 	wi, err := readWish(rq.r)
 	if err == nil {
@@ -300,7 +300,7 @@ func (s *server) do(rq *request) {
 	rq.tell(result)
 }
 
-// askAhead asks whether a type is meant that nobody knows yet, or one of a similar name.
+// askAhead asks whether an unknown type is really meant, or one with a similar name.
 func (s *server) askAhead(rq *request, wi wish, unknown *admin.UnknownTypeError) {
 	data, err := s.weigh(rq, wi)
 	if err != nil {
@@ -316,12 +316,12 @@ func (s *server) askAhead(rq *request, wi wish, unknown *admin.UnknownTypeError)
 	rq.show(http.StatusUnprocessableEntity, "confirm", data)
 }
 
-// sees reports whether a case is as it was seen.
+// sees reports whether a case is open and in the version that the page showed.
 func (wi wish) sees(c *admin.Case) bool {
 	return open(c) && slices.Contains(wi.Cases, admin.SeenCase{EntryID: c.EntryID, Version: c.Version})
 }
 
-// named are the entries that are answered for.
+// named returns the ids of the entries that the result page answers for.
 func (wi wish) named() []compensator.EntryID {
 	if wi.onCases() {
 		return idsOf(wi.Cases, func(c admin.SeenCase) compensator.EntryID { return c.EntryID })
@@ -337,12 +337,12 @@ func idsOf[T any](all []T, id func(T) compensator.EntryID) []compensator.EntryID
 	return ids
 }
 
-// perform hands a wish to the Admin.
+// perform calls the Admin.
 func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
 	var err error
-	if wi.Do == doAssign && wi.Owner == "" { // to nobody is to give back
+	if wi.Do == doAssign && wi.Owner == "" { // assigning to nobody is giving the case back
 		return result, &compensator.FieldError{Field: "owner", Reason: "is empty"}
 	}
 	switch wi.Do {
@@ -373,7 +373,7 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	return result, err
 }
 
-// reveal shows an entry with its content, which no address and no cache has.
+// reveal shows an entry with its content. The content is in no address and in no cache.
 func (s *server) reveal(rq *request) {
 	wi, err := readWish(rq.r)
 	wi.Do = doReveal

@@ -15,16 +15,16 @@ import (
 //go:embed assets pages text
 var files embed.FS
 
-// asset is a file under a name that changes with its content, so that browsers may keep it for ever.
+// asset is a file whose name changes with its content, so that browsers may keep it indefinitely.
 type asset struct {
 	url, kind   string
-	data, small []byte // small: compressed
+	data, small []byte // small is data compressed
 }
 
-// kinds are those of browsers, and not of the machine's own tables.
+// kinds holds the media types by file extension. The machine's own tables may lack them or differ.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// loadAssets reads them, by both their names.
+// loadAssets reads the files. The map has each file under both of its names.
 func loadAssets() (map[string]asset, error) {
 	assets := make(map[string]asset)
 	found, err := files.ReadDir("assets")
@@ -45,7 +45,8 @@ func loadAssets() (map[string]asset, error) {
 	return assets, nil
 }
 
-// makings is the same for all whose pages say the same in the same way: handlers of one program, with files and options alike.
+// makings returns a hash of everything that pages are made of. Handlers of the same program with the same options
+// return the same hash.
 func makings(options ...any) (string, error) {
 	hash := sha256.New()
 	if built, ok := debug.ReadBuildInfo(); ok {

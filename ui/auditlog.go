@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// auditLogData is what people did.
+// auditLogData is the data of the page of the audit log.
 type auditLogData struct {
 	Actor, Action, Entry, From, To string
 	Actions                        []string
@@ -19,12 +19,12 @@ type auditLogData struct {
 	Refused string
 }
 
-// Narrowed reports whether less is asked for than all of it.
+// Narrowed reports whether a filter is set.
 func (d auditLogData) Narrowed() bool {
 	return d.Actor+d.Action+d.Entry+d.From+d.To != ""
 }
 
-// auditLogActions are the words that a audit log may have.
+// auditLogActions lists the actions that the audit log may contain.
 var auditLogActions = []string{"requeue", "settle by hand", "cancel", "complete", "reschedule", "compensate", "erase", "take case", "assign case", "note", "see content",
 	"export", "pause", "resume", "purge", "accept loss", "set policy"}
 

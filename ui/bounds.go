@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// How long a client may take. The handler bounds this itself, because the server around it may have no timeouts.
+// Time limits of a client. The handler sets them itself, because the server around it may have no timeouts.
 const (
-	bodyTime   = 10 * time.Second // to send the body of a request
-	sendTime   = 2 * time.Minute  // to take an answer, beside mostTime for making it
-	lingerTime = time.Second      // to go on sending a body that nobody reads, once the answer is out
+	bodyTime   = 10 * time.Second // maximum time to send the body of a request
+	sendTime   = 2 * time.Minute  // maximum time to receive an answer, on top of mostTime for building it
+	lingerTime = time.Second      // maximum time to go on sending an unread body after the answer
 )
 
-// times are those of a server. A test shortens them.
+// times holds the limits of a server. A test shortens them.
 type times struct{ body, answer, linger time.Duration }
 
 type incomingKey struct{}
 
-// incoming is a request that has a body, until the body is read.
+// incoming holds a request's body state for bounded and received.
 type incoming struct {
 	control *http.ResponseController
 	began   time.Time
@@ -29,9 +29,9 @@ type incoming struct {
 	unread  bool
 }
 
-// bounded limits how long a client holds its connection by sending or reading slowly. It answers before a body has arrived, and
-// closes the connection of HTTP/1 unless received has read the body. The deadlines that it sets are taken back, for the
-// connection may serve other handlers afterwards.
+// bounded limits how long a client can hold its connection by sending or reading slowly. The handler may answer before
+// the body has arrived. bounded closes an HTTP/1 connection unless received has read the body. It restores the server's
+// deadlines at the end, because the connection may serve other handlers afterwards.
 func (s *server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := &incoming{control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
@@ -48,22 +48,22 @@ func (s *server) bounded(next http.Handler) http.Handler {
 				s.noDeadline(in.control.SetReadDeadline(in.began.Add(s.times.body)))
 			}
 			if r.ProtoMajor == 1 {
-				w.Header().Set("Connection", "close") // or net/http reads the body before it answers
+				w.Header().Set("Connection", "close") // without this header net/http reads the body before it answers
 			}
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), incomingKey{}, in)))
 		if shorter {
-			_ = in.control.Flush() // while the deadline still holds
+			_ = in.control.Flush() // flush while the shorter deadline still holds
 			_ = in.control.SetWriteDeadline(restored(in.began, write))
 		}
-		if in.unread && r.ProtoMajor == 1 { // net/http reads on before it closes, so that the client sees the answer
+		if in.unread && r.ProtoMajor == 1 { // net/http reads on before it closes the connection, so that the client sees the answer
 			_ = in.control.Flush()
 			_ = in.control.SetReadDeadline(time.Now().Add(s.times.linger))
 		}
 	})
 }
 
-// restored is the deadline that a server with this timeout has set; zero: none.
+// restored returns the deadline that a server with this timeout had set. Zero means no deadline.
 func restored(began time.Time, timeout time.Duration) time.Time {
 	if timeout == 0 {
 		return time.Time{}
@@ -71,7 +71,7 @@ func restored(began time.Time, timeout time.Duration) time.Time {
 	return began.Add(timeout)
 }
 
-// noDeadline says once that slow clients are not bounded here.
+// noDeadline logs once that this writer cannot limit slow clients.
 func (s *server) noDeadline(err error) {
 	if errors.Is(err, http.ErrNotSupported) {
 		s.unbounded.Do(func() {
@@ -80,7 +80,7 @@ func (s *server) noDeadline(err error) {
 	}
 }
 
-// received reads the form of somebody who is known, and takes the read deadline back.
+// received reads the form of an identified client and restores the read deadline.
 func (s *server) received(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := r.Context().Value(incomingKey{}).(*incoming)

@@ -21,10 +21,10 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/memory"
 )
 
-// waitTimeout is how long a test waits for what must come.
+// waitTimeout is how long a test waits for an event.
 const waitTimeout = time.Minute
 
-// pagesWith makes the pages of an empty log, which know whoever names himself in a header. access is asked of everything.
+// pagesWith returns the pages of an empty log. A header names the actor. access decides every right.
 func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*server, http.Handler) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Queue: memory.NewQueue().Client(),
@@ -51,7 +51,7 @@ func pagesWith(t *testing.T, within times, access admin.AccessFunc) (*server, ht
 
 func anything(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true }
 
-// raw sends bytes to a server, and returns what it answers until it closes the connection.
+// raw sends text to a server. It returns the answer and everything up to the end of the connection.
 func raw(t *testing.T, address, text string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -78,8 +78,8 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 	return got, string(body)
 }
 
-// TestSlowBodyHoldsNoConnection: whoever enqueues a thousand bytes and sends eight is answered, and let go. Who is not known, or
-// comes from another site, hears so before any of it is read.
+// TestSlowBodyHoldsNoConnection: a client announces a thousand bytes and sends eight. It gets an answer and its
+// connection is closed. An unknown client, or a request from another site, is answered before the body is read.
 // Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	t.Parallel()
@@ -116,8 +116,8 @@ func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestDeadlinesAreTakenBack: the connection serves whatever else the host has, however long that takes, and a form that has arrived
-// is worked on for as long as that takes.
+// TestDeadlinesAreTakenBack: another handler uses the same connection for longer than the limits. A form that has
+// arrived may be worked on for longer than the limit for bodies.
 // Failure: F133
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					t.Errorf("the request was ended: %v", context.Cause(ctx))
-				case <-time.After(4 * short): // longer than a body may take
+				case <-time.After(4 * short): // longer than the limit for a body
 				}
 				return true
 			})
@@ -190,7 +190,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 	}
 }
 
-// TestClientThatReadsNothingHoldsNoHandler: an answer that nobody takes is given up.
+// TestClientThatReadsNothingHoldsNoHandler: a client does not read its answer. The handler gives up.
 // Failure: F133
 func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	defer conn.Close()
 	_ = conn.(*net.TCPConn).SetReadBuffer(1 << 12)
 	asked := make(chan struct{})
-	go func() { // until nobody takes it any more
+	go func() { // send until the client's buffers are full
 		defer close(asked)
 		for range 100_000 {
 			if _, err := io.WriteString(conn, "GET /ops/settings HTTP/1.1\r\nHost: x\r\nWho: ann\r\n\r\n"); err != nil {
@@ -232,7 +232,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	<-asked
 }
 
-// TestSlowBodyHoldsNoStream: on HTTP/2 a slow form ends alone, and the connection goes on.
+// TestSlowBodyHoldsNoStream: on HTTP/2 a slow form ends its own stream. The connection continues.
 // Failure: F133
 func TestSlowBodyHoldsNoStream(t *testing.T) {
 	t.Parallel()
@@ -284,7 +284,7 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 	}
 }
 
-// TestWriterWithoutDeadlinesIsToldOfOnce, and serves all the same.
+// TestWriterWithoutDeadlinesIsToldOfOnce checks the single log line. The pages work all the same.
 // Failure: F133
 func TestWriterWithoutDeadlinesIsToldOfOnce(t *testing.T) {
 	t.Parallel()

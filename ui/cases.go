@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// groupsData is the open cases by failure.
+// groupsData is the data of the page of open cases by failure.
 type groupsData struct {
 	Groups  []admin.Group
 	Risk    risk
@@ -24,26 +24,26 @@ func (s *server) groups(rq *request) {
 	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups, more), rq.seesAll(nil)})
 }
 
-// casesData is a page of cases, the one due earliest first.
+// casesData is the data of one page of cases, the earliest due first.
 type casesData struct {
 	Type, Kind, Owner, Who, Failure string
-	Rows                            int          // of a page
-	Group                           *admin.Group // of the failure
+	Rows                            int          // rows per page
+	Group                           *admin.Group // set on the page of one failure
 	GroupSums                       []string
-	Lines                           []admin.Line // each with its case
+	Lines                           []admin.Line // each line has its case
 	pager
 	Actions []string
 	SeesAll bool // see seesAll
 }
 
-// All reports whether all cases that are open would be listed: only then does an empty list say that nothing waits.
+// All reports whether the page shows all open cases. Only then does an empty list mean that no case is open.
 func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Who+d.Failure == "" && d.First == "" }
 
-// manyRows is a page for an incident: what failed alike is put right at one press. The address of the page that asks names
-// as many entries in less than the 8 KB that proxies take.
+// manyRows is the number of rows for an incident, so that all cases of a failure can be settled at once. The address of
+// the confirmation page still fits into the 8 KB that proxies accept.
 const manyRows = 200
 
-// RowChoices are how many rows a page may have.
+// RowChoices returns the possible numbers of rows per page.
 func (casesData) RowChoices() []int { return []int{pageSize, manyRows} }
 
 func (s *server) cases(rq *request) {
@@ -54,7 +54,7 @@ func (s *server) cases(rq *request) {
 	}
 	filter := admin.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
 	switch {
-	case data.Who != "": // a name says more than the choice beside it
+	case data.Who != "": // a typed name overrides the choice beside it
 		filter.Owner, data.Owner = data.Who, ""
 	case data.Owner == "me":
 		filter.Owner = rq.Actor.ID
@@ -87,7 +87,7 @@ func (s *server) cases(rq *request) {
 	rq.show(http.StatusOK, "cases", data)
 }
 
-// groupOf finds the sums of the failure that a page is about.
+// groupOf reads the sums of the failure that the page shows.
 func (s *server) groupOf(rq *request, data *casesData, failure admin.Fingerprint) error {
 	groups, _, err := s.admin.GroupsOf(rq.ctx, rq.Actor, data.Type, failure)
 	if len(groups) > 0 {

@@ -12,18 +12,18 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// revealed is what of a content is shown.
+// revealed is the part of a content that the page shows.
 type revealed struct {
-	Text     string // masked where TypeView does not show it
-	Masked   int    // values that are not shown
-	Opaque   bool   // it is no JSON, or too long, and no TypeView shows it
+	Text     string // values are masked unless TypeView shows them
+	Masked   int    // number of masked values
+	Opaque   bool   // the content is not JSON, or too long, and no TypeView shows it
 	UserName string
 	Headers  []header
 }
 
 type header struct{ Name, Value string }
 
-// traceHeaders are shown whole: they lead to the trace, and say nothing else.
+// traceHeaders are shown in full, because they hold only the ids of a trace.
 var traceHeaders = []string{"traceparent", "tracestate"}
 
 const masked = "•••"
@@ -43,7 +43,7 @@ func reveal(e compensator.Entry, view TypeView) revealed {
 	p := printer{out: &text, show: view.Show}
 	all := slices.Contains(view.Show, ".")
 	switch {
-	case json.Valid(e.Content) && p.value(decoder, "", all) == nil: // Valid bounds how deep it is
+	case json.Valid(e.Content) && p.value(decoder, "", all) == nil: // json.Valid limits the depth
 		shown.Text, shown.Masked = text.String(), p.masked
 	case all && utf8.Valid(e.Content):
 		shown.Text = string(e.Content)
@@ -53,7 +53,7 @@ func reveal(e compensator.Entry, view TypeView) revealed {
 	return shown
 }
 
-// printer writes JSON as its bytes say, numbers digit by digit, values that are not shown masked.
+// printer writes JSON from its bytes. Numbers keep their digits, and values that are not shown are masked.
 type printer struct {
 	out    *bytes.Buffer
 	show   []string
@@ -61,10 +61,10 @@ type printer struct {
 	depth  int
 }
 
-// What is written grows with how deep it is, and how wide: both are somebody else's.
+// Limits of the printed text. The content decides how deep and how wide it is, and indenting multiplies the two.
 const (
-	deepest      = 32      // what is deeper is not indented any more
-	longestShown = 2 << 20 // bytes
+	deepest      = 32      // maximum depth of indenting
+	longestShown = 2 << 20 // in bytes
 )
 
 var errTooLong = errors.New("too long to be shown")
@@ -105,7 +105,7 @@ func (p *printer) scalar(text string, shown bool) {
 	p.out.WriteString(text)
 }
 
-// inside prints an object or an array, which has begun.
+// inside prints the rest of an object or array, whose opening bracket is printed already.
 func (p *printer) inside(d *json.Decoder, open json.Delim, path string, shown bool) error {
 	p.out.WriteString(open.String())
 	p.depth++
@@ -145,7 +145,7 @@ func (p *printer) inside(d *json.Decoder, open json.Delim, path string, shown bo
 	return err
 }
 
-// quoted is JSON without the escapes that HTML does not need here.
+// quoted returns v as JSON, without escapes that are needless here. The template escapes HTML.
 func quoted(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,4 +1,5 @@
-// Package ui is the operator's pages over package admin: what is stuck, what it is worth, why, and the means to put it right.
+// Package ui serves web pages for operators, built on package admin. The pages show what is stuck, its amount and the
+// reason, and let people repair it.
 //
 //	d, err := admin.New(c, admin.Options{Access: access})
 //	h, err := ui.New(d, ui.Options{Identify: session, Base: "/ops/log/"})
@@ -6,22 +7,26 @@
 //
 // # Who gets in
 //
-// Options.Identify says who a request is from, by a session that the application has proved; who is nobody gets 401, and
-// nothing else is served, no style sheet either. What somebody may see and do says the Admin's Access. The pages show no
-// button that leads nowhere, but it is the Admin that refuses.
+// Options.Identify names the actor of a request, from a session that your application has authenticated. Every other
+// request gets 401, also for a style sheet. The Admin's Access decides what the actor may see and do. The pages hide
+// buttons that the Admin would refuse. The check itself is the Admin's.
 //
 // # What a request may do
 //
-// GET changes nothing. What changes something is a POST of a form, with a reason, refused when it comes from another
-// origin; what of a change was done, and what had changed meanwhile, a page says for each entry. Whatever runs again although its
-// effect may have happened, or has, asks once more. A request has at most 1 MiB and names at most 500 entries; each person
-// may read 20 times a second and act 5 times, in each process.
+// GET changes nothing. A change is a POST of a form with a reason. A POST from another origin is refused. The result
+// page says for each entry whether it was changed. Running an entry again needs one more confirmation if its work is
+// finished or its effect may have happened.
 //
-// Every page works without script, in English and Chinese, on a phone, by keyboard. Nothing is fetched from elsewhere, and the
-// Content-Security-Policy forbids it. Texts from outside are escaped, and control characters in them shown as their numbers.
+// A request has at most 1 MiB and names at most 500 entries. Per process, each person may read 20 times a second and
+// act 5 times a second.
 //
-// A page is compressed only where the browser says that the request is the pages' own, or the person's: the length of a compressed
-// page would tell another site, whose request repeats what it guesses, whether the page has it, too. What is revealed never is.
+// Every page works without scripts, in English and Chinese, on a phone, and by keyboard. Nothing is loaded from other
+// sites, and the Content-Security-Policy forbids it. Texts from outside are escaped. Their control characters are shown
+// as numbers.
 //
-// A Handler keeps nothing that matters: any process of the service may answer any request.
+// A page is compressed only if the browser says that the request comes from these pages or from the person. Otherwise
+// another site could send guesses in a request and learn from the compressed length whether the page contains them.
+// Revealed content is never compressed.
+//
+// A Handler keeps no state that matters. Any process of the service may answer any request.
 package ui

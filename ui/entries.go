@@ -14,21 +14,21 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// entriesData is a page of the listing.
+// entriesData is the data of one page of the listing.
 type entriesData struct {
 	Filter filterForm
 	Lines  []admin.Line
 	pager
 	Actions []string
-	Refused string // what is wrong with the filter
+	Refused string // what is wrong with the filter; empty: nothing
 }
 
-// filterForm is the filter as it stands in an address, so that a link shows the same to whoever may see it.
+// filterForm is the filter as it stands in an address. A link shows the same listing to everyone with the rights.
 type filterForm struct {
 	State, Type, By, ID, Error, EndedBy, From, To, Order string
 }
 
-// States and Ends are what a filter may ask for.
+// States and Ends return the choices of the filter.
 func (filterForm) States() []string {
 	return []string{"dead", "retrying", "compensating", "pending", "succeeded", "compensated", "settled by hand", "cancelled"}
 }
@@ -41,7 +41,7 @@ func readFilter(q url.Values) filterForm {
 		EndedBy: q.Get("ended_by"), From: q.Get("from"), To: q.Get("to"), Order: q.Get("order")}
 }
 
-// filter is what the log is asked for.
+// filter returns the filter for the log.
 func (f filterForm) filter() (compensator.Filter, error) {
 	filter := compensator.Filter{BusinessType: f.Type, LastError: f.Error, EndedBy: compensator.EndedBy(f.EndedBy), Newest: f.Order != "oldest", Limit: pageSize}
 	if f.State != "" {
@@ -69,12 +69,12 @@ func (f filterForm) filter() (compensator.Filter, error) {
 	return filter, err
 }
 
-// none is a word that is not among those to choose from.
+// none returns the error for a word that is not one of the choices.
 func none(field, word string) error {
 	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
 }
 
-// day reads an instant of UTC as a form's field writes it.
+// day reads a UTC time as the form writes it.
 func day(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -87,14 +87,14 @@ func day(field, text string) (time.Time, error) {
 	return time.Time{}, &compensator.FieldError{Field: field, Reason: "want a time as 2006-01-02T15:04"}
 }
 
-// pager leads to the page after, and to the one before: an address has the cursors of all pages before it.
+// pager holds the links to the next and the previous page. An address contains the cursors of all earlier pages.
 type pager struct {
-	Older, Newer, First string // addresses; empty: there is none
+	Older, Newer, First string // addresses; empty: no such page
 }
 
 const mostCursors = 40
 
-// cursor is where a page begins.
+// cursor returns the cursor of the current page.
 func cursor(q url.Values) string {
 	if all := q["c"]; len(all) > 0 {
 		return all[len(all)-1]
@@ -143,8 +143,8 @@ func (s *server) entries(rq *request) {
 	rq.show(status, "entries", data)
 }
 
-// find leads to an entry by its id, its idempotency key, or the key that the other side knows it by, else to the listing of a
-// business id.
+// find redirects to the entry with this id or idempotency key, or with the key that was sent in the handler's calls.
+// Otherwise it redirects to the listing of the business id.
 func (s *server) find(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
@@ -166,7 +166,8 @@ func (s *server) find(rq *request) {
 	rq.redirect(to)
 }
 
-// keyed finds the entry of which a key is, or was before a requeue. A business id that looks like a key is not one.
+// keyed finds the entry that has a call key now or had it before a requeue. A business id that looks like a key finds
+// nothing.
 func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
 	first, second, _ := strings.Cut(text, "-")
 	id, err := compensator.ParseEntryID(first)

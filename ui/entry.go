@@ -9,21 +9,21 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// entryData is an entry, and what may be done about it.
+// entryData is the data of the page of one entry.
 type entryData struct {
 	admin.EntryView
 	Actions  []string
 	Reveal   bool
 	Note     bool
-	OnCase   []string      // what may be done about whose the case is
-	Unsure   bool          // an attempt's effect may have happened
-	Paused   *admin.Paused // why it does not run
+	OnCase   []string      // actions on the owner of the case
+	Unsure   bool          // an attempt may have had an effect
+	Paused   *admin.Paused // the pause of the type, which keeps the entry from running
 	Broken   *admin.Broken
-	Late     time.Duration // by how much it should have run
+	Late     time.Duration // how long the entry has been due
 	Revealed *revealed
 }
 
-// Seen names the entry as the page shows it.
+// Seen returns the entry's text for a form.
 func (d entryData) Seen() string { return seenText(d.Entry.ID, d.Entry.Version, d.Case) }
 
 func (s *server) entry(rq *request) {
@@ -35,7 +35,7 @@ func (s *server) entry(rq *request) {
 	s.showEntry(rq, id, nil)
 }
 
-// showEntry shows an entry, with its content once that is revealed.
+// showEntry shows an entry. content is nil unless it was revealed.
 func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
 	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
 	if err != nil {
@@ -54,10 +54,10 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	rq.show(http.StatusOK, "entry", data)
 }
 
-// lateAfter is how late an entry may be before a page says so: claims come in rounds.
+// lateAfter is how late an entry may be before the page says so. Claims come in rounds, so a short delay is normal.
 const lateAfter = time.Minute
 
-// waiting finds what keeps an entry that has not ended from running.
+// waiting finds why an unfinished entry does not run.
 func (s *server) waiting(rq *request, data *entryData) error {
 	if data.Entry.State.Terminal() {
 		return nil

@@ -11,19 +11,19 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A listing that is taken away is read in pages, each of which the Admin puts on record.
+// Limits of an export, which is read in pages. The Admin records each page.
 const (
 	exportPage = 1000
-	exportMost = 10_000 // entries
+	exportMost = 10_000 // in entries
 )
 
-// MayExport reports whether somebody may take any of these away.
+// MayExport reports whether the actor may export any of these lines.
 func (rq *request) MayExport(lines []admin.Line) bool {
 	return slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.May(admin.Export, admin.Subject{Type: l.Entry.BusinessType}) })
 }
 
-// export answers with what the filter names, as a file, up to exportMost of it. Nothing is sent before all of it is read, so that half
-// a file is none.
+// export sends the entries of a filter as a file, up to exportMost. It reads everything before it sends anything, so
+// that no half file is sent.
 func (s *server) export(rq *request) {
 	if err := rq.r.ParseForm(); err != nil {
 		rq.failed(&compensator.FieldError{Field: "form", Reason: err.Error()})
@@ -51,8 +51,8 @@ func (s *server) export(rq *request) {
 	rq.file(name, form.Get("format"), lines)
 }
 
-// gathered reads pages until there is no other, or exportMost lines are there. A page may have few lines, or none, and not be
-// the last: of a filter that no index knows. How many such it reads is bounded by the request's time.
+// gathered reads pages until the last one, or until it has exportMost lines. If no index helps the filter, a page may
+// be short or empty although more follow. The request's time limits the number of such pages.
 func gathered(read func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, more bool, err error) {
 	var page admin.LinePage
 	for first := true; (first || page.Next != "") && len(lines) < exportMost; first = false {
@@ -64,7 +64,7 @@ func gathered(read func(cursor string, limit int) (admin.LinePage, error)) (line
 	return lines, page.Next != "", nil
 }
 
-// file answers with lines as a file to be kept.
+// file sends lines as a download.
 func (rq *request) file(name, format string, lines []admin.Line) {
 	var text bytes.Buffer
 	write, kind := admin.WriteCSV, "text/csv; charset=utf-8"

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limiter bounds how often each actor may do something: as often a second as said, and twice that at once.
+// limiter limits how often each actor may do something: a number of times a second, and bursts of twice that.
 type limiter struct {
 	rate float64
 
@@ -18,7 +18,7 @@ type allowance struct {
 	at   time.Time
 }
 
-const mostActors = 10_000 // that are remembered
+const mostActors = 10_000 // maximum number of actors remembered
 
 func newLimiter(aSecond int) *limiter {
 	return &limiter{rate: float64(aSecond), actors: make(map[string]allowance)}
@@ -42,7 +42,7 @@ func (l *limiter) admits(actor string, now time.Time) bool {
 	return admitted
 }
 
-// forget makes room: whoever has not come for two seconds has all of an allowance anyway.
+// forget removes actors that have done nothing for two seconds. Their allowance is full again anyway.
 func (l *limiter) forget(now time.Time) {
 	if len(l.actors) < mostActors {
 		return

@@ -6,10 +6,10 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// changes are what may be done to entries, what is done most first.
+// changes lists the actions on entries, the most common first.
 var changes = []admin.Right{admin.Requeue, admin.SettleManually, admin.Compensate, admin.Reschedule, admin.Cancel, admin.Complete}
 
-// What may be done beside the Admin's actions on entries.
+// Actions of the pages other than those on entries.
 const (
 	doTake     = "take case"
 	doAssign   = "assign case"
@@ -20,7 +20,7 @@ const (
 	doResume   = "resume"
 )
 
-// actionsOn are the actions that lead somewhere for any of these, and that somebody may do to it.
+// actionsOn returns the actions that the actor may do, and that would change at least one of these lines.
 func (rq *request) actionsOn(lines []admin.Line) []string {
 	var may []string
 	for _, right := range changes {
@@ -31,7 +31,7 @@ func (rq *request) actionsOn(lines []admin.Line) []string {
 	return may
 }
 
-// onCases are what somebody may do about whose the open cases of any of these are.
+// onCases returns the actions on owners that the actor may do to at least one of the open cases.
 func (rq *request) onCases(lines []admin.Line) []string {
 	var take, giveBack, assign bool
 	for _, l := range lines {
@@ -40,7 +40,7 @@ func (rq *request) onCases(lines []admin.Line) []string {
 		}
 		on := admin.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
 		mine := l.Case.Owner == rq.Actor.ID
-		take = take || !mine && rq.May(admin.TakeCase, on) // what is known is not asked again, of hundreds of rows
+		take = take || !mine && rq.May(admin.TakeCase, on) // with hundreds of rows, ask Access only until the answer is known
 		giveBack = giveBack || mine && (rq.May(admin.TakeCase, on) || rq.May(admin.AssignCase, on))
 		assign = assign || rq.May(admin.AssignCase, on)
 	}
@@ -56,10 +56,10 @@ func (rq *request) onCases(lines []admin.Line) []string {
 	return may
 }
 
-// open reports whether there is a case, and it is open.
+// open reports whether c is an open case.
 func open(c *admin.Case) bool { return c != nil && c.ClosedAt.IsZero() }
 
-// unsure reports whether nobody knows what an entry's attempts have done.
+// unsure reports whether c is an open case of an entry whose outcome is unknown.
 func unsure(c *admin.Case) bool {
 	return open(c) && c.Kind == admin.CaseUnknown
 }

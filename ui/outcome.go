@@ -15,28 +15,28 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// outcome is what came of an action. It goes to the page that shows it by way of a cookie: a link cannot forge it, and any
-// process of the service can show it. There is one at a time: a header has little room.
+// outcome is the result of an action. A cookie takes it to the page that shows it, so that no link can forge it, and
+// any process of the service can show it. Only one outcome is kept at a time, because a header has little room.
 type outcome struct {
-	Name   string         `json:"n"` // as the page's address has it
-	Whose  string         `json:"w"` // who acted
+	Name   string         `json:"n"` // name in the address of the page
+	Whose  string         `json:"w"` // who acted; see whose
 	Do     string         `json:"do"`
 	Type   string         `json:"type,omitempty"`
 	Back   string         `json:"back"`
-	Counts map[string]int `json:"counts"` // by answer
+	Counts map[string]int `json:"counts"` // number of entries by answer
 	List   []answer       `json:"list,omitempty"`
 }
 
-// answer is what came of an entry: done, changed, busy, not_allowed, not_found, state or failed.
+// answer is the result for one entry: done, changed, busy, not_allowed, not_found, state or failed.
 type answer struct {
 	ID     compensator.EntryID
 	Answer string
 }
 
-// MarshalText is short.
+// MarshalText writes the id and the answer in short form.
 func (a answer) MarshalText() ([]byte, error) { return []byte(a.ID.String() + ":" + a.Answer), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the text of MarshalText.
 func (a *answer) UnmarshalText(text []byte) (err error) {
 	id, word, _ := strings.Cut(string(text), ":")
 	a.Answer = word
@@ -44,7 +44,8 @@ func (a *answer) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// A cookie has room for 4 KB: for so many entries, of which those that were left alone come first, and for a way back.
+// A cookie holds 4 KB. It has room for so many entries and for an address to return to. Entries that were not changed
+// come first.
 const (
 	answersKept = pageSize
 	mostBack    = 900
@@ -82,15 +83,15 @@ func answerOf(err error) string {
 	return "failed"
 }
 
-// Answers are all that there may be, in the order in which they are told.
+// Answers returns all possible answers, in the order of the page.
 func (outcome) Answers() []string {
 	return []string{"done", "changed", "busy", "state", "not_allowed", "not_found", "failed"}
 }
 
-// Shown is how many entries are listed, of All.
+// Shown returns how many entries the page lists, of All.
 func (o outcome) Shown() int { return len(o.List) }
 
-// All is how many entries were named.
+// All returns how many entries the action named.
 func (o outcome) All() (n int) {
 	for _, count := range o.Counts {
 		n += count
@@ -103,19 +104,19 @@ const (
 	outcomeSeconds = 600
 )
 
-// whose names an actor briefly: a browser that somebody else has signed in on shows him nothing of it.
+// whose returns a short name of an actor. After another person signs in, the page does not show them the outcome.
 func whose(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])
 }
 
-// tell leads to the page that shows an outcome.
+// tell redirects to the page that shows an outcome.
 func (rq *request) tell(o outcome) {
 	o.Name, o.Whose = rand.Text()[:10], whose(rq.Actor)
 	if len(o.Back) > mostBack {
 		o.Back = rq.s.opts.Base
 	}
-	text, err := quoted(o) // with an & as one byte
+	text, err := quoted(o) // quoted writes an & as one byte
 	if err != nil {
 		rq.failed(err)
 		return

@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// overviewData is what the first page shows.
+// overviewData is the data of the first page.
 type overviewData struct {
 	Health *admin.Health
-	Rows   []typeRow     // of types to be seen to, and of some others, or all
-	More   int           // types that are not among them
-	Groups []admin.Group // those with most cases
-	Others int           // groups that are not among them
+	Rows   []typeRow     // types that need attention and some others, or all types
+	More   int           // number of types not in Rows
+	Groups []admin.Group // the groups with the most cases
+	Others int           // number of groups not in Groups
 	Risk   risk
 
 	SeesAll bool // see seesAll
@@ -25,39 +25,39 @@ type overviewData struct {
 // typeRow is a type with its counts by state.
 type typeRow struct {
 	Type     string
-	Cells    []cell // of atAGlance
-	Overdue  string // how long; empty: nothing is
+	Cells    []cell // one per state of atAGlance
+	Overdue  string // for how long; empty: nothing is overdue
 	Unknown  bool
 	Paused   *admin.Paused
 	Broken   *admin.Broken
 	MayPause bool
 }
 
-// atAGlance are the states that the overview has columns for, the worst first.
+// atAGlance lists the states that have a column in the overview, the worst first.
 var atAGlance = [...]compensator.State{compensator.Dead, compensator.Compensating, compensator.Retrying, compensator.Pending}
 
-// cell is a count, and its place in the bar of its row.
+// cell is a count and its segment in the row's bar.
 type cell struct {
 	State   compensator.State
 	N       int
 	More    bool
-	X, Part int // of 100
+	X, Part int // in percent
 }
 
-// Bars are the cells that have a place.
+// Bars returns the cells that have a segment.
 func (r typeRow) Bars() []cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells), func(c cell) bool { return c.N == 0 })
 }
 
-// hasProblems tells whether a type is to be seen to by somebody.
+// hasProblems reports whether a person should look at the type.
 func (r typeRow) hasProblems() bool {
 	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil
 }
 
-// risk is what open cases come to.
+// risk sums up open cases.
 type risk struct {
 	Cases, NoAmount int
-	More            bool // it is at least that
+	More            bool // the sums are lower bounds
 	Sums            []string
 	sums            map[string]*big.Int
 }
@@ -85,7 +85,7 @@ func riskOf(groups []admin.Group, more bool) risk {
 	return r
 }
 
-// texts are the sums, by currency.
+// texts returns the sums as texts, one per currency.
 func (r *risk) texts() []string {
 	var texts []string
 	for currency, sum := range r.sums {
@@ -97,7 +97,7 @@ func (r *risk) texts() []string {
 
 const (
 	groupsAtAGlance = 6
-	typesAtAGlance  = 10 // or more, where more are to be seen to
+	typesAtAGlance  = 10 // more if more types need attention
 )
 
 func (s *server) overview(rq *request) {
@@ -131,13 +131,15 @@ func (s *server) overview(rq *request) {
 	}
 }
 
-// seesAll reports whether somebody may see the entries of these types, and of none: who may not is not told that nothing waits.
+// seesAll reports whether the actor may see the entries of these types, and of the empty type. Only such an actor reads
+// that no case is open.
 func (rq *request) seesAll(types []admin.TypeOverview) bool {
 	return rq.May(admin.SeeEntries, admin.Subject{}) &&
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
-// atFirst are the rows that the overview begins with: a browser takes longer for forty than for all else on the page.
+// atFirst returns the rows that the overview shows at first. A browser takes longer to draw forty rows than the rest of
+// the page.
 func atFirst(rows []typeRow) []typeRow {
 	calm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
 	if calm < 0 {
@@ -146,7 +148,8 @@ func atFirst(rows []typeRow) []typeRow {
 	return rows[:min(max(calm, typesAtAGlance), len(rows))]
 }
 
-// typeRows has the types with most dead first, and then others that are to be seen to. The longest bar is that of the type with most entries.
+// typeRows sorts types: the most dead entries first, then other types that need attention. The longest bar belongs to
+// the type with the most entries.
 func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err error) {
 	rows = make([]typeRow, len(types))
 	most := 1

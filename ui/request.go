@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// request is a request under way: who asks, in which language, and how they are answered.
+// request is a running request: the actor, the language and the writer.
 type request struct {
 	words
 	s     *server
@@ -26,7 +26,7 @@ type request struct {
 	ctx   context.Context
 	Actor admin.Actor
 	Nonce string
-	Now   time.Time // when the page is made, or what it tells was read
+	Now   time.Time // when the page is made, or when its data was read
 }
 
 func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
@@ -35,14 +35,14 @@ func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
 	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
 }
 
-// view is what a template is given: a request's methods, and what the page is about.
+// view is the data of a template: the methods of the request, and the data of the page.
 type view struct {
 	*request
-	Page string // the template's name
+	Page string // name of the template
 	Data any
 }
 
-// parsePages makes a template of each page, in the frame that all have.
+// parsePages parses one template per page, each in the common frame.
 func parsePages() (map[string]*template.Template, error) {
 	frame, err := template.New("").ParseFS(files, "pages/frame.html", "pages/parts.html")
 	if err != nil {
@@ -81,7 +81,7 @@ func (rq *request) show(status int, page string, data any) {
 	rq.send(status, visible(html.Bytes()))
 }
 
-// fail says what is wrong.
+// fail answers with an error page.
 func (rq *request) fail(status int, key string, args ...any) {
 	text, err := rq.T(key, args...)
 	if err != nil {
@@ -90,8 +90,8 @@ func (rq *request) fail(status int, key string, args ...any) {
 	rq.show(status, "error", text)
 }
 
-// failed says why the Admin did not do what it was asked for; a read or a change that an error has ended. What a driver
-// says may hold anything, and goes to the log.
+// failed answers with the error of the Admin, or of a failed read or change. A driver's error may contain anything, so
+// its text goes to the Logger only.
 func (rq *request) failed(err error) {
 	var field *compensator.FieldError
 	switch {
@@ -116,7 +116,7 @@ func (rq *request) failed(err error) {
 	}
 }
 
-// Link is a path of these pages with a query of names and values; those without a value are left out.
+// Link returns an address of these pages. query alternates names and values. Names with empty values are left out.
 func (rq *request) Link(path string, query ...any) (string, error) {
 	if len(query)%2 != 0 {
 		return "", errors.New("ui: a link wants names and values")
@@ -142,16 +142,16 @@ func question(values url.Values) string {
 	return "?" + values.Encode()
 }
 
-// Asset is the address of a file.
+// Asset returns the address of a file.
 func (rq *request) Asset(name string) string { return rq.s.opts.Base + rq.s.assets[name].url }
 
-// Title is the pages' own.
+// Title returns the title of all pages.
 func (rq *request) Title() string { return rq.s.opts.Title }
 
-// ReadOnly reports whether nothing may be changed.
+// ReadOnly reports whether changes are forbidden.
 func (rq *request) ReadOnly() bool { return rq.s.admin.ReadOnly() }
 
-// Theme is the one chosen, or empty.
+// Theme returns the chosen theme, or an empty string.
 func (rq *request) Theme() string {
 	if cookie, err := rq.r.Cookie(themeCookie); err == nil && slices.Contains(themes, cookie.Value) {
 		return cookie.Value
@@ -161,10 +161,10 @@ func (rq *request) Theme() string {
 
 var themes = []string{"light", "dark"}
 
-// Languages are those to choose from.
+// Languages returns the languages to choose from.
 func (rq *request) Languages() []words { return languages }
 
-// Here is the page's own address, to come back to: a POST's is the page it came from.
+// Here returns the address of this page, for links that return to it. For a POST it is the page with the form.
 func (rq *request) Here() string {
 	if rq.r.Method == http.MethodPost {
 		return rq.back(rq.r.PostFormValue("back"))
@@ -172,10 +172,10 @@ func (rq *request) Here() string {
 	return rq.r.URL.RequestURI()
 }
 
-// Back is where a page says it came from.
+// Back returns the address that the form gives as its origin.
 func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
 
-// back is an address of these pages, whatever it was.
+// back returns to if it is an address of these pages, and Base otherwise.
 func (rq *request) back(to string) string {
 	base := rq.s.opts.Base
 	u, err := url.Parse(to)
@@ -183,7 +183,7 @@ func (rq *request) back(to string) string {
 		return base
 	}
 	clean := path.Clean(u.Path)
-	if clean+"/" == base { // Clean takes the last slash away, which no other page has
+	if clean+"/" == base { // Clean removes the trailing slash, which only the first page has
 		clean = base
 	}
 	if !strings.HasPrefix(clean, base) {
@@ -192,15 +192,15 @@ func (rq *request) back(to string) string {
 	return (&url.URL{Path: clean, RawQuery: u.RawQuery}).RequestURI()
 }
 
-// May reports whether somebody may do something to what is of a type.
+// May reports whether the actor has a right.
 func (rq *request) May(right admin.Right, on admin.Subject) bool {
 	return rq.s.admin.May(rq.ctx, rq.Actor, right, on)
 }
 
-// MayPause reports whether somebody may pause and resume a type.
+// MayPause reports whether the actor may pause and resume a type.
 func (rq *request) MayPause(businessType string) bool {
 	return !rq.ReadOnly() && rq.May(admin.Pause, admin.Subject{Type: businessType})
 }
 
-// redirect has the browser GET a page.
+// redirect sends the browser to a page with a GET.
 func (rq *request) redirect(to string) { http.Redirect(rq.w, rq.r, to, http.StatusSeeOther) }

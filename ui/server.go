@@ -12,34 +12,34 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// server answers requests.
+// server answers the requests.
 type server struct {
 	admin          *admin.Admin
 	opts           Options
 	pages          map[string]*template.Template
-	made           string // stands for all that pages of this handler are made of, besides what they say
+	made           string // hash of everything but the data that pages are made of
 	assets         map[string]asset
 	reads, actions *limiter
 	origins        *http.CrossOriginProtection
 	times          times
-	unbounded      sync.Once // said that slow clients are not bounded
+	unbounded      sync.Once // logs once that slow clients are not limited
 }
 
 const (
 	readsASecond   = 20
 	actionsASecond = 5
 	mostBytes      = 1 << 20
-	mostTime       = 30 * time.Second // of a request, in the database
+	mostTime       = 30 * time.Second // maximum time of a request's queries
 	pageSize       = 50
 )
 
-// A route is what is answered. A test holds a table beside it, of who may ask for it.
+// route is one route of the handler. A test lists who may use each route.
 type route struct {
-	pattern string // method and path beneath Base
+	pattern string // method and path below Base
 	serve   func(s *server, rq *request)
 }
 
-// allRoutes is all there is.
+// allRoutes lists all routes.
 var allRoutes = []route{
 	{"GET {$}", (*server).overview},
 	{"GET entries", (*server).entries},
@@ -84,7 +84,7 @@ func (s *server) routes() http.Handler {
 
 type nonceKey struct{}
 
-// secured sets what browsers are told of every answer, also of a refusal.
+// secured sets the security headers of every answer, also of refusals.
 func (s *server) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
@@ -103,10 +103,10 @@ func (s *server) secured(next http.Handler) http.Handler {
 
 type actorKey struct{}
 
-// inHeader makes a text the inside of a header's quoted string (RFC 9110, 5.6.4).
+// inHeader escapes a text for a quoted string in a header (RFC 9110, 5.6.4).
 var inHeader = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// identified lets nobody pass whom Identify does not know, nor who is in too much of a hurry.
+// identified refuses clients that Identify does not know, and clients over their limit.
 func (s *server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := s.opts.Identify(r)

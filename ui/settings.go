@@ -8,11 +8,11 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// settingsData is the types that are paused, and could be. Others can be named: rights are asked by type, and none of somebody's
-// types may have anything open ahead of a maintenance.
+// settingsData is the data of the page of paused types. The page can also pause types that it does not list. Rights are
+// asked by type, and the actor's types may have no open entries before planned work.
 type settingsData struct {
 	Paused []admin.Paused
-	Others []string // that are not, of those with something open
+	Others []string // types with open entries that are not paused
 }
 
 func (s *server) settings(rq *request) {
@@ -35,7 +35,7 @@ func (s *server) settings(rq *request) {
 	rq.show(http.StatusOK, "settings", data)
 }
 
-// preferences remembers a language or a theme, in a cookie of these pages.
+// preferences stores a language or a theme in a cookie.
 func (s *server) preferences(rq *request) {
 	if err := rq.r.ParseForm(); err != nil {
 		rq.fail(http.StatusBadRequest, "error.form")
@@ -53,7 +53,7 @@ func (s *server) preferences(rq *request) {
 	rq.redirect(rq.Back())
 }
 
-// remember sets a cookie that only these pages are sent, and only from themselves. None holds a secret.
+// remember sets a cookie that browsers send only to these pages, and only from these pages. No cookie holds a secret.
 func (rq *request) remember(name, value string, seconds int) {
 	http.SetCookie(rq.w, &http.Cookie{Name: name, Value: value, Path: rq.s.opts.Base, MaxAge: seconds, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: rq.r.TLS != nil || strings.HasPrefix(rq.r.Header.Get("Origin"), "https://")})

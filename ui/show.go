@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// money writes an amount of minor units: "CNY 12,900.00". Never through a float.
+// money writes an amount of minor units, such as "CNY 12,900.00". It never uses a float.
 func money(minor *big.Int, currency string) string {
 	places := admin.Decimals(currency)
 	digits := new(big.Int).Abs(minor).String()
@@ -33,7 +33,7 @@ func money(minor *big.Int, currency string) string {
 	return currency + "\u00a0" + sign + thousands(whole) + part
 }
 
-// Amount is what something is worth; empty: it is not known.
+// Amount writes an amount. It is empty if the amount is unknown.
 func (w words) Amount(a compensator.Amount) string {
 	if !a.Known() {
 		return ""
@@ -41,7 +41,7 @@ func (w words) Amount(a compensator.Amount) string {
 	return money(big.NewInt(a.Minor), a.Currency)
 }
 
-// Time is an instant, in UTC; the script makes it local, and shows the other in a tooltip.
+// Time writes a time in UTC. The script turns it into local time and puts the UTC time into a tooltip.
 func (w words) Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -50,7 +50,7 @@ func (w words) Time(t time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05.000Z"), t.Format("2006-01-02 15:04:05 UTC")))
 }
 
-// Span is a duration in its two largest units.
+// Span writes a duration in its two largest units.
 func (w words) Span(d time.Duration) (string, error) {
 	d = d.Abs()
 	switch {
@@ -64,7 +64,7 @@ func (w words) Span(d time.Duration) (string, error) {
 	return w.twoUnits("span.d", int(d.Hours())/24, int(d.Hours())%24, "span.d_h")
 }
 
-// twoUnits leaves out the smaller one where there is none of it.
+// twoUnits leaves out the smaller unit if it is zero.
 func (w words) twoUnits(one string, large, small int, both string) (string, error) {
 	if small == 0 {
 		return w.T(one, large)
@@ -72,10 +72,10 @@ func (w words) twoUnits(one string, large, small int, both string) (string, erro
 	return w.T(both, large, small)
 }
 
-// Number has its thousands apart.
+// Number writes a number with commas between thousands.
 func (w words) Number(n int) string { return thousands(fmt.Sprint(n)) }
 
-// thousands puts a comma between each three digits.
+// thousands puts a comma after every three digits, counted from the right.
 func thousands(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
@@ -83,9 +83,10 @@ func thousands(digits string) string {
 	return digits
 }
 
-// visible shows, between tags, the characters that would turn or hide a text as their numbers. The templates have none, so
-// that all there are come from outside; in an attribute they confine themselves to it, as in a textarea, of which the browser sends
-// back what it was given: what stands there is to stay what was typed. A CR that ends a line with its LF is none.
+// visible replaces invisible characters, and characters that change the direction of text, by their numbers. It does so
+// only between tags. The templates contain no such characters, so all of them come from outside. In an attribute they
+// cannot affect other text. A textarea keeps them too, because the browser must send back the text as it was typed. A
+// CR before LF is kept.
 func visible(html []byte) []byte {
 	if !bytes.ContainsFunc(html, unseen) {
 		return html
@@ -108,7 +109,7 @@ func visible(html []byte) []byte {
 	return out.Bytes()
 }
 
-// unseen reports whether a character turns or hides a text.
+// unseen reports whether a character is invisible or changes the direction of text.
 func unseen(r rune) bool {
 	if r < utf8.RuneSelf {
 		return (r < ' ' || r == 0x7f) && r != '\n' && r != '\t'
@@ -116,23 +117,23 @@ func unseen(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Cf, r)
 }
 
-// Badge is a word with its icon and colour: never the colour alone.
+// Badge returns a word with an icon and a colour, so that the colour is never the only sign.
 func (w words) Badge(kind, text string) template.HTML {
-	kind, _, _ = strings.Cut(kind, " ") // settled manually
+	kind, _, _ = strings.Cut(kind, " ") // as in "settled by hand"
 	return template.HTML(`<span class="badge k-` + kind + `"><svg class="i" aria-hidden="true"><use href="#i-` + kind + `"/></svg>` + template.HTMLEscapeString(text) + `</span>`)
 }
 
-// State is an entry's state.
+// State returns the badge of an entry's state.
 func (w words) State(state compensator.State) template.HTML {
 	return w.Badge(state.String(), w.Word("state", state))
 }
 
-// Telling reports whether what ended an entry says more than its state.
+// Telling reports whether EndedBy says more than the state does.
 func (w words) Telling(by compensator.EndedBy) bool {
 	return by != compensator.EndedByHandler && by != compensator.EndedByPerson && by != compensator.EndedByCancel
 }
 
-// Due says until when somebody should have looked at a case.
+// Due writes the time by which a person should look at a case.
 func (w words) Due(c *admin.Case) (template.HTML, error) {
 	left := time.Until(c.DueAt)
 	span, err := w.Span(left)
@@ -147,26 +148,26 @@ func (w words) Due(c *admin.Case) (template.HTML, error) {
 	return w.Badge(kind, text) + ` <span class="sub">` + w.Time(c.DueAt) + `</span>`, err
 }
 
-// Unsure reports whether nobody knows what has happened; see unsure.
+// Unsure reports whether the outcome is unknown; see unsure.
 func (w words) Unsure(c *admin.Case) bool { return unsure(c) }
 
-// UnsureGroup is Unsure of a group, as far as one of it tells.
+// UnsureGroup reports whether the group's example has an unknown outcome.
 func (w words) UnsureGroup(g admin.Group) bool { return g.Kind == admin.CaseUnknown }
 
-// Theirs reports whether a case is in the hands of somebody else.
+// Theirs reports whether another person has the case.
 func (rq *request) Theirs(c *admin.Case) bool {
 	return open(c) && c.Owner != "" && c.Owner != rq.Actor.ID
 }
 
-// Key is what a handler gives to whatever it calls.
+// Key returns the idempotency key that the handler sends with its calls.
 func (w words) Key(e compensator.Entry) string { return e.CallKey() }
 
-// Kinds are those of cases.
+// Kinds returns the kinds of cases.
 func (w words) Kinds() []string {
 	return []string{admin.CaseDead.String(), admin.CaseUnknown.String()}
 }
 
-// AnswerIcon is the icon of what came of an entry.
+// AnswerIcon returns the icon of an answer.
 func (w words) AnswerIcon(answer string) string {
 	switch answer {
 	case "done":
@@ -177,26 +178,26 @@ func (w words) AnswerIcon(answer string) string {
 	return "cancelled"
 }
 
-// Help is the text that says what an action does.
+// Help returns the key of the text that explains an action.
 func (w words) Help(do string) string { return "help." + do }
 
-// Delays reports whether an action may be put off.
+// Delays reports whether an action takes a delay.
 func (w words) Delays(do string) bool {
 	return do == string(admin.Requeue) || do == string(admin.Compensate) || do == string(admin.Reschedule)
 }
 
-// Sums are a group's, by currency.
+// Sums returns a group's sums as texts, one per currency.
 func (w words) Sums(g admin.Group) []string { return riskOf([]admin.Group{g}, false).Sums }
 
-// Seen names an entry as a page shows it.
+// Seen returns the text of an entry for a form.
 func (w words) Seen(l admin.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }
 
-// EntryLink leads to an entry.
+// EntryLink returns the address of an entry.
 func (rq *request) EntryLink(id compensator.EntryID) string {
 	return rq.s.opts.Base + "entries/" + id.String()
 }
 
-// CasesOf leads to the cases of a failure, on one page if that has room.
+// CasesOf returns the address of the cases of a failure. If they fit on one page, the address asks for all of them.
 func (rq *request) CasesOf(g admin.Group) (string, error) {
 	rows := ""
 	if g.N > pageSize {
@@ -205,7 +206,7 @@ func (rq *request) CasesOf(g admin.Group) (string, error) {
 	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type, "rows", rows)
 }
 
-// A part of a page is given the request beside what it shows.
+// Data of partial templates: the request, and what the part shows.
 type (
 	groupPart struct {
 		R *request
@@ -229,7 +230,7 @@ type (
 	}
 )
 
-// Did is the word for what was done: a case that is assigned to nobody was given back.
+// Did returns the key of the word for the action. Assigning a case to nobody counts as giving it back.
 func (p recordPart) Did() string {
 	if p.X.Action == doAssign && p.X.Subject == "" {
 		return doGiveBack

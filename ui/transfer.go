@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// send answers with a page. A page that refreshes itself, and has it already, is told so in a few bytes.
+// send answers with a page. If a page that refreshes itself has not changed, the answer is a short 304.
 func (rq *request) send(status int, html []byte) {
 	h := rq.w.Header()
 	if status == http.StatusOK && reads(rq.r) && h.Get("ETag") == "" && rq.has(rq.tag(html)) {
@@ -29,7 +29,7 @@ func (rq *request) send(status int, html []byte) {
 	_, _ = rq.w.Write(html)
 }
 
-// asOf is when what a page tells was read. A browser that has it hears of no other change.
+// asOf sets the time at which the page's data was read. It also sends this time as Last-Modified, with a 304 too.
 func (rq *request) asOf(at time.Time) {
 	rq.Now = at
 	rq.w.Header().Set("Last-Modified", at.UTC().Format(http.TimeFormat))
@@ -37,21 +37,21 @@ func (rq *request) asOf(at time.Time) {
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// has gives the answer its tag, and reports whether the browser has what bears it: then it is told so, and that is all.
+// has sets the ETag of the answer. If the browser has the page with this tag, has answers 304 and returns true.
 func (rq *request) has(tag string) bool {
 	h := rq.w.Header()
 	h.Set("ETag", tag)
-	if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") != tag { // weak: a proxy has compressed it
+	if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") != tag { // a proxy that compresses an answer makes its tag weak
 		return false
 	}
 	for _, ofPages := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy"} {
-		h.Del(ofPages) // here is none, nor does a browser keep one that these would change
+		h.Del(ofPages) // a 304 has no page, and a browser would not update these headers of the page that it keeps
 	}
 	rq.w.WriteHeader(http.StatusNotModified)
 	return true
 }
 
-// tag is of all that a page says, but for its nonce and the time that it was made at.
+// tag returns the tag of a page. Its nonce and the time at which it was made do not count.
 func (rq *request) tag(html []byte) string {
 	for _, own := range []string{rq.Nonce, string(rq.Time(rq.Now))} {
 		html = bytes.ReplaceAll(html, []byte(own), nil)
@@ -64,16 +64,18 @@ func tagOf(of []byte) string {
 	return `"` + hex.EncodeToString(hash[:12]) + `"`
 }
 
-// unchanged answers a browser that has a page of just this, without making it: fifty who watch cost no more than their requests
-// do. The template may use nothing else of a request: what somebody may do is in the data, and so are spans of time as they are shown.
+// unchanged answers 304 without making the page, if the browser has a page of the same data. So fifty readers cost
+// little more than their requests. The template may use only data and the values listed here. Rights and written
+// durations must therefore be part of data.
 func (rq *request) unchanged(page string, data any) bool {
 	made, err := json.Marshal([]any{rq.s.made, page, rq.Lang, rq.Theme(), rq.Actor.ID, rq.Here(), data})
 	return err == nil && rq.has(tagOf(made))
 }
 
-// compresses reports whether a page goes out compressed: where the browser takes that, and says that the request is one of these
-// pages' own or of the person. How long a compressed page is tells whether it repeats what its address has; so another site,
-// which can have somebody's browser ask for an address of its choice, gets none to measure. Nor is what reveal answers with.
+// compresses reports whether to compress a page. The browser must accept gzip and must say that the request comes from
+// these pages or from the person. The length of a compressed page reveals whether the page repeats its address. Another
+// site can make a browser request any address, so such requests get no compressed answer. Answers of reveal are never
+// compressed.
 func (rq *request) compresses() bool {
 	site := rq.r.Header.Get("Sec-Fetch-Site")
 	return reads(rq.r) && (site == "same-origin" || site == "none") && takesGzip(rq.r)
@@ -90,7 +92,7 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// compressors are kept: one has a megabyte of its own.
+// compressors are reused, because each takes a megabyte of memory.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func compressed(data []byte) []byte {
@@ -98,7 +100,7 @@ func compressed(data []byte) []byte {
 	z := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(z)
 	z.Reset(&out)
-	_, _ = z.Write(data) // a Buffer takes all
+	_, _ = z.Write(data) // a bytes.Buffer returns no error
 	_ = z.Close()
 	return out.Bytes()
 }

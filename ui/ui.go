@@ -11,43 +11,47 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Options say who gets in, and how things look.
+// Options configure the pages.
 type Options struct {
-	// Identify says who a request is from; false: nobody, who is answered 401. Required. It is called for each request,
-	// concurrently, and must not read the body.
+	// Identify returns the actor of a request. If it returns false, the answer is 401. Identify is required. It is
+	// called for each request, concurrently, and must not read the body.
 	Identify func(r *http.Request) (admin.Actor, bool)
 
-	// Realm has the browser ask for a name and a password, for an Identify that reads r.BasicAuth: a 401 carries
-	// WWW-Authenticate: Basic, with this realm, of printable ASCII. Default: no challenge, for a login of your own.
+	// Realm makes the browser ask for a name and a password, for an Identify that reads r.BasicAuth. A 401 then carries
+	// WWW-Authenticate: Basic with this realm of printable ASCII characters. By default there is no challenge, for a
+	// login page of your own.
 	Realm string
 
-	// Base is the path under which the handler is mounted, which it is given whole, with no StripPrefix: "/ops/log/".
-	// Default "/".
+	// Base is the path of the handler, for example "/ops/log/". The handler needs the full path of requests, so do not
+	// use http.StripPrefix. The default is "/".
 	Base string
 
-	// Title stands in the head of each page. Default "compensator".
+	// Title stands at the head of each page. The default is "compensator".
 	Title string
 
-	// Types says what of contents is shown, by business type.
+	// Types says which parts of contents are shown, by business type.
 	Types map[string]TypeView
 
-	// TrustedOrigins may post as well, "https://ops.example.com": for a proxy that rewrites Host.
+	// TrustedOrigins are further origins that may post, for example "https://ops.example.com". Set it if a proxy
+	// rewrites the Host header.
 	TrustedOrigins []string
 
-	// Logger is told what failed. Default slog.Default().
+	// Logger logs failures. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// TypeView says what of a type's content is shown to who reveals it. The rest shows as the names of its fields.
+// TypeView says which values of a type's content a reveal shows. Of all other fields only the names are shown.
 type TypeView struct {
-	// Show lists the fields of JSON content whose values are shown, with all that is beneath: "order.id"; an array's
-	// elements have the array's name. "." shows all, also what is no JSON. Default: none.
+	// Show lists fields of JSON content whose values are shown, with everything below them, for example "order.id".
+	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. The default
+	// shows no values.
 	Show []string
 }
 
 var bases = regexp.MustCompile(`^/([A-Za-z0-9._~-]+/)*$`)
 
-// New makes the pages of an Admin. A *FieldError names what is missing or will not do. The handler may be called concurrently.
+// New returns the pages of an Admin. A *FieldError names the option that is missing or wrong. The handler may be called
+// concurrently.
 func New(d *admin.Admin, opts Options) (http.Handler, error) {
 	s, err := newServer(d, opts)
 	if err != nil {
@@ -96,7 +100,7 @@ func newServer(d *admin.Admin, opts Options) (*server, error) {
 	return s, nil
 }
 
-// handler is the way in: how long a client may take, what browsers are told, no other site, nobody unknown, then the form.
+// handler chains the steps of a request: time limits, security headers, the origin, the actor, and then the form.
 func (s *server) handler() http.Handler {
 	return s.bounded(s.secured(s.origins.Handler(s.identified(s.received(s.routes())))))
 }

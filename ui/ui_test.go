@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A text that is missing in one language, or used and in none.
+// Each text exists in all languages, and each text that is used exists.
 // Failure: F131
 func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	english := slices.Sorted(maps.Keys(languages[0].texts))
@@ -62,7 +62,7 @@ func TestEachTextIsThereInEachLanguage(t *testing.T) {
 	}
 }
 
-// What is stored as a word has a text.
+// Each stored word has a text.
 // Failure: F131
 func TestEachWordHasAText(t *testing.T) {
 	want := func(kind string, word any) {
@@ -103,7 +103,7 @@ func TestEachWordHasAText(t *testing.T) {
 	}
 }
 
-// Amounts are written as they are, to the last digit, in currencies with two places, none, three and four.
+// Amounts are exact to the last digit, in currencies with two decimal places, none, three and four.
 // Failure: F132
 func TestAmountsAreExact(t *testing.T) {
 	for want, a := range map[string]compensator.Amount{
@@ -121,7 +121,7 @@ func TestAmountsAreExact(t *testing.T) {
 	}
 }
 
-// A span has its two largest units, and no unit of which there is none.
+// A duration shows its two largest units, without units that are zero.
 func TestSpansAreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		59 * time.Second: "59 s", 10 * time.Minute: "10 min", time.Hour: "1 h", -90 * time.Minute: "1 h 30 min", 48 * time.Hour: "2 d", 49 * time.Hour: "2 d 1 h",
@@ -132,7 +132,7 @@ func TestSpansAreShort(t *testing.T) {
 	}
 }
 
-// Contents show as their bytes say where the view names them, and otherwise not at all.
+// Contents show exactly their bytes where the view names them. Other values do not show at all.
 // Failure: F132
 func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	content := `{"id":12345678901234567890.10,"buyer":{"name":"lin","tags":["a",{"b":"<c>"}]},"n":null,"e":{}}`
@@ -161,7 +161,7 @@ func TestRevealShowsWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// However deep a content is, and however wide so deep, what is made of it is not much more than itself.
+// The text of a deep and wide content is not much longer than the content.
 // Failure: F132
 func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 	deep := func(n int, inside string) string { return strings.Repeat("[", n) + inside + strings.Repeat("]", n) }
@@ -181,7 +181,7 @@ func TestDeepAndWideContentMakesNoLargePage(t *testing.T) {
 	}
 }
 
-// What turns a text around is shown as a number, between tags; addresses and forms keep it.
+// Between tags, characters that change the direction of text show as numbers. Addresses and forms keep them.
 // Failure: F132
 func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	if got := string(visible([]byte("<b title=\"\u202e\">a\u202egpj.exe\x07</b>\n"))); got != "<b title=\"\u202e\">a[U+202E]gpj.exe[U+0007]</b>\n" {
@@ -196,7 +196,7 @@ func TestControlCharactersAreShownBetweenTags(t *testing.T) {
 	}
 }
 
-// Where to go back to is one of these pages, whatever a form says.
+// The page to return to is always one of these pages, whatever a form says.
 // Failure: F133
 func TestBackStaysUnderTheBase(t *testing.T) {
 	for _, base := range []string{"/", "/ops/", "/a/b/"} {
@@ -218,7 +218,7 @@ func TestBackStaysUnderTheBase(t *testing.T) {
 	}
 }
 
-// Each person has an allowance of his own, which comes back with time, and what is remembered of people is bounded.
+// Each person has an allowance, which refills with time. The number of remembered people is limited.
 // Failure: F133
 func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	l, now := newLimiter(5), time.Unix(1, 0)
@@ -244,7 +244,8 @@ func TestAllowanceIsEachActorsOwnAndComesBack(t *testing.T) {
 	}
 }
 
-// Where a realm is set the browser asks whom nobody knows for a password, and nobody else; a realm cannot add to its header.
+// With a realm, the browser asks an unknown person for a password, and only that person. A realm cannot add to its
+// header.
 func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	identify := func(r *http.Request) (admin.Actor, bool) {
 		name, password, _ := r.BasicAuth()
@@ -282,14 +283,14 @@ func TestNobodyIsAskedForAPasswordWhereARealmIsSet(t *testing.T) {
 	}
 }
 
-// A text's number does not let what stands in for another place become one itself.
+// A value that looks like a placeholder is not replaced again.
 func TestTextsAreFilledInOnce(t *testing.T) {
 	if got, err := (words{texts: map[string]string{"x": "{0} {1}"}}).T("x", "{1}", "b"); err != nil || got != "{1} b" {
 		t.Errorf("%q %v", got, err)
 	}
 }
 
-// The language is the one chosen, or the browser's.
+// The language is the chosen one, or else the browser's.
 func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 	for header, want := range map[string]string{"": "en", "zh": "zh-CN", "zh-HK,en;q=0.5": "zh-CN", "fr, en-GB;q=0.9, zh": "en", ";;,": "en"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -304,7 +305,7 @@ func TestLanguageIsTheOneChosenOrTheBrowsers(t *testing.T) {
 	}
 }
 
-// What is taken away is all that there is, however few of it a page has, and so much at most as the page promises.
+// An export holds everything, even if pages are short or empty, up to the limit that the page states.
 func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 	for _, tc := range []struct{ pages, lines, want, asked int }{
 		{45, 1, 45, 45}, {45, 0, 0, 45}, {1, 7, 7, 1}, {10, exportPage, exportMost, 10}, {11, exportPage, exportMost, 10}, {30, 600, exportMost, 17},
@@ -330,7 +331,7 @@ func TestListingIsTakenAwayWhateverItsPagesHold(t *testing.T) {
 	}
 }
 
-// The largest outcome fits into a cookie, and is read back as it was.
+// The largest outcome fits into a cookie, and is read back unchanged.
 func TestLargestOutcomeFitsIntoACookie(t *testing.T) {
 	w := httptest.NewRecorder()
 	rq := &request{s: &server{opts: Options{Base: "/ops/"}}, w: w, r: httptest.NewRequest(http.MethodPost, "/ops/do", nil)}
@@ -371,7 +372,7 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	}{
 		{nil, 0}, {calm(3), 3}, {calm(40), typesAtAGlance}, {hasProblems, 4},
 		{slices.Concat(hasProblems, calm(40)), typesAtAGlance},
-		{slices.Concat(slices.Repeat(hasProblems, 5), calm(40)), 20}, // none of those is left out
+		{slices.Concat(slices.Repeat(hasProblems, 5), calm(40)), 20}, // no type with problems is left out
 		{slices.Repeat(hasProblems, 5), 20},
 	} {
 		if got := len(atFirst(tc.rows)); got != tc.want {
@@ -380,7 +381,7 @@ func TestOverviewBeginsWithTheTypesThatAreToBeSeenTo(t *testing.T) {
 	}
 }
 
-// What the log has not told all of is written as so much or more.
+// Sums that are lower bounds say "or more".
 func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 	pages, err := parsePages()
 	if err != nil {
@@ -400,8 +401,8 @@ func TestSumsThatMayNotBeAllSaySo(t *testing.T) {
 	}
 }
 
-// What is remembered is sent to these pages alone, from themselves, and read by no script; where they are on HTTPS, also behind a
-// proxy that ends it, over nothing else. Who sends more than a form holds is not listened to.
+// A cookie is sent only to these pages and only from them, and scripts cannot read it. On HTTPS, also behind a proxy
+// that ends TLS, it is sent over HTTPS only. A body that is larger than a form is refused.
 func TestCookiesStayWithThePages(t *testing.T) {
 	pages, err := New(new(admin.Admin), Options{Base: "/ops/", Identify: func(*http.Request) (admin.Actor, bool) { return admin.Actor{ID: "ann"}, true }})
 	if err != nil {

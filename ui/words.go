@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// words are the texts of one language.
+// words holds the texts of one language.
 type words struct {
-	Lang  string // of the html element
+	Lang  string // value of the html element's lang attribute
 	texts map[string]string
 }
 
-// languages are those that there are, the default first.
+// languages lists the languages, the default first.
 var languages = []words{load("en"), load("zh-CN")}
 
 func load(lang string) words {
@@ -26,14 +26,14 @@ func load(lang string) words {
 		err = json.Unmarshal(data, &w.texts)
 	}
 	if err != nil {
-		panic(err) // the file is embedded, and read by every test
+		panic(err) // the file is embedded, and every test reads it
 	}
 	return w
 }
 
 const languageCookie, themeCookie = "compensator_language", "compensator_theme"
 
-// wordsFor is the language somebody has chosen, or their browser's, or English.
+// wordsFor returns the language that the person has chosen, or else the browser's, or else English.
 func wordsFor(r *http.Request) words {
 	if cookie, err := r.Cookie(languageCookie); err == nil {
 		for _, w := range languages {
@@ -54,7 +54,7 @@ func wordsFor(r *http.Request) words {
 	return languages[0]
 }
 
-// T is a text, its {0}, {1} … replaced. A number in front of which a noun bends has texts key.one and key.other.
+// T returns a text with {0}, {1} … replaced. A text with a number may have two forms, key.one and key.other.
 func (w words) T(key string, args ...any) (string, error) {
 	text, found := w.texts[key]
 	if !found && len(args) > 0 {
@@ -77,8 +77,8 @@ func (w words) T(key string, args ...any) (string, error) {
 	return strings.NewReplacer(pairs...).Replace(text), nil
 }
 
-// wrong says what is wrong with what somebody has filled in. A reason that begins with the text at fault, in quotes, has words
-// that begin with {0}.
+// wrong returns the message for a field that was filled in wrongly. If the reason begins with the wrong text in quotes,
+// the message begins with {0}.
 func (w words) wrong(field *compensator.FieldError) string {
 	reason := field.Reason
 	given, err := strconv.QuotedPrefix(reason)
@@ -88,7 +88,7 @@ func (w words) wrong(field *compensator.FieldError) string {
 	return strings.NewReplacer("{0}", w.Word("field", field.Field), "{1}", strings.Replace(w.Word("problem", reason), "{0}", given, 1)).Replace(w.texts["wrong"])
 }
 
-// Word is a stored word in somebody's language, or, when a later version has stored it, as it is.
+// Word returns a stored word in the person's language. A word that a later version stored is returned as it is.
 func (w words) Word(kind string, word any) string {
 	if text, found := w.texts[kind+"."+fmt.Sprint(word)]; found {
 		return text

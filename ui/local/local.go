@@ -1,5 +1,5 @@
-// Package local serves the operator's pages to whoever has the terminal, and to nobody else: on loopback, and to the one
-// browser that has brought the token which is printed there.
+// Package local serves the operator's pages to the person at the terminal. It listens on loopback, and serves only the
+// browser that has brought the token printed in the terminal.
 package local
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// Listen listens where nobody of another machine can ask. Any other address is refused with a *FieldError.
+// Listen listens on a loopback address. For any other address it returns a *FieldError.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -39,15 +39,16 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, errors.Join(&compensator.FieldError{Field: "listen", Reason: address + reason}, listener.Close())
 }
 
-// stopping is how long requests under way have when Serve is to end.
+// stopping is how long running requests have to finish when Serve ends.
 const stopping = 10 * time.Second
 
-// Serve serves an Admin's pages as the actor's until ctx ends, which is no error, and closes the listener. ready is given the
-// address, with a token that one browser may use once; after that a cookie knows it. opts.Identify is Serve's own.
+// Serve serves an Admin's pages to the actor until ctx ends, and then closes the listener. The end of ctx is no error.
+// Serve calls ready with the address, which contains a token. One browser may use the token once. A cookie identifies
+// the browser after that. Serve sets opts.Identify itself.
 //
-// The address has a host of its own beneath localhost, drawn anew each time. Browsers send a cookie to all ports of its host, and
-// 127.0.0.1 is everybody's. A request to any other host is refused, whoever sends it. Chromium and Firefox find such a host at
-// the loopback address without asking a name server. Some browsers do not, and so cannot open the pages.
+// The address has a random host below localhost, new for each call. Browsers send a cookie to all ports of its host,
+// and every program on the machine can listen on 127.0.0.1. Serve refuses requests to any other host. Chromium and
+// Firefox resolve such a host to loopback without a name server. Some browsers do not, and cannot open the pages.
 func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor admin.Actor, opts ui.Options, ready func(link string)) error {
 	if opts.Base == "" {
 		opts.Base = "/"
@@ -62,7 +63,7 @@ func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor adm
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
 	mux.HandleFunc("GET /enter", bodiless(door.enter))
-	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // pages take half a minute at most
+	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // a page takes at most half a minute
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ready(fmt.Sprintf("http://%s/enter?token=%s", net.JoinHostPort(door.host, port), door.token))
@@ -76,11 +77,11 @@ func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor adm
 	if err = server.Shutdown(last); err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-served // as Shutdown and Close have it
+	<-served // Shutdown and Close end it
 	return err
 }
 
-// door lets in who has the token, once, and knows the browser by a cookie after that.
+// door admits the browser that brings the token. The token works once. After that a cookie identifies the browser.
 type door struct {
 	actor          admin.Actor
 	base, host     string
@@ -90,8 +91,8 @@ type door struct {
 
 const sessionCookie = "compensator_session"
 
-// guard lets through what is asked of the door's own host. A cookie that has reached another port is of no use by another name, and
-// a name that somebody has pointed at the loopback address leads nowhere. The port may differ: it may have been forwarded.
+// guard refuses requests to a host other than the door's. So a cookie that leaked to another port is useless there, and
+// so is a foreign name that resolves to loopback. The port may differ, because it may be forwarded.
 func (d *door) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -110,17 +111,17 @@ func misdirected(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
 }
 
-// lingering is how long a client may go on sending a body that nobody reads, once the answer is out.
+// lingering is how long a client may go on sending an unread body after the answer.
 const lingering = time.Second
 
-// bodiless is for what reads no body: it answers at once, and closes the connection of a request that has one.
+// bodiless wraps a handler that reads no body. It answers at once, and closes the connection if the request has a body.
 func bodiless(answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
 			answer(w, r)
 			return
 		}
-		w.Header().Set("Connection", "close") // or net/http reads the body first
+		w.Header().Set("Connection", "close") // without this header net/http reads the body first
 		answer(w, r)
 		control := http.NewResponseController(w)
 		_ = control.Flush()
@@ -128,12 +129,13 @@ func bodiless(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// onward leads to the pages by itself. It is no redirect: after one that began at another site's link a browser sends no cookie.
+// onward is a page that goes on to the pages by itself. A redirect would not work: after a link from another site, a
+// browser sends no cookie with it.
 const onward = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
 	`<meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">to the pages</a></html>`
 
 func (d *door) enter(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet { // HEAD, which a pattern of GET matches as well: a preview of the link does not use it up
+	if r.Method != http.MethodGet { // a GET pattern also matches HEAD, and a preview of the link must not use up the token
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, "want GET", http.StatusMethodNotAllowed)
 		return

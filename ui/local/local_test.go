@@ -13,8 +13,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// The browser that has brought the token is known by a cookie that no script reads, that no other site has sent, and that lets in
-// nobody who does not know it.
+// The cookie of the browser is invisible to scripts and is not sent from other sites. A wrong cookie admits no one.
 func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	d := &door{actor: admin.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
 	enter := func(token string) []*http.Cookie {
@@ -41,8 +40,8 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	}
 }
 
-// A cookie that has reached another port is replayed by another name in vain, as is the token; and no name that somebody points at
-// the loopback address leads anywhere.
+// A cookie that leaked to another port is replayed under another host, and so is the token. Both are refused. A foreign
+// name that resolves to loopback is refused too.
 // Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
@@ -79,7 +78,7 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	}
 }
 
-// Whoever enqueues a thousand bytes and sends eight is answered, and let go, before he has shown who he is.
+// An unknown client announces a thousand bytes and sends eight. It gets an answer and its connection is closed.
 // Failure: F133
 func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()
