@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// asProgram has the test binary be the program.
+// asProgram makes the test binary run as the program.
 const asProgram = "COMPENSATOR_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// bed is a log with entries in it, and the program beside it.
+// bed is a log with entries, and the program that works on it.
 type bed struct {
 	*testing.T
 	dsn string
@@ -42,22 +42,22 @@ type bed struct {
 	typ *compensator.Type[harness.Order]
 }
 
-// hostile is what an entry's error may hold.
+// hostile is a text that a handler's error may contain.
 const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
 
-// hostileID is what an idempotency key may hold, that of a message of somebody else's, say.
+// hostileID is a text that an idempotency key may contain, for example the key of a foreign message.
 const hostileID = "=1+\x1b]0;owned\x07\u202e退款"
 
-// failure is why entries die.
+// failure is the error of all entries that die.
 const failure = "PSP is down"
 
-// inMariaDB is a bed on a server.
+// inMariaDB returns a bed on a server.
 func inMariaDB(t *testing.T) *bed {
 	w := harness.NewWorld(t)
 	return newBed(t, w.DSN, w.DB)
 }
 
-// inSQLite is a bed in a file.
+// inSQLite returns a bed in a file.
 func inSQLite(t *testing.T) *bed {
 	dsn := "file:" + filepath.Join(t.TempDir(), "log.db")
 	db, err := sql.Open("sqlite", sqliteDSN(dsn, true))
@@ -90,7 +90,7 @@ func newBed(t *testing.T, dsn string, db *sql.DB) *bed {
 	return b
 }
 
-// put records entries, and has them run.
+// put records entries and waits until they have run.
 func (b *bed) put(note string, keys ...string) *bed {
 	require.NoError(b, b.c.InTx(b.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, key := range keys {
@@ -112,7 +112,7 @@ func (b *bed) put(note string, keys ...string) *bed {
 	return b
 }
 
-// dead records n entries that die, called d0, d1 and so on.
+// dead records n entries that die, with the keys d0, d1 and so on.
 func (b *bed) dead(n int) *bed {
 	keys := make([]string, n)
 	for i := range keys {
@@ -139,26 +139,27 @@ func (b *bed) exec(statements ...string) {
 	}
 }
 
-// answer is what a call of the program gave.
+// answer is the result of one call of the program.
 type answer struct {
 	out, errs string
 	code      int
 }
 
-// program is a call that was not started yet, and will be a process.
+// program returns a call as a process that is not started yet.
 func (b *bed) program(args ...string) *exec.Cmd { return call(b.T, b.dsn, args...) }
 
 func call(t *testing.T, dsn string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", dsnVariable+"="+dsn, redisVariable+"=", "NO_COLOR=",
-		"GORACE=atexit_sleep_ms=0") // a second for each call, otherwise
+		"GORACE=atexit_sleep_ms=0") // without this each call takes a second longer
 	return cmd
 }
 
-// do calls the program with nothing to read.
+// do calls the program with empty standard input.
 func (b *bed) do(args ...string) answer { return b.reading("", args...) }
 
-// reading calls it with this to read, in this process: hundreds of its own would take more time than what they do.
+// reading calls the program with this standard input. It runs in the test's process, because hundreds of processes
+// would take too long.
 func (b *bed) reading(stdin string, args ...string) answer {
 	b.Helper()
 	var files [3]*os.File
@@ -189,7 +190,7 @@ func finish(t *testing.T, cmd *exec.Cmd) answer {
 	return start(t, cmd)()
 }
 
-// start starts a call, and returns what waits for its answer.
+// start starts a call. It returns a function that waits for the answer.
 func start(t *testing.T, cmd *exec.Cmd) func() answer {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -197,7 +198,7 @@ func start(t *testing.T, cmd *exec.Cmd) func() answer {
 	require.NoError(t, cmd.Start())
 	return func() answer {
 		t.Helper()
-		_ = cmd.Wait() // the code tells
+		_ = cmd.Wait() // the exit code says it
 		return checked(t, answer{out.String(), errs.String(), cmd.ProcessState.ExitCode()})
 	}
 }
@@ -208,7 +209,7 @@ func checked(t *testing.T, a answer) answer {
 	return a
 }
 
-// ok is do where all goes well.
+// ok is do for a call that must succeed. It returns what was printed.
 func (b *bed) ok(args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -216,7 +217,7 @@ func (b *bed) ok(args ...string) string {
 	return a.out
 }
 
-// refused is do where it does not.
+// refused is do for a call that must fail with this exit code. It returns the error text.
 func (b *bed) refused(code int, args ...string) string {
 	b.Helper()
 	a := b.do(args...)
@@ -224,7 +225,7 @@ func (b *bed) refused(code int, args ...string) string {
 	return a.out + a.errs
 }
 
-// items are those of a JSON document.
+// items returns the items of a JSON document.
 func items(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var doc struct {

@@ -94,14 +94,14 @@ func (p *program) caseList() *cobra.Command {
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
 	}
-	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // each is of another person, or of none
+	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // the three exclude each other
 	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeType(cmd, nil, typed)
 	})
 	return cmd
 }
 
-// whyNone says so where entries are dead without a case, among the first of them one that the person may see.
+// whyNone prints a hint if entries are dead without a case, and the person may see one of the first 50.
 func (p *program) whyNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {
@@ -121,7 +121,7 @@ func (s *session) casesOf(ctx context.Context, filter admin.CaseFilter, limit in
 	})
 }
 
-// groupsOf are the failures of a type, or of all.
+// groupsOf returns the groups of failures of a type, or of all types.
 func (s *session) groupsOf(ctx context.Context, businessType string) (groups []admin.Group, more bool, err error) {
 	if businessType == "" {
 		return s.Groups(ctx, s.actor)
@@ -170,8 +170,8 @@ func (p *program) caseTake() *cobra.Command {
 	return cmd
 }
 
-// take takes cases as they were seen, as many at a time as the Admin lets. Once some are taken an error is the answer for the
-// others: who called is to know which are his.
+// take takes cases in the versions that were seen, at most admin.MaxEntries at a time. After the first batch was taken,
+// an error becomes the answer for the remaining cases, so that the caller sees which cases were taken.
 func (s *session) take(ctx context.Context, names []string, why admin.Why) (results, error) {
 	errs := make([]error, len(names))
 	known := make(map[compensator.EntryID]bool)
@@ -182,9 +182,9 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 		var wrong *exitError
 		switch {
 		case err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &wrong):
-			return results{}, err // and so would the others'
+			return results{}, err // the other cases would fail in the same way
 		case err == nil && known[v.EntryID]:
-			return results{}, usage("%s is named twice", name) // before anything is done: the Admin sees 500 at a time
+			return results{}, usage("%s is named twice", name) // check the whole list first, because the Admin sees only 500 at a time
 		}
 		if errs[i] = err; err == nil {
 			known[v.EntryID] = true
@@ -216,7 +216,7 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 	return answers, nil
 }
 
-// seenCase is a case as it was seen: by its version, where one is given, else as it is.
+// seenCase returns a case in the given version, or in its current version if none is given.
 func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, given := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// why is who does something's reason.
+// why holds the flags for the reason of an action.
 type why struct{ admin.Why }
 
 func (w *why) add(cmd *cobra.Command) {
@@ -34,7 +34,7 @@ func (w *why) check() error {
 	return nil
 }
 
-// text is what the records keep, as the Admin has it.
+// text returns the reason as the records store it.
 func (w *why) text() (string, error) {
 	if err := w.check(); err != nil {
 		return "", err
@@ -49,7 +49,7 @@ func (w *why) text() (string, error) {
 	return text, nil
 }
 
-// changes are the commands that change entries.
+// changes returns the commands that change entries.
 func (p *program) changes() []*cobra.Command {
 	verbs := []struct {
 		name, short string
@@ -123,14 +123,14 @@ func (p *program) change(name, short string, action admin.Right, delays bool) *c
 	return cmd
 }
 
-// doubt says so where --where names a type that is not there.
+// doubt prints a hint if --where names an unknown type.
 func (p *program) doubt(ctx context.Context, s *session, conditions []string) {
 	if w, err := parseWhere(conditions); err == nil {
 		p.doubtType(ctx, s, w.BusinessType)
 	}
 }
 
-// doubtType says so where a type that was named is not there.
+// doubtType prints a hint if a type is unknown.
 func (p *program) doubtType(ctx context.Context, s *session, businessType string) {
 	var unknown *admin.UnknownTypeError
 	if businessType != "" && !s.store.missing() && errors.As(s.CheckType(ctx, s.actor, businessType), &unknown) {
@@ -138,15 +138,15 @@ func (p *program) doubtType(ctx context.Context, s *session, businessType string
 	}
 }
 
-// picked is an entry that is to be changed as it was seen.
+// picked is an entry to change, in the version that was seen.
 type picked struct {
-	name string // as it was given
+	name string // as the person wrote it
 	id   compensator.EntryID
-	seen uint64      // its version
-	line *admin.Line // nil: it was not read
+	seen uint64      // the version
+	line *admin.Line // nil: not read yet
 }
 
-// pick finds the entries that are named. What is not there is answered at once.
+// pick returns the entries that are named. answers already holds the errors for entries that do not exist.
 func (p *program) pick(ctx context.Context, s *session, args, conditions []string) (entries []picked, answers results, err error) {
 	switch {
 	case len(args) > 0 && len(conditions) > 0:
@@ -181,7 +181,7 @@ func tooMany(n string) error {
 	return usage("%s entries: at most %d at a time; narrow --where by type, state, error, from and to", n, admin.MaxEntries)
 }
 
-// names are the arguments, or the lines of standard input.
+// names returns the arguments, or the lines of standard input for the argument -.
 func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	if !slices.Contains(args, "-") {
 		return args, nil
@@ -208,7 +208,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	})
 }
 
-// within is what a read that knows no context returns, or the context's error.
+// within runs a read that takes no context. It returns early with the context's error.
 func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -228,11 +228,11 @@ func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// asked is an entry as it was named.
+// asked is an entry as the person named it.
 type asked struct {
 	name string
 	of   compensator.Ref
-	seen *uint64 // its version, where that is given
+	seen *uint64 // the version, if given
 }
 
 // parse reads id, id:version or key:…
@@ -250,8 +250,8 @@ func parse(name string) (asked, error) {
 	return asked{name, of, &seen}, nil
 }
 
-// named finds entries by their names. Those of which no version is given are read, by their ids all at once; what is not there is
-// answered.
+// named finds entries by their names. It reads all entries without a given version, those with ids in one query.
+// answers holds the errors for entries that do not exist.
 func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
 	all := make([]asked, len(names))
 	var ids []compensator.EntryID
@@ -284,7 +284,7 @@ func (s *session) named(ctx context.Context, names []string) (entries []picked, 
 	return entries, answers, nil
 }
 
-// found is one of named's, of whose ids these were read.
+// found returns the entry of one name. lines holds the entries that named read by id.
 func (s *session) found(ctx context.Context, one asked, lines map[compensator.EntryID]*admin.Line) (picked, error) {
 	id, is := one.of.(compensator.EntryID)
 	switch {
@@ -299,7 +299,7 @@ func (s *session) found(ctx context.Context, one asked, lines map[compensator.En
 	return picked{one.name, id, lines[id].Entry.Version, lines[id]}, nil
 }
 
-// lines are entries in short, but those that are not there or may not be seen.
+// lines reads entries as lines. Entries that do not exist, or that the person may not see, are missing.
 func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*admin.Line, error) {
 	found := make(map[compensator.EntryID]*admin.Line, len(ids))
 	if len(ids) == 0 {
@@ -312,7 +312,7 @@ func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[com
 	return found, err
 }
 
-// unchecked says which flags an *UncheckedError asks for.
+// unchecked turns an *UncheckedError into an error that names the flags to add.
 func unchecked(err error) error {
 	var refused *admin.UncheckedError
 	if !errors.As(err, &refused) {
@@ -336,7 +336,7 @@ func counted(n int) string {
 	return fmt.Sprintf("%d entries", n)
 }
 
-// skipUnknown leaves out the entries that want --checked, and names them.
+// skipUnknown removes the entries that need --checked, and prints their names.
 func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked, ch admin.Change) ([]picked, error) {
 	lines, err := s.read(ctx, entries)
 	if err != nil {
@@ -351,7 +351,7 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked,
 	return slices.DeleteFunc(entries, func(e picked) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
-// read reads those of the entries that were not read yet, and returns all that are there.
+// read reads the entries that were not read yet. It returns the lines of all entries that exist.
 func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, error) {
 	var unread []compensator.EntryID
 	for _, e := range entries {
@@ -375,10 +375,10 @@ func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, err
 	return all, nil
 }
 
-// previewed is how many entries are shown before a change; the others are counted.
+// previewed is how many entries the preview shows. The others are counted.
 const previewed = 20
 
-// preview says what would happen, and goes on where that is wanted.
+// preview prints what would happen. It asks for confirmation unless --yes is set.
 func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch admin.Change, yes bool) error {
 	if yes {
 		return nil
@@ -411,7 +411,7 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 	if refused := ch.Unchecked(lines); refused != nil {
 		return refused
 	}
-	if unknown := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // --checked lets them through
+	if unknown := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // --checked allows them
 		p.say("! the outcome of %s is unknown, and you have checked: %s", counted(len(unknown.Unknown)), admin.NameEntries(unknown.Unknown))
 	}
 	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
@@ -424,7 +424,7 @@ func after(delay time.Duration) string {
 	return fmt.Sprintf(", due in %v", delay)
 }
 
-// confirm has the word typed.
+// confirm asks the person to type the word.
 func (p *program) confirm(ctx context.Context, verb, word string) error {
 	if !terminal(p.in) || !terminal(p.errs) {
 		return usage("nothing was done: --yes does it where nobody can be asked")
@@ -440,7 +440,7 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// do makes the change.
+// do carries out the change.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, answers *results) error {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.seen})
@@ -463,7 +463,7 @@ func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, ans
 	return nil
 }
 
-// sayWhen tells when what was made due runs.
+// sayWhen prints when the requeued entries run.
 func (p *program) sayWhen(ctx context.Context, s *session) {
 	if s.redis == nil {
 		p.say("without --redis they wait for their services' reconciler: a quarter of a minute, by default")
@@ -474,7 +474,7 @@ func (p *program) sayWhen(ctx context.Context, s *session) {
 	}
 }
 
-// results are the answers for each thing that was named.
+// results holds one answer per named thing.
 type results []result
 
 type result struct {
@@ -493,7 +493,7 @@ func (r results) done() (n int) {
 	return n
 }
 
-// answer prints them. Where all were refused for one reason its code is the exit code.
+// answer prints the results. If all were refused for the same reason, the exit code is that reason's.
 func (p *program) answer(answers results) error {
 	l := listing{kind: "result", columns: []column{{"name", "ENTRY"}, {"result", "RESULT"}, {"reason", "WHY"}}}
 	codes := make(map[int]bool)

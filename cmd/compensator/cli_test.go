@@ -19,7 +19,7 @@ const reason = "--reason=PSP is back"
 
 var databases = map[string]func(t *testing.T) *bed{"MariaDB": inMariaDB, "SQLite": inSQLite}
 
-// TestANight goes through every command as somebody does whose refunds have died.
+// TestANight uses every command, as an operator does after refunds have died.
 func TestANight(t *testing.T) {
 	t.Parallel()
 	for name, open := range databases {
@@ -88,7 +88,7 @@ func TestANight(t *testing.T) {
 	}
 }
 
-// TestExitCodes has each code once, as README.md promises them; 130 is in TestInterrupted.
+// TestExitCodes checks each exit code of README.md once. TestInterrupted checks 130.
 // Failure: F134
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
@@ -140,7 +140,8 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, codeUsage, finish(t, call(t, "", "list")).code)
 }
 
-// TestWhatIsPrintedIsHarmless: no byte of an error reaches a terminal that is more than a letter, and no cell is a formula.
+// TestWhatIsPrintedIsHarmless checks that a terminal gets no control characters of an error, and that no CSV cell is a
+// formula.
 // Failure: F132
 func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	t.Parallel()
@@ -155,7 +156,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 			for _, r := range out {
 				assert.True(t, r == '\n' || unicode.IsGraphic(r), "%v -o %s: %q", args, as, r)
 			}
-			if as != "table" { // which is cut
+			if as != "table" { // a table cuts the text
 				assert.Contains(t, out, "退款")
 			}
 		}
@@ -175,7 +176,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	assert.NotContains(t, a.out+a.errs, "\x1b")
 }
 
-// TestOnlyWhatWasSeenIsChanged: an entry that has moved since it was listed is left alone, and named.
+// TestOnlyWhatWasSeenIsChanged: an entry has changed since it was listed. It is left alone, and the answer names it.
 // Failure: F120
 func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 	t.Parallel()
@@ -223,7 +224,7 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// TestThatThereAreMoreIsSaidInEveryFormat: who counts lines takes them for all.
+// TestThatThereAreMoreIsSaidInEveryFormat: otherwise a reader who counts lines would believe that they are all.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -244,7 +245,8 @@ func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	}
 }
 
-// TestPreviewTellsOfACrashWithoutACase: an entry that has ended its processes has no case where those wrote none.
+// TestPreviewTellsOfACrashWithoutACase: an entry was dead-lettered after repeated crashes by services that write no
+// cases.
 func TestPreviewTellsOfACrashWithoutACase(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(2)

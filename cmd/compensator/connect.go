@@ -26,7 +26,7 @@ const (
 	redisVariable = "COMPENSATOR_REDIS"
 )
 
-// flags are those of every command.
+// flags holds the flags of every command.
 type flags struct {
 	dsn, dsnFile, redis, table, prefix string
 	format                             format
@@ -44,7 +44,7 @@ func (f *flags) add(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// data is the DSN, and what to say of where it came from.
+// data returns the DSN. warning is set if the DSN came from a place that others can read.
 func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	switch {
 	case f.dsn != "" && f.dsnFile != "":
@@ -67,14 +67,14 @@ func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	return dsn, "", nil
 }
 
-// limits bound what the program waits for, where the DSN does not.
+// Default timeouts, used unless the DSN sets its own.
 const (
 	dialLimit = 10 * time.Second
 	readLimit = 30 * time.Second
 	poolSize  = 4
 )
 
-// openDB opens the database that a DSN names; "mysql" or "sqlite" is what DDL calls it.
+// openDB opens the database of a DSN. kind is the name that DDL takes: "mysql" or "sqlite".
 func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	if isSQLite(dsn) {
 		db, err = sql.Open("sqlite", sqliteDSN(dsn, create))
@@ -82,7 +82,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor begins with file:") // what the parser says may have a part of the password
+		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor begins with file:") // the parser's error may contain a part of the password
 	}
 	for _, limit := range []struct {
 		of *time.Duration
@@ -103,12 +103,12 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 
 func isSQLite(dsn string) bool { return strings.HasPrefix(dsn, "file:") }
 
-// sqliteDSN has the log's settings where the DSN leaves them open. A file that is not there is made by migrate alone.
+// sqliteDSN adds the settings that a log needs, unless the DSN sets them. Only migrate creates a missing file.
 func sqliteDSN(dsn string, create bool) string {
 	file, query, _ := strings.Cut(dsn, "?")
 	settings, err := url.ParseQuery(query)
 	if err != nil {
-		return dsn // the driver says what is wrong
+		return dsn // the driver will report the error
 	}
 	if !settings.Has("mode") {
 		settings.Set("mode", map[bool]string{true: "rwc", false: "rw"}[create])
@@ -122,7 +122,7 @@ func sqliteDSN(dsn string, create bool) string {
 	return file + "?" + settings.Encode()
 }
 
-// openRedis is nil where no Redis is named.
+// openRedis returns nil if no Redis address is given.
 func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error) {
 	where := f.redis
 	if where == "" {
@@ -131,7 +131,7 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	switch {
 	case where == "":
 		return nil, nil
-	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // as a host it would be in every error, with the password
+	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // parsed as a host, the text would appear in every error, with the password
 		return nil, usage("--redis: with a user or a password want redis:// in front: redis://user:password@host:port/db")
 	case !strings.Contains(where, "://"):
 		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
@@ -151,10 +151,10 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 
 var errRedis = usage("--redis: want host:port, redis://user:password@host:port/db, or of a cluster host:port,host:port or redis://user:password@host:port?addr=host:port")
 
-// actorPrefix says in the records where somebody sat.
+// actorPrefix marks actors of this program in the records.
 const actorPrefix = "cli:"
 
-// actor is who the records name: claimed, and not proved.
+// actor returns the actor for the records, from the user's and the machine's name. Nothing proves it.
 func actor() admin.Actor {
 	name, host := os.Getenv("USER"), "unknown"
 	if u, err := user.Current(); err == nil {
@@ -167,30 +167,31 @@ func actor() admin.Actor {
 	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotencyKey)])}
 }
 
-// need is what a command needs of the log.
+// need is what a command needs from the log.
 type need int
 
 const (
-	toRead    need = iota // the rights to read
-	toOperate             // the tables of Config.Operations, too
-	toChange              // these, and that the server does what a change relies on
+	toRead    need = iota // rights to read
+	toOperate             // also the tables of Config.Operations
+	toChange              // also a check that the server supports changes
 )
 
-// session is the log, open.
+// session is an open log.
 type session struct {
 	*admin.Admin
 	c     *compensator.Compensator
 	db    *sql.DB
 	store *console
-	redis redis.UniversalClient // nil: none
+	redis redis.UniversalClient // nil: no Redis
 	actor admin.Actor
 
 	rules   *rules
-	setting processlog.Setting // that holds the policy, as it was when the session began
-	atOnce  int                // how many the command names, though it does one after the other
+	setting processlog.Setting // the setting of the policy, as read when the session began
+	atOnce  int                // number of entries that the command names, although it handles them one by one
 }
 
-// open connects. Only what changes something has the server tried, for that takes rights that a reader does not have.
+// open connects to the log. It checks the server only for commands that change something, because the check needs
+// rights that a reader lacks.
 func (p *program) open(ctx context.Context, need need) (*session, error) {
 	dsn, warning, err := p.flags.data(p.env)
 	if err != nil {
@@ -220,13 +221,13 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	s.c, err = compensator.New(ctx, compensator.Config{Store: s.store, Redis: s.redis, Prefix: f.prefix,
 		Logger: slog.New(slog.DiscardHandler), Operations: new(compensator.Operations)})
 	if err != nil {
-		s.store = nil // New has closed it
+		s.store = nil // New has closed the store
 		return err
 	}
 	if s.rules, s.setting, err = openRules(ctx, s.store); err != nil {
 		return err
 	}
-	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // beside the database's grants
+	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // checked in addition to the grants of the database
 		if on.Count > 0 {
 			on.Count = max(on.Count, s.atOnce)
 		}
@@ -236,7 +237,7 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	return err
 }
 
-// noLog says what an error means of a database that could not be worked with.
+// noLog explains an error of a database that the program cannot work with.
 func (p *program) noLog(err error) error {
 	var field *compensator.FieldError
 	var known *exitError
@@ -246,18 +247,18 @@ func (p *program) noLog(err error) error {
 	case noTable(err):
 		return &exitError{code: codeDatabase, err: fmt.Errorf("there is no log %s here: --table names another one, and \"compensator migrate\" makes one (%w)", p.flags.table, err)}
 	case errors.As(err, &field) && field.Field != "Prefix" && field.Field != "Table":
-		return &exitError{code: codeDatabase, err: err} // the server's, not of a flag
+		return &exitError{code: codeDatabase, err: err} // a wrong setting of the server, not of a flag
 	}
 	return err
 }
 
-// noTable reports whether the database says that a table is not there.
+// noTable reports whether the database says that a table does not exist.
 func noTable(err error) bool {
 	var answer *mysql.MySQLError
 	return errors.As(err, &answer) && answer.Number == 1146 || strings.Contains(err.Error(), "no such table")
 }
 
-// Close waits for what is to be enqueued.
+// Close waits until entries are enqueued, and then closes the connections.
 func (s *session) Close() error {
 	var errs []error
 	switch {
@@ -272,7 +273,7 @@ func (s *session) Close() error {
 	return errors.Join(append(errs, s.db.Close())...)
 }
 
-// quietDrivers keeps what drivers log out of what is printed: their errors say it.
+// quietDrivers turns off the logs of drivers. They would mix with the output, and the errors say the same.
 func quietDrivers() {
 	_ = mysql.SetLogger(discard{})
 	redis.SetLogger(discard{})

@@ -12,13 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// console is the log's store as this program uses it: nobody runs here, so nothing is begun that recurs, and what only
-// reads writes nothing, not even to try the server.
+// console is the store of this program. No handler runs in this program, so console starts no periodic work. Commands
+// that only read write nothing, and so do not check the server either.
 type console struct {
 	processlog.Store
 	processlog.Operations
 	table string
-	tries bool // the server, by Check
+	tries bool // call Check on the server
 }
 
 // openConsole opens the store.
@@ -32,7 +32,7 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 		return nil, errors.Join(fmt.Errorf("a %T keeps no cases", store), store.Close())
 	}
 	s := &console{Store: store, Operations: ops, table: table, tries: need == toChange}
-	if s.tries { // its problems say more than those of a missing table
+	if s.tries { // the check's errors say more than a missing table does
 		if err := s.Store.Check(ctx); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -51,19 +51,19 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 	return nil, errors.Join(err, store.Close())
 }
 
-// noOperations says what is missing, and how it is turned on.
+// noOperations returns the error for missing tables. It says how to create them.
 func noOperations(table string) error {
 	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the record of what people do (%s_case, _operation, _setting): "+
 		"\"compensator migrate\" makes them; then set Config.Operations in the services, which open cases and heed pauses from then on", table)}
 }
 
-// Check was done, or is not wanted.
+// Check does nothing, because openConsole has checked the server if it is needed.
 func (s *console) Check(context.Context) error { return nil }
 
-// CheckOperations was done.
+// CheckOperations does nothing, because openConsole has checked the tables.
 func (s *console) CheckOperations(context.Context) error { return nil }
 
-// Marks begins nothing.
+// Marks writes no marks.
 func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {
 	now, marks := time.Now(), make(map[string]time.Time, len(types))
 	for _, name := range types {
@@ -72,13 +72,13 @@ func (s *console) Marks(_ context.Context, types []string) (time.Time, map[strin
 	return now, marks, nil
 }
 
-// missing reports whether the log has no tables of Config.Operations.
+// missing reports whether the log lacks the tables of Config.Operations.
 func (s *console) missing() bool {
 	_, missing := s.Operations.(without)
 	return missing
 }
 
-// without is a log that has none of the tables of Config.Operations, to be read.
+// without is a log without the tables of Config.Operations. It can only be read.
 type without struct {
 	processlog.Operations
 	store processlog.Store
@@ -88,7 +88,7 @@ func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, err
 func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
-// AuditLog is of one entry, and of what changed it.
+// AuditLog reads changes of one entry. Other records need the missing tables.
 func (w without) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)
 	var page processlog.AuditLogPage

@@ -32,7 +32,7 @@ func (p *program) migrate() *cobra.Command {
 	})
 }
 
-// database opens it without a look at the log.
+// database opens the database without checking the log.
 func (p *program) database(create bool) (*sql.DB, string, error) {
 	dsn, warning, err := p.flags.data(p.env)
 	if err != nil {
@@ -110,7 +110,7 @@ func (p *program) checkStore(ctx context.Context, store processlog.Store) error 
 	return p.print(l)
 }
 
-// grantLines are what people need of each table: s of a reader, and what an operator and who purges need beside.
+// grantLines lists the grants per table: for a reader, and for an operator who may also purge.
 var grantLines = []struct{ suffix, reader, operator string }{
 	{"", "SELECT", "SELECT, INSERT, UPDATE"},
 	{"_audit", "SELECT", "SELECT, INSERT"},
@@ -118,10 +118,10 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
-	{"_turns", "SELECT", "SELECT, DELETE"}, // overdue is what nothing blocks; notes of what was erased and is ended go
+	{"_turns", "SELECT", "SELECT, DELETE"}, // find unblocked entries that are overdue, and purge rows of entries that were erased or ended
 }
 
-// grants prints what to run as an administrator.
+// grants prints the statements that a database administrator must run.
 func (p *program) grants() error {
 	dsn, _, err := p.flags.data(p.env)
 	if err != nil {

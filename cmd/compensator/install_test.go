@@ -15,11 +15,12 @@ import (
 
 const (
 	rootModule = "github.com/compensator-go/compensator"
-	released   = "v0.1.0" // that go.mod asks for
+	released   = "v0.1.0" // the version in go.mod
 )
 
-// TestGoInstallWorks has go install take the command from a proxy that has this tree as a release, and nothing else of ours: it refuses a go.mod that
-// replaces anything, and one that lacks what the command imports. What it would build is not built: -n.
+// TestGoInstallWorks runs go install with a proxy that has this tree as a release and no other module of this
+// repository. go install refuses a go.mod with a replace line, and a go.mod that lacks an imported module. The test
+// passes -n, so nothing is built.
 // Failure: F135
 func TestGoInstallWorks(t *testing.T) {
 	t.Parallel()
@@ -50,7 +51,8 @@ func TestGoInstallWorks(t *testing.T) {
 	}
 }
 
-// lend makes what a module cache has of others, which takes long to unpack, stand in another one; of ours it has nothing.
+// lend links the modules of others from one module cache into another, because unpacking them takes long. It leaves out
+// the modules of this repository.
 func lend(t *testing.T, from, to string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(to, 0o755))
@@ -65,7 +67,7 @@ func lend(t *testing.T, from, to string) {
 	}
 }
 
-// release puts the module in a directory into a proxy, without those below it.
+// release adds the module in a directory to a proxy, without nested modules.
 func release(t *testing.T, proxy, module, dir string) {
 	t.Helper()
 	versions := filepath.Join(proxy, module, "@v")

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// tally is a number that was counted only so far.
+// tally is a count that stops at a maximum.
 type tally struct {
 	N    int
 	More bool
@@ -72,7 +72,7 @@ func overviewRow(t admin.TypeOverview) []any {
 	return []any{t.Type, counts[compensator.Pending], counts[compensator.Retrying], counts[compensator.Compensating], counts[compensator.Dead], t.Overdue, by, why, at}
 }
 
-// servers is a word on the database and the queue.
+// servers describes the state of the database and the queue in a few words.
 func servers(s *session, h admin.Health) string {
 	database, queue := "database ok", "queue ok"
 	if h.Database != "" {
@@ -116,7 +116,7 @@ func (p *program) types() *cobra.Command {
 		})
 }
 
-// counts are those of the types that the actor may see.
+// counts returns the counts of the types that the person may see.
 func (s *session) counts(ctx context.Context, most int) ([]compensator.Count, error) {
 	counts, err := s.c.Count(ctx, compensator.CountFilter{AtMost: most})
 	return slices.DeleteFunc(counts, func(c compensator.Count) bool {
@@ -124,7 +124,7 @@ func (s *session) counts(ctx context.Context, most int) ([]compensator.Count, er
 	}), err
 }
 
-// entryColumns are those of an entry.
+// entryColumns are the columns of an entry.
 var entryColumns = []column{{"id", "ID"}, {"version", ""}, {"business_type", "TYPE"}, {"state", "STATE"}, {"process_count", "FAILURES"}, {"max_process_count", ""},
 	{"compensate_count", ""}, {"delivery_count", ""}, {"epoch", ""}, {"next_at", "DUE OR ENDED"}, {"ended_by", ""}, {"idempotent_id", ""}, {"batch_id", ""},
 	{"business_id", "BUSINESS ID"}, {"business_ext_id", ""}, {"user_id", ""}, {"last_error", "ERROR"}, {"created_at", ""}, {"updated_at", ""}, {"erased", ""}}
@@ -144,7 +144,7 @@ func entryListing(kind string, entries []compensator.Entry) listing {
 	return l
 }
 
-// mostListed bounds --limit.
+// mostListed is the maximum of --limit.
 const mostListed = 100_000
 
 func checkLimit(limit int) error {
@@ -182,10 +182,10 @@ func (p *program) list() *cobra.Command {
 	return cmd
 }
 
-// pageSize is how many entries or cases are read at a time.
+// pageSize is how many entries or cases one query reads.
 const pageSize = 1000
 
-// chosen reads what --where names, up to limit entries, and whether there are more.
+// chosen reads up to limit entries that --where selects. more reports whether there are further ones.
 func (s *session) chosen(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
 	if w.failure != (admin.Fingerprint{}) {
 		return s.ofFailure(ctx, w, limit)
@@ -198,7 +198,7 @@ func (s *session) chosen(ctx context.Context, w where, limit int) (found []compe
 	})
 }
 
-// upTo reads page by page from a cursor on, and whether there are more than limit.
+// upTo reads pages from a cursor on, up to limit elements. more reports whether there are further ones.
 func upTo[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (found []T, more bool, err error) {
 	for {
 		page, next, err := read(min(pageSize, limit+1-len(found)), cursor)
@@ -215,7 +215,7 @@ func upTo[T any](limit int, cursor string, read func(limit int, cursor string) (
 	}
 }
 
-// ofFailure reads the entries of the open cases of a failure, but those that have gone.
+// ofFailure reads the entries of the open cases of a failure. Purged entries are missing.
 func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
 	if s.store.missing() {
 		return nil, false, noOperations(s.store.table)
@@ -233,7 +233,7 @@ func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []co
 	})
 }
 
-// ref reads an entry's name: its id, or key:… with its idempotency key.
+// ref reads the name of an entry: its id, or key: with its idempotency key.
 func ref(arg string) (compensator.Ref, error) {
 	if key, is := strings.CutPrefix(arg, "key:"); is && key != "" {
 		return compensator.IdempotencyKey(key), nil
@@ -271,7 +271,7 @@ func (p *program) get() *cobra.Command {
 	return cmd
 }
 
-// reveal adds what is shown to who says why.
+// reveal adds the content, which needs a reason, to the listing.
 func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.Why, l *listing) error {
 	if s.store.missing() {
 		return noOperations(s.store.table)
@@ -417,7 +417,7 @@ func (p *program) health() *cobra.Command {
 			var oldest time.Duration
 			for _, t := range found.Types {
 				if t.Paused != nil {
-					continue // as somebody wanted
+					continue // leave it out as asked
 				}
 				oldest = max(oldest, t.Overdue)
 				if t.Overdue > timeout {

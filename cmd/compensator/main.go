@@ -1,6 +1,6 @@
-// Compensator is what a person does at night with a log of package compensator: what is stuck, what it is worth and why, and
-// how it is put right, through package admin, with the same record as its pages. README.md has the commands, the exit codes
-// and the schema of what is printed.
+// Compensator works on a log of package compensator from the command line. It shows what is stuck, its amount and the
+// reason, and repairs it. It uses package admin and writes the same records as the web pages. README.md lists the
+// commands, the exit codes and the schema of the output.
 //
 // It never claims an entry and never runs a handler.
 package main
@@ -24,11 +24,11 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// The exit codes. README.md promises them.
+// Exit codes. README.md documents them.
 const (
 	codeDone        = 0
 	codeSomeRefused = 1
-	codeUsage       = 2 // or not confirmed
+	codeUsage       = 2 // wrong usage, or not confirmed
 	codeNotFound    = 3
 	codeChanged     = 4
 	codeNotAllowed  = 5
@@ -42,7 +42,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is the program: one call of it.
+// run makes one call of the program and returns the exit code.
 func run(args []string, env func(string) string, in, out, errs *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -64,26 +64,26 @@ func run(args []string, env func(string) string, in, out, errs *os.File) int {
 	return codeOf(err)
 }
 
-// program is one call.
+// program is one call of the program.
 type program struct {
 	env           func(string) string
 	in, out, errs *os.File
 	colour        bool
-	again         bool          // what has succeeded may be done again
-	readOnly      bool          // nothing is to be changed
-	readTime      time.Duration // of the Admin; 0: its own
+	again         bool          // finished entries may run again
+	readOnly      bool          // refuse all changes
+	readTime      time.Duration // Options.ReadTime of the Admin; 0: the default
 	flags         flags
 }
 
-// say tells the person something that is no result.
+// say prints a message to standard error.
 func (p *program) say(format string, args ...any) {
 	fmt.Fprintln(p.errs, "compensator:", shown(fmt.Sprintf(format, args...)))
 }
 
-// plain is an error without the library's name, which is the program's as well.
+// plain returns an error's text without the library's name, which equals the program's.
 func plain(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
-// exitError is an error whose code is known; told, it has been printed.
+// exitError is an error with an exit code. If told is set, it has been printed already.
 type exitError struct {
 	code int
 	told bool
@@ -93,7 +93,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// missingError is a compensator.ErrNotFound in words of its own.
+// missingError is a compensator.ErrNotFound with its own text.
 type missingError struct{ text string }
 
 func (e missingError) Error() string { return e.text }
@@ -103,12 +103,12 @@ func usage(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }
 
-// ran marks the errors of commands: any other is of how they were called.
+// ran marks the errors of a command's work. All other errors are wrong usage.
 type ran struct{ error }
 
 func (r ran) Unwrap() error { return r.error }
 
-// codeOf is the exit code of an error.
+// codeOf returns the exit code of an error.
 func codeOf(err error) int {
 	var known *exitError
 	var command ran
@@ -123,7 +123,7 @@ func codeOf(err error) int {
 	return reasonOf(err)
 }
 
-// reasonOf is the exit code of what an answer says of an entry, a case or a type.
+// reasonOf returns the exit code of an answer for an entry, a case or a type.
 func reasonOf(err error) int {
 	var state *compensator.StateError
 	var field *compensator.FieldError
@@ -140,7 +140,7 @@ func reasonOf(err error) int {
 	return codeDatabase
 }
 
-// denied reports whether the database says that its user may not.
+// denied reports whether the database refuses for lack of rights.
 func denied(err error) bool {
 	var file *sqlite.Error
 	if errors.As(err, &file) {
@@ -151,13 +151,13 @@ func denied(err error) bool {
 		return false
 	}
 	switch answer.Number {
-	case 1044, 1045, 1142, 1143, 1227, 1370, 1698: // access to a database, at login, to a table, a column, a privilege, a routine; by a plugin
+	case 1044, 1045, 1142, 1143, 1227, 1370, 1698: // denied: the database, the login, a table, a column, a privilege, a routine, a login by plugin
 		return true
 	}
 	return false
 }
 
-// root is the command with all others.
+// root returns the root command with all other commands.
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "compensator",
@@ -172,7 +172,7 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// command makes one that works on the log. What it returns as an error is its answer, not one of usage.
+// command returns a command. Errors that do returns are errors of its work, not wrong usage.
 func (p *program) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd.Context(), args); err != nil {
@@ -182,7 +182,7 @@ func (p *program) command(use, short string, args cobra.PositionalArgs, do func(
 	}}
 }
 
-// onLog is a command that has the log open.
+// onLog returns a command that works on the open log.
 func (p *program) onLog(use, short string, args cobra.PositionalArgs, need need, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
 	return p.command(use, short, args, func(ctx context.Context, args []string) error {
 		if err := p.flags.format.check(use); err != nil {
@@ -196,7 +196,7 @@ func (p *program) onLog(use, short string, args cobra.PositionalArgs, need need,
 	})
 }
 
-// discard is a logger for drivers, which would write into the middle of what is printed.
+// discard is a logger that drops the logs of drivers. They would mix with the output.
 type discard struct{}
 
 func (discard) Print(...any)                           {}

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counting counts how often a log is asked for whole entries, and for outlines of many.
+// counting counts the queries for whole entries, and for outlines of many entries.
 type counting struct {
 	processlog.Store
 	wholes int
@@ -35,7 +35,8 @@ func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]proces
 	return o.Operations.Outlines(ctx, ids)
 }
 
-// TestManyEntriesAreReadTogether: a database with problems is not asked for each of five hundred.
+// TestManyEntriesAreReadTogether checks that five hundred entries do not cost five hundred queries. The database may be
+// slow already.
 func TestManyEntriesAreReadTogether(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(4)
@@ -43,7 +44,7 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer nobody.Close()
 	p := &program{env: func(name string) string { return map[string]string{dsnVariable: b.dsn}[name] }, in: nobody, out: nobody, errs: nobody}
-	p.root() // the flags' defaults
+	p.root() // sets the defaults of the flags
 	s, err := p.open(t.Context(), toChange)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -87,7 +88,8 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
 }
 
-// TestMoreCasesAreTakenThanAdminTakesAtOnce: what goes wrong is found before the first are taken, or else each is answered.
+// TestMoreCasesAreTakenThanAdminTakesAtOnce: errors in the names are found before the first case is taken. After that
+// each case gets an answer.
 func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)
@@ -119,8 +121,8 @@ func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	assert.Equal(t, codeDone, b.reading(b.ok("cases", "list", "-o", "ids", "--limit", "501"), take...).code)
 }
 
-// TestFailureIsThereWithoutTheEntriesThatHaveGone: one of a thousand cases whose entry somebody has taken out of the log is no
-// reason to show none.
+// TestFailureIsThereWithoutTheEntriesThatHaveGone: one of a thousand cases has lost its entry. The others are still
+// shown.
 func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -135,7 +137,7 @@ func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	assert.Equal(t, compensator.Pending, b.entry("d2").State)
 }
 
-// TestFailuresBeyondTheFirstThousandAreSaidToBeThere: nobody takes for all what the log tells of.
+// TestFailuresBeyondTheFirstThousandAreSaidToBeThere checks the hint that the log returns no more groups.
 func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -155,7 +157,7 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	assert.NotContains(t, of.out+of.errs, "more")
 }
 
-// TestGroupsHaveTheSameHeadWithoutRows: who reads the file by its columns finds them on a good day, too.
+// TestGroupsHaveTheSameHeadWithoutRows: programs that read columns by name find them also in an empty file.
 func TestGroupsHaveTheSameHeadWithoutRows(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

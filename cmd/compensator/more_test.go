@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestOfTwoOperatorsAtOnceOneGetsHisWay: both have seen the same, and the second one is told so.
+// TestOfTwoOperatorsAtOnceOneGetsHisWay: two operators change the same version. The second is told that it has changed.
 // Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,8 @@ func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	assert.Equal(t, 6, b.count("common_process_log_audit"), "each was done once")
 }
 
-// TestALogWithoutOperations can be looked at; what is missing is said, and how it is turned on.
+// TestALogWithoutOperations checks that such a log can be read. Errors say which tables are missing and how to create
+// them.
 // Failure: F123
 func TestALogWithoutOperations(t *testing.T) {
 	t.Parallel()
@@ -78,7 +79,8 @@ func TestALogWithoutOperations(t *testing.T) {
 	}
 }
 
-// TestGrantsThatCheckPrintsSuffice: a reader's for whatever only looks, an operator's for the rest; and no more is let through.
+// TestGrantsThatCheckPrintsSuffice: the reader's grants allow all commands that read, and the operator's grants all
+// others. Nothing more is allowed.
 // Failure: F134
 func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	t.Parallel()
@@ -88,7 +90,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	as := make(map[string]*bed)
 	printed := b.ok("check", "--grants")
 	user := func(who string) string { return who[:1] + cfg.DBName[max(0, len(cfg.DBName)-30):] }
-	give := func(who, right string) { // those of the printed grants that have the right
+	give := func(who, right string) { // runs the printed grants of one role
 		for _, grant := range regexp.MustCompile("GRANT [A-Z, ]*"+right+"[A-Z, ]* ON .* TO 'compensator_"+who+"'@'%';").FindAllString(printed, -1) {
 			grant = strings.Replace(grant, "compensator_"+who, user(who), 1)
 			b.exec(grant, strings.Replace(grant, "'%'", "'localhost'", 1))
@@ -136,7 +138,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	assert.NotContains(t, a.errs, "ps")
 }
 
-// TestInterrupted: a server that does not answer is left when somebody has had enough.
+// TestInterrupted: a server does not answer. The program ends when the person interrupts it.
 // Failure: F134
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
@@ -153,7 +155,7 @@ func TestInterrupted(t *testing.T) {
 	assert.Equal(t, codeInterrupted, a.code, a.errs)
 }
 
-// TestACommandWaitsForASlowDatabase longer than an Admin at which many look.
+// TestACommandWaitsForASlowDatabase checks that a command waits longer than the Admin's default.
 // Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()
@@ -176,7 +178,7 @@ func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	assert.Equal(t, codeDone, code, said)
 }
 
-// TestNothingIsDoneUntilTheNumberIsTyped on a terminal.
+// TestNothingIsDoneUntilTheNumberIsTyped uses a terminal.
 // Failure: F134
 func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	t.Parallel()
@@ -211,7 +213,7 @@ func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	assert.Equal(t, 3, b.count("common_process_log WHERE state=0"))
 }
 
-// TestShellsCompleteTypesAndStates as the log has them.
+// TestShellsCompleteTypesAndStates completes the types of the log.
 func TestShellsCompleteTypesAndStates(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)
@@ -236,7 +238,7 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 	assert.Equal(t, codeDone, finish(t, call(t, "", "__complete", "pause", "")).code, "no database is no error for a shell")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughRedis, and otherwise it is said that they wait.
+// TestRequeuedEntriesAreEnqueuedThroughRedis: without Redis the program says that the entries wait.
 // Failure: F135
 func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	t.Parallel()
@@ -263,7 +265,7 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughACluster: each type's keys are on a node of their own.
+// TestRequeuedEntriesAreEnqueuedThroughACluster: the keys of each type are on different nodes.
 func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -277,7 +279,8 @@ func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }
 
-// TestNoPasswordIsRepeated: one in an address that is written wrong is in no error, which people send each other.
+// TestNoPasswordIsRepeated: an address with a password is malformed. No error contains the password, because people
+// send errors to each other.
 func TestNoPasswordIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -298,7 +301,7 @@ func TestNoPasswordIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenByLooking: not a row, not a mark.
+// TestNothingIsWrittenByLooking compares the whole database before and after.
 // Failure: F134
 func TestNothingIsWrittenByLooking(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// schema is the version of what -o json and jsonl write. Fields may be added without a new one.
+// schema is the version of the output of -o json and jsonl. New fields do not change it.
 const schema = 1
 
 var formats = []string{"table", "json", "jsonl", "csv", "ids"}
@@ -33,7 +33,7 @@ func (f *format) Set(text string) error {
 	return nil
 }
 
-// check refuses ids where there are none.
+// check refuses the format ids for commands that have no ids.
 func (f format) check(use string) error {
 	if name, _, _ := strings.Cut(use, " "); f == "ids" && name != "list" {
 		return usage("-o ids is for list and cases list")
@@ -41,28 +41,29 @@ func (f format) check(use string) error {
 	return nil
 }
 
-// column is a field of what is printed.
+// column is a column of the output.
 type column struct {
-	name string // in JSON and CSV
-	head string // in tables; empty: not shown there
+	name string // name in JSON and CSV
+	head string // heading in tables; empty: not in tables
 }
 
-// listing is what a command prints. A value is a text, digits, a bool, an int, a time, a duration, an amount in two columns,
-// a map of texts, or, not in CSV, another listing; nil and empty ones are left out of JSON.
+// listing is the output of a command. A value is a text, digits, a bool, an int, a time, a duration, an amount in two
+// columns, a map of texts, or another listing. CSV leaves out inner listings. JSON leaves out nil and empty values.
 type listing struct {
 	kind    string
 	columns []column
 	rows    [][]any
-	inner   []string // the columns of listings, also where there are no rows
-	ids     []string // of -o ids
-	more    bool     // there are more
-	single  bool     // one thing, shown as lines
+	inner   []string // columns that hold listings, also without rows
+	ids     []string // for -o ids
+	more    bool     // there are further rows
+	single  bool     // one thing, printed with a line per field
 }
 
-// digits is a number that is a text in JSON, since many readers round.
+// digits is a number that JSON writes as a string, because many readers round large numbers.
 type digits string
 
-// print writes a listing as --output says. What the format has no place for is said beside it: that there are more.
+// print writes a listing in the format of --output. If there are more rows and the format cannot say so, print says it
+// on standard error.
 func (p *program) print(l listing) error {
 	if l.more && p.flags.format != "table" && p.flags.format != "json" {
 		p.say("there are more than %d: --limit", len(l.rows))
@@ -96,7 +97,7 @@ func (p *program) print(l listing) error {
 	return err
 }
 
-// json is one document.
+// json writes one document.
 func (l listing) json(to io.Writer) error {
 	if l.single && len(l.rows) == 1 {
 		return writeJSON(to, object(l.kind, l.columns, l.rows[0]))
@@ -108,7 +109,7 @@ func (l listing) json(to io.Writer) error {
 	return writeJSON(to, doc)
 }
 
-// objects are the rows, each one whole.
+// objects returns each row as an object.
 func (l listing) objects() []fields {
 	all := make([]fields, len(l.rows))
 	for i, row := range l.rows {
@@ -117,7 +118,7 @@ func (l listing) objects() []fields {
 	return all
 }
 
-// fields is a JSON object whose fields have an order.
+// fields is a JSON object with ordered fields.
 type (
 	field struct {
 		name  string
@@ -144,7 +145,7 @@ func (f fields) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// object is a row for other programs.
+// object returns a row as a JSON object.
 func object(kind string, columns []column, row []any) fields {
 	f := fields{{"schema", schema}, {"kind", kind}}
 	for i, c := range columns {
@@ -193,7 +194,7 @@ func writeJSON(to io.Writer, v any) error {
 	return err
 }
 
-// csv has all columns but listings.
+// csv writes all columns except inner listings.
 func (l listing) csv(to io.Writer) error {
 	var b strings.Builder
 	var head []string
@@ -218,7 +219,7 @@ func (l listing) csv(to io.Writer) error {
 
 func forCSV(value any) string {
 	switch v := value.(type) {
-	case digits, bool, int, int64: // a number below zero is no formula
+	case digits, bool, int, int64: // a negative number is no formula
 		return fmt.Sprint(v)
 	case map[string]string:
 		return admin.Cell(forTable(v))
@@ -230,10 +231,10 @@ func forCSV(value any) string {
 	case nil:
 		return ""
 	}
-	return admin.Cell(shown(fmt.Sprint(value))) // a text, whatever its type is called
+	return admin.Cell(shown(fmt.Sprint(value))) // any type of string
 }
 
-// forTable is a value for a person.
+// forTable returns a value as a table shows it.
 func forTable(value any) string {
 	switch v := value.(type) {
 	case time.Time:
@@ -250,7 +251,7 @@ func forTable(value any) string {
 		if len(v) == 0 {
 			return ""
 		}
-		text, _ := json.Marshal(v) // of strings, which does not fail
+		text, _ := json.Marshal(v) // a map of strings cannot fail
 		return shown(string(text))
 	case bool:
 		if !v {
@@ -260,16 +261,16 @@ func forTable(value any) string {
 	case nil:
 		return ""
 	}
-	return shown(fmt.Sprint(value)) // a text, whatever its type is called
+	return shown(fmt.Sprint(value)) // any type of string
 }
 
-// How wide a column of a table is at most, and the last one: -o json has all of it.
+// Maximum widths of a table's columns, and of its last column. Use -o json to see the full text.
 const (
 	columnMost = 60
 	lastMost   = 160
 )
 
-// table aligns the columns that have a head.
+// table writes the columns that have a heading, aligned.
 func (l listing) table(to io.Writer, colour bool) {
 	var shownColumns []int
 	for i, c := range l.columns {
@@ -333,7 +334,7 @@ func align(to io.Writer, lines [][]string, colour bool) {
 	}
 }
 
-// lines shows one thing, a line a field, and the listings in it below.
+// lines writes one thing with a line per field. Inner listings follow below.
 func (l listing) lines(to io.Writer, colour bool) {
 	var below []listing
 	var lines [][]string
@@ -355,7 +356,7 @@ func (l listing) lines(to io.Writer, colour bool) {
 	}
 }
 
-// money is an amount in its two columns.
+// money returns the values of an amount's two columns.
 func money(a compensator.Amount) (minor, currency any) {
 	if !a.Known() {
 		return nil, nil
@@ -363,7 +364,7 @@ func money(a compensator.Amount) (minor, currency any) {
 	return digits(strconv.FormatInt(a.Minor, 10)), a.Currency
 }
 
-// worth is an amount for a person: "129.00 CNY".
+// worth writes an amount for people: "129.00 CNY".
 func worth(a compensator.Amount) string {
 	if !a.Known() {
 		return ""

@@ -23,15 +23,15 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// browser is one of somebody's, at the pages that a call of the program serves.
+// browser is a browser with the pages that one call of the program serves.
 type browser struct {
 	*testing.T
-	link string // that was printed
+	link string // the printed link
 	http *http.Client
 	stop func(how os.Signal) answer
 }
 
-// serving starts ui, and waits for what it prints.
+// serving starts ui and waits until it prints the link.
 func (b *bed) serving(args ...string) *browser {
 	cmd := b.program(append([]string{"ui", "--listen", "127.0.0.1:0"}, args...)...)
 	var errs bytes.Buffer
@@ -54,7 +54,7 @@ func (b *bed) serving(args ...string) *browser {
 	}}
 }
 
-// toLoopback finds *.localhost where browsers do. Not every resolver of Go's does.
+// toLoopback resolves *.localhost to loopback as browsers do. Some resolvers of Go do not.
 func toLoopback(ctx context.Context, network, address string) (net.Conn, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -63,7 +63,7 @@ func toLoopback(ctx context.Context, network, address string) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort("127.0.0.1", port))
 }
 
-// ask is what a path is answered; of a form, what posting it is.
+// ask sends a GET, or a POST if there is a form. It returns the status and the body.
 func (b *browser) ask(path string, form url.Values) (int, string) {
 	at, err := url.Parse(b.link)
 	require.NoError(b, err)
@@ -81,7 +81,7 @@ func (b *browser) ask(path string, form url.Values) (int, string) {
 	return got.StatusCode, string(text)
 }
 
-// enter opens the link that was printed, and goes on to where it leads.
+// enter opens the printed link and follows it to the pages.
 func (b *browser) enter() (int, string) {
 	at, err := url.Parse(b.link)
 	require.NoError(b, err)
@@ -93,8 +93,9 @@ func (b *browser) enter() (int, string) {
 	return b.ask("/", nil)
 }
 
-// TestPagesAreServedToOneBrowserAndOnlyShow: nobody gets in without the token, which serves once; without --write nothing is done, and what is asked
-// for with it is done under the name of who has the terminal. Ctrl-C and SIGTERM are its end, and no failure.
+// TestPagesAreServedToOneBrowserAndOnlyShow: the token is required and works once. Without --write every change is
+// refused. With it the changes are recorded for the person at the terminal. Ctrl-C and SIGTERM end the program with
+// success.
 // Failure: F136
 func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	t.Parallel()
@@ -140,7 +141,8 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	}
 }
 
-// TestPagesGoByThePolicyAsItIsNow: what is taken from somebody who has them open is gone in a few seconds, and what he is given there.
+// TestPagesGoByThePolicyAsItIsNow: the policy changes while the pages are open. The pages follow within seconds, for
+// rights taken and for rights given.
 // Failure: F136
 func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	t.Parallel()
@@ -167,7 +169,7 @@ func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	does.stop(os.Interrupt)
 }
 
-// TestPagesAreServedOnLoopbackAlone, on which a port may be taken; and only of a log that there is.
+// TestPagesAreServedOnLoopbackAlone also checks a port that is in use, and a database without a log.
 // Failure: F136
 func TestPagesAreServedOnLoopbackAlone(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func (p *program) resume() *cobra.Command {
 	})
 }
 
-// onType is a command for one type, which it completes.
+// onType returns a command for one type. Shells complete the type.
 func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
 	var why why
 	var yes bool
@@ -69,7 +69,7 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 		var answers results
 		err := do(ctx, s, args[0], why.Why, yes)
 		if code := reasonOf(err); err != nil && (code == codeUsage || code == codeDatabase) {
-			return err // and no answer
+			return err // not an answer for the type
 		}
 		answers.add(args[0], err)
 		return p.answer(answers)
@@ -80,7 +80,7 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 	return cmd
 }
 
-// sure asks for a word, unless --yes stands for it.
+// sure asks the person to type a word, unless --yes is set.
 func (p *program) sure(ctx context.Context, yes bool, verb, word string) error {
 	if yes {
 		return nil

@@ -20,38 +20,39 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// policy says who may do what with this program. It is a setting of the log, which no service reads: those have an Access of
-// their own. Who may write to the database may write the policy, so that grants are the border; it keeps people from slips.
+// policy says who may do what with this program. It is a setting of the log. Services do not read it, because they have
+// their own Access. Anyone who may write to the database can change the policy. So the policy prevents mistakes, and
+// only the grants of the database are a protection.
 type policy struct {
 	Roles  map[string]role   `json:"roles"`
-	People map[string]string `json:"people"` // user@host, user, or * for everybody else: the role
+	People map[string]string `json:"people"` // role by user@host, by user, or by * for all others
 }
 
-// role is what some people may do.
+// role is a set of rights.
 type role struct {
-	Rights  []admin.Right    `json:"rights"`            // those of the Admin, purge, set policy, or * for all
-	Types   []string         `json:"types,omitempty"`   // to these business types; none: to all
-	Entries int              `json:"entries,omitempty"` // to so many entries at a time; 0: to as many as there may be
-	Amounts map[string]int64 `json:"amounts,omitempty"` // to entries worth so much at most, by currency; none: to all
+	Rights  []admin.Right    `json:"rights"`            // rights of the Admin, "purge", "set policy", or * for all
+	Types   []string         `json:"types,omitempty"`   // limited to these business types; empty: all types
+	Entries int              `json:"entries,omitempty"` // maximum number of entries at a time; 0: no limit
+	Amounts map[string]int64 `json:"amounts,omitempty"` // maximum amount of an entry by currency, in its smallest unit; empty: no limit
 }
 
-// What is no right of the Admin.
+// Rights that the Admin does not have.
 const (
 	purgeRight  admin.Right = "purge"
 	policyRight admin.Right = "set policy"
 	everything  admin.Right = "*"
 )
 
-// policySetting is where it stands. Without a value there is none, and grants alone decide.
+// policySetting is the name of the setting. If it has no value, there is no policy and only grants decide.
 const (
 	policySetting = "policy of the command line"
-	mostPolicy    = 4000 // characters, which a setting holds
+	mostPolicy    = 4000 // in characters; the size of a setting
 )
 
-// weighed are the rights that a role's Amounts limit.
+// weighed lists the rights that Amounts limits.
 var weighed = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// May implements admin.Access. Of an amount that is not known, or in a currency that is not named, nothing is below a limit.
+// May implements admin.Access. With Amounts, an unknown amount and a currency without a limit are refused.
 func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 	if p == nil {
 		return true
@@ -69,7 +70,7 @@ func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on adm
 	return named && on.Amount.Known() && max(on.Amount.Minor, -on.Amount.Minor) <= most
 }
 
-// roleOf finds the closest name. Whom the policy does not name may do nothing.
+// roleOf returns the role of the most specific name. A person whom the policy does not name has no rights.
 func (p *policy) roleOf(a admin.Actor) role {
 	name := strings.TrimPrefix(a.ID, actorPrefix)
 	user, _, _ := strings.Cut(name, "@")
@@ -81,7 +82,7 @@ func (p *policy) roleOf(a admin.Actor) role {
 	return role{}
 }
 
-// parsePolicy reads one; of an empty text it is nil.
+// parsePolicy reads a policy. It returns nil for an empty text.
 func parsePolicy(text []byte) (*policy, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -98,7 +99,7 @@ func parsePolicy(text []byte) (*policy, error) {
 	return p, p.problem()
 }
 
-// problem is what is wrong with it, if anything is.
+// problem returns what is wrong with the policy, or nil.
 func (p *policy) problem() error {
 	for _, name := range slices.Sorted(maps.Keys(p.Roles)) {
 		r := p.Roles[name]
@@ -131,7 +132,7 @@ func (p *policy) problem() error {
 	return nil
 }
 
-// readPolicy reads the log's, and the setting that holds it. One that cannot be read lets nobody do anything.
+// readPolicy reads the log's policy and its setting. An invalid policy allows nothing.
 func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, error) {
 	settings, err := s.Settings(ctx)
 	if err != nil {
@@ -148,19 +149,19 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 	return p, settings[i], err
 }
 
-// rules are the policy as it is now: pages stay open for days. They may be asked concurrently.
+// rules keep the policy up to date, because pages stay open for days. They may be used concurrently.
 type rules struct {
 	store *console
 
-	guard  chan struct{} // of capacity 1: whoever has put a token in may use what follows
-	policy *policy       // nil: there is none
-	err    error         // why it could not be read
+	guard  chan struct{} // semaphore of one; the holder may use the fields below
+	policy *policy       // nil: no policy
+	err    error         // why the policy could not be read
 	at     time.Time
 }
 
 const (
-	policyKept = 3 * time.Second // until it is read anew
-	policyRead = 2 * time.Second // how long that may take
+	policyKept = 3 * time.Second // maximum age of the policy
+	policyRead = 2 * time.Second // maximum time to read it
 )
 
 func openRules(ctx context.Context, store *console) (*rules, processlog.Setting, error) {
@@ -174,8 +175,8 @@ func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, on ad
 	return err == nil && p.May(ctx, a, right, on)
 }
 
-// now returns the policy of a few seconds ago at most. One caller reads it for all. The others wait for that, each no longer than its
-// own ctx.
+// now returns the policy, at most policyKept old. One caller reads it for all. The others wait for that reading, each
+// until its own ctx ends.
 func (r *rules) now(ctx context.Context) (*policy, error) {
 	select {
 	case r.guard <- struct{}{}:
@@ -184,7 +185,7 @@ func (r *rules) now(ctx context.Context) (*policy, error) {
 	}
 	defer func() { <-r.guard }()
 	if time.Since(r.at) >= policyKept {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // for all who ask, also when this one has gone
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // all callers need the result, so the reading continues if this caller goes
 		defer cancel()
 		r.policy, _, r.err = r.store.readPolicy(ctx)
 		r.at = time.Now()
@@ -192,7 +193,7 @@ func (r *rules) now(ctx context.Context) (*policy, error) {
 	return r.policy, r.err
 }
 
-// allow asks for what is no right of the Admin. A refusal is put on record, as the Admin's are.
+// allow checks a right that the Admin does not know. A refusal is recorded, as refusals of the Admin are.
 func (s *session) allow(ctx context.Context, right admin.Right, reason string) error {
 	if s.rules.May(ctx, s.actor, right, admin.Subject{}) {
 		return nil
@@ -229,7 +230,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if _, err := parsePolicy(text); err != nil {
 			return usage("%s: %v", args[0], err)
 		}
-		var value bytes.Buffer // without its spaces; of none nothing
+		var value bytes.Buffer // compact JSON; empty for no policy
 		if len(bytes.TrimSpace(text)) > 0 {
 			if err := json.Compact(&value, text); err != nil {
 				return usage("%s: %v", args[0], err)
@@ -244,7 +245,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
 			return err
 		}
-		setting := s.setting // with its version: what somebody else has set since is not overwritten
+		setting := s.setting // with the version that was read, so that a policy set meanwhile is not overwritten
 		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
 		var answers results
 		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))
@@ -255,7 +256,7 @@ func (p *program) setPolicy() *cobra.Command {
 	return cmd
 }
 
-// read is a file, or standard input.
+// read reads a file, or standard input for the name -.
 func (p *program) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)

@@ -13,20 +13,20 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// me is who calls the program, without the prefix.
+// me is the current actor without the prefix.
 func me() string { return strings.TrimPrefix(actor().ID, actorPrefix) }
 
-// policyFor gives me a role, and everybody else that of the host.
+// policyFor returns a policy that gives me a role, and the host's role to all others.
 func policyFor(role string) string {
 	return `{"roles": {"host": {"rights": ["*"]}, "mine": ` + role + `}, "people": {"` + me() + `": "mine", "*": "host"}}`
 }
 
-// setPolicy sets it past the program: it may take from who calls that the right to.
+// setPolicy writes the policy without the program, because the policy may forbid me to set policies.
 func (b *bed) setPolicy(text string) {
 	b.exec("DELETE FROM common_process_log_setting", "INSERT INTO common_process_log_setting (name, value, version, actor, reason, at) VALUES ('"+policySetting+"', '"+text+"', 1, 'test', 'test', 0)")
 }
 
-// TestPolicyDecidesByRoleTypeAndAmount: whom it does not name may do nothing, and what is worth nobody knows how much is below no limit.
+// TestPolicyDecidesByRoleTypeAndAmount: a person without a role has no rights. An unknown amount is above every limit.
 // Failure: F136
 func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	p, err := parsePolicy([]byte(`{"roles": {"host": {"rights": ["*"]}, "reader": {"rights": ["see entries"], "types": ["refund"]},
@@ -76,7 +76,8 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	}
 }
 
-// TestPolicyIsHeededByEveryCommand: what a role lacks is refused, and on record, whatever the grants allow; what is of a type that it may not see is absent.
+// TestPolicyIsHeededByEveryCommand: rights that a role lacks are refused and recorded, whatever the grants allow. Types
+// that the role may not see are absent.
 // Failure: F136
 func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	t.Parallel()
@@ -132,7 +133,7 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	}
 }
 
-// TestPolicyIsShownWithoutWhatATerminalWouldDo: its names and its reason are somebody's texts.
+// TestPolicyIsShownWithoutWhatATerminalWouldDo: names and the reason in a policy may contain control characters.
 func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)
@@ -145,7 +146,7 @@ func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	assert.NotContains(t, a.out, "\u202e")
 }
 
-// TestPolicySetMeanwhileIsNotOverwritten: who is asked whether he is sure has not seen what somebody else sets before he answers.
+// TestPolicySetMeanwhileIsNotOverwritten: another person sets a policy while the program waits for the confirmation.
 // Failure: F136
 func TestPolicySetMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// shown is a text as it may be sent to a terminal: what is no visible character stands there escaped, as \x1b or \u202e.
+// shown returns a text that is safe for a terminal. Invisible characters are escaped, as \x1b or \u202e.
 func shown(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 {
 		return text
@@ -35,11 +35,10 @@ func shown(text string) string {
 	return b.String()
 }
 
-// hidden reports whether a rune is a control or format character, which includes those that turn the direction of what
-// follows, or none.
+// hidden reports whether a rune is a control or format character, including those that change the direction of text.
 func hidden(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
 
-// inASCII writes what would be hidden in JSON as escapes of the same meaning.
+// inASCII replaces hidden characters in JSON by equivalent escapes.
 func inASCII(text []byte) []byte {
 	if bytes.IndexFunc(text, hidden) < 0 {
 		return text
@@ -59,7 +58,7 @@ func inASCII(text []byte) []byte {
 	return b.Bytes()
 }
 
-// width is how many columns of a terminal a text takes.
+// width returns how many columns of a terminal a text takes.
 func width(text string) (columns int) {
 	for _, r := range text {
 		switch {
@@ -78,14 +77,14 @@ func wide(r rune) bool {
 		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd)
 }
 
-// colourful reports whether what is written there may have colours: only on a terminal, and not where NO_COLOR is set.
+// colourful reports whether to use colours: on a terminal, unless NO_COLOR is set.
 func colourful(out *os.File, env func(string) string) bool {
 	return terminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
 }
 
 func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
-// colours of words that are to be seen first; never colour alone.
+// colours highlights important words. The word itself always stands there too.
 var colours = map[string]string{"dead": "31", "outcome unknown": "31", "retrying": "33", "compensating": "33", "succeeded": "32", "done": "32", "refused": "31"}
 
 func coloured(text, word string) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// hang records n transfers that time out, called t0, t1 and so on, and waits until all are dead.
+// hang records n transfers that time out, with the keys t0, t1 and so on. It waits until all are dead.
 func (b *bed) hang(n int) *bed {
 	transfers, err := compensator.Handle(b.c, "transfer", func(ctx context.Context, _ *compensator.Entry, _ harness.Order) error {
 		<-ctx.Done()
@@ -31,8 +31,8 @@ func (b *bed) hang(n int) *bed {
 	return b.put("", keys...)
 }
 
-// TestUnknownOutcomesWaitForAWord covers each verb that changes an entry, and each way to name entries. --yes answers no question
-// about money: an entry whose attempt timed out stays as it is until --checked says that somebody has looked.
+// TestUnknownOutcomesWaitForAWord covers each command that changes an entry, and each way to name entries. An entry
+// whose attempt timed out needs --checked. --yes is not enough.
 // Failure: F119
 func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 				b.ok(verb, fmt.Sprint("key:t", 1+i), reason, "--yes", "--checked")
 			}
 			assert.Equal(t, 7, b.count("common_process_log_audit"))
-			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // it was cancelled
+			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // the entry was cancelled
 			b.ok("requeue", "key:t3", reason, "--yes", "--checked", "--again", "--delay", "1h")
 			b.refused(codeUsage, "requeue", "key:t5", reason, "--yes", "--checked", "--skip-unknown")
 			b.refused(codeUsage, "reschedule", "key:t5", reason, "--yes", "--checked")
@@ -87,7 +87,8 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	}
 }
 
-// TestMistypedTypesAreNamed: a type that the log does not know is paused by nobody by mistake, and an empty answer says why it is.
+// TestMistypedTypesAreNamed: pause refuses a type that the log does not know. An empty listing says that the type is
+// unknown.
 // Failure: F124
 func TestMistypedTypesAreNamed(t *testing.T) {
 	t.Parallel()

@@ -14,18 +14,18 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// whereKeys are what --where narrows by.
+// whereKeys are the keys of --where.
 var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "failure"}
 
 const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (recorded then: 2h ago, or 2026-01-31T10:00:00Z), failure (of cases list --groups)"
 
-// where is what --where has asked for.
+// where is the parsed filter of --where.
 type where struct {
 	compensator.Filter
-	failure admin.Fingerprint // zero: any
+	failure admin.Fingerprint // zero: any failure
 }
 
-// parseWhere reads what each --where says. A comma that no key follows belongs to the value before it.
+// parseWhere reads all --where flags. If no key follows a comma, the comma belongs to the value.
 func parseWhere(texts []string) (w where, err error) {
 	for _, text := range texts {
 		var conditions []string
@@ -96,7 +96,7 @@ func (w *where) add(condition string) (err error) {
 	return nil
 }
 
-// moment is a time, or how long ago one was.
+// moment reads a time, or a duration before now.
 func moment(text string) (time.Time, error) {
 	if ago, err := time.ParseDuration(strings.TrimSuffix(text, " ago")); err == nil && ago > 0 {
 		return time.Now().Add(-ago), nil
@@ -140,7 +140,7 @@ func (p *program) completeWhere(ctx context.Context, typed string) ([]string, co
 	return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), as
 }
 
-// completeType completes the one argument of a command.
+// completeType completes the only argument of a command.
 func (p *program) completeType(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -148,10 +148,10 @@ func (p *program) completeType(cmd *cobra.Command, args []string, typed string) 
 	return slices.DeleteFunc(p.typeNames(cmd.Context()), func(name string) bool { return !strings.HasPrefix(name, typed) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionLimit is how long somebody who pressed Tab waits.
+// completionLimit is how long a completion may take.
 const completionLimit = 2 * time.Second
 
-// typeNames are the types in the log that a shell can complete; none where it cannot be asked.
+// typeNames returns the types of the log for a completion. It returns none if the log does not answer.
 func (p *program) typeNames(ctx context.Context) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionLimit)
 	defer cancel()
