@@ -48,8 +48,8 @@ func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op proces
 	return d.refuse(ctx, a, op)
 }
 
-// hide refuses an action on an entry that does not exist or that the actor may not see. Nothing tells the two apart:
-// the answer is the same, the record has the id that was named and no type, and an error of the record has the same
+// hide refuses an action on an entry that does not exist or that the actor may not see. Nothing tells the two apart.
+// The answer is the same, and the record has the id that was named and no type. An error while recording has the same
 // effect.
 func (d *Admin) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
 	op.EntryID, _ = ref.(processlog.ID)

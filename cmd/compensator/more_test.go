@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestOfTwoOperatorsAtOnceOneGetsHisWay: two operators change the same version. The second is told that it has changed.
+// TestOfTwoOperatorsAtOnceOneGetsHisWay: two operators change the same version. The second gets the answer that it has changed.
 // Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()
