@@ -37,7 +37,7 @@ func TestEveryOldRowBecomesOneEntryAndIsTakenWithIt(t *testing.T) {
 }
 
 // Failure: F109
-func TestTableThatIsLeftAsItIsGivesEachRowOneEntry(t *testing.T) {
+func TestTableThatStaysUnchangedGivesEachRowOneEntry(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 30)
@@ -72,7 +72,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 }
 
 // Failure: F110
-func TestBadRowIsNamedAndInNobodysWay(t *testing.T) {
+func TestBadRowIsNamedAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 5)
@@ -102,7 +102,7 @@ func TestBadRowIsNamedAndInNobodysWay(t *testing.T) {
 }
 
 // Failure: F110
-func TestRefusedRowEndsThePassWhereToldSo(t *testing.T) {
+func TestRefusedRowEndsThePassWithStopAtRefusal(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"panic", " pay"} {
 		r := newRig(t)
@@ -141,10 +141,10 @@ func TestRowsThatShareAnIdempotencyKeyShareAnEntry(t *testing.T) {
 	assert.Equal(t, 3, r.Count("old_log WHERE state=?", taken))
 }
 
-// TestRowThatSomebodyHoldsIsPassedOver locks a row in another transaction. The pass skips the row without waiting, and
+// TestLockedRowIsSkippedAndTakenLater locks a row in another transaction. The pass skips the row without waiting, and
 // the next pass looks at it again.
 // Failure: F109
-func TestRowThatSomebodyHoldsIsPassedOver(t *testing.T) {
+func TestLockedRowIsSkippedAndTakenLater(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 10)
@@ -194,7 +194,7 @@ func TestTakeThatLeavesRowsToTheOldSystemIsRefused(t *testing.T) {
 }
 
 // Failure: F109
-func TestKeysOfAnyKindGiveIDsOfTheirOwn(t *testing.T) {
+func TestKeysOfEachKindGiveDistinctIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 180)
 	for kind, values := range map[string][]string{

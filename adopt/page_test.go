@@ -127,10 +127,10 @@ type followed struct {
 
 var pageBlock = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
 
-// TestPageTakesAnOldTableIn follows docs/from-your-own-table.md. It runs the page's SQL, and checks that the page's Go
+// TestPageImportsAnOldTable follows docs/from-your-own-table.md. It runs the page's SQL, and checks that the page's Go
 // code is in follow.
 // Failure: F31
-func TestPageTakesAnOldTableIn(t *testing.T) {
+func TestPageImportsAnOldTable(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/from-your-own-table.md")
 	require.NoError(t, err)
@@ -230,9 +230,9 @@ func TestPageTakesAnOldTableIn(t *testing.T) {
 	assert.Equal(t, 5, rest, "two reports and the refused rows")
 }
 
-// TestPagesOtherExpressionsHold checks two more expressions of the page. One is the due time for a service that writes
+// TestOtherExpressionsOfThePageAreRight checks two more expressions of the page. One is the due time for a service that writes
 // the time of another zone. The other is the condition for an old timer that stays on.
-func TestPagesOtherExpressionsHold(t *testing.T) {
+func TestOtherExpressionsOfThePageAreRight(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/from-your-own-table.md")
 	require.NoError(t, err)

@@ -166,10 +166,10 @@ func walked(t *testing.T, expression string, in *time.Location, from, to time.Ti
 	return texts
 }
 
-// TestSlotIsTheSameFromWhereverItIsLookedFor calls Next from different moments. Processes do the same and must agree on
+// TestSlotIsTheSameFromEachMomentBeforeIt calls Next from different moments. Processes do the same and must agree on
 // the slot.
 // Failure: F103
-func TestSlotIsTheSameFromWhereverItIsLookedFor(t *testing.T) {
+func TestSlotIsTheSameFromEachMomentBeforeIt(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata", "UTC"} {
 		in := zone(t, name)
 		for _, expression := range []string{"30 2 * * *", "0-59/7 1-3 * * *", "*/30 * * * *", "0 0 * * *", "59 23 31 * *"} {
@@ -198,7 +198,7 @@ func changes(slot time.Time) bool {
 }
 
 // Failure: F103
-func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
+func TestEveryDayHasItsSlotDespiteClockChanges(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Cairo", "Africa/Casablanca", "UTC"} {
 		in := zone(t, name)
 		for hour := range 24 {
@@ -209,8 +209,8 @@ func TestEveryDayHasItsSlotWhateverTheClockDoes(t *testing.T) {
 	}
 }
 
-// TestProcessesOwnZoneIsThatZone sets time.Local, so it must not run in parallel with other tests.
-func TestProcessesOwnZoneIsThatZone(t *testing.T) {
+// TestTimeLocalIsTheZoneOfTheProcess sets time.Local, so it must not run in parallel with other tests.
+func TestTimeLocalIsTheZoneOfTheProcess(t *testing.T) {
 	kolkata := zone(t, "Asia/Kolkata")
 	defer func(own *time.Location) { time.Local = own }(time.Local)
 	time.Local = kolkata
@@ -237,9 +237,9 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused holds expressions that robfig/cron accepts. An empty string
+// TestExpressionThatNeverFiresOrMisleadsIsRefused holds expressions that robfig/cron accepts. An empty string
 // means that Parse accepts the expression too.
-func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
+func TestExpressionThatNeverFiresOrMisleadsIsRefused(t *testing.T) {
 	for expression, why := range map[string]string{
 		"0 0 31 4 *":           "never fires",
 		"0 0 30 2 *":           "never fires",
@@ -314,8 +314,8 @@ func TestExpressionThatNeverFiresOrSaysSomethingElseIsRefused(t *testing.T) {
 	}
 }
 
-// TestLeapDayHasItsSlotAcrossAYearThatIsNone looks for a leap day across 2100, which is not a leap year.
-func TestLeapDayHasItsSlotAcrossAYearThatIsNone(t *testing.T) {
+// TestLeapDayHasItsSlotAcrossTheYear2100 looks for a leap day across 2100, which is not a leap year.
+func TestLeapDayHasItsSlotAcrossTheYear2100(t *testing.T) {
 	for _, expression := range []string{"0 0 29 2 *", "0 * 29 2 *"} {
 		slot := parse(t, expression, zone(t, "Europe/Berlin")).Next(time.Date(2096, 3, 1, 0, 0, 0, 0, time.UTC))
 		assert.Equal(t, time.Date(2104, 2, 28, 23, 0, 0, 0, time.UTC), slot.UTC(), expression)

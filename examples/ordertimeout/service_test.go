@@ -119,7 +119,7 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 // The closing is dead because its handler failed too often, and then the customer pays. No compensation has run, so the
 // payment must succeed and cancel the closing.
 // Failure: F73
-func TestDeadClosingKeepsNobodyFromPaying(t *testing.T) {
+func TestDeadClosingDoesNotPreventPayment(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})
 	_, err := w.db.Exec("UPDATE common_process_log SET state=-2, process_count=10, ended_by='exhausted' WHERE idempotent_id=?", string(closeKey(placed.ID)))
@@ -133,7 +133,7 @@ func TestDeadClosingKeepsNobodyFromPaying(t *testing.T) {
 }
 
 // A person has settled the closing manually. The payment must be refused, because this person decides about the order.
-func TestSettledClosingIsLeftToWhoSettledIt(t *testing.T) {
+func TestSettledClosingPreventsPayment(t *testing.T) {
 	w := newWorld(t)
 	_, placed := w.post("/orders", newOrder{SKU: "book", Quantity: 1, DeadlineMS: 600_000})
 	_, err := w.db.Exec("UPDATE common_process_log SET state=4, epoch=1, ended_by='person' WHERE idempotent_id=?", string(closeKey(placed.ID)))

@@ -131,7 +131,7 @@ func everyByte() []byte {
 	return all
 }
 
-func TestDuplicateIsToldThroughTheORM(t *testing.T) {
+func TestDuplicateIsReportedThroughTheORM(t *testing.T) {
 	each(t, func(t *testing.T, w *world, o orm) {
 		require.NoError(t, o.inTx(t.Context(), "a", func(tx compensator.Tx) error {
 			require.NoError(t, w.record(tx, "a"))

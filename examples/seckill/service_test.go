@@ -80,7 +80,7 @@ func (w *world) awaitStock(pieces int) {
 	}, time.Minute, 20*time.Millisecond, "%d pieces in both places", pieces)
 }
 
-func TestBuyerGetsOnePieceAndNobodyMoreThanThereIs(t *testing.T) {
+func TestEachBuyerGetsOnePieceAndNoMoreAreSoldThanExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
@@ -180,7 +180,7 @@ func TestMessageThatComesTwiceOrTooLateMakesNoSecondOrder(t *testing.T) {
 }
 
 // A malformed message becomes an entry with its content. The next message is not held up.
-func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
+func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock, s.workers = 2, 1 })
 	require.NoError(t, w.service.OnBroker(func(channel *amqp091.Channel) error {
@@ -352,7 +352,7 @@ func TestCounterThatIsLostIsFilledFromTheDatabase(t *testing.T) {
 
 // Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
 // that do not exist.
-func TestCounterThatIsWrongIsFoundOutByThePurchaseItLetsThrough(t *testing.T) {
+func TestWrongCounterIsFoundByThePurchaseThatItAccepts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1 })
 	w.Buy("ann")
@@ -417,7 +417,7 @@ func TestCounterFilledUnderLoadSellsWhatThereIs(t *testing.T) {
 }
 
 // This test covers a scene on servers from the environment.
-func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
+func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 2 })
 	w.Buy("ann")
@@ -443,7 +443,7 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 }
 
 // A service that stops answers all running requests and leaves no unfinished work.
-func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
+func TestStoppingServiceFinishesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *settings) { s.Stock = 1000 })
 	watched, err := http.Get("http://" + w.Address + "/live") // An open page does not keep the service from stopping.

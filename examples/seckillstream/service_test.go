@@ -88,7 +88,7 @@ func (w *world) holdUp() func() {
 	return func() { require.NoError(w.T, tx.Rollback()) }
 }
 
-func TestBuyerGetsOnePieceAndNobodyMoreThanThereIs(t *testing.T) {
+func TestEachBuyerGetsOnePieceAndNoMoreAreSoldThanExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
 	require.Equal(t, http.StatusAccepted, w.Buy("ann").Status)
@@ -178,7 +178,7 @@ func TestMessageThatFailedIsTriedAgainByTheLog(t *testing.T) {
 	require.Equal(t, 1, w.Count(`SELECT COUNT(*) FROM seckillstream_orders`))
 }
 
-func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
+func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })
 	w.Buy("ann")
@@ -196,7 +196,7 @@ func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 
 // When Redis is emptied, it loses the messages that are not in the database yet. They become no orders, and their
 // buyers may buy again.
-func TestOrderThatRedisLosesIsNoneAndItsBuyerMayBuyAgain(t *testing.T) {
+func TestBuyerOfAnOrderThatRedisLosesMayBuyAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 3 })
 	w.Buy("ann")
@@ -240,7 +240,7 @@ func TestTicketOfAnEarlierEditionIsVoid(t *testing.T) {
 
 // Redis returns to an older state: it has too many pieces and does not know a buyer. The database must not sell pieces
 // that do not exist.
-func TestCounterThatIsWrongIsFoundOutByTheOrderItLetsThrough(t *testing.T) {
+func TestWrongCounterIsFoundByTheOrderThatItAccepts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
 	w.Buy("ann")
@@ -330,7 +330,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 }
 
 // This test covers a scene on servers from the environment.
-func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
+func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 2 })
 	w.Buy("ann")
@@ -349,7 +349,7 @@ func TestSceneRemovesWhatIsItsOwnAndNothingElse(t *testing.T) {
 }
 
 // A service that stops answers all running requests. Messages that it has not read stay in the stream.
-func TestServiceToldToStopFinishesWhatItHasBegun(t *testing.T) {
+func TestStoppingServiceFinishesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(s *shop.Settings) { s.Stock = 1000 })
 	accepted := w.StopAmidBuyers(10)

@@ -85,7 +85,7 @@ func TestEveryUserIsSyncedOnceWithoutRedis(t *testing.T) {
 	require.Zero(t, wrong, "checks that are WRONG")
 }
 
-func TestSceneRemovesNothingButItsOwn(t *testing.T) {
+func TestSceneRemovesOnlyItsOwnData(t *testing.T) {
 	t.Parallel()
 	s := throwAway(t)
 	other := s

@@ -148,7 +148,7 @@ func TestUnknownBatchIsNotFound(t *testing.T) {
 }
 
 // A request that was answered with a failure may be sent again. A repair of a synced user must then change nothing.
-func TestRepairThatIsAskedForAgainSyncsNobodyTwice(t *testing.T) {
+func TestRepeatedRepairSyncsNoUserTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.upload("b", "op", "user,name,email\nu,Ann,u@example.org\n")
@@ -162,7 +162,7 @@ func TestRepairThatIsAskedForAgainSyncsNobodyTwice(t *testing.T) {
 }
 
 // A malformed message becomes an entry with its content. The next message is not held up.
-func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
+func TestMalformedMessageWaitsForAPersonAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.servers.OnBroker(func(channel *amqp091.Channel) error {
@@ -181,7 +181,7 @@ func TestMalformedMessageWaitsForAPersonInNobodysWay(t *testing.T) {
 }
 
 // The broker is down when users are uploaded. The upload succeeds, and the messages are sent when the broker is back.
-func TestUploadWhileTheBrokerIsAwayLosesNobody(t *testing.T) {
+func TestUploadWhileTheBrokerIsDownLosesNoUser(t *testing.T) {
 	t.Parallel()
 	on := throwAway(t)
 	broker, err := url.Parse(on.AMQP)
@@ -236,7 +236,7 @@ func TestServiceThatCannotStartSaysWhy(t *testing.T) {
 }
 
 // A process that stops finishes its running work and leaves nothing for other processes.
-func TestServiceToldToStopFinishesItsUsers(t *testing.T) {
+func TestStoppingServiceFinishesItsUsers(t *testing.T) {
 	t.Parallel()
 	servers := throwAway(t)
 	one := newInstance(servers, quick, false)

@@ -41,11 +41,11 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// TestAlertsFireForWhatTheySay evaluates each rule on an hour of series, with one sample a minute, as Prometheus stores
+// TestAlertsFireInTheirSituations evaluates each rule on an hour of series, with one sample a minute, as Prometheus stores
 // them. Each case is one situation, evaluated in its last minute. A deliberate pause must not page anyone. A fleet
 // without processes must.
 // Failure: F129
-func TestAlertsFireForWhatTheySay(t *testing.T) {
+func TestAlertsFireInTheirSituations(t *testing.T) {
 	t.Parallel()
 	const well = `
   compensator_ready{job="shop",instance="a",compensator_log="shop"} 1x60

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file generates the dashboard: go test -run TestBoardIsWhatIsMade -write. So units, names and labels have one
+// This file generates the dashboard: go test -run TestDashboardIsTheGeneratedOne -write. So units, names and labels have one
 // source.
 
 var write = flag.Bool("write", false, "write the dashboard again")
@@ -266,7 +266,7 @@ func ask(name, label, query string) variable {
 }
 
 // Failure: F129
-func TestBoardIsWhatIsMade(t *testing.T) {
+func TestDashboardIsTheGeneratedOne(t *testing.T) {
 	t.Parallel()
 	made, err := json.MarshalIndent(makeBoard(), "", "  ")
 	require.NoError(t, err)
@@ -276,5 +276,5 @@ func TestBoardIsWhatIsMade(t *testing.T) {
 	}
 	kept, err := os.ReadFile(boardFile)
 	require.NoError(t, err)
-	assert.Equal(t, string(made), string(kept), "go test -run TestBoardIsWhatIsMade -write ./internal/oteltest")
+	assert.Equal(t, string(made), string(kept), "go test -run TestDashboardIsTheGeneratedOne -write ./internal/oteltest")
 }

@@ -112,7 +112,7 @@ func TestOwnErrorTypesAreBounded(t *testing.T) {
 }
 
 // Failure: F128
-func TestErrorTextIsToldOnlyAsScrubbed(t *testing.T) {
+func TestErrorTextIsReportedOnlyThroughErrorText(t *testing.T) {
 	t.Parallel()
 	fail := func(context.Context, *compensator.Entry) error { return errors.New("card 4111 1111 refused") }
 	assert.Empty(t, oneAttempt(t, otel.Options{}, t.Context(), fail).Status().Description)

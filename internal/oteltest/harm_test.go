@@ -168,7 +168,7 @@ func (q *deaf) Peek(ctx context.Context, types []string) (waits []time.Duration,
 }
 
 // Failure: F128
-func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
+func TestScrapesQueryTheLogRarelyAndWaitForNoDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, reader := &counted{MemoryStore: compensatortest.NewMemoryStore()}, sdkmetric.NewManualReader()
@@ -201,10 +201,10 @@ func TestScrapesLookAtTheLogNowAndThenAndWaitForNoDatabase(t *testing.T) {
 	})
 }
 
-// TestSlowCasesTakeNoOtherGaugeWithThem makes the queries for cases block. The gauge of waiting entries must still be
+// TestSlowCasesHideNoOtherGauge makes the queries for cases block. The gauge of waiting entries must still be
 // reported. The gauges of cases must return as soon as the database answers.
 // Failure: F128
-func TestSlowCasesTakeNoOtherGaugeWithThem(t *testing.T) {
+func TestSlowCasesHideNoOtherGauge(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, reader := &counted{MemoryStore: compensatortest.NewMemoryStore()}, sdkmetric.NewManualReader()
@@ -247,7 +247,7 @@ func TestAttachRefusesNothingToAttachTo(t *testing.T) {
 const canary = "kanarienvogel"
 
 // Failure: F128
-func TestNothingOfAnEntryIsToldThatMustNotBe(t *testing.T) {
+func TestNoSecretOfAnEntryIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	refunds := w.handle("refund", func(context.Context, *compensator.Entry, string) error { return errors.New(canary) }, compensator.TypeConfig{MaxProcessCount: 2,

@@ -73,7 +73,7 @@ func (w *world) live() {
 	}, "one handler is stuck, one type is unknown, one breaker is open")
 }
 
-func TestMetricsTellTheLivesOfEntries(t *testing.T) {
+func TestMetricsShowWhatHappensToEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	w.live()
@@ -126,9 +126,9 @@ func TestMetricsTellTheLivesOfEntries(t *testing.T) {
 	}
 }
 
-// TestLogsOfOneProcessAreToldApart attaches two logs in one process. A log with dead entries must stay visible,
+// TestLogsOfOneProcessHaveTheirOwnSeries attaches two logs in one process. A log with dead entries must stay visible,
 // whichever log was attached last.
-func TestLogsOfOneProcessAreToldApart(t *testing.T) {
+func TestLogsOfOneProcessHaveTheirOwnSeries(t *testing.T) {
 	t.Parallel()
 	reader, ended := sdkmetric.NewManualReader(), tracetest.NewSpanRecorder()
 	meters, traces := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended))
@@ -254,10 +254,10 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 	assert.Len(t, byMetric, 7)
 }
 
-// TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun records many types first, because the types of recorded
+// TestRecordedTypesUseUpNoNamesOfTypesThatRun records many types first, because the types of recorded
 // entries may come from outside. A type that runs afterwards must still have its own series.
 // Failure: F128
-func TestTypesThatOnlyAreRecordedTakeNoPlaceFromThoseThatRun(t *testing.T) {
+func TestRecordedTypesUseUpNoNamesOfTypesThatRun(t *testing.T) {
 	t.Parallel()
 	telemetry, reader := unbounded(t)
 	observer := telemetry.Observer()

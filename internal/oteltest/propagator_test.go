@@ -45,7 +45,7 @@ func TestTraceContextAloneTravelsWithAnEntry(t *testing.T) {
 }
 
 // Failure: F128
-func TestEntryOfNobodysTraceCarriesNothing(t *testing.T) {
+func TestEntryWithoutATraceCarriesNoHeaders(t *testing.T) {
 	t.Parallel()
 	p := propagator(t)
 	assert.Nil(t, p.Inject(t.Context()))

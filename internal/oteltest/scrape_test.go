@@ -23,10 +23,10 @@ import (
 
 const rulesFile = "../../ops/prometheus/compensator.rules.yml"
 
-// TestBoardAndRulesAskForWhatAServiceTells checks the queries of the dashboard and the alert rules against a running
+// TestDashboardAndRulesUseReportedMetrics checks the queries of the dashboard and the alert rules against a running
 // service. The service must report each metric and each label in them, and a value that matches each label matcher.
 // Failure: F129
-func TestBoardAndRulesAskForWhatAServiceTells(t *testing.T) {
+func TestDashboardAndRulesUseReportedMetrics(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	exported, err := otelprom.New(otelprom.WithRegisterer(registry))
@@ -104,9 +104,9 @@ func requireTold(t *testing.T, all told, expr parser.Expr) {
 var ofTheLog = map[string]bool{"compensator_entry_waiting": true, "compensator_case_open": true, "compensator_case_value_at_risk": true,
 	"compensator_type_paused_seconds": true, "compensator_entry_oldest_overdue_seconds": false, "compensator_case_past_due_seconds": false}
 
-// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer checks that queries add up counts per job and log,
+// TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer checks that queries add up counts per job and log,
 // instead of taking the largest. If the database does not answer, no alert may end and no panel may turn green.
-func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroForWantOfAnAnswer(t *testing.T) {
+func TestGaugesOfTheLogCountOncePerLogAndAreNotZeroWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	asked := make(map[string]int)
 	look := func(text string, alert bool) {

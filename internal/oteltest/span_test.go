@@ -49,7 +49,7 @@ func attributes(s sdktrace.ReadOnlySpan) map[attribute.Key]string {
 	return found
 }
 
-func TestEachAttemptIsATraceOfItsOwnLinkedToWhoRecordedIt(t *testing.T) {
+func TestEachAttemptIsANewTraceLinkedToItsRecording(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	var inHandler trace.SpanContext
@@ -90,7 +90,7 @@ func TestEachAttemptIsATraceOfItsOwnLinkedToWhoRecordedIt(t *testing.T) {
 	assert.Equal(t, second.SpanContext().SpanID(), inHandler.SpanID())
 }
 
-func TestAttemptIsAChildWhereThatIsAskedFor(t *testing.T) {
+func TestAttemptIsAChildWithOptionChild(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{Child: true})
 	orders := w.handle("close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{})
@@ -125,7 +125,7 @@ func TestTransactionalHandlerAndCompensationHaveSpans(t *testing.T) {
 	assert.Equal(t, undone.SpanContext().SpanID(), told.Links()[0].SpanContext.SpanID(), "what a compensation records is linked to it")
 }
 
-func TestBatchIsOneSpanWithALinkToEachThatRecorded(t *testing.T) {
+func TestBatchIsOneSpanWithALinkToEachRecording(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	mails, err := compensator.HandleBatch(w.c, "mail", func(_ context.Context, items []compensator.Item[string]) []error {
@@ -156,7 +156,7 @@ func TestBatchIsOneSpanWithALinkToEachThatRecorded(t *testing.T) {
 	assert.Equal(t, "unavailable", attributes(s)[semconv.ErrorTypeKey], "a snooze is no failure")
 }
 
-func TestBatchIsNobodysChild(t *testing.T) {
+func TestBatchSpanHasNoParent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{Child: true})
 	telemetry, err := otel.New(otel.Options{Child: true, TracerProvider: w.traces})
@@ -166,9 +166,9 @@ func TestBatchIsNobodysChild(t *testing.T) {
 	assert.False(t, w.span("process mail", 1).Parent().IsValid())
 }
 
-// TestSpanInWhichNewWasCalledIsNobodys calls a handler in a context with a local span, as the context of New may have
+// TestSpanInWhichNewWasCalledIsNotLinked calls a handler in a context with a local span, as the context of New may have
 // one. The attempt must not link to this span.
-func TestSpanInWhichNewWasCalledIsNobodys(t *testing.T) {
+func TestSpanInWhichNewWasCalledIsNotLinked(t *testing.T) {
 	t.Parallel()
 	for _, child := range []bool{false, true} {
 		inStart := traced(t.Context(), trace.TraceState{})

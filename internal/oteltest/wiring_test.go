@@ -48,7 +48,7 @@ func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registr
 	// :wiring
 }
 
-func TestTelemetryWiredAsTheDocsHaveItTells(t *testing.T) {
+func TestTelemetryWiredAsInTheDocsReports(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	spans, registry := tracetest.NewInMemoryExporter(), prometheus.NewRegistry()
@@ -103,9 +103,9 @@ func (p *pushed) Export(_ context.Context, told *metricdata.ResourceMetrics) err
 	return nil
 }
 
-// TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore flushes once before detach and once after. The last
+// TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach flushes once before detach and once after. The last
 // export must hold the counters. Gauges exist only until detach.
-func TestLastExportHasWhatAStopStoresAndTheGaugesOnlyIfAskedBefore(t *testing.T) {
+func TestLastExportHasTheOutcomesOfAStopAndGaugesOnlyBeforeDetach(t *testing.T) {
 	t.Parallel()
 	w, exporter := harness.NewWorld(t), new(pushed)
 	metrics := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithInterval(time.Hour))))
@@ -152,9 +152,9 @@ func TestDocsShowTheWiringThatRuns(t *testing.T) {
 	assert.Contains(t, string(page), "```go\n"+strings.TrimPrefix(strings.ReplaceAll("\n"+wiring, "\n\t", "\n"), "\n")+"```\n")
 }
 
-// TestDocsListWhatIsTold requires docs/telemetry.md to list each metric of a running service, and no other.
+// TestDocsListEveryMetric requires docs/telemetry.md to list each metric of a running service, and no other.
 // Failure: F129
-func TestDocsListWhatIsTold(t *testing.T) {
+func TestDocsListEveryMetric(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, otel.Options{})
 	w.live()

@@ -146,7 +146,7 @@ now = $read`},
 					`$shown = time.Date($year()+5, time.December, 31, 23, 59, 59, 0, time.UTC)`,
 					`$shown = time.Date($year()+50, time.December, 31, 23, 59, 59, 0, time.UTC)`},
 			},
-			sees: tests("TestLeapDayHasItsSlotAcrossAYearThatIsNone"),
+			sees: tests("TestLeapDayHasItsSlotAcrossTheYear2100"),
 		},
 		{
 			name: "adopt-id-drawn", breaks: "G28",
@@ -154,7 +154,7 @@ now = $read`},
 			edits: []edit{
 				{"turn.take", `$idempotencyKey = $tIdempotentID($text)`, `_ = $tIdempotentID($text)`},
 			},
-			sees: tests("TestTableThatIsLeftAsItIsGivesEachRowOneEntry", "TestNoRowIsLostOrDoubledWhileImportersAreKilled"),
+			sees: tests("TestTableThatStaysUnchangedGivesEachRowOneEntry", "TestNoRowIsLostOrDoubledWhileImportersAreKilled"),
 		},
 		{
 			name: "adopt-take-left-out", breaks: "G28",
@@ -173,7 +173,7 @@ now = $read`},
 					`t.taken = append(t.taken, k)
 default:`},
 			},
-			sees: tests("TestBadRowIsNamedAndInNobodysWay"),
+			sees: tests("TestBadRowIsNamedAndHoldsUpNoOther"),
 		},
 	}
 }
