@@ -30,7 +30,8 @@ type stage struct {
 	appsReady atomic.Bool   // the apps are ready
 }
 
-// appConfigs are the configurations of the apps. Three apps record entries and run handlers, each in a different way. One app only records.
+// appConfigs are the configurations of the apps. Three apps record entries and run handlers, each in a different way.
+// One app only records.
 var appConfigs = []appConfig{
 	{Name: "app1", Runs: true, Connector: true},
 	{Name: "app2", Runs: true, Connector: true, RepeatableRead: true},

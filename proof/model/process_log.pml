@@ -80,7 +80,7 @@ bool fence[WORKERS];        /* the row's version is the version that this proces
 
 byte token;                 /* the last write of the row */
 #define OTHERS    0         /* a token that no process will compare any more */
-#define BORN      1
+#define INSERTED      1
 #define CLAIM(w)  (2 + (w))
 #define SETTLE(w) (2 + WORKERS + (w))
 #define COMMIT(w) (2 + 2 * WORKERS + (w)) /* the COMMIT of a transactional handler */
@@ -326,9 +326,9 @@ inline ack_again() {
 
 /* ==== the producer: Record, COMMIT, and how the library sees its end (Receipt.ended) ==== */
 
-inline insert(is_born) {
+inline insert(with_lease) {
   state = pending; told = true; committed = true;
-  if :: is_born -> lease_to(BORN) :: else fi
+  if :: with_lease -> lease_to(INSERTED) :: else fi
 }
 
 active proctype Producer() {
@@ -377,7 +377,7 @@ mtype = { success, failure, permanent, spare, crashed, rest };
 inline forget() {
   fence[w] = false; running[w] = false;
   if :: queue_lease == w + 1 -> queue_lease = 0 :: else fi;
-  undo = false; out = none; my_epoch = 0; from_queue = false; was_born = false; ended = false;
+  undo = false; out = none; my_epoch = 0; from_queue = false; inserted_leased = false; ended = false;
 #ifdef HOLDS
   holds[w] = false; stuck[w] = false; waits[w] = false; waited[w] = false;
   NOTE(at_it[w] = false; late[w] = false; reported[w] = false);
@@ -413,7 +413,7 @@ inline forget() {
 
 /* The row as an attempt reads it. Beyond the budget no handler runs (outcome crashed). */
 inline read_row() {
-  undo = (state == compensating); my_epoch = epoch; was_born = false;
+  undo = (state == compensating); my_epoch = epoch; inserted_leased = false;
 #ifdef OWN_COUNTS
   my_failures = failures; my_undos = undos;
 #endif
@@ -481,7 +481,7 @@ inline drop() {
 #define MAY_BE_UNHEARD
 #endif
 
-#define TAKES_OVER (was_born && token == BORN)
+#define TAKES_OVER (inserted_leased && token == INSERTED)
 
 /* claim.take: the delivery of the process's own lease is already counted. */
 inline take() {
@@ -505,7 +505,7 @@ proctype Worker(byte w) {
   mtype out = none;
   bool undo;                          /* the attempt runs the compensation */
   byte my_epoch;
-  bool from_queue, was_born;          /* from_queue: the entry has a lease of the queue; was_born: its insert leased it */
+  bool from_queue, inserted_leased;          /* from_queue: the entry has a lease of the queue; inserted_leased: its insert leased it */
   bool ended;                         /* the written state is terminal */
 #ifdef OWN_COUNTS
   byte my_failures, my_undos;
@@ -517,13 +517,13 @@ idle:
   :: atomic { w == 0 && fresh == verify ->                    /* verifyFresh, startFresh */
        fresh = nothing;
 #ifdef FAST_UNVERIFIED
-       fence[w] = (state == pending && token == BORN); NOTE(was_due = true); goto claimed
+       fence[w] = (state == pending && token == INSERTED); NOTE(was_due = true); goto claimed
 #else
        if
-       :: state == pending && token == BORN ->
+       :: state == pending && token == INSERTED ->
           if
           :: leased -> fence[w] = true; read_row(); goto claimed
-          :: was_born = true; goto claim                      /* its lease has ended: claimFresh */
+          :: inserted_leased = true; goto claim                      /* its lease has ended: claimFresh */
           fi
        :: else -> goto idle                                   /* giveBack */
        fi
@@ -558,7 +558,7 @@ claim:                                                        /* Store.Claim */
   :: atomic { unknowns < UNKNOWN -> unknowns++;
        if :: token == CLAIM(w) -> token = OTHERS :: else fi;
        if :: CLAIMABLE -> take() :: skip fi;
-       was_born = false; goto release }                       /* releaseUnknown */
+       inserted_leased = false; goto release }                       /* releaseUnknown */
 #endif
   fi;
 
