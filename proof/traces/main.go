@@ -1,17 +1,17 @@
-// Program traces compares what two trees do, step by step. It shows that a change only moves or renames code.
+// Program traces compares the behaviour of two trees, step by step. It shows that a change only moves or renames code.
 //
 //	make traces TRACES=build/traces/before      # in each tree
 //	go run ./proof/traces build/traces/before build/traces/after
 //
 // A directory of traces has three parts:
 //
-//   - decisions: what each of 200 seeds of the simulation did, a step a line: the time, the instance, the operation and
-//     its arguments, and the fault that met it.
+//   - decisions: the steps of each of 200 seeds of the simulation, one line a step. A line has the time, the instance,
+//     the operation, its arguments, and its fault, if any.
 //   - sql: the statements that each scenario of the store's suite sends to MariaDB.
-//   - redis: the commands that each scenario of the queue's suite makes Redis run, those of scripts included.
+//   - redis: the commands that Redis runs for each scenario of the queue's suite, including those of scripts.
 //
-// No trace contains a Go identifier. Its file is named after the scenario, and the operations of the simulation are texts
-// of its own. When those change, the file -renamed says so: a line "old -> new" for each scenario or word.
+// No trace contains a Go identifier. Each file has the name of its scenario, and the simulation has its own texts for
+// operations. When such names change, the file given with -renamed has a line "old -> new" for each scenario or word.
 package main
 
 import (
@@ -67,7 +67,7 @@ func work(args []string, out io.Writer) error {
 	return nil
 }
 
-// readWords reads the words that have changed.
+// readWords reads the renamed words.
 func readWords(file string) (*strings.Replacer, error) {
 	if file == "" {
 		return strings.NewReplacer(), nil
@@ -87,8 +87,8 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares the files of two directories by their names, those of before as words renames them. It returns how
-// many differ.
+// compareFiles compares the files of two directories by name, after renaming those of before as words says. It returns
+// the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {
@@ -145,10 +145,10 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
-// shownBefore is how many lines that agree are shown in front of the first that differs.
+// shownBefore is how many equal lines are shown before the first difference.
 const shownBefore = 5
 
-// firstDifference shows where two lists of lines part, or returns nothing.
+// firstDifference shows the first difference of two lists of lines, or returns "".
 func firstDifference(before, after string) string {
 	if before == after {
 		return ""

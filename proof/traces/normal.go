@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// normals take out what is random in each run: names of databases and prefixes, tokens, hashes and times. Small numbers
-// stay: ids begin at 1 in each scenario, and states are numbers.
+// normals replace values that are random in each run: names of databases and prefixes, tokens, hashes and times. Small
+// numbers stay, because ids begin at 1 in each scenario and states are numbers.
 var normals = []struct {
 	what *regexp.Regexp
 	with string
@@ -22,7 +22,7 @@ var normals = []struct {
 	{regexp.MustCompile(`\b\d{6,}\b`), "TIME"},
 }
 
-// normal is a statement or command as it stands in a trace.
+// normal returns a statement or command in the form of a trace.
 func normal(text string) string {
 	for _, n := range normals {
 		text = n.what.ReplaceAllString(text, n.with)

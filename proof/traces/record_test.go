@@ -29,11 +29,11 @@ var tracesFlag = flag.String("traces", "", "the directory into which TestRecordT
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// recordedRuns is how often each scenario runs, so that what is random in it is known.
+// recordedRuns is how often each scenario runs, which shows what is random in it.
 const recordedRuns = 3
 
-// TestRecordTraces writes what the scenarios of both suites send. They run side by side, each on a database or a Redis of its
-// own.
+// TestRecordTraces writes what the scenarios of both suites send. The scenarios run in parallel, each on its own
+// database or Redis.
 func TestRecordTraces(t *testing.T) {
 	if *tracesFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
@@ -52,7 +52,7 @@ func TestRecordTraces(t *testing.T) {
 	r.write(t, *tracesFlag)
 }
 
-// recorder keeps what each scenario sent in each run.
+// recorder holds what each scenario sent in each run.
 type recorder struct {
 	mu        sync.Mutex
 	scenarios map[string]scenario // "sql/Name" → runs
@@ -84,14 +84,14 @@ func (r *recorder) write(t *testing.T, dir string) {
 	t.Logf("%3d scenarios agree with themselves in no view", agreed[-1])
 }
 
-// statements collects what clients of a proxy send.
+// statements collects the statements that the clients of a proxy send.
 type statements struct {
 	mu          sync.Mutex
-	connections map[uint64]int // as the proxy counts them → as they come up here
+	connections map[uint64]int // the proxy's number of a connection → its number in the trace, in the order of first use
 	lines       []string
 }
 
-// match sees every request and matches none.
+// match records every request and returns false.
 func (s *statements) match(r faultproxy.Request) bool {
 	if r.Text == "" || r.Command == comStmtClose {
 		return false
@@ -114,7 +114,7 @@ const (
 	comStmtClose   = 0x19
 )
 
-// tracedStore opens a store behind a proxy. What it sends from then on is a run of the test's scenario.
+// tracedStore opens a store behind a proxy. The statements after that belong to a run of the test's scenario.
 func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	t.Parallel()
 	config, err := mysql.ParseDSN(testservers.Database(t))
@@ -135,7 +135,7 @@ func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	return h
 }
 
-// tracedQueue opens a queue on a server of its own, and adds what that does as a run of the test's scenario.
+// tracedQueue opens a queue on its own server. It adds the commands of the server to the test's scenario, as one run.
 func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	t.Parallel()
 	server := testservers.NewRedis(t)
@@ -169,10 +169,10 @@ func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	}
 }
 
-// endOfTrace is a key that nobody else asks for.
+// endOfTrace is a key that no scenario uses.
 const endOfTrace = "end-of-trace"
 
-// commandsUntilMark reads what the server did until it is asked for endOfTrace.
+// commandsUntilMark returns the commands that the server ran before a command with endOfTrace.
 func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan string) []string {
 	require.ErrorIs(t, client.Get(context.Background(), endOfTrace).Err(), redis.Nil)
 	var lines []string
@@ -187,15 +187,16 @@ func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan stri
 				lines = append(lines, line)
 			}
 		case <-deadline:
-			require.FailNow(t, "the server does not tell the end of the trace")
+			require.FailNow(t, "MONITOR did not report the end of the trace in time")
 		}
 	}
 }
 
-// script is the text of a script in a command.
+// script matches the text of a script in a command.
 var script = regexp.MustCompile(`^(?i)("eval") "(?:[^"\\]|\\.)*"`)
 
-// command is a line of MONITOR as it stands in a trace: 1700000000.123456 [0 127.0.0.1:5000] "get" "key".
+// command returns a line of MONITOR in the form of a trace. Such a line is 1700000000.123456 [0 127.0.0.1:5000] "get"
+// "key".
 func command(line string, connections map[string]int) string {
 	_, line, _ = strings.Cut(line, "[")
 	from, line, found := strings.Cut(line, "] ")

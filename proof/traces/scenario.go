@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// scenario is what a scenario sent, each time that it ran: one line for each statement or command, which begins with the
-// connection.
+// scenario holds the runs of one scenario. A run has one line for each statement or command, beginning with the number
+// of its connection.
 type scenario [][]string
 
 const runMark = "== run\n"
 
-// String is the scenario as parseScenario reads it.
+// String returns the scenario in the form that parseScenario reads.
 func (s scenario) String() string {
 	var b strings.Builder
 	for _, run := range s {
@@ -32,7 +32,7 @@ func parseScenario(text string) (scenario, error) {
 	for i, run := range strings.Split(text, runMark) {
 		switch {
 		case i == 0 && run != "":
-			return nil, errors.New("is no trace of a scenario")
+			return nil, errors.New("not a trace of a scenario")
 		case i > 0 && run == "":
 			s = append(s, nil)
 		case i > 0:
@@ -40,19 +40,19 @@ func parseScenario(text string) (scenario, error) {
 		}
 	}
 	if len(s) == 0 {
-		return nil, errors.New("has no run")
+		return nil, errors.New("no run in the trace")
 	}
 	return s, nil
 }
 
-// view is a way to look at a run that leaves out what differs from run to run.
+// view is a way to compare runs that ignores certain differences.
 type view struct {
 	name string
 	of   func(run []string) []string
 }
 
-// views are those that are tried, the strictest first. Goroutines of a scenario make its order random, and what waits for
-// time sends some statements more or less often.
+// views are the views to try, the strictest first. Goroutines make the order of a scenario random. A scenario that
+// waits for a time sends some statements more or less often.
 var views = []view{
 	{"every statement in order, by connection", func(run []string) []string { return run }},
 	{"every statement in order", func(run []string) []string { return each(run, withoutConnection) }},
@@ -85,7 +85,7 @@ var (
 	manyWords = regexp.MustCompile(`"\?"(?: "\?")+`)
 )
 
-// withoutNumbers also makes lists of any length the same.
+// withoutNumbers removes the connection and all numbers. It also makes lists of different length equal.
 func withoutNumbers(line string) string {
 	line = number.ReplaceAllString(withoutConnection(line), "?")
 	line = repeats.ReplaceAllString(line, "?")
@@ -93,7 +93,8 @@ func withoutNumbers(line string) string {
 	return manyRows.ReplaceAllString(line, "$1")
 }
 
-// agreed returns the strictest view in which all runs are the same, or -1.
+// agreed returns the index of the strictest view, from a given index on, in which all runs are equal. It returns -1
+// when there is none.
 func (s scenario) agreed(from int) int {
 	for i := from; i < len(views); i++ {
 		first := views[i].of(s[0])
@@ -104,8 +105,9 @@ func (s scenario) agreed(from int) int {
 	return -1
 }
 
-// compareScenarios shows where two traces of a scenario part, or returns nothing. It looks at them in the strictest view
-// in which each agrees with itself. Where none does, it demands that each has some statement only if the other has it.
+// compareScenarios shows the first difference of two traces of a scenario, or returns "". It uses the strictest view in
+// which the runs of each trace are equal. When there is no such view, both traces must contain the same statements,
+// without numbers.
 func compareScenarios(before, after string) (string, error) {
 	old, err := parseScenario(before)
 	if err != nil {
@@ -123,7 +125,7 @@ func compareScenarios(before, after string) (string, error) {
 		difference := only("-", old.all(), now.all()) + only("+", now.all(), old.all())
 		return titled("any statement of any run, without numbers", difference), nil
 	}
-	// Both agree with themselves in this view. One that is looser is no better.
+	// The runs of each trace are equal in this view, so a looser view would show no more.
 	a, b := views[at].of(old[0]), views[at].of(now[0])
 	if strings.Contains(views[at].name, "in order") {
 		return titled(views[at].name, firstDifference(strings.Join(a, "\n"), strings.Join(b, "\n"))), nil
@@ -138,7 +140,7 @@ func titled(name, difference string) string {
 	return "  (" + name + ")\n" + difference
 }
 
-// all is every statement of any run.
+// all returns every statement of any run, without its numbers.
 func (s scenario) all() map[string]int {
 	all := make(map[string]int)
 	for _, run := range s {
@@ -157,7 +159,7 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// only lists what one has more often than the other.
+// only lists the lines that these has more often than those.
 func only(sign string, these, those map[string]int) string {
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(these)) {
