@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// breaks makes a type whose breaker opens with this error as soon as the log runs, and has it wait.
+// breaks registers a type whose breaker opens with this error as soon as the log runs. It records one entry of the
+// type.
 func (w *world) breaks(businessType, text string) {
 	w.t.Helper()
 	typ, err := compensator.Handle(w.c, businessType, func(context.Context, *compensator.Entry, string) error {
@@ -26,7 +27,7 @@ func (w *world) breaks(businessType, text string) {
 	}))
 }
 
-// broken waits for that, and tells what has opened.
+// broken waits until the breaker is open, and returns it.
 func (w *world) broken() (open compensator.OpenBreaker) {
 	w.t.Helper()
 	w.until(func() bool {
@@ -39,8 +40,8 @@ func (w *world) broken() (open compensator.OpenBreaker) {
 	return open
 }
 
-// Beside a type whose breaker is open stands that this process does not claim it, since when, from when on it is tried, and why,
-// to who may see it; a type that goes on is on time.
+// A type has an open breaker. A reader with the right sees that this process does not claim it, since when, when the
+// next try is, and the error. A type without problems shows as on time.
 // Failure: F130
 func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	t.Parallel()

@@ -23,21 +23,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tab is a tab of a browser of this test's own, which knows no host but the pages', and hears what goes wrong in it.
+// tab is a tab of a browser that belongs to this test. It can reach no host but the pages', and it records what goes
+// wrong.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 	w   *world
 
-	mu       sync.Mutex // guards those below
+	mu       sync.Mutex // guards the fields below
 	problems []string
-	asked    []string // addresses
+	asked    []string // addresses that the page requested
 }
 
-// oneBrowser is held by who has one: two at a time are no sooner done.
+// oneBrowser lets one browser run at a time. Two at a time are not faster.
 var oneBrowser sync.Mutex
 
-// openTab signs somebody in, in a browser that ends with the test.
+// openTab signs a person in, in a browser that ends with the test.
 func openTab(t *testing.T, w *world, who string) *tab {
 	t.Helper()
 	oneBrowser.Lock()
@@ -47,7 +48,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
 	ctx, _ := chromedp.NewContext(allocated)
-	t.Cleanup(func() { // it returns when the browser has ended and its files are gone
+	t.Cleanup(func() { // Cancel returns when the browser has ended and its files are gone
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Errorf("browser: %v", err)
 		}
@@ -64,7 +65,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	return b
 }
 
-// hear notes what a page complains of, CSP reports among them, and what it asks for.
+// hear records complaints of the page, CSP reports included, and the addresses that it requests.
 func (b *tab) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,13 +78,13 @@ func (b *tab) hear(event any) {
 		b.problems = append(b.problems, fmt.Sprintf("console: %s", e.Type))
 	case *network.EventRequestWillBeSent:
 		b.asked = append(b.asked, e.Request.URL)
-		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // the browser draws its own controls
+		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // the browser draws its own controls from data URLs
 			b.problems = append(b.problems, "asked elsewhere: "+e.Request.URL)
 		}
 	}
 }
 
-// quiet fails the test when something was complained of.
+// quiet fails the test if the page complained.
 func (b *tab) quiet(where string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -92,7 +93,7 @@ func (b *tab) quiet(where string) {
 	b.problems = nil
 }
 
-// forgive forgets what a page was meant to complain of.
+// forgive drops complaints that the test expects.
 func (b *tab) forgive(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +111,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 	require.NoError(b.t, chromedp.Run(b.ctx, actions...), "browser")
 }
 
-// open goes to a page, and waits until its script has run.
+// open goes to a page and waits until its script has run.
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.w.url+path), chromedp.WaitReady("body", chromedp.ByQuery), b.until(`!document.querySelector("#help")?.hidden`))
@@ -120,7 +121,8 @@ func (b *tab) until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// arrive waits for a condition across pages, on each of which what was asked on the one before comes to nothing.
+// arrive waits for a condition across several pages. A question to a page that is being replaced gets no answer, so
+// arrive asks again.
 func (b *tab) arrive(condition string) {
 	b.t.Helper()
 	b.w.until(func() bool {
@@ -135,13 +137,13 @@ func (b *tab) holds(condition string) (holds bool) {
 	return holds
 }
 
-// press types keys to whatever has the focus.
+// press types keys into the focused element.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// quicken has the pages opened from now on wait a tenth as long.
+// quicken makes the pages opened from now on wait a tenth as long.
 func (b *tab) quicken() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -150,13 +152,13 @@ func (b *tab) quicken() {
 	}))
 }
 
-// rounds waits for as many refreshes, as the page counts them.
+// rounds waits for n refreshes, as counted by the page.
 func (b *tab) rounds(n int) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate(fmt.Sprintf(`new Promise(done => setTimeout(() => done(true), %d))`, n*5000), nil, awaiting))
 }
 
-// look sets the reader's ways.
+// look sets the language, the colour scheme and the width.
 func (b *tab) look(lang, scheme string, width int64) {
 	b.t.Helper()
 	b.do(emulation.SetDeviceMetricsOverride(width, 800, 1, false),
@@ -165,7 +167,7 @@ func (b *tab) look(lang, scheme string, width int64) {
 		network.SetExtraHTTPHeaders(network.Headers{"Accept-Language": lang}))
 }
 
-// pictures are kept there, to be looked at.
+// pictures is the directory of the screenshots.
 const pictures = "../../build/ui"
 
 func (b *tab) photograph(name string) {
@@ -179,11 +181,11 @@ func (b *tab) photograph(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(pictures, name+".png"), picture, 0o644))
 }
 
-// arm gives the page axe.
+// arm loads axe into the page.
 func (b *tab) arm() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
-		_, exception, err := runtime.Evaluate(axe(b.t)).Do(ctx) // the debugger's own, which no policy binds
+		_, exception, err := runtime.Evaluate(axe(b.t)).Do(ctx) // evaluate it through the debugger, which no Content-Security-Policy restricts
 		if err == nil && exception != nil {
 			err = exception
 		}
@@ -196,7 +198,7 @@ const (
 	looks = `{runOnly: {type: "rule", values: ["color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable"]}, resultTypes: ["violations"], iframes: false}`
 )
 
-// accessible holds the page against WCAG 2.2 AA, as far as axe can, or against what of it is a matter of looks.
+// accessible checks the page against WCAG 2.2 AA as far as axe can, or against the rules that depend on looks.
 func (b *tab) accessible(where, rules string) {
 	b.t.Helper()
 	var found string
@@ -211,5 +213,5 @@ func (b *tab) accessible(where, rules string) {
 	}
 }
 
-// awaiting has an evaluation wait for its promise.
+// awaiting makes an evaluation wait for its promise.
 func awaiting(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }

@@ -1,3 +1,3 @@
-// Package uitest holds the pages of module ui against a browser and against requests that browsers do not send. It is a
-// module of its own, so that importers of ui never see chromedp.
+// Package uitest tests the pages of module ui with a browser, and with requests that browsers do not send. It is a
+// module of its own, so that importers of ui do not download chromedp.
 package uitest

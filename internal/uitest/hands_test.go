@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// With the keyboard alone, and a dialog: two refunds are chosen and requeued, and the page says what came of them.
+// A person uses only the keyboard. They choose two refunds, requeue them in a dialog, and read the result.
 // Failure: F131
 func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	b.press(kb.Enter)
 	b.do(b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
 	b.press(kb.Escape)
-	b.do(b.until(`!document.querySelector("#asked").open && document.activeElement.value === "requeue"`)) // where the focus was
+	b.do(b.until(`!document.querySelector("#asked").open && document.activeElement.value === "requeue"`)) // the focus is back where it was
 	b.press(kb.Enter)
 	b.do(b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
 	b.arm()
@@ -56,7 +56,7 @@ func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+2 })
 }
 
-// In a browser, a form over several entries is not sent before the tick is set where the outcome of one of them is unknown.
+// In a browser, a form with an entry of unknown outcome is not sent until the checkbox is set.
 // Failure: F119
 func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	}
 }
 
-// A page refreshes itself, and not while somebody has paused it, chosen a row, is at a field or has marked a text.
+// A page refreshes itself. It stops while a person has paused it, chosen a row, focused a field or marked a text.
 // Failure: F133
 func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	t.Parallel()
@@ -116,8 +116,8 @@ func TestRefreshWaitsForWhoIsAtWork(t *testing.T) {
 	b.quiet("refresh")
 }
 
-// The page of an entry has the switch in the part that is replaced: it goes on to work, and to say what it is, with whoever
-// has it under the finger.
+// On the page of an entry, the pause switch is in the part that a refresh replaces. It must still work and show its
+// state, also while a person holds it.
 func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -129,7 +129,7 @@ func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	b.open("entries/" + refund.ID.String())
 	replaced := func() {
 		b.do(chromedp.Evaluate(`window.before = document.querySelector("#live h1")`, nil))
-		require.NoError(t, w.admin.Note(t.Context(), admin.Actor{ID: "bob"}, refund.ID, admin.Why{Reason: "they call back"})) // so that it is another page
+		require.NoError(t, w.admin.Note(t.Context(), admin.Actor{ID: "bob"}, refund.ID, admin.Why{Reason: "they call back"})) // change the entry, so that the page differs
 		b.do(b.until(`document.querySelector("#live h1") !== window.before`))
 	}
 	replaced()
@@ -146,10 +146,11 @@ func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	b.quiet("refresh of an entry")
 }
 
-// hostile is what a text may hold to become something else than a text.
+// hostile contains markup and characters that a page must show as text.
 const hostile = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1> \u202Egnp.exe \" ' ` {{.}} javascript:window.hacked=1"
 
-// Texts from outside stay texts, in every field, on every page, and nothing of them runs or turns the reading around.
+// Texts from outside stay texts in every field of every page. No part of them runs or changes the direction of the
+// page.
 // Failure: F132
 func TestHostileTextsStayTexts(t *testing.T) {
 	t.Parallel()
@@ -195,7 +196,7 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	lacks(t, got.text, "<script>")
 }
 
-// The Admin's rights, and not the page's buttons, decide; the page shows none in vain.
+// The rights of the Admin decide, and not the buttons of a page. A page shows no button that would be refused.
 // Failure: F120
 func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	t.Parallel()
@@ -220,7 +221,7 @@ func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.AuditInfo{Actor: "host", Reason: "as Lin asked"}
 	require.Contains(t, buttons(settled), "do=requeue")
 	require.NoError(t, w.c.SettleManually(t.Context(), settled.ID, by))
-	lacks(t, buttons(settled), "do=requeue") // it would be refused, on record
+	lacks(t, buttons(settled), "do=requeue") // the Admin would refuse it and record that
 	_, err := w.c.Erase(t.Context(), erased.ID, by)
 	require.NoError(t, err)
 	require.Contains(t, buttons(erased), "do=settle")

@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
-// servedLocally serves the pages to one browser, and returns the link that lets it in.
+// servedLocally serves the pages to one browser. It returns the link with the token.
 func servedLocally(t *testing.T, w *world) string {
 	t.Helper()
 	listener, err := local.Listen(t.Context(), "127.0.0.1:0")
@@ -32,7 +32,7 @@ func servedLocally(t *testing.T, w *world) string {
 	return <-links
 }
 
-// Who follows the link from a page of another site, a chat's for one, is let in as who types it.
+// A person follows the link from a page of another site, such as a chat. They get in as if they had typed the link.
 // Failure: F136
 func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	t.Parallel()
@@ -43,8 +43,7 @@ func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
 }
 
-// Whoever listens on another port of this machine is sent no cookie of the session by the browser that has it, and could do nothing
-// with one.
+// The browser sends no cookie of the session to other ports of the machine. The cookie would be useless there.
 // Failure: F136
 func TestCookieOfTheSessionReachesNoOtherPort(t *testing.T) {
 	t.Parallel()

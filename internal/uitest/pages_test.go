@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Every page in both languages, light and dark, wide and on a phone: accessible, without a complaint, without a request
-// elsewhere, without scrolling sideways. The pictures are kept.
+// Every page in both languages, light and dark, wide and narrow: accessible, without complaints, without requests to
+// other sites, and without horizontal scrolling. Screenshots are kept.
 // Failure: F131
 func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 			b.open(p.path)
 			require.True(t, b.holds(fmt.Sprintf(`document.documentElement.lang === %q`, lang)))
 			b.arm()
-			rules := wcag // then what scheme and width may change
+			rules := wcag // later only the rules that depend on scheme and width
 			for _, scheme := range []string{"light", "dark"} {
 				for _, width := range []int64{1280, 360} {
 					name := fmt.Sprintf("%s-%s-%s-%d", p.name, lang, scheme, width)

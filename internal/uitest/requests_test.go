@@ -26,10 +26,10 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// canary stands in every field of an entry that somebody without the right must not see a trace of.
+// canary stands in every field of an entry that needs a special right to be seen.
 const canary = "cAnArY"
 
-// secret records an entry with a canary in each field, and has it die.
+// secret records an entry with the canary in each field, and waits until it is dead.
 func (w *world) secret(t *testing.T) compensator.Entry {
 	t.Helper()
 	fails, err := compensator.Handle(w.c, "salary", func(context.Context, *compensator.Entry, map[string]string) error {
@@ -46,14 +46,14 @@ func (w *world) secret(t *testing.T) compensator.Entry {
 	return w.entriesOf("salary", compensator.Dead)[0]
 }
 
-// call is a request to a route, and what it is answered.
+// call is a request to a route, with the expected statuses.
 type call struct {
 	method, path string
 	form         func(e compensator.Entry) []string
-	ok           int // to who may do everything
-	none         int // to who may do nothing
-	others       int // to who may do everything to other types
-	readOnly     int // where nothing may be changed
+	ok           int // for an actor with all rights
+	none         int // for an actor without rights
+	others       int // for an actor with all rights on other types
+	readOnly     int // for a read-only Admin
 }
 
 func entryForm(more ...string) func(e compensator.Entry) []string {
@@ -62,7 +62,7 @@ func entryForm(more ...string) func(e compensator.Entry) []string {
 	}
 }
 
-// calls are all routes. Redirects are not followed.
+// calls returns requests to all routes. The client does not follow redirects.
 func calls(e compensator.Entry, c *admin.Case) map[string][]call {
 	of := func(pairs ...string) func(compensator.Entry) []string {
 		return func(compensator.Entry) []string { return append(pairs, "reason", "why not") }
@@ -92,7 +92,7 @@ func calls(e compensator.Entry, c *admin.Case) map[string][]call {
 			{"POST", "do", of("do", "resume", "type", "salary", "version", "1"), 303, 403, 403, 403},
 			{"POST", "do", of("do", "assign case", "owner", "bob", "seen", theCase(1)), 303, 303, 303, 403},
 			{"POST", "do", of("do", "give back", "seen", theCase(2)), 303, 303, 303, 403},
-			{"POST", "do", entryForm("do", "requeue"), 303, 303, 303, 403}, // what came of each entry stands on the page that this leads to
+			{"POST", "do", entryForm("do", "requeue"), 303, 303, 303, 403}, // the answer redirects to the page with the result for each entry
 			{"POST", "do", entryForm("do", "settle by hand"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "compensate"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "reschedule"), 303, 303, 303, 403},
@@ -105,8 +105,8 @@ func calls(e compensator.Entry, c *admin.Case) map[string][]call {
 
 var routeLine = regexp.MustCompile(`\{"((?:GET|POST) [^"]*)", \(\*server\)`)
 
-// Every route there is, for nobody, who may do nothing, who may do everything to other types, who looks through package admin where
-// nothing may be changed, and who may do everything. A route that is not in the table fails.
+// Every route is requested without an actor, without rights, with all rights on other types, read-only, and with all
+// rights. A route that is missing from the table fails the test.
 // Failure: F122
 func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 			for _, route := range routes {
 				for i, call := range table[route] {
 					if who.name != "" {
-						who.name = fmt.Sprint(route, i) // of each request another, so that none must wait
+						who.name = fmt.Sprint(route, i) // a new name for each request, so that no limit applies
 					}
 					want := map[string]int{"nobody": 401, "none": call.none, "others": call.others, "read only": call.readOnly, "ok": call.ok}[name]
 					var got answer
@@ -163,7 +163,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 					}
 				}
 			}
-			if name == "none" || name == "others" { // once more, with all that was refused on record
+			if name == "none" || name == "others" { // once more, now that refusals are recorded
 				for _, path := range []string{"", "entries", "entries?state=dead", "entries?by=batch&id=" + canary, "entries?from=2001-01-01", "cases", "cases/due", "trail", "trail?entry=" + e.ID.String(), "settings"} {
 					assert.NotContains(t, told(answer{text: mine(who.get(path).text)}), strings.ToLower(canary), path)
 				}
@@ -175,7 +175,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 	}
 }
 
-// told is all that an answer tells, in lower case: also what is hidden in its cookies and cursors.
+// told returns all texts of an answer in lower case, with its cookies and cursors decoded.
 func told(got answer) string {
 	all := got.text + fmt.Sprint(got.header)
 	for _, word := range base64Word.FindAllString(all, -1) {
@@ -191,7 +191,7 @@ func told(got answer) string {
 
 var base64Word = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
 
-// mine is a page without what somebody has typed himself.
+// mine returns a page without the texts that the person typed.
 func mine(page string) string {
 	return regexp.MustCompile(`value="[^"]*"|<link[^>]*>|back=[^"]*"`).ReplaceAllString(page, "")
 }
@@ -203,7 +203,7 @@ func keysOf[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// secured holds an answer against what browsers must be told.
+// secured checks the security headers of an answer.
 func secured(t *testing.T, got answer, what string) {
 	t.Helper()
 	csp := got.header.Get("Content-Security-Policy")
@@ -219,7 +219,7 @@ func secured(t *testing.T, got answer, what string) {
 	lacks(t, got.text, "onclick", what)
 }
 
-// What came of an action is shown to who acted, and to nobody who signs in on the same browser after.
+// The result of an action is shown only to the actor, and not to the next person who signs in on the same browser.
 // Failure: F130
 func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	t.Parallel()
@@ -235,7 +235,7 @@ func TestOutcomeIsShownToWhoActedAlone(t *testing.T) {
 	assert.Equal(t, 404, browser.get(done.at).status)
 }
 
-// Who may see a type and not the process that serves him has pages all the same.
+// An actor may see a type but not the health of the process. The pages work all the same.
 // Failure: F130
 func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	t.Parallel()
@@ -256,7 +256,7 @@ func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	has(t, alice.get("").text, "refund")
 }
 
-// Who may see counts and not entries, or not of each type, is not told that nothing waits: he would not know.
+// An actor may not see the entries of each type. The page does not claim that no case is open.
 func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	t.Parallel()
 	has(t, newWorld(t, "/ops/").client("alice").get("").text, "Nothing waits for a person</span>")
@@ -285,8 +285,8 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	lacks(t, w.client("alice").get("").text, "Nothing waits for a person<", "of its types he sees none")
 }
 
-// Content shows to nobody but who reveals it, and then only what the type's view names; who may not see errors sees their
-// shape.
+// Content shows only after a reveal, and only the fields that the type's view names. An actor without SeeErrors sees
+// errors masked.
 // Failure: F132
 func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	t.Parallel()
@@ -319,7 +319,7 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// Whatever is asked with GET, nothing is another than before, nor is anything on record.
+// GET requests change nothing and record nothing.
 // Failure: F130
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -341,7 +341,7 @@ func TestGETChangesNothing(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// What is taken away is what the filter names, of the types that somebody may take away, and on record before it goes.
+// An export holds the entries of the filter, of types that the actor may export. It is recorded before it is sent.
 // Failure: F132
 func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	t.Parallel()
@@ -375,7 +375,7 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	assert.NotContains(t, got.text, "salary")
 }
 
-// A form of another site, posted by the browser of somebody who is signed in.
+// Another site posts a form through the browser of a person who is signed in.
 // Failure: F130
 func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
@@ -402,8 +402,8 @@ var (
 	seenBox = regexp.MustCompile(`name="seen" value="([^"]*)"`)
 )
 
-// An operator without script finds the failure, puts two refunds right, is told of the one that has changed, and finds all
-// of it in the audit log.
+// An operator without scripts finds the failure and requeues two refunds. The result names the one that has changed.
+// The audit log shows all of it.
 // Failure: F131
 func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
 	t.Parallel()
@@ -463,8 +463,8 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
-// An incident of many refunds stands on one page, and is put right at one press. Afterwards the page says that none is like
-// that, and not that nothing waits.
+// An incident of many refunds fits on one page, and one press requeues them. Afterwards the page says that no case
+// matches, and not that no case is open.
 func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -503,8 +503,8 @@ func plain(text string) string {
 	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
 }
 
-// An entry whose attempt may have had its effect, or that has ended well, is changed only once somebody says that they have checked:
-// by each action, alone and among others, in both languages.
+// The outcome of an entry is unknown, or an entry is finished. Each action changes it only after the person has
+// confirmed a check, alone and among other entries, in both languages.
 // Failure: F119
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
@@ -522,7 +522,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 			e = w.entriesOf("refund", compensator.Succeeded)[0]
 			form = values("do", "requeue", "seen", seen(e), "reason", "because")
 		} else {
-			form.Add("seen", seen(refunds[i])) // of which it is known
+			form.Add("seen", seen(refunds[i])) // its outcome is known
 		}
 		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与对方核实"} {
 			asked := alice.get("confirm?"+form.Encode(), "Accept-Language", lang)
@@ -547,7 +547,8 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", form).status)
 }
 
-// Cases are taken, given to others and given back; types are paused and resumed; what was seen is what counts.
+// Cases are taken, assigned and given back. Types are paused and resumed. Each action applies to the version that was
+// seen.
 // Failure: F120
 func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	t.Parallel()
@@ -568,7 +569,7 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 422, alice.post("do", values("do", "assign case", "owner", strings.Repeat("x", 200), "seen", at(v+1), "reason", "r")).status)
 	has(t, plain(alice.post("do", values("do", "give back", "seen", at(v+1), "reason", "going home")).text), "Done 1")
 
-	// Many at once, as the page of cases names them.
+	// Several cases in one request, as the page of cases sends them.
 	page := bob.get("cases/due?type=refund")
 	has(t, page.text, `name="do" value="take case"`)
 	lacks(t, page.text, `name="do" value="give back"`, "none is his")
@@ -611,8 +612,8 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 409, bob.post("do", resume).status)
 }
 
-// A type is paused ahead of a maintenance, when nothing of it is open, by the name that somebody types. Who has not the right
-// reads so before he tries, and nothing of it is on record.
+// A person pauses a type without open entries by typing its name, before planned work. A person without the right
+// learns that from the page, and nothing is recorded.
 func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -634,7 +635,7 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	assert.Len(t, auditLog.Records, 1, "the pause")
 }
 
-// A type that nobody knows is paused only by who says that it is yet to come.
+// A type that neither the log nor the process knows is paused only after a confirmation.
 // Failure: F124
 func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	t.Parallel()
@@ -656,8 +657,8 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", pause).status)
 }
 
-// Who is asked before an action reads whose case it is, and that a paused type will not run; who has acted, that the work is
-// still to be done; who has gone wrong, the way back.
+// Before an action the page names the owner of the case and says that a paused type will not run. After it the page
+// says that the work is still to run. An error page links back.
 func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -697,7 +698,7 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	has(t, wrong.text, `href="/ops/entries?type=refund">Back`)
 }
 
-// The other side knows an entry by its key, also by the one that it had before a requeue.
+// A call key finds its entry, also the key that the entry had before a requeue.
 func TestAKeyFindsItsEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -718,7 +719,8 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")
 }
 
-// A note of many lines is one, without what a form ends them with: on record, in the audit log, and in a form that is shown again.
+// A note of several lines keeps its lines, without carriage returns: in the record, in the audit log, and in a form
+// that is shown again.
 func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -742,7 +744,7 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	}
 }
 
-// A page leads to older entries and back, and to the same rows while others are recorded.
+// The links to older and newer pages lead to the same rows, also while other entries are recorded.
 // Failure: F133
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
@@ -771,7 +773,7 @@ func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	assert.Contains(t, alice.get("find?q="+seen(w.entriesOf("refund", compensator.Dead)[0])[:2]).at, "/ops/e")
 }
 
-// A audit log without a row says what is true: that there is more to look at, that nothing matches, or that the reader sees none.
+// An empty audit log says why: there is more on other pages, no record matches, or the reader sees none.
 func TestAuditLogWithoutARowSaysWhy(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -825,7 +827,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	assert.Equal(t, 404, w.client("bob").get("assets/x").status, "each for himself")
 }
 
-// Whoever enqueues a thousand bytes and sends eight hears at once that nobody knows him, and holds no connection.
+// An unknown client announces a thousand bytes and sends eight. It gets the answer at once and holds no connection.
 func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -841,7 +843,7 @@ func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	assert.Contains(t, string(all), "Connection: close")
 }
 
-// Under any base every link leads to these pages, and to one that is there.
+// Under any base, every link leads to an existing page below that base.
 // Failure: F133
 func TestEveryLinkIsUnderTheBase(t *testing.T) {
 	t.Parallel()
@@ -889,7 +891,7 @@ func TestPagesSpeakTheReadersLanguage(t *testing.T) {
 	has(t, alice.get("settings").text, "已暂停的类型")
 }
 
-// What is wrong with a filter or a form is said in the reader's language, by the names that the page has for its fields.
+// Errors of a filter or a form are in the reader's language and use the page's names of the fields.
 func TestRefusalsSpeakTheReadersLanguage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -934,7 +936,7 @@ func TestNewRefusesWhatLetsEverybodyIn(t *testing.T) {
 
 var many = problems.Sum{Fine: 60}
 
-// has and lacks do not print the page.
+// has and lacks check a page without printing it.
 func has(t *testing.T, text, part string, what ...any) {
 	t.Helper()
 	assert.True(t, strings.Contains(text, part), "no %q %v", part, what)
@@ -945,7 +947,7 @@ func lacks(t *testing.T, text, part string, what ...any) {
 	assert.False(t, strings.Contains(text, part), "%q %v", part, what)
 }
 
-// TestOverviewLeadsToTheTypesThatItLeavesOut: where there are many, those that run as they should stand behind a link.
+// TestOverviewLeadsToTheTypesThatItLeavesOut: with many types, those without problems are behind a link.
 func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -979,5 +981,5 @@ func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	}
 }
 
-// joined is what an action on many was answered, as one error.
+// joined joins the answers of an action on many entries into one error.
 func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

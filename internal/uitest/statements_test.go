@@ -18,14 +18,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// What a page asks of the database does not grow with what it shows.
+// The number of a page's statements does not grow with the number of its rows.
 // Failure: F133
 func TestPagesCostAFewStatements(t *testing.T) {
 	t.Parallel()
 	dsn := testservers.Database(t)
 	worker := openServerLog(t, dsn, nil)
 	var sent atomic.Int64
-	w := worldOf(t, openServerLog(t, dsn, &sent), "/ops/") // which runs nothing
+	w := worldOf(t, openServerLog(t, dsn, &sent), "/ops/") // no process runs the entries
 	shop := worldOf(t, worker, "/ops/")
 	shop.problem()
 	refund := shop.entriesOf("refund", compensator.Dead)[0]
@@ -48,15 +48,15 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		most int64
 	}{
 		{"", 11},
-		{"entries", 3}, // the last one for the contents that tell amounts, of sixteen at a time
+		{"entries", 3}, // two, and one for contents that have amounts; it reads sixteen at a time
 		{"entries?type=refund", 3},
 		{"entries?state=dead", 3},
 		{"entries?type=refund&state=dead", 3},
 		{"entries/" + refund.ID.String(), 5},
 		{"cases", 4},
 		{"cases/due", 3}, // each case is read once
-		{"cases/due?failure=" + groups[0].Fingerprint.String(), 4}, // with the sums of this failure alone
-		{"trail", 1}, // of both tables
+		{"cases/due?failure=" + groups[0].Fingerprint.String(), 4}, // and the sums of this failure
+		{"trail", 1}, // one statement reads both tables
 		{"trail?entry=" + refund.ID.String(), 1},
 		{"trail?actor=alice", 1},
 		{"settings", 12},
@@ -65,12 +65,12 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		assert.LessOrEqual(t, got, page.most, "/%s: statements", page.path)
 		t.Logf("/%s: %d statements", page.path, got)
 	}
-	w.until(func() bool { return cost("")+cost("") == 0 }) // who comes a moment later asks nothing
+	w.until(func() bool { return cost("")+cost("") == 0 }) // a second reader shares the result
 	require.NoError(t, w.admin.Pause(t.Context(), alice, "refund", admin.Why{Reason: "PSP down"}))
 	assert.Positive(t, cost(""), "what was done here shows at once")
 }
 
-// openServerLog opens a log on MariaDB or MySQL; sent counts its statements, if it is not nil.
+// openServerLog opens a log on MariaDB or MySQL. If sent is not nil, it counts the log's statements.
 func openServerLog(t *testing.T, dsn string, sent *atomic.Int64) *compensator.Compensator {
 	t.Helper()
 	parsed, err := mysql.ParseDSN(dsn)
@@ -92,7 +92,7 @@ func openServerLog(t *testing.T, dsn string, sent *atomic.Int64) *compensator.Co
 	return c
 }
 
-// counted is a Connector whose connections count what they send.
+// counted is a Connector whose connections count their statements.
 type counted struct {
 	driver.Connector
 	sent *atomic.Int64

@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// overTheWire asks for a page as a browser does, and returns the answer and all its bytes.
+// overTheWire requests a page as a browser does. It returns the answer and its raw bytes.
 func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []byte) {
 	w.t.Helper()
 	home, err := url.Parse(w.url)
@@ -45,7 +45,7 @@ func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []
 	return got, all
 }
 
-// A page that refreshes itself is told in a few bytes that nothing has changed, and sent anew as soon as something has.
+// A page that refreshes itself gets a short answer while nothing has changed, and the page as soon as something has.
 // Failure: F133
 func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	t.Parallel()
@@ -53,9 +53,9 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	w.problem()
 	for _, path := range []string{"", "cases", "cases/due", "entries"} {
 		round := 0
-		w.until(func() bool { // a span of time that is shown goes on in between
+		w.until(func() bool { // durations on the page may change between two requests
 			round++
-			who := fmt.Sprint("reader ", round, path) // each time another, so that none must wait
+			who := fmt.Sprint("reader ", round, path) // a new name each time, so that no limit applies
 			first, _ := w.overTheWire(who, path)
 			require.Equal(t, 200, first.StatusCode)
 			tag := first.Header.Get("ETag")
@@ -68,7 +68,7 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 			require.Equal(t, 304, again.StatusCode)
 			assert.Less(t, len(all), 300, string(all))
 			assert.Equal(t, "no-store", again.Header.Get("Cache-Control"))
-			weak, _ := w.overTheWire(who, path, "If-None-Match", "W/"+tag) // by way of a proxy that compresses
+			weak, _ := w.overTheWire(who, path, "If-None-Match", "W/"+tag) // through a proxy that compresses
 			return weak.StatusCode == 304
 		})
 	}
@@ -82,11 +82,11 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	assert.NotEmpty(t, still.Header.Get("Last-Modified"), "%d", still.StatusCode)
 }
 
-// ownOfAnswer is what no two answers share: the nonce, and when it was made.
+// ownOfAnswer matches the parts that differ in every answer: the nonce, and the time.
 var ownOfAnswer = regexp.MustCompile(`nonce="[^"]*"|<p class="live"><span>.*?</time></span>`)
 
-// The overview is known to be the same without being made: its tag must tell apart whatever makes it another page, for
-// whomever, and not tell apart what does not.
+// The overview's tag is computed without making the page. The tag must differ whenever the page differs, for every
+// reader. It must not differ otherwise.
 func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -104,7 +104,7 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 		}
 		return true
 	})
-	pages := make(map[string]string) // by tag
+	pages := make(map[string]string) // pages by tag
 	look := func() {
 		for _, who := range []string{"alice", "half", "watcher", "blind", "narrow"} {
 			for _, how := range [][]string{{}, {"Accept-Language", "zh-CN"}, {"Cookie", "compensator_theme=dark"}, {"Cookie", "compensator_theme=light; compensator_language=zh-CN"}} {
@@ -138,8 +138,8 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	look()
 }
 
-// Pages are compressed for who is on them, or goes there by himself. How long a compressed page is, is no measure for other
-// sites, which have somebody's browser ask what they like; nor of what reveal answers with.
+// A page is compressed for requests from these pages and from the person. Other sites can make a browser request any
+// address, so they get no compressed page whose length they could measure. Answers of reveal are never compressed.
 // Failure: F130
 func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 
 var assetIn = regexp.MustCompile(`(?:href|src)="/ops/(assets/[^"]+)"`)
 
-// What a first visit loads is small.
+// A first visit loads little data.
 // Failure: F133
 func TestFirstLoadIsSmall(t *testing.T) {
 	t.Parallel()

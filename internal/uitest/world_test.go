@@ -43,14 +43,14 @@ type world struct {
 	c     *compensator.Compensator
 	shop  *problems.Shop
 	admin *admin.Admin
-	base  string // "/ops/"
-	url   string // of the first page
+	base  string // for example "/ops/"
+	url   string // address of the first page
 
 	mu     sync.Mutex // guards access
 	access admin.AccessFunc
 }
 
-// whoHeader says who a test's request is from, in place of a session.
+// whoHeader names the actor of a test's request. Real services use a session.
 const whoHeader, whoCookie = "X-Who", "who"
 
 func identify(r *http.Request) (admin.Actor, bool) {
@@ -61,7 +61,7 @@ func identify(r *http.Request) (admin.Actor, bool) {
 	return admin.Actor{ID: name}, name != ""
 }
 
-// newWorld opens the pages under a base. Everybody may do everything, unless the test says otherwise.
+// newWorld opens the pages under a base. Every actor has all rights unless the test changes that.
 func newWorld(t *testing.T, base string, change ...func(o *admin.Options)) *world {
 	t.Helper()
 	c, _ := sqlitetest.New(t, configure)
@@ -69,10 +69,10 @@ func newWorld(t *testing.T, base string, change ...func(o *admin.Options)) *worl
 }
 
 func configure(cfg *compensator.Config) {
-	cfg.Operations, cfg.Logger = problems.Operations(), slog.New(slog.DiscardHandler) // entries are meant to die
+	cfg.Operations, cfg.Logger = problems.Operations(), slog.New(slog.DiscardHandler) // no logs, because entries are meant to die
 }
 
-// newServerWorld is a world on MariaDB or MySQL.
+// newServerWorld returns a world on MariaDB or MySQL.
 func newServerWorld(t *testing.T, base string) *world {
 	t.Helper()
 	return worldOf(t, openServerLog(t, testservers.Database(t), nil), base)
@@ -105,7 +105,7 @@ func worldOf(t *testing.T, c *compensator.Compensator, base string, change ...fu
 	return w
 }
 
-// allow says who may do what from now on.
+// allow replaces the rights from now on.
 func (w *world) allow(access admin.AccessFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,10 +114,10 @@ func (w *world) allow(access admin.AccessFunc) {
 
 var theSum = problems.Sum{Refunds: 6, Closed: 2, Transfers: 2, Mails: 2, Locked: 2, Parcels: 1, Shelves: 1, Fine: 1}
 
-// dead is how many of theSum wait for a person in the end.
+// dead is how many entries of theSum become dead.
 const dead = 6 + 2 + 2 + 2 + 1
 
-// problem lets the shop work until all that can fail has failed.
+// problem runs the shop until everything that can fail has failed.
 func (w *world) problem() {
 	w.t.Helper()
 	compensatortest.Run(w.t, w.c)
@@ -126,7 +126,7 @@ func (w *world) problem() {
 	w.until(func() bool { return w.open() == dead })
 }
 
-// open is how many cases are.
+// open returns the number of open cases.
 func (w *world) open() (n int) {
 	groups, _, err := w.admin.Groups(w.t.Context(), admin.Actor{ID: "test"})
 	assert.NoError(w.t, err)
@@ -138,12 +138,12 @@ func (w *world) open() (n int) {
 
 func (w *world) until(holds func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) { // not Eventually: holds may require
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) { // assert.Eventually runs its condition on another goroutine, where require must not be called
 		require.True(w.t, time.Now().Before(deadline), "it has not come in a minute")
 	}
 }
 
-// client is a person's browser as far as a plain client goes: cookies, redirects, no script.
+// client returns a client that acts as a person's browser: it keeps cookies and follows redirects. It runs no scripts.
 func (w *world) client(name string) *client {
 	jar, err := cookiejar.New(nil)
 	require.NoError(w.t, err)
@@ -155,10 +155,10 @@ type client struct {
 	w     *world
 	name  string
 	http  *http.Client
-	hasty bool // does not wait when told to
+	hasty bool // do not wait when the answer asks for it
 }
 
-// entriesOf lists entries of a type and state.
+// entriesOf lists the entries of a type and state.
 func (w *world) entriesOf(businessType string, state compensator.State) []compensator.Entry {
 	w.t.Helper()
 	page, err := w.c.List(w.t.Context(), compensator.Filter{BusinessType: businessType, States: []compensator.State{state}, Limit: 100})
@@ -166,7 +166,7 @@ func (w *world) entriesOf(businessType string, state compensator.State) []compen
 	return page.Entries
 }
 
-// values are a form's.
+// values returns the values of a form.
 func values(pairs ...string) url.Values {
 	v := make(url.Values)
 	for i := 0; i < len(pairs); i += 2 {
@@ -175,12 +175,12 @@ func values(pairs ...string) url.Values {
 	return v
 }
 
-// answer is what a request came to.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	text   string
 	header http.Header
-	at     string // the address, after redirects
+	at     string // address after redirects
 }
 
 func (c *client) ask(method, path string, form url.Values, set ...string) answer {
@@ -209,7 +209,7 @@ func (c *client) ask(method, path string, form url.Values, set ...string) answer
 		require.NoError(c.w.t, err)
 		require.NoError(c.w.t, got.Body.Close())
 		if got.StatusCode == http.StatusTooManyRequests && !c.hasty {
-			select { // as the answer says
+			select { // wait as long as the answer asks for
 			case <-time.After(time.Second / 4):
 			case <-c.w.t.Context().Done():
 			}
@@ -228,5 +228,5 @@ func (c *client) post(path string, form url.Values, set ...string) answer {
 	return c.ask("POST", path, form, set...)
 }
 
-// seen names an entry as the log has it.
+// seen returns the text of an entry for a form.
 func seen(e compensator.Entry) string { return fmt.Sprintf("%s:%d", e.ID, e.Version) }

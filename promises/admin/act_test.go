@@ -47,7 +47,7 @@ func cases(t *testing.T, store *compensatortest.MemoryStore, id compensator.Entr
 	return found
 }
 
-// dying is a Compensator whose refunds die while the PSP is down.
+// dying returns a Compensator whose refunds die while the PSP is down.
 func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator.Compensator, *compensator.Type[harness.Order], *harness.Calls, *atomic.Bool) {
 	t.Helper()
 	c := w.New(operated(cfg))
@@ -61,7 +61,7 @@ func dying(t *testing.T, w *harness.World, cfg compensator.Config) (*compensator
 	return c, orders, ran, &up
 }
 
-// seen lists the open cases' entries as a person sees them.
+// seen lists the entries of the open cases in their current versions.
 func seen(t *testing.T, d *admin.Admin) (all []admin.Seen) {
 	t.Helper()
 	page, err := d.Entries(t.Context(), mei, compensator.Filter{BusinessType: "refund", States: []compensator.State{compensator.Dead}, Limit: 1000})
@@ -105,7 +105,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 	})
 }
 
-// TestTwoPeopleAtOnceDoItOnce: of those who have seen the same, one gets his way.
+// TestTwoPeopleAtOnceDoItOnce: several people act on the same version at once. One of them succeeds.
 // Failure: F120
 func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestTwoPeopleAtOnceDoItOnce(t *testing.T) {
 	require.Equal(t, 20, w.Count("common_process_log_case WHERE closed_at>0"))
 }
 
-// TestActionAndItsRecordAreThereTogetherOrNotAtAll, whatever the wire does to the COMMIT.
+// TestActionAndItsRecordAreThereTogetherOrNotAtAll breaks the connection around the COMMIT.
 // Failure: F121
 func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	t.Parallel()
@@ -191,7 +191,7 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRecordedIsNotDone: without the table of records nothing is revealed, assigned or paused.
+// TestWhatCannotBeRecordedIsNotDone: the table of operations is missing. Nothing is revealed, assigned or paused.
 // Failure: F121
 func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestCaseIsFollowedFromItsDeathToItsEnd as a person sees it.
+// TestCaseIsFollowedFromItsDeathToItsEnd reads the case as a person does.
 func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -257,12 +257,13 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.ErrorIs(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: view.Case.Version}}, why)), compensator.ErrNotFound, "it is closed")
 }
 
-// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce: the key of his line is in the content, which the Admin does not read.
+// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce: an entry blocked by a settled one runs at once. Its ordering key is
+// in the content, which the Admin does not read.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := operated(w.Quick())
-	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // who is not told waits
+	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // without a notification the entry would wait for an hour
 	c := w.New(cfg)
 	d := open(t, c)
 	orders, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {
@@ -289,8 +290,8 @@ func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// TestErasureLocksInTheOrderOfWhoeverTakesTheCase: what was done first, then the case. In another order the two could wait for
-// each other.
+// TestErasureLocksInTheOrderOfWhoeverTakesTheCase: Erase and TakeCases lock the entry first and the case second. With
+// different orders they could deadlock.
 // Failure: F126
 func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	t.Parallel()
@@ -318,5 +319,5 @@ func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	require.Equal(t, 2, w.Count("common_process_log_operation WHERE entry_id=? AND reason=''", id.Row()))
 }
 
-// joined is what an action on many was answered, as one error.
+// joined joins the answers of an action on many entries into one error.
 func joined(answers []error, err error) error { return errors.Join(append(answers, err)...) }

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// operated is a configuration with the operator's side on.
+// operated returns the configuration with Config.Operations set.
 func operated(cfg compensator.Config) compensator.Config {
 	cfg.Operations = &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": {Due: time.Hour,
 		Amount: func(e *compensator.Entry) (compensator.Amount, error) {
@@ -33,7 +33,7 @@ func operated(cfg compensator.Config) compensator.Config {
 	return cfg
 }
 
-// everything is an Access of somebody who may do all.
+// everything allows every action.
 var everything = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
 var (
@@ -82,7 +82,7 @@ func TestEveryEntryThatDiesHasItsCaseAtOnce(t *testing.T) {
 	})
 }
 
-// TestCaseSaysThatAnOutcomeIsUnknown of an entry one of whose attempts hung or never ended.
+// TestCaseSaysThatAnOutcomeIsUnknown: an attempt of the entry timed out or never ended.
 // Failure: F119
 func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 		func(e *compensator.Entry, call int) error { return errors.New("no") })
 	slow, err := compensator.Handle(c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if e.ProcessCount == 0 {
-			<-ctx.Done() // the first attempt's time passes
+			<-ctx.Done() // the time limit of the first attempt passes
 			return ctx.Err()
 		}
 		return compensator.Permanent(errors.New("no such account"))
@@ -110,7 +110,8 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_case WHERE entry_id=? AND amount IS NULL AND due_at-opened_at BETWEEN 86400000 AND 86401000", unknown.Row()))
 }
 
-// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned: a person who reads "dead" may repeat a refund that has happened.
+// TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned: a person who reads "dead" might repeat a refund that has
+// happened.
 // Failure: F119
 func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	t.Parallel()
@@ -164,7 +165,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	require.NoError(t, err)
 	types["a batch, then alone permanent"] = orders
 	for _, orders := range types {
-		w.PutMany(c, orders, 2, compensator.Options{}) // in one transaction, so that two share a batch
+		w.PutMany(c, orders, 2, compensator.Options{}) // in one transaction, so that both share a batch
 	}
 	w.Run(c)
 	w.WaitAllEnded()
@@ -174,7 +175,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// TestNoAmountIsMadeUp: what its function cannot tell is not known, and takes nobody down.
+// TestNoAmountIsMadeUp: the amount function fails or panics. The amount is unknown and nothing else fails.
 // Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
@@ -205,7 +206,7 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
 }
 
-// TestCaseOpensWhenTheAnswerWasLost: the outcome is offered again, and both are there once.
+// TestCaseOpensWhenTheAnswerWasLost: the outcome is written again. The entry's death and its case exist once.
 // Failure: F118
 func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	t.Parallel()
@@ -230,7 +231,7 @@ func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotTurnItOnMeetsNoneOfIt: without Config.Operations no table of it is asked for.
+// TestWhoDoesNotTurnItOnMeetsNoneOfIt: without Config.Operations no statement uses its tables.
 // Failure: F123
 func TestWhoDoesNotTurnItOnMeetsNoneOfIt(t *testing.T) {
 	t.Parallel()
@@ -262,7 +263,7 @@ func TestMissingTablesAreNamedWhereItIsTurnedOn(t *testing.T) {
 	require.NotContains(t, err.Error(), "common_process_log_operation")
 }
 
-// TestSuccessCostsTheSameStatements, byte for byte but for ids, with the operator's side on.
+// TestSuccessCostsTheSameStatements compares the statements with and without Config.Operations, apart from ids.
 // Failure: F123
 func TestSuccessCostsTheSameStatements(t *testing.T) {
 	t.Parallel()
@@ -276,14 +277,14 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			cfg = operated(cfg)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // none is renewed
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // no lease is renewed
 		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotencyKey: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
 		proxy.Arm(faultproxy.Rule{Fault: faultproxy.Count, Match: func(r faultproxy.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") { // a rollback detector's look, which comes by the clock
+			if r.Text != "" && !strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), state, version, epoch, token ") { // leave out statements of the rollback detector, which depend on the clock
 				texts = append(texts, literals.ReplaceAllString(r.Text, "?"))
 			}
 			return false
@@ -300,8 +301,9 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 	require.Equal(t, said[false], said[true])
 }
 
-// TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut: a card's number, a password, and what the service's own rule knows; not in the cases of entries that
-// died before there were any, nor when the rule panics. The log keeps what the handler said.
+// TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut checks card numbers, passwords, and the service's own rule. It
+// includes cases of entries that died before Config.Operations was set, and a rule that panics. The log itself keeps
+// the handler's text.
 // Failure: F125
 func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	t.Parallel()
@@ -361,7 +363,8 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	})
 }
 
-// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody, not when they are named, nor one that died before the operator's side was on.
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody: entries with open cases stay, also if Purge names them, and also if
+// they died before Config.Operations was set.
 // Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()
@@ -396,8 +399,8 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	})
 }
 
-// TestMaintenanceFindsWhatIsMissing: a case of an entry that a service ended is closed, and a dead entry has one that died before
-// the operator's side was turned on, within four minutes, by one of several processes.
+// TestMaintenanceFindsWhatIsMissing: a service ended an entry, and its case is closed. An entry died before
+// Config.Operations was set, and gets a case. One of several processes does both within four minutes.
 // Failure: F118
 func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
@@ -413,7 +416,7 @@ func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 		c, orders, stop := die(nil)
 		old := record(t, c, store, orders, "old")
 		synctest.Wait()
-		time.Sleep(3 * time.Hour) // it is of long ago
+		time.Sleep(3 * time.Hour) // the entry died long ago
 		stop()
 		require.Equal(t, compensator.Dead, state(t, store, old))
 		require.Empty(t, cases(t, store, old))

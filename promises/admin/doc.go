@@ -1,4 +1,3 @@
-// Package admin holds what people see and do through package admin, on a real server: a case for each entry that dies, with
-// its death (G31), an action that is one transaction with its record and never done twice (G32), and that who does not turn
-// it on meets none of it.
+// Package admin tests package admin on a real server. Each entry that dies has a case (G31). Each action is one
+// transaction with its record, and is done at most once (G32). Without Config.Operations nothing of it is used.
 package admin

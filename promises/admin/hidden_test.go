@@ -19,10 +19,10 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// canary stands in all that entries of a type hold that somebody may not see.
+// canary stands in all fields of entries of a hidden type.
 const canary = "canary"
 
-// TestWhoSeesSomeTypesFindsNoTraceOfOthers, in no row, page, cursor, group, sum or error of any list.
+// TestWhoSeesSomeTypesFindsNoTraceOfOthers checks each list: rows, pages, cursors, groups, sums and errors.
 // Failure: F122
 func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 	})
 }
 
-// traceless walks all lists, a row at a time.
+// traceless reads all lists, one row per page.
 func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 	ctx, bob := t.Context(), admin.Actor{ID: "bob"}
 	entries := func(f compensator.Filter) func(cursor string) (any, int, string, error) {
@@ -137,7 +137,8 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 
 var words = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
 
-// untold asserts that an answer, with what is encoded in it, holds no canary; and a cursor of entries no id but of those that are seen.
+// untold asserts that an answer holds no canary, also where it is encoded. A cursor of entries may hold only ids of
+// visible entries.
 func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 	t.Helper()
 	text, err := json.Marshal(answer)
@@ -153,7 +154,8 @@ func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 	}
 }
 
-// TestNameThatTheDatabaseTakesForAnotherShowsNothing: to MySQL "refund " is "refund", and to who may see all but that it is another.
+// TestNameThatTheDatabaseTakesForAnotherShowsNothing: MySQL compares "refund " as equal to "refund". The actor may see
+// every type but "refund".
 func TestNameThatTheDatabaseTakesForAnotherShowsNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestPausedTypeIsClaimedByNobodyUntilItIsResumed, in each mode, however its entries come: recorded here, found due, polled;
-// another type goes on.
+// TestPausedTypeIsClaimedByNobodyUntilItIsResumed checks each mode, and entries that are recorded here, found due, or
+// polled. Entries of another type continue to run.
 // Failure: F124
 func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 			w.PutThrough(cfg.DB, orders, 10+i, compensator.Options{})
 			w.PutThrough(cfg.DB, orders, 20+i, compensator.Options{Delay: 100 * time.Millisecond})
 		}
-		for i := range 20 { // another type's go on, over many rounds
+		for i := range 20 { // run entries of another type over many rounds
 			w.WaitState(w.PutThrough(cfg.DB, mails, i, compensator.Options{Delay: 50 * time.Millisecond}), compensator.Succeeded)
 		}
 		require.Equal(t, 20, mailed.Total())
@@ -51,7 +51,7 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	})
 }
 
-// TestRunningProcessStopsClaimingWhatIsPaused, and what runs goes on.
+// TestRunningProcessStopsClaimingWhatIsPaused: running attempts continue.
 // Failure: F124
 func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	require.Len(t, page.Records, 1)
 }
 
-// untilUnclaimed records entries until the process has seen the pause, and returns the one that it leaves alone.
+// untilUnclaimed records entries until the process has seen the pause. It returns the first entry that is not claimed.
 func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (held compensator.EntryID) {
 	w.Eventually(func() bool {
 		held = w.Put(orders, 2, compensator.Options{})
@@ -80,8 +80,8 @@ func untilUnclaimed(w *harness.World, orders *compensator.Type[harness.Order]) (
 	return held
 }
 
-// TestStuckEntryOfAPausedTypeIsNotDeadLettered: a handler that never returns may be why somebody has paused its type. No lease is
-// counted against its entry until the type is resumed.
+// TestStuckEntryOfAPausedTypeIsNotDeadLettered: a type may be paused because its handler never returns. No lost lease
+// counts until the type is resumed.
 // Failure: F124
 func TestStuckEntryOfAPausedTypeIsNotDeadLettered(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Demo opens the operator's pages on a shop with problems: SQLite in a temporary file, no server, a token for the one who has
-// the terminal.
+// Demo opens the operator's pages on a shop with problems. It uses SQLite in a temporary file and needs no server. The
+// token is printed in the terminal.
 package main
 
 import (
@@ -39,7 +39,8 @@ func main() {
 	}
 }
 
-// beginning is what the shop begins with: some of each problem, or those of an incident among many entries that are fine.
+// beginning returns what the shop begins with: a few of each problem, or an incident of n entries among many that are
+// fine.
 func beginning(n int) problems.Sum {
 	if n == 0 {
 		return problems.Sum{Refunds: 60, Closed: 4, Transfers: 6, Mails: 5, Locked: 12, Parcels: 9, Shelves: 3, Fine: 40}
@@ -54,7 +55,7 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// Settings of SQLite belong to a connection, so they stand in the DSN.
+	// Settings of SQLite belong to a connection, so they must be in the DSN.
 	settings := url.Values{"_txlock": {"immediate"}, "_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"}}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?"+settings.Encode())
 	if err != nil {
@@ -76,7 +77,7 @@ func run(ctx context.Context, address string, out io.Writer) (err error) {
 	return serve(ctx, c, shop, address, out)
 }
 
-// serve runs the log, the workload and the pages until ctx ends or one of them fails.
+// serve runs the log, the work and the pages until ctx ends or one of them fails.
 func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop, address string, out io.Writer) error {
 	listener, err := local.Listen(ctx, address)
 	if err != nil {
@@ -92,7 +93,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop,
 	begin := func(part func() error) {
 		go func() {
 			err := part()
-			cancel() // one that fails ends all
+			cancel() // the first failure ends the others
 			ended <- err
 		}()
 	}
@@ -111,7 +112,7 @@ func serve(ctx context.Context, c *compensator.Compensator, shop *problems.Shop,
 	return err
 }
 
-// work goes on recording, while the payment service comes and goes.
+// work keeps recording entries, while the payment service fails and recovers.
 func work(ctx context.Context, shop *problems.Shop) error {
 	ticker := time.NewTicker(5 * time.Second)
 	defer ticker.Stop()

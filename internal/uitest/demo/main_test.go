@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// One command shows the pages to whoever has the terminal, once, and ends without leaving anything.
+// The demo admits the browser with the token once. At the end it leaves no files.
 func TestDemoLetsInWhoHasTheTokenOnceAndStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -37,7 +37,7 @@ func TestDemoLetsInWhoHasTheTokenOnceAndStops(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	client := &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) { // *.localhost is where browsers find it
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) { // resolve *.localhost as browsers do
 			_, port, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, err

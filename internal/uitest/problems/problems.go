@@ -1,4 +1,5 @@
-// Package problems is a shop whose work fails in the ways that operators meet: what the demo shows, and the pages' tests.
+// Package problems is a shop whose work fails in the ways that operators meet. The demo and the tests of the pages use
+// it.
 package problems
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// Money is what an entry of the shop is about.
+// Money is the content of the shop's entries.
 type Money struct {
 	Order    string `json:"order"`
 	Minor    int64  `json:"minor"`
@@ -25,23 +26,23 @@ type Money struct {
 	Address  string `json:"address,omitempty"`
 }
 
-// Shop has types of work, some of which cannot be done at present.
+// Shop has several types of work. Some of them fail at present.
 type Shop struct {
 	c *compensator.Compensator
 
-	// PSPWorks: the payment service answers again. ShipperWorks: parcels find their way.
+	// PSPWorks makes the payment service answer. ShipperWorks makes parcels go out.
 	PSPWorks, ShipperWorks atomic.Bool
 
 	refund, transfer, mail, closeOrder, ship *compensator.Type[Money]
 }
 
-// Speed is how patient the shop is.
+// Speed sets the delays of the shop.
 type Speed struct {
-	Timeout time.Duration // of a transfer
-	Again   time.Duration // after a failure
+	Timeout time.Duration // time limit of a transfer
+	Again   time.Duration // delay after a failure
 }
 
-// Operations say what the shop's cases are worth, and until when somebody should have looked.
+// Operations returns the amounts of the shop's cases, and their due times.
 func Operations() *compensator.Operations {
 	worth := compensator.CaseConfig{Amount: func(e *compensator.Entry) (compensator.Amount, error) {
 		var m Money
@@ -51,13 +52,13 @@ func Operations() *compensator.Operations {
 	return &compensator.Operations{Types: map[string]compensator.CaseConfig{"refund": worth, "transfer": worth, "ship_parcel": worth}}
 }
 
-// Views say what of the shop's contents is shown: no card, and not where somebody lives.
+// Views returns what the pages show of the shop's contents. Cards and addresses stay masked.
 func Views() map[string]ui.TypeView {
 	show := ui.TypeView{Show: []string{"order", "minor", "currency"}}
 	return map[string]ui.TypeView{"refund": show, "transfer": show, "ship_parcel": show, "invoice_mail": show, "close_order": {Show: []string{"."}}}
 }
 
-// New registers the shop's work.
+// New registers the shop's types.
 func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 	s := &Shop{c: c}
 	var errs [5]error
@@ -76,7 +77,7 @@ func New(c *compensator.Compensator, speed Speed) (*Shop, error) {
 	return s, errors.Join(errs[:]...)
 }
 
-// doRefund asks a payment service that has its problems, and says so with the order's id in it.
+// doRefund calls the payment service. While that fails, the error contains the order's id.
 func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error {
 	if s.PSPWorks.Load() || strings.HasSuffix(m.Order, "ok") {
 		return nil
@@ -87,7 +88,7 @@ func (s *Shop) doRefund(_ context.Context, e *compensator.Entry, m Money) error 
 	return fmt.Errorf("POST https://psp.example/v2/refund: status 503 Service Unavailable: upstream busy (request %08x, order %s)", e.ID.Row()*2654435761%(1<<32), m.Order)
 }
 
-// doTransfer hangs: whether the bank has done it nobody knows.
+// doTransfer blocks until its time is over, so its outcome is unknown.
 func (s *Shop) doTransfer(ctx context.Context, _ *compensator.Entry, m Money) error {
 	if strings.HasSuffix(m.Order, "ok") {
 		return nil
@@ -117,7 +118,7 @@ func (s *Shop) doShip(_ context.Context, _ *compensator.Entry, m Money) error {
 	return fmt.Errorf("shipper: no route to %q", m.Address)
 }
 
-// undoShip gives a parcel back to the shelf, unless it has none.
+// undoShip puts a parcel back on its shelf. It fails if the shelf is taken.
 func (s *Shop) undoShip(_ context.Context, _ *compensator.Entry, m Money) error {
 	if strings.HasSuffix(m.Order, "shelf") {
 		return fmt.Errorf("shelf of order %s is taken", m.Order)
@@ -125,10 +126,10 @@ func (s *Shop) undoShip(_ context.Context, _ *compensator.Entry, m Money) error 
 	return nil
 }
 
-// A Sum is how much of something there is.
+// Sum says how many entries of each kind to record.
 type Sum struct{ Refunds, Closed, Transfers, Mails, Locked, Parcels, Shelves, Fine int }
 
-// Record records work that will go wrong, as much as said, and some that will not. It answers with what it recorded.
+// Record records the entries of n, some of which will fail. It returns their ids.
 func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.EntryID, error) {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var entries []compensator.NewEntry
@@ -169,5 +170,5 @@ func (s *Shop) Record(ctx context.Context, seed uint64, n Sum) ([]compensator.En
 	return ids, nil
 }
 
-// Everything is allowed to everybody: of a demo, on loopback.
+// Everything allows every action, for a demo on loopback.
 var Everything = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
