@@ -1,8 +1,8 @@
-// Shifts the wall clock of the program it is preloaded into, at once and while it runs, by the microseconds in
-// a file that both share: an int64, in the directory CHAOS_CLOCKS, "redis" for programs whose name begins so
-// and "sql" for all others. Moments it hands out carry the shift, so those it is given to wait for are brought
-// back. It makes the system call itself as long as the real function is not known: an allocator may ask for the time
-// before any library can be looked up.
+// This library moves the wall clock of the program that preloads it, also while the program runs. The offset is an int64 in
+// microseconds, in a file that this library maps. The file lies in the directory CHAOS_CLOCKS. It is "redis" for programs
+// whose name begins with redis, and "sql" for all others. Times that a program reads include the offset, so the library
+// subtracts the offset from times that a program waits for. Until the real function is known, the library makes the system
+// call itself, because an allocator may ask for the time before any symbol can be looked up.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
