@@ -71,8 +71,8 @@ time_t time(time_t *result) {
 }
 
 int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex, const struct timespec *restrict until) {
-    // InnoDB's condition variables in MySQL wait by the monotonic clock. Which one it is only libc knows, but no
-    // machine has been up for thirty years.
+    // InnoDB's condition variables in MySQL use the monotonic clock. Only libc knows the clock of a condition variable.
+    // A time below thirty years is monotonic, because no machine has been up that long.
     if (until->tv_sec < 1000000000) return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until);
     struct timespec t = *until;
     if (offset) shift(&t, -*offset);
