@@ -35,7 +35,7 @@ func badKeep(keep time.Duration) string {
 
 // kept holds the retention of every type, and whether this process takes part in the rounds.
 type kept struct {
-	mu        sync.Mutex  // guards shelf
+	mu        sync.Mutex  // guards the retention
 	retention []retention // one for each type and state
 
 	begin chan struct{} // capacity 1; holds a token while a caller starts the rounds
@@ -102,8 +102,8 @@ func (c *Compensator) maintenance(ctx context.Context, mark string, every time.D
 		}})
 }
 
-// purgeRound takes one step for each shelf in turn, until nothing is left or the time is over. It begins with a random
-// shelf, so that a full one does not starve the others. A shelf that lost no entry in a step waits for the next round.
+// purgeRound takes one step for each retention in turn, until nothing is left or the time is over. It begins with a random
+// retention, so that a full one does not starve the others. A retention that lost no entry in a step waits for the next round.
 // A step that deleted fewer entries than it may delete is not the end. Other transactions may have locked some entries, or
 // foreign keys may refer to them, and more may come behind those.
 func (c *Compensator) purgeRound(ctx context.Context, end time.Time) error {

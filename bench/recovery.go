@@ -32,7 +32,7 @@ func (r recovery) String() string {
 	for _, k := range r.Killed {
 		fmt.Fprintln(&b, k)
 	}
-	fmt.Fprintf(&b, "\n| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| announced again after a FLUSHALL, of %d | %.0f /s |\n"+
+	fmt.Fprintf(&b, "\n| what | figure |\n| --- | ---: |\n| Redis bytes an entry | %.0f |\n| enqueued again after a FLUSHALL, of %d | %.0f /s |\n"+
 		"| backlog of %d worked off, while %d new ones a second come | %.0f /s |\n| commit → handler of the new ones, p50 / p99 | %s / %s ms |",
 		r.Bytes, r.Enqueued, float64(r.Enqueued)/r.Seconds, r.Backlog, r.NewRate, r.BacklogRate,
 		ms(r.NewP50), ms(r.NewP99))

@@ -148,7 +148,7 @@ func (w *simWorld) run() {
 	}
 	w.note(func() { w.healed = true })
 	if !within(time.Hour, w.stream.atRest) {
-		w.fail("after an hour without trouble messages are left")
+		w.fail("after an hour without problems messages are left")
 	}
 	stop()
 	lives.Wait()

@@ -102,7 +102,7 @@ func TestMistypedTypesAreNamed(t *testing.T) {
 			assert.Contains(t, got, "--ahead")
 			assert.Contains(t, b.refused(codeNotFound, "resume", "refnud", reason, "--yes"), near)
 			assert.Contains(t, b.refused(codeNotFound, "resume", "refund", reason, "--yes"), `"refund" is not paused`)
-			assert.NotContains(t, b.refused(codeNotFound, "resume", "refnud", reason, "--yes"), "desk:")
+			assert.NotContains(t, b.refused(codeNotFound, "resume", "refnud", reason, "--yes"), "admin:")
 			assert.Zero(t, b.count("common_process_log_setting"))
 			for _, args := range [][]string{{"list", "--where", "type=refnud"}, {"cases", "list", "--type", "refnud"}, {"requeue", "--where", "type=refnud", reason, "--yes"}} {
 				empty := b.do(args...)

@@ -49,7 +49,7 @@ func (c *QueueClient) Check(ctx context.Context, fingerprint string) error {
 
 // Enqueue implements processlog.Queue.
 func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHeads, lost []string, err error) {
-	if err := c.open(ctx, "announce"); err != nil {
+	if err := c.open(ctx, "enqueue"); err != nil {
 		return nil, nil, err
 	}
 	defer c.queue.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry
 		lost = addIf(isLost, lost, businessType)
 	}
 	if len(left.BusinessTypes) > 0 {
-		return newHeads, lost, fmt.Errorf("announce: %w", left)
+		return newHeads, lost, fmt.Errorf("enqueue: %w", left)
 	}
 	return newHeads, lost, nil
 }

@@ -204,6 +204,6 @@ func TestCommitIsSeen(t *testing.T) {
 	select {
 	case <-ran:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody announced the entry")
+		t.Fatal("nobody enqueued the entry")
 	}
 }

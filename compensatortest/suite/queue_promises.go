@@ -457,7 +457,7 @@ func (t *queueTest) lost(businessType string) bool {
 	require.NoError(t, err)
 	lost := t.claim(businessType, 0, time.Minute).Lost
 	assert.Equal(t, lost, slices.Contains(peeked, businessType), "what Peek says of %s", businessType)
-	assert.Equal(t, lost, slices.Contains(enqueued, businessType), "what Announce says of %s", businessType)
+	assert.Equal(t, lost, slices.Contains(enqueued, businessType), "what Enqueue says of %s", businessType)
 	return lost
 }
 
@@ -492,7 +492,7 @@ func (t *queueTest) lostTypeIsOnesToRebuild() {
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
 	assert.Equal(t, []string{"stock"}, t.rebuild(processlog.Token{2}, "order", "stock"))
-	assert.True(t, t.lost("order"), "nobody has said that all is announced")
+	assert.True(t, t.lost("order"), "nobody has said that all is enqueued")
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"), "whoever rebuilds may ask for more time")
 }
 

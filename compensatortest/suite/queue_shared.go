@@ -28,7 +28,7 @@ func (t *queueTest) lossIsToldToEachProcess() {
 	t.lose()
 	late := t.another()
 	defer late.close()
-	assert.False(t, late.kept(), "it has announced nothing yet")
+	assert.False(t, late.kept(), "it has enqueued nothing yet")
 	assert.Equal(t, []bool{false, true, false, true, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept(), late.kept()})
 }
 
@@ -37,7 +37,7 @@ func (t *queueTest) anotherIsNotGivenWhatIsLeased() {
 	defer other.close()
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0))
 	theirs, mine := other.claim("order", 1, time.Hour), t.claim("order", 10, 2*time.Hour)
-	assert.Len(t, theirs.IDs, 1, "it knows what was announced elsewhere")
+	assert.Len(t, theirs.IDs, 1, "it knows what was enqueued elsewhere")
 	assert.ElementsMatch(t, entryIDs(1, 2), slices.Concat(theirs.IDs, mine.IDs))
 	assert.Empty(t, other.claim("order", 10, time.Hour).IDs)
 	t.within(time.Hour, mine.Next)
@@ -107,7 +107,7 @@ func (t *queueTest) closedQueueRefuses() {
 	q := closed.queue
 	for name, call := range map[string]func() error{
 		"Check": func() error { return q.Check(t.ctx, "database") },
-		"Announce": func() error {
+		"Enqueue": func() error {
 			_, _, err := q.Enqueue(t.ctx, []processlog.QueueEntry{dueIn("order", 2, 0)}, processlog.EnqueueRules{MaxLease: time.Hour})
 			return err
 		},

@@ -158,14 +158,14 @@ func (t *storeTest) releaseLeavesASettledEntryAlone() {
 }
 
 func (t *storeTest) releaseOfAnEntryInsertedWithALeaseCountsNothing() {
-	d := t.draft("born")
+	d := t.draft("inserted")
 	d.Lease, d.Token = time.Hour, token(1)
 	row := t.insert(d)[0]
 	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{row.ID}, token(1)))
 	after := t.load(row.ID)
 	assert.EqualValues(t, 1, after.Version)
 	assert.Zero(t, after.DeliveryCount)
-	due, err := t.Store.Due(t.ctx, "born", 1)
+	due, err := t.Store.Due(t.ctx, "inserted", 1)
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.ID{row.ID}, due)
 }

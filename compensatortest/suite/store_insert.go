@@ -156,14 +156,14 @@ func (t *storeTest) equalKeysAreEqualByteByByte() {
 }
 
 func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
-	d := t.draft("born")
+	d := t.draft("inserted")
 	d.Lease, d.Token = time.Hour, token(7)
 	row := t.insert(d)[0]
 	assert.Equal(t, token(7), row.Token)
 	assert.Equal(t, 1, row.DeliveryCount)
 	assert.Zero(t, row.Version)
 	t.leased(time.Hour, row.LeaseLeft)
-	due, err := t.Store.Due(t.ctx, "born", 10)
+	due, err := t.Store.Due(t.ctx, "inserted", 10)
 	require.NoError(t, err)
 	assert.Empty(t, due)
 	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(8), time.Minute, all)

@@ -15,7 +15,7 @@ type freshEntry struct {
 	id           processlog.ID // zero: still to be asked for by key
 	key          processlog.IdempotencyKey
 	businessType string
-	token        processlog.Token // the born claim's
+	token        processlog.Token // the lease of the insert's
 	reservation  *reservation     // nil unless inserted with a lease
 	slot         bool             // it has taken one, for itself and for those that share its call
 	watched      bool             // the end of its transaction was seen, and not only told

@@ -126,7 +126,7 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		typeSchedule, asked = a.byType["mail"], a.notified()
 		a.notify("mail")
 		a.postpone("mail", asked[0], processlog.Never)
-		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has announced one meanwhile")
+		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has enqueued one meanwhile")
 	})
 }
 

@@ -33,7 +33,7 @@ func TestOpenTransactionsHoldAtMostHalfTheSlots(t *testing.T) {
 		require.True(t, s.use(first, 0))
 		require.Equal(t, 4, s.reserve(9).n)
 	})
-	require.Equal(t, 1, (&slots{size: 1, reservation: time.Minute}).reserve(1).n, "one slot can be born claimed into, too")
+	require.Equal(t, 1, (&slots{size: 1, reservation: time.Minute}).reserve(1).n, "one slot can be reserved, too")
 }
 
 func TestReservationOfATransactionThatStaysOpenLapses(t *testing.T) {

@@ -49,23 +49,23 @@ func reach(t *testing.T, armed string) (farewell string, begun int, err error) {
 }
 
 func TestProcessDiesAtTheNthTimeItReachesThePoint(t *testing.T) {
-	for armed, want := range map[string]int{"enqueued": 1, "announced:1": 1, "announced:3": 3} {
+	for armed, want := range map[string]int{"enqueued": 1, "enqueued:1": 1, "enqueued:3": 3} {
 		farewell, begun, err := reach(t, armed)
 		require.ErrorContains(t, err, "killed", armed)
-		require.Equal(t, Farewell+"announced\n", farewell)
+		require.Equal(t, Farewell+"enqueued\n", farewell)
 		require.Equal(t, want, begun, armed)
 	}
 }
 
 func TestProcessLivesOnWhenThePointIsReachedLessOften(t *testing.T) {
-	farewell, begun, err := reach(t, fmt.Sprintf("announced:%d", rounds+1))
+	farewell, begun, err := reach(t, fmt.Sprintf("enqueued:%d", rounds+1))
 	require.NoError(t, err)
 	require.Empty(t, farewell)
 	require.Equal(t, rounds, begun)
 }
 
 func TestWrongPointIsRefused(t *testing.T) {
-	for _, armed := range []string{"no-such-point", "announced:0", "announced:x", ":1"} {
+	for _, armed := range []string{"no-such-point", "enqueued:0", "enqueued:x", ":1"} {
 		farewell, begun, err := reach(t, armed)
 		require.ErrorContains(t, err, "exit status 2", armed)
 		require.Contains(t, farewell, Env)

@@ -38,7 +38,7 @@ type Program struct {
 // The points of an entry's way at which a child can be killed.
 const (
 	BeforeCommit   = "before the commit"
-	AfterCommit    = "between commit and announcement"
+	AfterCommit    = "between commit and enqueue"
 	AfterClaim     = "claimed"
 	InHandler      = "in the handler's transaction"
 	AfterHandler   = "handler returned, outcome not stored"

@@ -165,7 +165,7 @@ func (q *Queue) Enqueue(ctx context.Context, items []processlog.QueueEntry, rule
 	if err == nil && len(left.BusinessTypes) > 0 {
 		err = left
 	}
-	return newHeads, lost, wrapQueueError("announce", err)
+	return newHeads, lost, wrapQueueError("enqueue", err)
 }
 
 // queueEntries returns the calls that enqueue items, and the type of each call.

@@ -22,7 +22,7 @@ func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.Invali
 	}
 	groups, err := s.groups(ctx, nil, openStates[:], nil)
 	if err != nil {
-		return nil, fmt.Errorf("compensator: look for misfits: %w", err)
+		return nil, fmt.Errorf("compensator: look for invalid rows: %w", err)
 	}
 	const day = 24 * time.Hour
 	most := processlog.Millis(processlog.MaxDelay + day)
@@ -35,7 +35,7 @@ func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.Invali
 	var found []processlog.InvalidRow
 	for chunk := range slices.Chunk(parts, rangesPerStatement) {
 		if found, err = s.appendInvalidRows(ctx, found, chunk); err != nil {
-			return nil, fmt.Errorf("compensator: look for misfits: %w", err)
+			return nil, fmt.Errorf("compensator: look for invalid rows: %w", err)
 		}
 	}
 	return found[:min(len(found), limit)], nil

@@ -175,7 +175,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	}, compensator.TypeConfig{Concurrency: 5, Timeout: harness.Timeout})
 	require.NoError(t, err)
 	w.Run(c)
-	for range 2 { // once the first has run, Run takes new entries as they are born
+	for range 2 { // once the first has run, Run takes new entries as they are inserted
 		w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
 	}
 	w.Backlog("close_order", 300)

@@ -38,7 +38,7 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 		require.NoError(t, err)
 		n, err := late.RowsAffected()
 		require.NoError(t, err)
-		require.EqualValues(t, 1, n, "the entry is born claimed")
+		require.EqualValues(t, 1, n, "the entry is inserted with a lease")
 	})
 	w.WaitAllEnded()
 	e := <-given
@@ -60,13 +60,13 @@ func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T)
 		return nil
 	})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // from now on Run takes entries as they are born
+	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // from now on Run takes entries as they are inserted
 	tx := w.Begin(w.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 	require.NoError(t, err)
 	var leased bool
 	require.NoError(t, tx.QueryRow("SELECT lease_until>0 FROM common_process_log WHERE id=?", receipt.ID().Row()).Scan(&leased))
-	require.True(t, leased, "it is born claimed")
+	require.True(t, leased, "it is inserted with a lease")
 	_, err = tx.Exec("SELECT SLEEP(1.2)")
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())

@@ -307,7 +307,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
 	w.Run(c)
-	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run takes entries as they are born
+	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run takes entries as they are inserted
 	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
 		return r.Runs() && strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.Contains(r.Text, "WHERE id IN (") && !strings.Contains(r.Text, "FOR UPDATE")
 	}})
@@ -315,7 +315,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	require.NoError(t, readBack.Await(t.Context()))
 	found, err := elsewhere.Cancel(t.Context(), id)
 	require.NoError(t, err)
-	require.True(t, found.WasRunning, "it was born claimed")
+	require.True(t, found.WasRunning, "it was inserted with a lease")
 	stored := w.Row(id)
 	// It holds the only slot until it has been read back.
 	w.WaitState(w.PutThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
