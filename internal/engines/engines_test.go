@@ -1,6 +1,7 @@
 //go:build engines
 
-// Package engines tries the library on engines past one MySQL or MariaDB. The script run starts them; see there.
+// Package engines tests the library on clusters: MySQL Group Replication, Galera and others. The script run starts the
+// servers and describes them.
 package engines
 
 import (
@@ -27,7 +28,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// nodes are the DSNs of the engine's servers, each with a database of the same name.
+// nodes returns the DSNs of the cluster's servers. Each server has a database of the same name.
 func nodes(t *testing.T) []string {
 	list := strings.Split(os.Getenv("ENGINE_NODES"), " ")
 	require.NotEmpty(t, list[0], "ENGINE_NODES names the servers; see internal/engines/run")
@@ -48,7 +49,7 @@ func open(t *testing.T, dsn string, watched bool) *sql.DB {
 	return db
 }
 
-// table makes a log of the test's own.
+// table creates a process log for this test and returns its table name.
 func table(t *testing.T, db *sql.DB) string {
 	name := "log_" + strings.ToLower(rand.Text()[:10])
 	require.NoError(t, compensator.MigrateTable(t.Context(), db, name))
@@ -81,7 +82,8 @@ func TestStoreKeepsEveryPromise(t *testing.T) {
 	}
 }
 
-// TestEffectsHappenExactlyOnce: plain and transactional handlers, on every node at once.
+// TestEffectsHappenExactlyOnce runs plain and transactional handlers on every node at once. Each effect must happen
+// exactly once.
 // Failure: F36
 func TestEffectsHappenExactlyOnce(t *testing.T) {
 	for pool, watched := range pools {
@@ -137,7 +139,8 @@ func TestEffectsHappenExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestResolveFindsWhatAnotherNodeHasCommitted: at once, and however far this node is behind.
+// TestResolveFindsWhatAnotherNodeHasCommitted commits an entry on one node and resolves it on another. Resolve must
+// find the entry at once, even if its node lags behind.
 // Failure: F36
 func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 	all := nodes(t)
@@ -164,7 +167,8 @@ func TestResolveFindsWhatAnotherNodeHasCommitted(t *testing.T) {
 	}
 }
 
-// TestEntriesRunAfterASwitchover: the primary of Group Replication moves on, and connections to the former one stay.
+// TestEntriesRunAfterASwitchover moves the primary of Group Replication to another member. Connections to the former
+// primary stay open. Entries must run all the same.
 func TestEntriesRunAfterASwitchover(t *testing.T) {
 	primary, err := mysql.ParseDSN(nodes(t)[0])
 	require.NoError(t, err)
@@ -204,7 +208,7 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 		require.NoError(t, record())
 		recorded++
 	}
-	_, err = admin.Exec("SELECT group_replication_set_as_primary('" + uuid + "')") // it takes no placeholder
+	_, err = admin.Exec("SELECT group_replication_set_as_primary('" + uuid + "')") // This function takes no placeholder.
 	require.NoError(t, err)
 	proxy.Retarget(next.Addr)
 	for recorded < 600 {
@@ -220,12 +224,12 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	stop()
 	require.NoError(t, <-done)
 	assert.EqualValues(t, recorded, ran.Load())
-	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // the table is dropped there
+	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // The table is dropped on this server.
 	require.NoError(t, err)
 }
 
-// TestKillCommits: on Galera KILL commits the transaction it is sent in, also one that fails. It is to the library as DDL is:
-// what was recorded before stands, and nothing follows.
+// TestKillCommits sends KILL inside a transaction. On Galera, KILL commits the transaction, even if KILL fails. The
+// library must treat KILL like DDL: entries recorded before it are committed, and later statements fail.
 // Failure: F36
 func TestKillCommits(t *testing.T) {
 	for pool, watched := range pools {
@@ -248,7 +252,7 @@ func TestKillCommits(t *testing.T) {
 				assert.NoError(t, record(ctx, tx))
 				_, err := tx.ExecContext(ctx, "INSERT INTO "+effects+" VALUES (?)", what)
 				assert.NoError(t, err)
-				_, err = tx.ExecContext(ctx, "KILL QUERY 0") // there is none
+				_, err = tx.ExecContext(ctx, "KILL QUERY 0") // No query has this id.
 				assert.EqualValues(t, 1094, mysqlerr.Number(err))
 				assert.ErrorIs(t, record(ctx, tx), compensator.ErrNoTransaction)
 				return rollback
@@ -270,8 +274,8 @@ func TestKillCommits(t *testing.T) {
 	}
 }
 
-// TestReadOnlyMemberTellsTransactionsAndTakesNothing: a secondary of Group Replication answers the probe as any server does,
-// and a Record that reaches it fails, on a plain pool naming the remedy.
+// TestReadOnlyMemberTellsTransactionsAndTakesNothing connects to a secondary of Group Replication. The secondary must
+// answer the transaction probe like any server. Record must fail there. On a plain pool its error must name the remedy.
 // Failure: F36
 func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
 	primary, member := open(t, nodes(t)[0], false), nodes(t)[1]

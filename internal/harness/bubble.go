@@ -15,12 +15,13 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// InBubble runs a Compensator on doubles under a clock that moves only when nothing else can.
+// InBubble runs test in a synctest bubble, with a Compensator on in-memory doubles. The bubble's clock moves only when
+// every goroutine is blocked.
 func InBubble(t *testing.T, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	InBubbleOf(t, compensator.Config{}, register, test)
 }
 
-// InBubbleOf is InBubble with a configuration: longer intervals, where days pass.
+// InBubbleOf is like InBubble, with a configuration. Tests that let days pass use it to lengthen the intervals.
 func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensator.Compensator), test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -38,7 +39,7 @@ func InBubbleOf(t *testing.T, cfg compensator.Config, register func(c *compensat
 	})
 }
 
-// RecordIn records entries in a transaction of the double, and says that it has committed.
+// RecordIn records entries in a transaction of the in-memory store. It commits and calls Committed.
 func RecordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, entries ...compensator.NewEntry) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())
@@ -50,13 +51,13 @@ func RecordIn(t *testing.T, c *compensator.Compensator, store *compensatortest.M
 	return receipt
 }
 
-// Lateness is how late each handler began.
+// Lateness notes how late each handler began.
 type Lateness struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards all fields
 	All []time.Duration
 }
 
-// Note is the handler.
+// Note is the handler. It notes how late it began.
 func (l *Lateness) Note(_ context.Context, e *compensator.Entry, _ Order) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +65,7 @@ func (l *Lateness) Note(_ context.Context, e *compensator.Entry, _ Order) error 
 	return nil
 }
 
-// RequireOnTime is by the bubble's clock.
+// RequireOnTime requires n handler calls, none of them late by the bubble's clock.
 func (l *Lateness) RequireOnTime(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -74,7 +75,8 @@ func (l *Lateness) RequireOnTime(t *testing.T, n int) {
 	require.Less(t, slices.Max(l.All), time.Second)
 }
 
-// RecordDelayedIn records n entries, and leaves it to others to find that they have committed.
+// RecordDelayedIn records n entries and commits them without calling Committed. The library must find the commit by
+// itself.
 func RecordDelayedIn(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, n int, delay time.Duration) *compensator.Receipt {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())

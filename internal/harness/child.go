@@ -24,18 +24,19 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Program is what a child process runs: a Compensator that stops for good at a point, where it is killed.
+// Program configures a child process. The child runs a Compensator that stops for good at Point, where the test kills
+// the process.
 type Program struct {
-	Record bool          // record an entry first, through a plain pool
-	Point  string        // where it says "paused" and waits
-	Killer string        // business ids of entries whose handler ends the process, separated by commas
+	Record bool          // record one entry first, through a plain pool
+	Point  string        // point at which the child prints "paused" and waits
+	Killer string        // business ids of entries whose handler kills the process, separated by commas
 	Works  time.Duration // how long the other handlers take
-	Every  time.Duration // between the slots of the type "tick", whose effects are its slots; 0: it is not registered
+	Every  time.Duration // interval of the periodic type "tick", whose effects are its slots (0: not registered)
 
 	DSN, Redis, Prefix string
 }
 
-// The points of an entry's way at which a child can be killed.
+// Points in the life of an entry at which a child can be killed.
 const (
 	BeforeCommit   = "before the commit"
 	AfterCommit    = "between commit and enqueue"
@@ -47,8 +48,8 @@ const (
 	InCompensation = "in the compensation's transaction"
 	AfterUndone    = "compensated, queue not told"
 	AfterReconcile = "reconciled"
-	UntilGo        = "in the handler, until told to go on" // returns nil then
-	UntilGoToFail  = "in the handler, until told to fail"  // returns Permanent then
+	UntilGo        = "in the handler, until told to go on" // then returns nil
+	UntilGoToFail  = "in the handler, until told to fail"  // then returns Permanent
 )
 
 func runChild() {
@@ -60,7 +61,7 @@ func runChild() {
 		for in.Scan() {
 			orders <- struct{}{}
 		}
-		os.Exit(0) // the parent is gone, or has had enough
+		os.Exit(0) // the parent has ended, or has closed the pipe
 	}()
 	child := &childRun{Program: p, orders: orders}
 	child.run()
@@ -73,13 +74,13 @@ func must(err error) {
 	}
 }
 
-// childRun is a program under way.
+// childRun is a running program in the child process.
 type childRun struct {
 	Program
-	orders <-chan struct{} // a line from the parent each
+	orders <-chan struct{} // one value for each line that the parent sends
 }
 
-// at stops here for good if this is the point.
+// at blocks for ever if point is the program's Point.
 func (r *childRun) at(point string) {
 	if r.Point == point {
 		fmt.Println("paused")
@@ -154,7 +155,7 @@ func (r *childRun) observer() compensator.Observer {
 	}
 }
 
-// handler is what the child's handlers do beside their effect.
+// handler does what every child handler does besides writing its effect.
 func (r *childRun) handler(e *compensator.Entry) error {
 	if r.Works > 0 {
 		<-time.After(r.Works)
@@ -173,29 +174,29 @@ func (r *childRun) handler(e *compensator.Entry) error {
 	return nil
 }
 
-// killed is the exit status of a child whose handler has ended it.
+// killed is the exit status of a child whose handler has ended the process.
 const killed = 3
 
-// Child is a child under way, as its parent sees it.
+// Child is the parent's handle on a child process.
 type Child struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	stdin interface{ Write([]byte) (int, error) }
-	done  chan struct{} // closed when it has ended
+	done  chan struct{} // closed when the process has ended
 
 	mu    sync.Mutex // guards the fields below
 	said  []string
 	wrong bytes.Buffer
 }
 
-// Write takes what the child says on stderr.
+// Write collects the child's stderr.
 func (p *Child) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.wrong.Write(b)
 }
 
-// StartChild starts a child on the world's servers. It ends with the test at the latest.
+// StartChild starts a child process on the world's servers. The child is killed at the end of the test at the latest.
 func (w *World) StartChild(p Program) *Child {
 	w.T.Helper()
 	p.Redis, p.Prefix = w.Redis.Options().Addr, w.Name
@@ -228,7 +229,7 @@ func (w *World) StartChild(p Program) *Child {
 	return child
 }
 
-// Await waits until the child has said something.
+// Await waits until the child has printed line.
 func (p *Child) Await(line string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool { return p.hasSaid(line) }, Timeout, 5*time.Millisecond, "the child says %q", line)
@@ -236,7 +237,7 @@ func (p *Child) Await(line string) {
 
 func (p *Child) hasSaid(line string) bool { return p.Times(line) > 0 }
 
-// Times is how often the child has said something.
+// Times returns how often the child has printed line.
 func (p *Child) Times(line string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -253,26 +254,27 @@ func (p *Child) Times(line string) int {
 	return times
 }
 
-// Kill ends the child as a power cut would.
+// Kill kills the child without any cleanup, like a power cut.
 func (p *Child) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Signal sends the child a signal, as SIGSTOP.
+// Signal sends a signal to the child, for example SIGSTOP.
 func (p *Child) Signal(s syscall.Signal) {
 	p.t.Helper()
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
-// GoOn lets a child go on that waits for it.
+// GoOn lets a waiting child continue.
 func (p *Child) GoOn() {
 	p.t.Helper()
 	_, err := p.stdin.Write([]byte("go\n"))
 	require.NoError(p.t, err)
 }
 
-// Supervise restarts a child as long as its handlers end it, until no entry is on its way.
+// Supervise runs a child and restarts it whenever one of its handlers has killed it. It returns the number of crashes
+// once every entry has ended.
 func (w *World) Supervise(p Program) (crashes int) {
 	w.T.Helper()
 	child := w.StartChild(p)

@@ -1,4 +1,10 @@
-// Package harness is what the packages of promises share: worlds, each a database of a test's own on throw-away servers,
-// with or without Redis; handlers that count and gates that hold them up; faults on the way to a server; rows as they are
-// stored; and child processes that can be killed. What one chapter alone uses stands there.
+// Package harness holds what the test packages under promises share:
+//
+//   - worlds: a database for each test on throw-away servers, with or without Redis
+//   - handlers that count their calls, and gates that block handlers
+//   - network faults between the library and its servers
+//   - helpers that read stored rows
+//   - child processes that a test can kill
+//
+// Helpers that one package alone uses are in that package.
 package harness

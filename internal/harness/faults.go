@@ -14,13 +14,13 @@ import (
 	"github.com/compensator-go/compensator/internal/faultproxy"
 )
 
-// CommitFaults are the ways a statement of ours can go wrong on the wire.
+// CommitFaults are the ways in which a statement can fail on the network.
 var CommitFaults = map[string]faultproxy.Rule{
 	"request lost": {Fault: faultproxy.DropRequest, Nth: 1},
 	"reply lost":   {Fault: faultproxy.DropReply, Nth: 1},
 }
 
-// Proxied opens the world's database through a proxy that can break it. w.DB stays beside the proxy.
+// Proxied opens the world's database through a proxy that can inject faults. w.DB still connects directly.
 func (w *World) Proxied(watched bool, change ...func(*mysql.Config)) (*faultproxy.MySQL, *sql.DB) {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -41,16 +41,16 @@ func (w *World) Proxied(watched bool, change ...func(*mysql.Config)) (*faultprox
 	})
 }
 
-// ReadTimeout makes the driver give up on a server that does not answer.
+// ReadTimeout makes the driver give up on a server that does not answer within d.
 func ReadTimeout(d time.Duration) func(*mysql.Config) {
 	return func(config *mysql.Config) { config.ReadTimeout = d }
 }
 
-// Following matches a request of kind then that comes after one of kind first on the same connection: the COMMIT of the
-// transaction that ran a statement.
+// Following matches a request of kind then that comes after a request of kind first on the same connection. For
+// example, it matches the COMMIT of the transaction that ran a certain statement.
 func Following(first, then faultproxy.Match) faultproxy.Match {
 	var mu sync.Mutex
-	seen := make(map[uint64]bool) // by connection
+	seen := make(map[uint64]bool) // by connection id
 	return func(r faultproxy.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -65,8 +65,8 @@ func Following(first, then faultproxy.Match) faultproxy.Match {
 	}
 }
 
-// HooksOnly is a configuration in which nothing but the news of a commit makes an entry run: no round of the
-// reconciler comes after the first. ready waits for that one.
+// HooksOnly returns a configuration in which only the commit notification starts an entry. The reconciler runs one
+// round and no more. ready waits for the end of that round.
 func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready func()) {
 	first := make(chan struct{})
 	var once sync.Once
@@ -75,7 +75,7 @@ func (w *World) HooksOnly(cfg compensator.Config) (_ compensator.Config, ready f
 	return cfg, func() { w.Wait(first, "the first round of the reconciler") }
 }
 
-// Wait waits for an event, and says what did not happen.
+// Wait waits for event. On timeout the test fails, and the message names what did not happen.
 func (w *World) Wait(event <-chan struct{}, what string) {
 	w.T.Helper()
 	timer := time.NewTimer(Timeout)
@@ -87,13 +87,13 @@ func (w *World) Wait(event <-chan struct{}, what string) {
 	}
 }
 
-// WithholdOutcomes makes the database take claims, but neither outcomes nor renewals.
+// WithholdOutcomes makes the proxy drop outcomes and lease renewals. Claims still pass.
 func WithholdOutcomes(proxy *faultproxy.MySQL) {
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("delivery_count=0, lease_until=0"), Fault: faultproxy.DropRequest})
 	proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("SET lease_until="), Fault: faultproxy.DropRequest})
 }
 
-// AwaitMoreClaims waits until a process has begun several more claims.
+// AwaitMoreClaims waits until a process has sent several more claims.
 func (w *World) AwaitMoreClaims(proxy *faultproxy.MySQL) {
 	w.T.Helper()
 	claims := proxy.Arm(faultproxy.Rule{Match: faultproxy.Contains("FOR UPDATE SKIP LOCKED")})
@@ -101,7 +101,7 @@ func (w *World) AwaitMoreClaims(proxy *faultproxy.MySQL) {
 	claims.Disarm()
 }
 
-// ThroughProxy is a DSN that leads through a proxy.
+// ThroughProxy returns dsn changed so that it connects through proxy.
 func ThroughProxy(t *testing.T, dsn string, proxy *faultproxy.MySQL) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
@@ -110,5 +110,5 @@ func ThroughProxy(t *testing.T, dsn string, proxy *faultproxy.MySQL) string {
 	return config.FormatDSN()
 }
 
-// Elapse lets time pass: an outage has a length.
+// Elapse waits for d. Tests use it for the length of an outage.
 func Elapse(d time.Duration) { <-time.After(d) }

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Gate holds handlers up until a test opens it.
+// Gate blocks handlers until the test opens it.
 type Gate struct {
 	Entered chan compensator.EntryID
 	opened  chan struct{}
@@ -21,8 +21,8 @@ func NewGate() *Gate {
 	return &Gate{Entered: make(chan compensator.EntryID, 20_000), opened: make(chan struct{})}
 }
 
-// Pass tells that a handler is here and waits until the gate is open. It returns early, with its context's
-// cause, when the handler is told to stop.
+// Pass sends the entry's id to Entered and waits until the gate is open. It returns early with the context's cause when
+// ctx is cancelled.
 func (g *Gate) Pass(ctx context.Context, e *compensator.Entry) error {
 	g.Entered <- e.ID
 	select {
@@ -33,17 +33,17 @@ func (g *Gate) Pass(ctx context.Context, e *compensator.Entry) error {
 	}
 }
 
-// PassDeaf is pass for a handler that does not listen to its context.
+// PassDeaf is like Pass for a handler that ignores its context.
 func (g *Gate) PassDeaf(e *compensator.Entry) error {
 	g.Entered <- e.ID
 	<-g.opened
 	return nil
 }
 
-// Open lets all handlers pass, those to come as well.
+// Open lets all waiting and future handlers pass.
 func (g *Gate) Open() { close(g.opened) }
 
-// OpenAtEnd opens the gate when the test ends, so that deaf handlers do not outlive it.
+// OpenAtEnd opens the gate when the test ends, so that handlers that ignore their context do not outlive the test.
 func (g *Gate) OpenAtEnd(t *testing.T) {
 	t.Cleanup(func() {
 		select {
@@ -54,13 +54,13 @@ func (g *Gate) OpenAtEnd(t *testing.T) {
 	})
 }
 
-// Await waits for the next handler at the gate.
+// Await waits for the next handler at the gate and returns its entry's id.
 func (g *Gate) Await(t *testing.T) compensator.EntryID {
 	t.Helper()
 	return Next(t, g.Entered)
 }
 
-// Next waits for what comes through a channel.
+// Next receives a value from a channel. The test fails on timeout.
 func Next[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	timer := time.NewTimer(Timeout)
@@ -74,5 +74,5 @@ func Next[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// ErrOf is the error of a call whose result does not matter.
+// ErrOf returns the error of a call and drops the result.
 func ErrOf[T any](_ T, err error) error { return err }

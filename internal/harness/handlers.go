@@ -11,13 +11,14 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// ErrSoldOut is why handlers fail.
+// ErrSoldOut is the error that failing handlers return.
 var ErrSoldOut = errors.New("sold out")
 
-// Failing is the verdict of a handler that never succeeds.
+// Failing is a verdict function for handlers that always fail.
 func Failing(*compensator.Entry, int) error { return ErrSoldOut }
 
-// Held registers a type whose handlers wait at a gate and then return what verdict says; nil: success.
+// Held registers a type whose handlers wait at a gate and then return the result of verdict. A nil verdict means
+// success.
 func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator.TypeConfig, verdict func(e *compensator.Entry) error) (*compensator.Type[Order], *Gate) {
 	t.Helper()
 	g := NewGate()
@@ -31,7 +32,7 @@ func Held(t *testing.T, c *compensator.Compensator, name string, cfg compensator
 	return orders, g
 }
 
-// Transactional registers a transactional type whose handler writes its effect and then does what more says.
+// Transactional registers a transactional type. Its handler writes an effect and then calls more.
 func Transactional(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig, more func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error) *compensator.Type[Order] {
 	t.Helper()
 	orders, err := compensator.HandleTx(c, "pay_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ Order) error {
@@ -44,7 +45,8 @@ func Transactional(t *testing.T, c *compensator.Compensator, cfg compensator.Typ
 	return orders
 }
 
-// Numbered registers a type whose handler counts its calls and returns what verdict says; nil: success.
+// Numbered registers a type whose handler counts its calls and returns the result of verdict. A nil verdict means
+// success.
 func Numbered(t *testing.T, c *compensator.Compensator, name string, cfg compensator.TypeConfig, verdict func(e *compensator.Entry, call int) error) (*compensator.Type[Order], *Calls) {
 	t.Helper()
 	ran := new(Calls)
@@ -59,19 +61,19 @@ func Numbered(t *testing.T, c *compensator.Compensator, name string, cfg compens
 	return orders, ran
 }
 
-// Order is the content of most tests' entries.
+// Order is the content of most entries in the tests.
 type Order struct {
 	Number int    `json:"number"`
 	Note   string `json:"note,omitempty"`
 }
 
-// Calls counts handler runs by entry.
+// Calls counts handler calls by entry.
 type Calls struct {
 	mu sync.Mutex
 	n  map[compensator.EntryID]int
 }
 
-// Add counts a run, and says how many there were with it.
+// Add counts a call and returns the entry's new total.
 func (c *Calls) Add(id compensator.EntryID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,14 +84,14 @@ func (c *Calls) Add(id compensator.EntryID) int {
 	return c.n[id]
 }
 
-// Of is how often the handler ran for an entry.
+// Of returns how often the handler ran for an entry.
 func (c *Calls) Of(id compensator.EntryID) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n[id]
 }
 
-// Total is how often it ran.
+// Total returns how often the handler ran for all entries.
 func (c *Calls) Total() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,5 +101,5 @@ func (c *Calls) Total() (n int) {
 	return n
 }
 
-// ByMei is a person.
+// ByMei is the audit info of manual actions in tests.
 var ByMei = compensator.AuditInfo{Actor: "mei", Reason: "the customer called"}

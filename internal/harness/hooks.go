@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// HookedStore is a store whose claims and settles pass by a test, which may replace them.
+// HookedStore is a Store whose claims and settles call hooks of the test. A hook can replace the call.
 type HookedStore struct {
 	processlog.Store
 	OnClaim  func() error
@@ -35,7 +35,7 @@ func (s *HookedStore) Settle(ctx context.Context, token processlog.Token, outcom
 	return settle()
 }
 
-// OnHooks is a configuration on a store with hooks.
+// OnHooks returns cfg on a HookedStore.
 func (w *World) OnHooks(cfg compensator.Config) (compensator.Config, *HookedStore) {
 	w.T.Helper()
 	store, err := compensator.OpenStore(w.T.Context(), cfg.DB, compensator.DefaultTable)

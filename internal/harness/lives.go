@@ -11,12 +11,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// LifeTypes are the types that parents and children run: one of each kind of handler.
+// LifeTypes are the business types that parents and children run. It holds one type of each kind of handler.
 type LifeTypes struct {
-	Pay   *compensator.Type[Order] // transactional
-	Ship  *compensator.Type[Order] // plain
-	Close *compensator.Type[Order] // fails, and is undone in a transaction
-	Mail  *compensator.Type[Order] // in batches
+	Pay   *compensator.Type[Order] // transactional handler
+	Ship  *compensator.Type[Order] // plain handler
+	Close *compensator.Type[Order] // fails; its compensation runs in a transaction
+	Mail  *compensator.Type[Order] // batch handler
 }
 
 func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e *compensator.Entry) error) (*LifeTypes, error) {
@@ -47,7 +47,7 @@ func newLifeTypes(c *compensator.Compensator, at func(point string), more func(e
 	return &types, errors.Join(errs[:]...)
 }
 
-// LifeInstance makes an instance of the parent's that runs the children's types.
+// LifeInstance makes a Compensator in the parent that runs the children's types.
 func (w *World) LifeInstance(db *sql.DB) (*compensator.Compensator, *LifeTypes) {
 	w.T.Helper()
 	cfg := w.Quick()

@@ -18,12 +18,13 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Statements is any handle that runs them.
+// Statements is a handle that can execute statements, for example a *sql.Tx.
 type Statements interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// Deadlock makes the server roll tx back in favour of a heavier transaction, and returns once tx was told.
+// Deadlock causes a deadlock in which the server rolls tx back, because the rival transaction is heavier. It returns
+// after tx has received the error.
 func (w *World) Deadlock(tx Statements) {
 	w.T.Helper()
 	w.DeadlockIn(tx, func() error {
@@ -32,7 +33,8 @@ func (w *World) Deadlock(tx Statements) {
 	})
 }
 
-// DeadlockIn is deadlock where tx is told by whatever meet does with rows 1 and 2 of accounts.
+// DeadlockIn is like Deadlock, but meet runs the statement of tx that deadlocks. meet touches row 2 of accounts, or
+// rows 1 and 2, and returns the server's error.
 func (w *World) DeadlockIn(tx Statements, meet func() error) {
 	w.T.Helper()
 	w.Exec("CREATE TABLE IF NOT EXISTS accounts (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -53,7 +55,7 @@ func (w *World) DeadlockIn(tx Statements, meet func() error) {
 	require.NoError(w.T, rival.Rollback())
 }
 
-// RequireNumber requires an error of the server.
+// RequireNumber requires a MySQL error with this number.
 func (w *World) RequireNumber(err error, number uint16) {
 	w.T.Helper()
 	var answer *mysql.MySQLError
@@ -61,7 +63,7 @@ func (w *World) RequireNumber(err error, number uint16) {
 	require.Equal(w.T, number, answer.Number)
 }
 
-// WaitLocked waits until n statements in the world's database wait for a row.
+// WaitLocked waits until n statements in the world's database wait for a row lock.
 func (w *World) WaitLocked(n int) {
 	w.T.Helper()
 	w.Eventually(func() bool { return len(w.WaitingForRows()) == n }, "%d statements wait for a row", n)
@@ -69,8 +71,8 @@ func (w *World) WaitLocked(n int) {
 
 var waitsForRow = regexp.MustCompile(`(?s)\nLOCK WAIT .*?\n(?:MySQL|MariaDB) thread id (\d+),`)
 
-// WaitingForRows returns the connections to the world's database whose statements wait for a row. Of InnoDB's reports this text
-// is the only one that is made anew whenever somebody asks.
+// WaitingForRows returns the ids of connections to the world's database that wait for a row lock. It parses the InnoDB
+// status text, because InnoDB builds that text anew on every query. InnoDB caches its other reports.
 func (w *World) WaitingForRows() (ids []string) {
 	w.T.Helper()
 	var engine, name, text string
@@ -85,8 +87,8 @@ func (w *World) WaitingForRows() (ids []string) {
 	return ids
 }
 
-// Connected reports whether a connection to the world's database has the id. MySQL's information_schema cannot tell while
-// anybody runs a statement with bytes that are no text.
+// Connected reports whether a connection with this id to the world's database is open. It reads SHOW PROCESSLIST.
+// MySQL's information_schema.processlist fails while any statement contains bytes that are not valid text.
 func (w *World) Connected(id any) bool {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -102,7 +104,7 @@ func (w *World) Connected(id any) bool {
 	}
 	for rows.Next() {
 		require.NoError(w.T, rows.Scan(into...))
-		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName { // Id, User, Host, db
+		if string(row[0]) == fmt.Sprint(id) && string(row[3]) == config.DBName { // columns Id, User, Host, db
 			return true
 		}
 	}
@@ -110,7 +112,7 @@ func (w *World) Connected(id any) bool {
 	return false
 }
 
-// Begin begins a transaction that ends with the test at the latest.
+// Begin begins a transaction. It is rolled back at the end of the test at the latest.
 func (w *World) Begin(db *sql.DB) *sql.Tx {
 	w.T.Helper()
 	tx, err := db.Begin()
@@ -119,8 +121,8 @@ func (w *World) Begin(db *sql.DB) *sql.Tx {
 	return tx
 }
 
-// InEverySnapshot runs test on both kinds of pool, and on MariaDB with innodb_snapshot_isolation off and on, whatever
-// the server's default.
+// InEverySnapshot runs test on both kinds of pool. On MariaDB it runs test with innodb_snapshot_isolation off and on,
+// independent of the server's default.
 func InEverySnapshot(t *testing.T, test func(t *testing.T, w *World, db *sql.DB, watched, isolated bool)) {
 	isolation := []string{""}
 	if testservers.SharedSQL(t).Flavor == "mariadb" {
@@ -141,11 +143,11 @@ func InEverySnapshot(t *testing.T, test func(t *testing.T, w *World, db *sql.DB,
 	}
 }
 
-// InnodbNews is how rarely one must ask InnoDB about transactions to be told of new ones; sooner, it repeats
-// itself.
+// InnodbNews is the shortest interval between two reads of InnoDB's transaction tables that returns fresh data. After a
+// shorter interval InnoDB repeats its last answer.
 const InnodbNews = 150 * time.Millisecond
 
-// LockingTransactions waits for connections to the world's database that hold row locks.
+// LockingTransactions waits until connections to the world's database hold row locks. It returns their ids.
 func (w *World) LockingTransactions() (ids []int64) {
 	w.T.Helper()
 	assert.Eventually(w.T, func() bool {
@@ -165,14 +167,14 @@ func (w *World) LockingTransactions() (ids []int64) {
 	return ids
 }
 
-// Status reads a counter of the server.
+// Status reads a status counter of the server.
 func (w *World) Status(name string) (value int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &value))
 	return value
 }
 
-// LockRow holds the row of an entry from a session of its own until release is called.
+// LockRow locks the row of an entry in a separate session until release is called.
 func (w *World) LockRow(id compensator.EntryID) (release func()) {
 	w.T.Helper()
 	tx := w.Begin(w.DB)

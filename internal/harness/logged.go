@@ -18,14 +18,14 @@ func (l Log) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// LogInto has cfg log into what it returns.
+// LogInto makes cfg log into the Log that it returns.
 func LogInto(cfg *compensator.Config) Log {
 	lines := make(Log, 1000)
 	cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
 	return lines
 }
 
-// Contains waits for a line with all of parts.
+// Contains waits for a log line that contains all of parts.
 func (l Log) Contains(w *World, parts ...string) string {
 	w.T.Helper()
 	for {

@@ -13,14 +13,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// childEnv names the program a re-executed test binary runs instead of its tests.
+// childEnv is an environment variable. It holds the program that a re-executed test binary runs instead of its tests.
 const childEnv = "COMPENSATOR_TEST_CHILD"
 
-// Main is the TestMain of a package on this harness: it runs the tests or, in a process that one of them has started,
-// the child's program. No goroutine may be left at the end.
+// Main is the TestMain of packages that use this harness. It runs the tests. In a child process it runs the child's
+// program instead. It fails if goroutines are left at the end.
 func Main(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		runChild() // this process is one that a test kills
+		runChild() // This process is a child that a test kills.
 		return
 	}
 	waitTogether()
@@ -34,8 +34,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// waitTogether has more tests run beside each other than there are processors, unless -parallel says how many: they wait
-// for leases, rounds and servers most of the time.
+// waitTogether raises the number of parallel tests above the number of processors, unless -parallel is set. Most tests
+// spend their time waiting for leases, reconciler rounds and servers.
 func waitTogether() {
 	flag.Parse()
 	given := false

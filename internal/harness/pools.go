@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// CommitTx runs work in a plain transaction and commits it, as the library itself does elsewhere.
+// CommitTx runs work in a plain transaction and commits it. It has the signature of Compensator.InTx, so that tests can
+// use both.
 func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error {
 	tx, err := db.Begin()
 	if err != nil {
@@ -24,7 +25,7 @@ func CommitTx(_ *compensator.Compensator, db *sql.DB, work func(tx compensator.T
 	return tx.Commit()
 }
 
-// modes are the ways an entry can travel; each promise below must hold on all of them.
+// modes are the combinations of pool and queue with which an entry can travel. The promises must hold in each.
 var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	"connector and redis": func(t *testing.T) (*World, compensator.Config) {
 		w := NewWorld(t).WithRedis()
@@ -48,7 +49,7 @@ var modes = map[string]func(t *testing.T) (*World, compensator.Config){
 	},
 }
 
-// InEveryMode runs test once for each mode, side by side.
+// InEveryMode runs test once for each mode, in parallel.
 func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for name, open := range modes {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +60,8 @@ func InEveryMode(t *testing.T, test func(t *testing.T, w *World, cfg compensator
 	}
 }
 
-// InOppositeModes is InEveryMode for heavier tests: with all the help there is, and with none.
+// InOppositeModes is like InEveryMode for heavy tests. It runs only two modes: Connector with Redis, and plain pool
+// without Redis.
 func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compensator.Config)) {
 	for _, name := range []string{"connector and redis", "plain pool, no redis"} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +72,7 @@ func InOppositeModes(t *testing.T, test func(t *testing.T, w *World, cfg compens
 	}
 }
 
-// Traced is a handle on a transaction as a tracer of the user's makes one: its type tells nothing.
+// Traced wraps a transaction handle as a user's tracer does. The library cannot recognize its type.
 type Traced struct{ Tx compensator.Tx }
 
 func (t Traced) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -81,7 +83,7 @@ func (t Traced) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return t.Tx.QueryContext(ctx, query, args...)
 }
 
-// Known is a handle that says what it is on, as an ORM's.
+// Known is a handle that names the ScopedTx it belongs to, as an ORM's handle can.
 type Known struct {
 	Traced
 	On *compensator.ScopedTx
@@ -89,10 +91,10 @@ type Known struct {
 
 func (k Known) Scoped() *compensator.ScopedTx { return k.On }
 
-// Pools are the two kinds of pool a transaction can come from.
+// Pools are the two kinds of pool that a transaction can come from.
 var Pools = map[string]func(dsn string) func() (*sql.DB, error){"connector": Watched, "plain": Plain}
 
-// InEveryPool runs test on each kind of pool, side by side.
+// InEveryPool runs test on each kind of pool, in parallel.
 func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	InEveryPoolInTurn(t, func(t *testing.T, w *World, db *sql.DB) {
 		t.Parallel()
@@ -100,7 +102,8 @@ func InEveryPool(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	})
 }
 
-// InEveryPoolInTurn is InEveryPool for tests that read the shared server's counters: nothing else may run beside them.
+// InEveryPoolInTurn is like InEveryPool, one pool after the other. Tests that read the shared server's counters need
+// it: no other test may run meanwhile.
 func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.DB)) {
 	for name, pool := range Pools {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +113,7 @@ func InEveryPoolInTurn(t *testing.T, test func(t *testing.T, w *World, db *sql.D
 	}
 }
 
-// WithParams is a DSN with parameters of the driver, or session variables, changed.
+// WithParams returns dsn with changed driver parameters or session variables.
 func WithParams(t *testing.T, dsn string, params map[string]string) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
@@ -129,12 +132,12 @@ func Watched(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return compensator.Open("mysql", dsn) }
 }
 
-// Plain opens dsn without the Connector.
+// Plain returns a function that opens dsn without the Connector.
 func Plain(dsn string) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) { return sql.Open("mysql", dsn) }
 }
 
-// Open opens a pool that is closed after the test.
+// Open opens a pool and closes it after the test.
 func (w *World) Open(open func() (*sql.DB, error)) *sql.DB {
 	w.T.Helper()
 	db, err := open()

@@ -14,13 +14,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Put records one entry in a transaction of its own, and says that it has committed.
+// Put records one entry in its own transaction, commits, and calls Committed.
 func (w *World) Put(orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	return w.PutThrough(w.DB, orders, number, opts)
 }
 
-// PutThrough is Put through another pool than the world's own.
+// PutThrough is like Put, through the given pool.
 func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number int, opts compensator.Options) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -33,7 +33,7 @@ func (w *World) PutThrough(db *sql.DB, orders *compensator.Type[Order], number i
 	return receipt.ID()
 }
 
-// PutMany records n entries in one transaction, numbered from 0, also as their business ids.
+// PutMany records n entries in one transaction. Their numbers start at 0 and are also their business ids.
 func (w *World) PutMany(c *compensator.Compensator, orders *compensator.Type[Order], n int, opts compensator.Options) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
@@ -58,7 +58,7 @@ func (w *World) Entry(c *compensator.Compensator, id compensator.EntryID) *compe
 	return e
 }
 
-// InsertDue writes n due entries as some other process would have, with ids from first on.
+// InsertDue inserts n due entries with ids from first on, as another process would.
 func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.EntryID) {
 	w.T.Helper()
 	for id := first; id < first+n; id++ {
@@ -69,7 +69,7 @@ func (w *World) InsertDue(businessType string, first, n int) (ids []compensator.
 	return ids
 }
 
-// RecordDelayed records one entry of a type that need not run here.
+// RecordDelayed records one delayed entry. Its type need not be registered in this process.
 func (w *World) RecordDelayed(c *compensator.Compensator, delay time.Duration) compensator.EntryID {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -89,7 +89,7 @@ func Untyped(n int) []compensator.NewEntry {
 	return entries
 }
 
-// Keyed makes n entries whose keys sort against their order.
+// Keyed makes n entries whose idempotency keys sort in the reverse order.
 func Keyed(prefix string, n int) []compensator.NewEntry {
 	entries := Untyped(n)
 	for i := range entries {
@@ -98,7 +98,7 @@ func Keyed(prefix string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// Backlog writes n entries that are all due at the same long-gone moment, as an outage leaves them.
+// Backlog inserts n entries that were all due at the same moment long ago, as after an outage.
 func (w *World) Backlog(businessType string, n int) {
 	w.T.Helper()
 	for from := 0; from < n; from += 500 {

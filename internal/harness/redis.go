@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Queued is how many entries Redis holds of all types.
+// Queued returns how many entries of all types Redis holds.
 func (w *World) Queued() (n int64) {
 	w.T.Helper()
 	keys, err := w.Redis.Keys(w.T.Context(), "{"+w.Name+":*:due").Result()
@@ -26,22 +26,22 @@ func (w *World) Queued() (n int64) {
 	return n
 }
 
-// RedisClient is closed after the test.
+// RedisClient returns a client that is closed after the test.
 func RedisClient(t *testing.T, server *testservers.RedisServer) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
 }
 
-// DueKey is where Redis has the entries of a type.
+// DueKey returns the Redis key of the due entries of a type.
 func (w *World) DueKey(businessType string) string {
 	return "{" + w.Name + ":v1:0}:" + businessType + ":0:due"
 }
 
-// Whole is the member beside them that says that none is missing.
+// Whole returns the member of that Redis key which marks the type's queue as complete.
 func (w *World) Whole(businessType string) string { return "whole " + w.DueKey(businessType) }
 
-// WithRedis gives the world a key prefix on the shared Redis.
+// WithRedis gives the world its own key prefix on the shared Redis.
 func (w *World) WithRedis() *World {
 	server := testservers.SharedRedis(w.T)
 	w.Redis = redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -64,18 +64,18 @@ func (w *World) ThroughProxy(cfg *compensator.Config) *faultproxy.TCP {
 	return proxy
 }
 
-// InQueue reports whether Redis knows the entry.
+// InQueue reports whether Redis holds the entry.
 func (w *World) InQueue(id compensator.EntryID) bool {
 	return w.Redis.ZScore(w.T.Context(), w.DueKey("close_order"), id.String()).Err() == nil
 }
 
-// WaitInQueue waits until Redis knows the entry.
+// WaitInQueue waits until Redis holds the entry.
 func (w *World) WaitInQueue(id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.InQueue(id) }, "the queue knows entry %s", id)
 }
 
-// WaitWhole waits until all of a type's entries have been enqueued.
+// WaitWhole waits until all entries of a type have been enqueued.
 func (w *World) WaitWhole(businessType string) {
 	w.T.Helper()
 	key := w.DueKey(businessType)

@@ -9,20 +9,20 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Ended counts the entries that came to a state with so many failures.
+// Ended counts the entries in this state with this number of failures.
 func (w *World) Ended(state compensator.State, failures int) int {
 	w.T.Helper()
 	return w.Count("common_process_log WHERE state=? AND process_count=?", int64(state), failures)
 }
 
-// Effect writes a row of the business table.
+// Effect inserts a row into the business table.
 func (w *World) Effect(tx Statements, what string) {
 	w.T.Helper()
 	_, err := tx.ExecContext(w.T.Context(), "INSERT INTO effects (what) VALUES (?)", what)
 	require.NoError(w.T, err)
 }
 
-// State reads an entry's state straight from the table.
+// State reads an entry's state directly from the table.
 func (w *World) State(id compensator.EntryID) compensator.State {
 	w.T.Helper()
 	var s compensator.State
@@ -30,33 +30,33 @@ func (w *World) State(id compensator.EntryID) compensator.State {
 	return s
 }
 
-// WaitState waits until the table has an entry in a state.
+// WaitState waits until the entry's row has the state want.
 func (w *World) WaitState(id compensator.EntryID, want compensator.State) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.State(id) == want }, "entry %s becomes %s", id, want)
 }
 
-// Count runs a SELECT COUNT(*) on the rest of a query.
+// Count runs SELECT COUNT(*) FROM, followed by from.
 func (w *World) Count(from string, args ...any) (n int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT COUNT(*) FROM "+from, args...).Scan(&n))
 	return n
 }
 
-// Exec runs a statement beside the library.
+// Exec runs a statement directly, without the library.
 func (w *World) Exec(query string, args ...any) {
 	w.T.Helper()
 	_, err := w.DB.Exec(query, args...)
 	require.NoError(w.T, err)
 }
 
-// WaitAllEnded waits until no entry is on its way.
+// WaitAllEnded waits until every entry has ended.
 func (w *World) WaitAllEnded() {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE state IN (0,-1,-3)") == 0 }, "every entry ends")
 }
 
-// checkInvariants looks for rows that no history of the protocol leaves behind.
+// checkInvariants fails the test if a row has a combination of columns that the protocol never writes.
 func (w *World) checkInvariants() {
 	for what, where := range map[string]string{
 		"a terminal entry under a lease":               "state IN (1,2,3,4,-2) AND lease_until>0",
@@ -70,7 +70,7 @@ func (w *World) checkInvariants() {
 	} {
 		var n int
 		if err := w.DB.QueryRow("SELECT COUNT(*) FROM common_process_log WHERE " + where).Scan(&n); err != nil {
-			return // the test has taken its server away
+			return // The test has stopped its server.
 		}
 		if n > 0 {
 			w.T.Errorf("%d times: %s", n, what)
@@ -78,10 +78,10 @@ func (w *World) checkInvariants() {
 	}
 }
 
-// NowMillis is the database's clock, in the unit of the log's columns.
+// NowMillis is the SQL expression for the database's clock, in milliseconds like the log's columns.
 const NowMillis = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01 00:00:00',UTC_TIMESTAMP(3)) DIV 1000"
 
-// AwaitLeasesEnded waits until n entries on their way are under leases that have ended.
+// AwaitLeasesEnded waits until n unfinished entries have expired leases.
 func (w *World) AwaitLeasesEnded(n int) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -89,21 +89,21 @@ func (w *World) AwaitLeasesEnded(n int) {
 	}, "%d leases end", n)
 }
 
-// LeaseOf is the stored end of an entry's lease, ms.
+// LeaseOf returns the stored end of an entry's lease, in milliseconds.
 func (w *World) LeaseOf(id compensator.EntryID) (until int64) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT lease_until FROM common_process_log WHERE id=?", id.Row()).Scan(&until))
 	return until
 }
 
-// EndLease makes the lease of a running attempt end, as a pause of its process longer than the lease does,
-// without its process noticing.
+// EndLease expires the lease of a running attempt without the knowledge of its process. A process that pauses for
+// longer than the lease has the same effect.
 func (w *World) EndLease(id compensator.EntryID) {
 	w.T.Helper()
 	w.Exec("UPDATE common_process_log SET lease_until=1 WHERE id=?", id.Row())
 }
 
-// Row is all that is stored of an entry.
+// Row returns all stored columns of an entry.
 func (w *World) Row(id compensator.EntryID) string {
 	w.T.Helper()
 	var s string

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// StoreOn opens the store on a database of its own; open says how its pool is opened.
+// StoreOn opens the Store on its own database. open opens the pool.
 func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harness {
 	t.Helper()
 	db, err := open()
@@ -33,7 +33,7 @@ func StoreOn(t *testing.T, dsn string, open func() (*sql.DB, error)) suite.Harne
 	}
 }
 
-// refuse has a trigger refuse every change of entries, until allow is called.
+// refuse adds a trigger that rejects every change of the entries ids until allow is called.
 func refuse(t *testing.T, db *sql.DB, ids []processlog.ID) (allow func()) {
 	t.Helper()
 	rows := make([]string, len(ids))

@@ -15,26 +15,25 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Timeout is how long a test waits for something that must happen. It is never a measure of speed.
+// Timeout is how long a test waits for an event that must happen. It is not a measure of speed.
 const Timeout = 3 * time.Minute
 
-// World is a database with the process log and a business table, and whatever a test puts on it.
+// World is a database with the process log and a business table, plus what a test adds.
 type World struct {
 	T     *testing.T
 	DSN   string
-	DB    *sql.DB // opened on Connector unless the test says otherwise
+	DB    *sql.DB // opened through the Connector unless the test says otherwise
 	Redis *redis.Client
-	Name  string // the Redis prefix
+	Name  string // key prefix in Redis
 }
 
-// NewWorld makes a database of the test's own on the shared servers. After the test it checks that no entry
-// broke the table's rules.
+// NewWorld makes a new database on the shared servers. After the test it checks that no row breaks the invariants.
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	return WorldAt(t, testservers.Database(t))
 }
 
-// WorldAt is NewWorld on a database that the test has made.
+// WorldAt is like NewWorld, on a database that the test has made.
 func WorldAt(t *testing.T, dsn string) *World {
 	t.Helper()
 	w := &World{T: t, DSN: dsn}
@@ -46,7 +45,7 @@ func WorldAt(t *testing.T, dsn string) *World {
 	return w
 }
 
-// Quick is a configuration for tests: short leases and intervals.
+// Quick returns a configuration for tests, with short leases and intervals.
 func (w *World) Quick() compensator.Config {
 	cfg := compensator.Config{
 		DB: w.DB, Prefix: w.Name, Lease: 2 * time.Second, Grace: 200 * time.Millisecond,
@@ -88,7 +87,7 @@ func (w *World) Run(c *compensator.Compensator) (stop func() error) {
 	return stop
 }
 
-// InTx runs work in a plain transaction and commits it.
+// Run runs c until the test ends or stop is called. stop waits for Run and returns its error.
 func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 	w.T.Helper()
 	tx, err := db.Begin()
@@ -97,8 +96,8 @@ func (w *World) InTx(db *sql.DB, work func(tx *sql.Tx)) {
 	require.NoError(w.T, tx.Commit())
 }
 
-// Eventually waits until check holds. It runs check in the test's goroutine, so that check may fail the test, too. The longer
-// it has waited the less often it looks: on a busy machine those who look are most of what keeps it busy.
+// Eventually polls check until it holds. check runs in the test's goroutine, so it may fail the test. The interval
+// between two calls grows, because frequent polling slows a busy machine down.
 func (w *World) Eventually(check func() bool, what string, args ...any) {
 	w.T.Helper()
 	for began := time.Now(); !check(); time.Sleep(min(max(time.Since(began)/20, 5*time.Millisecond), 100*time.Millisecond)) {

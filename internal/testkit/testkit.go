@@ -1,5 +1,5 @@
-// Package testkit is how package compensatortest gets what the root package gives nobody else. Each function is for of, a
-// *compensator.Compensator; its package sets them.
+// Package testkit gives package compensatortest access to internals of the root package. Each function takes a
+// *compensator.Compensator as of. The root package sets the functions.
 package testkit
 
 import (
@@ -8,13 +8,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt makes one attempt of one entry, as Run would, while everything else stays as it is, and returns when its outcome is
-// stored. of is not inside Run.
+// Attempt makes one attempt of one entry, as Run would. It returns when the outcome is stored. No other entry is
+// touched. of must not be running Run.
 var Attempt func(ctx context.Context, of any, id processlog.ID) error
 
-// AdvanceKeys does for the lines in which entries stand what is done behind each entry that ends, and reports whether somebody's turn
-// has come.
+// AdvanceKeys advances the ordering keys of the entries ids. It does the work that follows each ended entry. It reports
+// whether a blocked entry became due.
 var AdvanceKeys func(ctx context.Context, of any, ids []processlog.ID) (bool, error)
 
-// Blocked returns those of ids that wait for another entry of their ordering key, of types that of knows as serial.
+// Blocked returns the ids that wait for an earlier entry of their ordering key. It looks only at types that of has
+// registered as serial.
 var Blocked func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error)

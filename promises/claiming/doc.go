@@ -1,4 +1,7 @@
-// Package claiming holds when an entry is taken up, and by whom: never early (G9), each by one process (G16), found
-// also where nobody enqueued it (G1) and where the queue invents (G10); what is locked, slow, unknown or stuck holds
-// up nothing else (G17, G18), and rest costs next to nothing.
+// Package claiming tests when an entry is claimed, and by which process:
+//
+//   - An entry is never claimed early (G9) and only by one process (G16).
+//   - An entry is found even if it was never enqueued (G1), and ids that the queue invents do no harm (G10).
+//   - Locked, slow, unknown or stuck entries hold up no other entries (G17, G18).
+//   - An idle process costs next to nothing.
 package claiming

@@ -40,7 +40,7 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 		for _, delay := range delays {
 			harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "later", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
 		}
-		time.Sleep(26 * time.Hour) // the bubble's clock
+		time.Sleep(26 * time.Hour) // on the bubble's clock
 		synctest.Wait()
 		assert.EqualValues(t, len(delays), runs.Load())
 		for _, row := range store.Rows() {
@@ -64,15 +64,15 @@ func TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})
 		require.NoError(t, err)
-		time.Sleep(2 * time.Second)     // for so long that its commit is not polled for any more
-		require.NoError(t, tx.Commit()) // and nobody says so
+		time.Sleep(2 * time.Second)     // long enough that the library no longer polls for the commit
+		require.NoError(t, tx.Commit()) // without calling Committed
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.EqualValues(t, 1, runs.Load())
 	})
 }
 
-// slowStore takes its time to look through the log, and to answer.
+// slowStore takes long to scan the log and long to answer.
 type slowStore struct{ processlog.Store }
 
 func (s slowStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -88,7 +88,8 @@ func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// What comes due while the log is looked through is neither overdue nor ahead, and a wheel knows nothing of what was recorded before Run.
+// An entry comes due while the reconciler reads the log. It is then neither in the overdue part nor in the part ahead.
+// It was also recorded before Run, so the wheel does not know it. It must run on time.
 func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
@@ -110,19 +111,20 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	}
 }
 
-// A queue that several processes share is not told everything again and again: what a process did not come to
-// enqueue is enqueued when it is near.
+// A process does not enqueue everything again in a queue that other processes share. An entry that was never enqueued
+// must still be enqueued when its due time is near.
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
-		time.Sleep(time.Minute)                              // what it enqueued at its start is over
-		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // and nobody says so
+		time.Sleep(time.Minute)                              // The enqueuing at the start of the process is over.
+		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // without calling Committed
 		time.Sleep(2 * time.Minute)
 		late.RequireOnTime(t, 1)
 	})
 }
 
-// What a full queue left out is enqueued when it is near, however full the queue is by then.
+// A full queue leaves entries out. Such an entry must be enqueued when its due time is near, even if the queue is still
+// full.
 // Failure: F49
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	t.Parallel()
@@ -136,8 +138,8 @@ func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	})
 }
 
-// endlessStore is slow to read, and has more of one type to read the longer that takes, as long as what is asked for
-// is ahead.
+// endlessStore is slow to read. The longer a read takes, the more entries of one type it returns, as long as the read
+// asks for entries that are not yet due.
 type endlessStore struct{ processlog.Store }
 
 func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -155,7 +157,8 @@ func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processl
 	return page, nil
 }
 
-// A round must end, however much comes near while it reads: others wait for their turn.
+// Entries keep coming near their due time while a reconciler round reads them. The round must end all the same, because
+// other types wait for it.
 func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +184,7 @@ func TestReconcilerDoesNotRunAfterWhatComesNearMeanwhile(t *testing.T) {
 	})
 }
 
-// refusingStore takes no claims.
+// refusingStore fails every claim.
 type refusingStore struct {
 	processlog.Store
 	claims *atomic.Int64
@@ -192,7 +195,8 @@ func (s refusingStore) Claim(context.Context, []processlog.Wanted, processlog.To
 	return processlog.Claimed{}, errors.New("the database is away")
 }
 
-// What the queue says is due is asked for less and less often while the database refuses it.
+// The database refuses claims of entries that the queue reports as due. The process must claim them less and less
+// often.
 func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +217,7 @@ func TestClaimsThatAreRefusedBecomeRare(t *testing.T) {
 	})
 }
 
-// distantStore takes a while to claim.
+// distantStore takes long to claim.
 type distantStore struct{ processlog.Store }
 
 func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
@@ -221,7 +225,7 @@ func (s distantStore) Claim(ctx context.Context, want []processlog.Wanted, token
 	return s.Store.Claim(ctx, want, token, lease, accept)
 }
 
-// What comes due while a claim is under way is claimed beside it.
+// An entry comes due while a claim is under way. A second claim must start at once.
 func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,7 +247,7 @@ func TestEntryDueDuringAClaimNeedNotWaitForItsEnd(t *testing.T) {
 	})
 }
 
-// awayStore cannot settle before a moment.
+// awayStore fails every settle before a certain moment.
 type awayStore struct {
 	processlog.Store
 	back time.Time
@@ -256,10 +260,10 @@ func (s awayStore) Settle(ctx context.Context, token processlog.Token, outcomes 
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// A database that is back when Run is to end is found in time, however short that time is.
+// The database comes back while Run stops. Run must store the outcomes, even if little time is left.
 func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	t.Parallel()
-	for range 20 { // waits are drawn
+	for range 20 { // The waits between retries are random.
 		synctest.Test(t, func(t *testing.T) {
 			memory := compensatortest.NewMemoryStore()
 			store := awayStore{memory, time.Now().Add(time.Minute)}
@@ -277,7 +281,8 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble runs a test beside an instance whose queue counts as one that others share. Its type is "quiet".
+// inSharedBubble runs test with an instance whose queue counts as shared with other processes. The registered type is
+// "quiet".
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -321,8 +326,8 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	})
 }
 
-// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a millisecond, a moment ago: Record refuses a session
-// whose clock is far from the server's.
+// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a recent millisecond. It must be recent,
+// because Record refuses a session whose clock differs much from the server's.
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

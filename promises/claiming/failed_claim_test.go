@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// notifiedQueue tells of each notification.
+// notifiedQueue reports each notification to the test.
 type notifiedQueue struct {
 	processlog.Queue
 	notified chan []string
@@ -36,7 +36,7 @@ func TestEnqueuedEntryWakesAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	watched := &notifiedQueue{Queue: queue, notified: make(chan []string, 10)}
 	cfg.Redis, cfg.Queue = nil, watched
-	c := w.New(cfg) // it never runs
+	c := w.New(cfg) // This instance never runs.
 	w.RecordDelayed(c, time.Minute)
 	require.Equal(t, []string{"close_order"}, harness.Next(t, watched.notified))
 	w.RecordDelayed(c, time.Hour)

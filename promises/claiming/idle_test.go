@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedQueue counts what goes to the server; a Peek of up to 1,000 types is one call.
+// countedQueue counts calls to the server. A Peek of up to 1,000 types is one call.
 type countedQueue struct {
 	processlog.Queue
 	calls *atomic.Int64
@@ -74,7 +74,7 @@ func (q countedQueue) Notify(ctx context.Context, types []string) error {
 	return q.Queue.Notify(ctx, types)
 }
 
-// countedStore counts statements, of all that a process with nothing to do might ask.
+// countedStore counts all statements that an idle process might send.
 type countedStore struct {
 	processlog.Store
 	calls *atomic.Int64
@@ -135,7 +135,7 @@ func (s countedStore) Purge(ctx context.Context, businessType string, state comp
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// Ten minutes of the bubble's clock with nothing to do: sixty rounds of the reconciler.
+// The process idles for ten minutes on the bubble's clock, which is sixty rounds of the reconciler.
 func TestRestCostsLessThanAStatementAndTwoCallsASecond(t *testing.T) {
 	t.Parallel()
 	for _, types := range []int{1, 1000} {

@@ -12,13 +12,13 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A payment that holds an entry's row when it comes due, and then rolls back, must not cost the entry more
-// than the next look at a locked row: nothing but the claim that met the lock knows that it is due.
+// A payment locks an entry's row when the entry comes due, and then rolls back. Only the claim that met the lock knows
+// that the entry is due. The entry must run at the next check of locked rows.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	cfg.Grace, cfg.ReconcileInterval = time.Minute, time.Minute // the reconciler would find it, too
+	cfg.Grace, cfg.ReconcileInterval = time.Minute, time.Minute // A short interval would let the reconciler find the entry, too.
 	c := w.New(cfg)
 	closed, later := make(chan struct{}), make(chan struct{})
 	orders, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
@@ -58,8 +58,8 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// Somebody's console holds the first rows of a backlog that only the database knows: the others run all the same, also
-// one at a time.
+// Another session locks the first rows of a backlog that is only in the database. The remaining entries must run, also
+// with one slot.
 // Failure: F27
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionCounter counts those that claim and settle entries, and takes the time of real ones.
+// transactionCounter counts the transactions that claim and settle entries. It also adds the latency of real
+// transactions.
 type transactionCounter struct {
 	processlog.Store
 	claims, settles atomic.Int64

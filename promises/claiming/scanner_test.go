@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// scriptCalls counts the scripts a Redis has run.
+// scriptCalls returns how many scripts a Redis server has run.
 func scriptCalls(t *testing.T, client *redis.Client) int {
 	t.Helper()
 	stats, err := client.InfoMap(t.Context(), "commandstats").Result()
@@ -27,7 +27,7 @@ func scriptCalls(t *testing.T, client *redis.Client) int {
 	return calls
 }
 
-// atoiPrefix reads the number behind prefix at the start of s.
+// atoiPrefix parses the number after prefix at the start of s.
 func atoiPrefix(s, prefix string) (n int) {
 	for _, c := range s[len(prefix):] {
 		if c < '0' || c > '9' {
@@ -42,7 +42,7 @@ func atoiPrefix(s, prefix string) (n int) {
 func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	w.Redis = redis.NewClient(&redis.Options{Addr: testservers.NewRedis(t).Addr()}) // nobody else's calls are counted
+	w.Redis = redis.NewClient(&redis.Options{Addr: testservers.NewRedis(t).Addr()}) // This server counts the calls of this test only.
 	t.Cleanup(func() { _ = w.Redis.Close() })
 	w.Name = "idle"
 	cfg := w.Quick()
@@ -61,7 +61,7 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.Run(c)
-	harness.Next(t, rounds) // the first look at everything is over
+	harness.Next(t, rounds) // The first full read is over.
 	before, from := scriptCalls(t, w.Redis), told.Load()
 	for range 10 {
 		harness.Next(t, rounds)

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// leased is how many entries of a type are under a lease.
+// leased counts the entries of a type that are under a lease.
 func leased(w *harness.World, businessType string) int {
 	w.T.Helper()
 	return w.Count("common_process_log WHERE business_type=? AND lease_until>0", businessType)
@@ -63,7 +63,7 @@ func TestNewTypeOfARollingDeployRunsOnceItsInstanceIsThere(t *testing.T) {
 		w.Run(before)
 		after := w.New(cfg)
 		bonus, ran := harness.Numbered(t, after, "grant_bonus", compensator.TypeConfig{}, nil)
-		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // recorded by the new instance before it runs
+		id := w.PutThrough(cfg.DB, bonus, 1, compensator.Options{}) // The new instance records this entry before it runs.
 		harness.Next(t, rounds)
 		harness.Next(t, rounds)
 		require.Equal(t, compensator.Pending, w.State(id))
@@ -127,7 +127,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
-		w.Backlog("close_order", 800) // the herd of midnight
+		w.Backlog("close_order", 800) // many entries due at midnight
 		w.Run(c)
 		for range 4 {
 			g.Await(t)
@@ -164,7 +164,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	cfg.Lease = 30 * time.Second // a third of it is how long a new entry's slot is kept for its commit
+	cfg.Lease = 30 * time.Second // A slot is reserved for the commit of a new entry for a third of the lease.
 	c := w.New(cfg)
 	late := harness.NewGate()
 	orders, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
@@ -175,7 +175,7 @@ func TestNewEntriesRunWhileABacklogIsWorkedOff(t *testing.T) {
 	}, compensator.TypeConfig{Concurrency: 5, Timeout: harness.Timeout})
 	require.NoError(t, err)
 	w.Run(c)
-	for range 2 { // once the first has run, Run takes new entries as they are inserted
+	for range 2 { // After the first handler has run, Run starts new entries as they are recorded.
 		w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded)
 	}
 	w.Backlog("close_order", 300)

@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// heldQueue is a queue whose queue entries do not return until the test lets them.
+// heldQueue is a queue whose enqueue calls return only when the test lets them.
 type heldQueue struct {
 	processlog.Queue
 	called  atomic.Int64
@@ -46,7 +46,7 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w.DB.SetMaxOpenConns(2)
 	waited := w.DB.Stats().WaitCount
 	const n = 100
-	for range n { // each would wait for ever if it waited for the queue
+	for range n { // Each commit would wait for ever if it waited for the queue.
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Minute}})
 			require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestQueueThatFailsIsNoFailureOfTheCommit(t *testing.T) {
 		cfg.DB, cfg.Redis = db, through
 		cfg.Observer.QueueDown = func(error) {
 			close(down)
-			panic("observer") // nor is this
+			panic("observer") // The commit must not depend on the observer either.
 		}
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -103,7 +103,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
 	c := w.New(cfg)
-	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2, Lease: time.Hour}, nil) // a credit lapses after a third
+	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2, Lease: time.Hour}, nil) // A reservation of a slot expires after a third of the lease.
 	w.Run(c)
 	ready()
 	insertedWithLease := func(tx *sql.Tx) bool {
@@ -118,7 +118,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 		tx, err := w.DB.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		require.True(t, insertedWithLease(tx), "after %d transactions the slot is still reserved", i)
-		cancel() // and never look back
+		cancel() // The caller never checks the result.
 		w.Eventually(func() bool { return w.DB.Stats().InUse == 0 }, "the pool takes the connection back")
 	}
 	w.InTx(w.DB, func(tx *sql.Tx) { require.True(t, insertedWithLease(tx)) })
@@ -145,15 +145,15 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 			require.NoError(t, err)
 			receipts = append(receipts, receipt)
 		}
-		// The last one, as of a transaction that took a day: no scan may start later than that.
+		// Make the last entry look as if its transaction took a day. No scan may start at a later due time than that.
 		_, err = tx.Exec("UPDATE common_process_log SET next_at=next_at-86400000, lease_until=GREATEST(0, CAST(lease_until AS SIGNED)-86400000), created_at=created_at-INTERVAL 1 DAY WHERE id=?",
 			receipts[2].ID().Row())
 		require.NoError(t, err)
-		_, err = tx.Exec("SELECT SLEEP(1.3)") // the lease ends on the server's clock
+		_, err = tx.Exec("SELECT SLEEP(1.3)") // The lease ends on the server's clock.
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit())
 		for _, r := range receipts[:2] {
-			r.Committed() // of the last, a plain pool's process brings no news
+			r.Committed() // On a plain pool, the process never reports the commit of the last entry.
 		}
 		w.WaitAllEnded()
 		for _, r := range receipts {
@@ -267,7 +267,7 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	cfg.DB = w.Open(harness.Plain(w.DSN)) // and nobody calls Committed: the reconciler alone finds entries
+	cfg.DB = w.Open(harness.Plain(w.DSN)) // The test does not call Committed, so only the reconciler finds the entries.
 	var rounds atomic.Int64
 	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { rounds.Add(1) }
 	c := w.New(cfg)

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// committers are the ways to commit an entry that end with an error the caller can ask about.
+// committers are the ways to commit an entry after which the caller can ask about an unknown result.
 var committers = map[string]struct {
 	watched bool
 	commit  func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error
@@ -34,7 +34,7 @@ func commitClosure(c *compensator.Compensator, _ *sql.DB, work func(tx compensat
 	return c.InTx(context.Background(), func(_ context.Context, tx *compensator.ScopedTx) error { return work(tx) })
 }
 
-// requireUnknown requires the error of a commit that may have happened or not.
+// requireUnknown requires the error of a commit whose result is unknown.
 func requireUnknown(t *testing.T, err error, way string) {
 	t.Helper()
 	if way == "plain" {
@@ -44,8 +44,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
-// patient is how long a client waits for an answer: what comes at all has come by then, also on a machine that stands still for a
-// moment.
+// patient is how long a client waits for an answer. It is long enough for a machine that stalls for a moment.
 const patient = 5 * time.Second
 
 // Failure: F19
@@ -68,7 +67,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					w := harness.NewWorld(t).WithRedis()
 					proxy, db := w.Proxied(committer.watched, harness.ReadTimeout(patient))
 					cfg := w.Quick()
-					cfg.DB = w.Open(harness.Watched(w.DSN)) // the worker's own way to the server is sound
+					cfg.DB = w.Open(harness.Watched(w.DSN)) // The worker connects to the server directly.
 					worker, producer := w.New(cfg), cfg
 					producer.DB = db
 					c := w.New(producer)
@@ -91,7 +90,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					require.Equal(t, 1, trap.Fired())
 
 					e, err := c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
-					again := committer.commit(c, db, work) // what a wrapper that retries everything does
+					again := committer.commit(c, db, work) // a wrapper that retries after every error
 					if test.happened {
 						require.NoError(t, err)
 						require.ErrorIs(t, again, compensator.ErrDuplicate, "it can tell that the first one committed")
@@ -110,7 +109,9 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 	}
 }
 
-// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen: that the entry is there proves nothing, for it was there before.
+// TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that exists already, and loses the
+// COMMIT or its reply. The existence of the entry proves nothing, because it existed before. The work must be done
+// exactly once.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -135,7 +136,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
 				require.NoError(t, c.RetryTx(t.Context(), "m1", func(ctx context.Context) error {
 					return c.InTx(ctx, func(_ context.Context, tx *compensator.ScopedTx) error {
-						first, err := inbox.Once(t.Context(), tx, "m1", "") // whatever context it is given
+						first, err := inbox.Once(t.Context(), tx, "m1", "") // Once must not depend on the context it gets.
 						if first {
 							w.Effect(tx, "the message's work")
 						}
@@ -150,14 +151,15 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 	}
 }
 
-// TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID: Once inserts an entry that has succeeded. A pending entry of
-// the same id is another transaction's, so the work of the lost COMMIT still has to be done.
+// TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID loses a COMMIT of Once. Then another transaction
+// records a pending entry with the same idempotency key. Once inserts entries that have already succeeded, so the
+// pending entry is no proof. The work must be run again.
 // Failure: F19
 func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing.T) {
 	t.Parallel()
 	for way, committer := range committers {
 		if way == "plain" {
-			continue // the driver's own handle does not say that an answer was lost
+			continue // The driver's own handle does not report that an answer was lost.
 		}
 		for of, others := range map[string]bool{"its own Once": false, "the Once of another Compensator": true} {
 			t.Run(way+"/"+of, func(t *testing.T) {
@@ -215,8 +217,8 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 	}
 }
 
-// TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen: RetryTx does the business once whatever becomes of COMMIT, or
-// says that nobody can tell.
+// TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen loses the COMMIT of RetryTx, or its reply. RetryTx
+// must do the work exactly once, or return ErrCommitUnknown.
 // Failure: F19
 func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T) {
 	t.Parallel()
@@ -232,7 +234,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 	} {
 		for way, committer := range committers {
 			if way == "plain" || name == "request held back" && way != "closure" {
-				continue // it cannot know that an answer was lost; and ten seconds of asking, once, are enough
+				continue // The plain way cannot know that an answer was lost. The slow case waits ten seconds, so one way is enough for it.
 			}
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()
@@ -338,7 +340,7 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 	}
 }
 
-// unresolved asks until the server can answer.
+// unresolved calls Resolve until the server can answer.
 func unresolved(w *harness.World, c *compensator.Compensator, key string) (e *compensator.Entry, err error) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -357,7 +359,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		proxy, db := w.Proxied(true, harness.ReadTimeout(patient))
 		cfg := w.Quick()
 		c := w.New(cfg)
-		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // the server waits for it
+		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // The server waits for this request.
 		err := recordUnder(c, db, "key")
 		require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
@@ -368,7 +370,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 	})
 	t.Run("and then commits", func(t *testing.T) {
 		t.Parallel()
-		server := testservers.NewSQL(t) // its commits are about to be held up
+		server := testservers.NewSQL(t) // The test delays the commits of this server, so it needs its own.
 		w := harness.WorldAt(t, server.Database(t))
 		_, db := w.Proxied(true, harness.ReadTimeout(patient))
 		c := w.New(w.Quick())

@@ -15,13 +15,13 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestLateCommitLooksLikeNoLostLease has most of a lease from the insert go by before the commit, so that the entry is claimed
-// once more. Nothing has run under the first lease: it must not bring the entry nearer to what is taken for crashes.
+// TestLateCommitLooksLikeNoLostLease commits an entry when most of the lease from its insert is over, so that the entry
+// is claimed again. No handler ran under the first lease. The entry must not count a lost lease.
 func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg, ready := w.HooksOnly(w.Quick())
-	cfg.Lease = time.Hour // nobody else can have the entry
+	cfg.Lease = time.Hour // No other process can claim the entry meanwhile.
 	c := w.New(cfg)
 	given := make(chan compensator.Entry, 1)
 	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
@@ -60,7 +60,7 @@ func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T)
 		return nil
 	})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // from now on Run takes entries as they are inserted
+	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // After this, Run starts entries as they are recorded.
 	tx := w.Begin(w.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestEntryOfALostCommitReplyRunsWithoutTheReconciler(t *testing.T) {
 	ready()
 	producer := w.Quick()
 	producer.DB = db
-	c := w.New(producer) // it never runs
+	c := w.New(producer) // This instance never runs.
 	trap := proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropReply})
 	entry := orders.Entry(harness.Order{}, compensator.Options{})
 	require.ErrorIs(t, harness.CommitTx(c, db, func(tx compensator.Tx) error {

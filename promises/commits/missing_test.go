@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestEntryThatIsNotThereAfterItsCommitIsReported: the server has rolled back, the error is swallowed, and on a plain
-// handle Commit returns nil.
+// TestEntryThatIsNotThereAfterItsCommitIsReported records in a transaction that the server has rolled back. The caller
+// swallows the error. On a plain handle, Commit then returns nil. The library must report the missing entry.
 // Failure: F2
 func TestEntryThatIsNotThereAfterItsCommitIsReported(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 		for i := range 50 {
 			id := w.PutThrough(cfg.DB, orders, i, compensator.Options{})
 			if i%2 == 0 {
-				_, _ = c.Cancel(t.Context(), id) // gone from the claims' point of view
+				_, _ = c.Cancel(t.Context(), id) // Claims no longer see the entry.
 			}
 		}
 		w.WaitAllEnded()
@@ -103,7 +103,8 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	})
 }
 
-// Nobody reads an entry back that is due later, or runs elsewhere: the next round does.
+// The committing process does not read an entry back if it is due later or runs elsewhere. The next round of the
+// reconciler must report that it is missing.
 func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {

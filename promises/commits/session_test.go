@@ -54,7 +54,7 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 				effects := harness.Transactional(t, c, compensator.TypeConfig{}, func(context.Context, *compensator.ScopedTx, *compensator.Entry) error { return nil })
 				plainly, _ := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 				spoil(w, db, 5, statements)
-				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // nobody tells this process
+				paid := w.PutThrough(w.DB, effects, 1, compensator.Options{}) // The commit is not reported to this process.
 				closed := w.PutThrough(w.DB, plainly, 1, compensator.Options{})
 				w.Run(c)
 				w.WaitState(closed, compensator.Succeeded)
@@ -71,7 +71,8 @@ func TestSessionsLeftInsideATransactionHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestSessionLeftInAnotherDatabaseCostsOneAttempt: the pool hands the same session out again and again, unless it is thrown away.
+// TestSessionLeftInAnotherDatabaseCostsOneAttempt leaves a pooled session in another database. The pool would return
+// this session again and again. The library must discard it, so that only one attempt fails.
 func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 	t.Parallel()
 	for _, statement := range []string{"USE mysql", "SET SESSION TRANSACTION READ ONLY"} {
@@ -92,7 +93,8 @@ func TestSessionLeftInAnotherDatabaseCostsOneAttempt(t *testing.T) {
 	}
 }
 
-// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction: package sql by itself tries three.
+// TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction leaves more broken sessions in the pool than the three
+// that package sql retries. The closure must succeed all the same.
 // Failure: F39
 func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) {
 	t.Parallel()
@@ -115,7 +117,8 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 	}
 }
 
-// TestHealthSeesPastASnapshotThatSomebodyLeftOpen: the session shows the log as it was before the entry came.
+// TestHealthSeesPastASnapshotThatSomebodyLeftOpen leaves a session with an old snapshot in the pool. The session does
+// not show the new entry. Health must still count that entry.
 // Failure: F39
 func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// unseenDeadlocks are ways to meet a deadlock of which no handle of database/sql tells anybody but the caller, who
-// swallows it here. Each touches rows 1 and 2 of accounts.
+// unseenDeadlocks are ways to meet a deadlock that database/sql reports only to the caller. The caller swallows the
+// error here. Each way touches rows 1 and 2 of accounts.
 var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) error{
 	"prepared exec": func(t *testing.T, tx *compensator.ScopedTx) error {
 		stmt, err := tx.PrepareContext(t.Context(), "UPDATE accounts SET n=? WHERE id=2")
@@ -47,7 +47,8 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 	},
 }
 
-// TestNothingIsSentOnceTheServerHasRolledBack: each statement after the deadlock would commit by itself.
+// TestNothingIsSentOnceTheServerHasRolledBack causes a deadlock and then uses the handle. Each later statement would
+// commit on its own, so the handle must send none.
 // Failure: F2
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	t.Parallel()
@@ -81,7 +82,7 @@ func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	}
 }
 
-// laterStatements are all the ways to send one through a ScopedTx.
+// laterStatements are all the ways to send a statement through a ScopedTx.
 func laterStatements(ctx context.Context, tx *compensator.ScopedTx, early *sql.Stmt) map[string]func() error {
 	const insert = "INSERT INTO effects (what) VALUES ('by itself')"
 	return map[string]func() error{
@@ -109,7 +110,7 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 					if ran.Add(e.ID) > 1 {
 						return nil
 					}
-					w.DeadlockIn(tx, func() error { return meet(t, tx) }) // and nobody says so
+					w.DeadlockIn(tx, func() error { return meet(t, tx) }) // without calling Committed
 					_, _ = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('by itself')")
 					return nil
 				})
@@ -123,7 +124,8 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 	}
 }
 
-// Error 1205 says nothing about which of the two it was.
+// Error 1205 does not say whether the server rolled back the statement or the whole transaction. The library must find
+// out.
 func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 	t.Parallel()
 	for name, rollsBack := range map[string]bool{"OFF": false, "ON": true} {
@@ -163,7 +165,8 @@ func TestLockWaitIsTakenForARollbackExactlyIfItWasOne(t *testing.T) {
 	}
 }
 
-// In a session with autocommit=0 the server begins the next transaction by itself, so that a savepoint always lives.
+// In a session with autocommit=0 the server begins the next transaction implicitly, so a savepoint always exists. The
+// library must still notice the rollback.
 // Failure: F2
 func TestRollbackIsSeenInSessionsThatBeginByThemselves(t *testing.T) {
 	t.Parallel()

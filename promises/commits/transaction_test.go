@@ -20,13 +20,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// recorder records an entry that would run at once and one that would wait in the queue.
+// recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// lostConnection leaves the commit unknown, so that the queue may be told to ask for the entry, in vain.
+// lostConnection is the case with an unknown commit. Here the process may ask the queue for the entry, although it does
+// not exist.
 const lostConnection = "connection killed"
 
-// notCommitted are the ways a transaction comes to nothing.
+// notCommitted are the ways in which a transaction does not commit.
 var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensator.Compensator, db *sql.DB, record recorder){
 	"rollback": func(t *testing.T, w *harness.World, _ *compensator.Compensator, db *sql.DB, record recorder) {
 		tx := w.Begin(db)
@@ -55,7 +56,7 @@ var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensato
 		record(tx)
 		var id int64
 		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&id))
-		w.Exec(fmt.Sprintf("KILL %d", id)) // a server may refuse to prepare it
+		w.Exec(fmt.Sprintf("KILL %d", id)) // A server may refuse to prepare KILL.
 		w.Eventually(func() bool { return !w.Connected(id) }, "the connection is gone")
 		require.Error(t, tx.Commit())
 	},
@@ -86,16 +87,16 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				if cfg.DB == w.DB {
 					cfg.DB = w.Open(harness.Watched(w.DSN))
 				}
-				cfg.DB.SetMaxOpenConns(1) // what a transaction leaves on its connection would reach the next
+				cfg.DB.SetMaxOpenConns(1) // With one connection, anything that a transaction leaves behind would affect the next transaction.
 				c := w.New(cfg)
 				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 2}, nil)
 				stop := w.Run(c)
 				if w.Redis != nil {
-					w.WaitWhole("close_order") // a type that is being rebuilt is enqueued once more
+					w.WaitWhole("close_order") // While the queue of a type is rebuilt, entries are enqueued twice.
 				}
 				for range 3 { // more than the type has slots
 					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {
-						for _, delay := range []time.Duration{0, time.Minute} { // both within the queue's horizon
+						for _, delay := range []time.Duration{0, time.Minute} { // Both due times are within the queue's horizon.
 							_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: delay})
 							require.NoError(t, err)
 						}
@@ -153,13 +154,14 @@ func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 	})
 }
 
-// conflicts are errors by which the server rolls the whole transaction back although the handle looks open.
+// conflicts are errors after which the server has rolled back the whole transaction, although the handle still looks
+// open.
 var conflicts = map[string]func(w *harness.World, tx harness.Statements){
 	"deadlock": func(w *harness.World, tx harness.Statements) { w.Deadlock(tx) },
 	"row changed since the snapshot": func(w *harness.World, tx harness.Statements) {
 		ctx := w.T.Context()
 		if testservers.SharedSQL(w.T).Flavor != "mariadb" {
-			w.Deadlock(tx) // only MariaDB knows this conflict
+			w.Deadlock(tx) // Only MariaDB has this conflict.
 			return
 		}
 		w.Exec("CREATE TABLE IF NOT EXISTS stock (id INT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
@@ -256,7 +258,8 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain: RetryTx runs it again while Retryable says so, and the business is done once.
+// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction lose a conflict. RetryTx must run it again while
+// Retryable reports true. The work must be done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -311,7 +314,8 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	assert.Equal(t, "proof", field.Field)
 }
 
-// TestRunThatWroteNothingNeedsNoProof: nil is taken at its word, and what wrote nothing may be lost and run again.
+// TestRunThatWroteNothingNeedsNoProof returns nil from a run that recorded no entry. RetryTx must accept this without
+// proof. If its COMMIT is lost, the run may be repeated, because it wrote nothing.
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -330,7 +334,7 @@ func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestConsumersProofIsTheIDOfItsOnce: a message whose COMMIT was lost is done once.
+// TestConsumersProofIsTheIDOfItsOnce delivers a message whose COMMIT was lost. The message must be processed once.
 func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -338,7 +342,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	inbox, err := compensator.Declare[string](c, "inbox", compensator.TypeConfig{})
 	require.NoError(t, err)
 	for id, happened := range map[string]bool{"orders:m1": true, "orders:m2": false} {
-		for range 2 { // the message comes twice
+		for range 2 { // The message is delivered twice.
 			runs := 0
 			require.NoError(t, c.RetryTx(t.Context(), compensator.IdempotencyKey(id), func(ctx context.Context) error {
 				if runs++; runs == 1 && !happened {
@@ -364,7 +368,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	assert.Equal(t, 2, w.Count("effects"))
 }
 
-// unwritten are errors of Record that leave the transaction open and an entry unwritten.
+// unwritten are errors of Record that leave the transaction open and the entry unwritten.
 var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
 	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {
 		rival := w.Begin(w.DB)
@@ -406,18 +410,18 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 			for way, commit := range commits {
 				for kind, pool := range harness.Pools {
 					if way == "connector" && kind == "plain" {
-						continue // a plain handle cannot refuse: Record's error is all there is
+						continue // A plain handle cannot refuse the commit, so only Record's error reports the failure.
 					}
 					cfg := w.Quick()
 					cfg.DB = w.Open(pool(impatient))
 					w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
 					c := w.New(cfg)
 					err := commit(c, cfg.DB, func(tx compensator.Tx) {
-						fail(t, w, func() error { // before the effect, whose lock would keep the table from changing
+						fail(t, w, func() error { // This comes before the effect, whose lock would block the change of the table.
 							_, err := c.Record(t.Context(), tx, entry)
 							return err
 						})
-						w.Effect(tx, "business") // the caller has swallowed the error
+						w.Effect(tx, "business") // The caller swallows the error.
 					})
 					require.ErrorIs(t, err, compensator.ErrNotRecorded, "%s of a %s pool", way, kind)
 				}
@@ -428,7 +432,7 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// implicit are statements that commit the open transaction without being asked to.
+// implicit are statements that implicitly commit the open transaction.
 var implicit = []string{"CREATE TABLE more (id INT)", "TRUNCATE TABLE effects", "LOCK TABLES effects WRITE", "START TRANSACTION"}
 
 // Failure: F5
@@ -477,7 +481,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				ready := func() {}
 				if cfg.DB == w.DB {
-					cfg, ready = w.HooksOnly(cfg) // the Connector needs no help to see it
+					cfg, ready = w.HooksOnly(cfg) // The Connector must notice it without help.
 				}
 				c := w.New(cfg)
 				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -486,7 +490,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 				conn, err := cfg.DB.Conn(t.Context())
 				require.NoError(t, err)
 				defer conn.Close()
-				own := "'" + rand.Text() + "'" // ids of XA are the server's
+				own := "'" + rand.Text() + "'" // XA ids are global on the server.
 				run := func(texts []string) {
 					for _, text := range texts {
 						harness.ExecAll(t, conn, []string{strings.ReplaceAll(text, "%", own)})
@@ -525,7 +529,8 @@ func TestSecondCommitCancelsNothing(t *testing.T) {
 	})
 }
 
-// TestTransactionOfAStoreWithoutSQLSaysWhatItLacks: a Store of the user's need not begin a *sql.Tx.
+// TestTransactionOfAStoreWithoutSQLSaysWhatItLacks uses a custom Store that cannot begin a *sql.Tx. The error must say
+// what the Store lacks.
 func TestTransactionOfAStoreWithoutSQLSaysWhatItLacks(t *testing.T) {
 	t.Parallel()
 	c, err := compensator.New(t.Context(), compensator.Config{Store: memory.NewStore(), Logger: slog.New(slog.DiscardHandler)})

@@ -17,14 +17,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// polledOnly is a configuration on a plain pool in which, after the first round, only a poll for commits finds a new entry.
+// polledOnly returns a configuration on a plain pool. After the first reconciler round, only polling for commits can
+// find a new entry.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
 	cfg = w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
 	return w.HooksOnly(cfg)
 }
 
-// commitUnseen records in a plain transaction, as a tutorial of an ORM does: nobody calls Committed.
+// commitUnseen records and commits in a plain transaction without calling Committed, as an ORM's tutorial does.
 func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, before string, entries ...compensator.NewEntry) *compensator.Receipt {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -67,7 +68,8 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 	}
 }
 
-// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit: a producer that only records tells the queue.
+// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit records in a producer that runs no handlers and does not
+// report the commit. The producer must notify the queue, so that another process starts the entry.
 // Failure: F12
 func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -84,7 +86,8 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	assert.Equal(t, 1, ran.Total())
 }
 
-// TestChangeTakesEffectAlthoughNobodyReportsItsCommit: an entry that was brought forward, and the next of an ordering key, start.
+// TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change without reporting it. An entry that was brought
+// forward must start, and so must the next entry of an ordering key.
 // Failure: F12
 func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -104,7 +107,7 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	first := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{Delay: 30 * 24 * time.Hour}))
 	second := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{}))
 	passer := commitUnseen(w, c, cfg.DB, "DO 0", orders.Entry(harness.Order{}, compensator.Options{}))
-	w.WaitState(passer.ID(), compensator.Succeeded) // the second entry was looked at before, and is blocked
+	w.WaitState(passer.ID(), compensator.Succeeded) // The second entry was read before, and is blocked.
 	require.Equal(t, compensator.Pending, w.State(second.ID()))
 	w.InTx(cfg.DB, func(tx *sql.Tx) {
 		_, err := c.CancelTx(t.Context(), tx, first.ID())
@@ -114,7 +117,8 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	w.WaitState(second.ID(), compensator.Succeeded)
 }
 
-// TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn: a transaction is rolled back, and another one records its idempotency key.
+// TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn rolls a transaction back. Another transaction then records the
+// same idempotency key. The poll must not take that entry for its own.
 func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -138,13 +142,13 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	}
 }
 
-// asked is a question for commits, and when it was sent.
+// asked is one query for commits, with the time it was sent.
 type asked struct {
 	after time.Duration
 	keys  int
 }
 
-// askedStore notes each question by idempotency key.
+// askedStore notes each query by idempotency key.
 type askedStore struct {
 	processlog.Store
 	mu    sync.Mutex
@@ -159,7 +163,7 @@ func (s *askedStore) IDs(ctx context.Context, tx processlog.Tx, keys []processlo
 	return s.Store.IDs(ctx, tx, keys)
 }
 
-// inPolledBubble runs test in a bubble on a store that notes the questions for commits.
+// inPolledBubble runs test in a bubble, on a store that notes the queries for commits.
 func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) (want []asked)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()

@@ -1,3 +1,3 @@
-// Package compensation holds what follows an exhausted entry: a compensation that begins once that is durable, has
-// a budget of its own and happens as often as its kind promises (G12).
+// Package compensation tests what follows an exhausted entry (G12). The compensation begins once the exhaustion is
+// durable. It has its own number of attempts. It happens as often as its kind of handler promises.
 package compensation

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The type asks for the compensation of what has lost three leases. What has lost them is still at it, here, and nobody else
-// is there.
+// The type compensates entries that have lost three leases. The handler of such an entry is still running in this
+// process. The process must not compensate the entry beside that handler.
 func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 	t.Parallel()
 	for name, returns := range map[string]bool{"it never returns": false, "it returns meanwhile": true} {
@@ -44,7 +44,7 @@ func TestNothingIsUndoneBesideAHandlerThatIsStuckOnIt(t *testing.T) {
 					w.WaitState(id, compensator.Dead)
 					require.Zero(t, undone.Of(id))
 					require.Contains(t, w.Entry(c, id).LastError, "has not returned since")
-					g.Open() // Run would wait for it
+					g.Open() // Run would wait for this handler.
 				}
 				require.Equal(t, 1, ran.Of(id))
 			})

@@ -1,3 +1,3 @@
-// Package history holds that a database that has gone back is noticed, and that nothing is taken for a loss that is none
-// (G19).
+// Package history tests that the library notices a database that has gone back to an earlier state. It must not report
+// a loss where nothing was lost (G19).
 package history

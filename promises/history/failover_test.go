@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// failover is a database behind a proxy, with a replica that can be promoted while it lags.
+// failover is a database behind a proxy, with a lagging replica that can be promoted.
 type failover struct {
 	*harness.World
 	primary, replica *testservers.SQLServer
@@ -64,7 +64,7 @@ func (f *failover) succeeds() {
 	f.proxy.Heal()
 }
 
-// service is one process, and what it was told.
+// service is one process and the events that it reported.
 type service struct {
 	*compensator.Compensator
 	world   *harness.World
@@ -72,10 +72,10 @@ type service struct {
 	rounds  atomic.Int64
 	starts  atomic.Int64
 	noticed chan struct{}
-	loss    *compensator.LossError // once noticed
+	loss    *compensator.LossError // set once the loss is noticed
 	mu      sync.Mutex             // guards ran
 	ran     map[string]int         // by idempotency key
-	holding *harness.Gate          // of the slow type
+	holding *harness.Gate          // handlers of the slow type
 }
 
 func (f *failover) service(watched, runs bool) *service {
@@ -118,7 +118,7 @@ func (f *failover) serviceOn(db *sql.DB, runs bool) *service {
 	return s
 }
 
-// record records an entry of one of the types in a transaction of its own.
+// record records an entry of one of the types in its own transaction.
 func (s *service) record(businessType, key string, content string, opts compensator.Options) (compensator.EntryID, error) {
 	tx, err := s.db.Begin()
 	if err != nil {
@@ -144,14 +144,14 @@ func (s *service) mustRecord(businessType, key string, content string, opts comp
 	return id
 }
 
-// runsOf is how often the handler was called for an entry.
+// runsOf returns how often the handler was called for an entry.
 func (s *service) runsOf(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ran[key]
 }
 
-// someRounds waits until the reconciler has been round a few times.
+// someRounds waits for a few rounds of the reconciler.
 func (s *service) someRounds() {
 	s.world.T.Helper()
 	until := s.rounds.Load() + 4
@@ -231,7 +231,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	heir, err := a.record("close_order", "heir", "{}", compensator.Options{Delay: time.Hour})
 	require.NoError(t, err)
 	f.Eventually(func() bool { return b.Health(t.Context()).History == nil }, "the other process goes on as well")
-	for id := heir; id != orphan; { // its id is given out again
+	for id := heir; id != orphan; { // Record entries until the database gives out the same id again.
 		id, err = b.record("close_order", fmt.Sprint("heir after ", id), "{}", compensator.Options{Delay: time.Hour})
 		require.NoError(t, err)
 		require.LessOrEqual(t, id.Row(), orphan.Row())
@@ -257,7 +257,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 	assert.Equal(t, []any{compensator.ActionAcceptLoss, "ann", "the old primary is gone"}, []any{history[0].Action, history[0].Actor, history[0].Reason})
 }
 
-// awaitAny waits until a handler of the slow type is inside one of the processes.
+// awaitAny waits until a handler of the slow type runs in one of the processes.
 func awaitAny(t *testing.T, a, b *service) {
 	t.Helper()
 	select {
@@ -268,11 +268,11 @@ func awaitAny(t *testing.T, a, b *service) {
 	}
 }
 
-// remembers tells by the reads that pass through a proxy what the process behind it remembers: what was merely recorded is
-// read once, and what that read has found is read again.
+// remembers watches the reads that pass through a proxy. The returned function reports whether the process behind the
+// proxy remembers an entry. The process reads a recorded entry once. It reads entries that it remembers again.
 func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) bool) {
 	var mu sync.Mutex
-	reads := make(map[string]int) // by id
+	reads := make(map[string]int) // by entry id
 	proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
 		_, list, found := strings.Cut(r.Text, "version, epoch, token FROM `common_process_log` WHERE id IN (")
 		if !found || !r.Runs() {
@@ -292,7 +292,8 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	}
 }
 
-// A process without Run notices as soon as it wants to record, and hears of the go-on.
+// A process without Run must notice the loss as soon as it records. It must also notice when an operator accepts the
+// loss.
 // Failure: F21
 func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
@@ -326,8 +327,8 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	}, "the recorder goes on: %v", err)
 }
 
-// The success is lost, and before this process looks another one has run the entry again: the row is at a higher version
-// than the one that was seen.
+// A success is lost. Before this process reads the row, another process has run the entry again. The row then has a
+// higher version than the remembered one. It must still count as a loss.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -345,7 +346,7 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	require.Equal(t, id, loss.Lost[0].ID)
 }
 
-// What was seen and is missing for a good reason is no loss.
+// Remembered rows can be missing for legitimate reasons. These must not be reported as a loss.
 // Failure: F21
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	t.Parallel()
@@ -363,7 +364,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 		w.Eventually(func() bool { return rounds.Load() >= until }, "rounds go on")
 	}
 
-	w.InTx(w.DB, func(tx *sql.Tx) { // an entry rolled back to a savepoint
+	w.InTx(w.DB, func(tx *sql.Tx) { // an entry that was rolled back to a savepoint
 		_, err := tx.Exec("SAVEPOINT s")
 		require.NoError(t, err)
 		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: time.Hour})
@@ -373,7 +374,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	})
 	someRounds()
 
-	id := w.Put(orders, 1, compensator.Options{}) // one that was purged young
+	id := w.Put(orders, 1, compensator.Options{}) // an entry that was purged early
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("UPDATE common_process_log SET next_at=next_at-120000 WHERE id=?", id.Row())
@@ -383,7 +384,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 3, compensator.Options{}) // one that a person has had run again
+	id = w.Put(orders, 3, compensator.Options{}) // an entry that an operator has requeued
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	by := compensator.AuditInfo{Actor: "ann", Reason: "the mail bounced"}
@@ -392,19 +393,19 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	_, err = other.Erase(t.Context(), id, by) // and erased
+	_, err = other.Erase(t.Context(), id, by) // the same entry after it was erased
 	require.NoError(t, err)
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 2, compensator.Options{}) // and one that is lost indeed
+	id = w.Put(orders, 2, compensator.Options{}) // an entry that is really lost
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("DELETE FROM common_process_log WHERE id=?", id.Row())
 	w.Eventually(func() bool { return losses.Load() == 1 }, "it is noticed")
 }
 
-// staleStore answers plain reads of versions as a replica that lags.
+// staleStore answers plain reads of versions like a lagging replica.
 type staleStore struct{ processlog.Store }
 
 func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]processlog.Version, error) {
@@ -437,7 +438,7 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	require.Equal(t, 3, ran.Total())
 }
 
-// What a pool at READ UNCOMMITTED reads may never be, and so is no evidence.
+// A pool at READ UNCOMMITTED may read rows that never commit. Such reads must not count as evidence.
 // Failure: F21
 func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
 	t.Parallel()

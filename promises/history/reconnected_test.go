@@ -14,14 +14,14 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// lone is a process with a type of its own, in which no round of the reconciler comes after the first: what it notices
-// it notices as it claims.
+// lone is a process with its own type. The reconciler runs no second round in it, so the process can notice a loss only
+// when it claims.
 type lone struct {
 	*compensator.Compensator
 	db      *sql.DB
-	name    string // of its type
+	name    string // business type
 	waiting compensator.EntryID
-	begun   chan struct{} // the first round is over
+	begun   chan struct{} // closed when the first round is over
 	settled chan struct{}
 	noticed chan struct{}
 	starts  atomic.Int64
@@ -45,7 +45,7 @@ func (f *failover) lone(name string, db *sql.DB) *lone {
 	return l
 }
 
-// record records an entry of its type in a transaction of its own.
+// record records an entry of the process's type in its own transaction.
 func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, error) {
 	t.Helper()
 	tx, err := l.db.Begin()
@@ -60,20 +60,20 @@ func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, e
 	return receipt.ID(), nil
 }
 
-// The first claim after a failover comes over a new connection, or after one that has failed: the database is asked before
-// what it brought starts, and no round of the reconciler has to come for that.
+// After a failover, the first claim uses a new connection, or follows a failed claim. The process must check the
+// database before it starts the claimed entries. No reconciler round may be needed for this.
 // Failure: F21
 func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
 	f.WithRedis()
 	person := f.service(false, false)
-	// An idle process finds its connections dead and opens new ones, with no error that it could see. On a plain pool,
-	// whose connections are not the library's, a round of the reconciler notices, and none comes here.
+	// An idle process finds its connections dead and opens new ones. It sees no error. On a plain pool the library
+	// cannot see new connections. There, only a reconciler round would notice, and none comes in this test.
 	idle := f.lone("idle", f.Open(harness.Watched(f.DSN)))
 	all := []*lone{idle}
-	// A busy one claims again and again what somebody holds, until a claim fails. What is held is free once the primary
-	// has gone.
+	// A busy process claims a locked entry again and again until a claim fails. The lock is gone once the primary has
+	// died.
 	held := f.Begin(f.DB)
 	for name, pool := range harness.Pools {
 		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))

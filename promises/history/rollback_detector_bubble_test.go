@@ -16,14 +16,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// forgetful is a process in a bubble, in front of a database that can go back.
+// forgetful is a process in a bubble on a database that can go back.
 type forgetful struct {
 	*compensator.Compensator
 	t     *testing.T
 	store *compensatortest.MemoryStore
 }
 
-// inForgetfulBubble runs it. cfg names the store only where it is not the bubble's own.
+// inForgetfulBubble runs test with a forgetful process. cfg names a store only if it is not the bubble's own store.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &forgetful{t: t, store: compensatortest.NewMemoryStore()}
@@ -45,7 +45,7 @@ func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensa
 
 func asItIs(store *compensatortest.MemoryStore) processlog.Store { return store }
 
-// runs records an entry, and waits until it has run, or for the given delay.
+// runs records an entry with a delay. It waits until the entry has run or, with a delay, for that time.
 func (f *forgetful) runs(delay time.Duration) {
 	f.t.Helper()
 	harness.RecordIn(f.t, f.Compensator, f.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
@@ -73,8 +73,8 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// A person has accepted an earlier loss. The clock of the database is set back while the process is stopped by another
-// one.
+// An operator has accepted an earlier loss. A second loss then stops the process, and the database's clock is set
+// back. The earlier note now looks younger than it is. It must not cover the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -96,7 +96,7 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The replica that is promoted has a clock of its own, an hour behind.
+// The promoted replica has its own clock, which is an hour behind. The loss must be noticed.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -119,7 +119,8 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 	return notes, err
 }
 
-// Another process has accepted an earlier loss, just before this one saw what is lost now.
+// Another process accepts an earlier loss, just before this process sees a row that is then lost. The note arrives
+// late. It must not cover the later loss.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
@@ -138,18 +139,19 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The newest that was seen is kept in mind although something older is found in the database just afterwards.
+// The process sees a new version. Just afterwards it finds something older in the database. It must keep the newest
+// version that it saw.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
-		many := make([]compensator.NewEntry, 100) // more than are read back in turn before the test is over
+		many := make([]compensator.NewEntry, 100) // more entries than the process reads back before the test ends
 		for i := range many {
 			many[i] = compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}
 		}
 		harness.RecordIn(t, f.Compensator, f.store, many...)
-		time.Sleep(19 * time.Minute) // a round reads back when it has begun, and after 20 minutes
+		time.Sleep(19 * time.Minute) // The process reads back at the start of a round, and a round comes every 20 minutes.
 		f.runs(0)
-		f.runs(time.Hour) // which is read back first in that round
+		f.runs(time.Hour) // This entry is read back first in that round.
 		before := f.store.Snapshot()
 		f.runs(0)
 		time.Sleep(90 * time.Second)
@@ -159,7 +161,8 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// Of all that is lost the last has been carried past that by others: what was seen before it tells.
+// Several entries are lost. Other processes have raised the version of the last one past the lost version. The entry
+// seen before it must still prove the loss.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -192,7 +195,7 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge may take longer than the age it is given: what has ended since its note is left to the next one.
+// A purge may take longer than the age it was given. It must leave entries that ended after its note to the next purge.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()
@@ -210,7 +213,7 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 			assert.NoError(t, err)
 			purged <- n
 		}()
-		synctest.Wait() // its note is written
+		synctest.Wait() // The purge has written its note.
 		harness.RecordLater(t, c, time.Millisecond)
 		assert.Equal(t, 1, <-purged)
 		rows := store.Rows()

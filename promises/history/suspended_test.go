@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A machine that was suspended takes an hour for a moment: meanwhile others have purged what it has seen just now. To its
-// clocks, which stood still, it is the database's that has leapt.
+// A machine is suspended for an hour. Other processes meanwhile purge entries that it saw just before. Its clocks stood
+// still, so the database's clock seems to have jumped. The process must not report a loss.
 // Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	})
 }
 
-// clockless is a log without the table that tells the database's clock.
+// clockless is a log without the table that gives the database's clock.
 type clockless struct{ processlog.Store }
 
 func (clockless) Marks(context.Context, []string) (time.Time, map[string]time.Time, error) {

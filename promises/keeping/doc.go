@@ -1,3 +1,3 @@
-// Package keeping holds that ended entries are purged by themselves once they have been kept as long as was said, by one
-// process at a time, and that nothing else is (G24).
+// Package keeping tests that ended entries are purged once they have been kept as long as configured (G24). One process
+// purges at a time. Nothing else is purged.
 package keeping

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeStore sees what is purged, takes its time, and refuses when told.
+// purgeStore records purges. It can be made slow or made to fail.
 type purgeStore struct {
 	*compensatortest.MemoryStore
 	takes time.Duration
@@ -30,13 +30,13 @@ type purgeStore struct {
 	mu     sync.Mutex // guards the fields below
 	begins []time.Time
 	inside int
-	most   int // at once
+	most   int // largest number purged in one call
 	limits map[int]bool
 	fails  error
-	failed string // the type that fails; empty: all
-	locked bool   // the oldest row of each type and state is another's
-	refers int    // so many steps more tell of a row that the database refuses to delete
-	late   bool   // whose round it is cannot be found out in the first 40 seconds of a minute
+	failed string // type whose purge fails (empty: all types)
+	locked bool   // another transaction locks the oldest row of each type and state
+	refers int    // number of further calls that report a row which the database refuses to delete
+	late   bool   // the owner of the round cannot be read in the first 40 seconds of a minute
 }
 
 func (s *purgeStore) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
@@ -92,7 +92,7 @@ func (s *purgeStore) Purge(ctx context.Context, businessType string, state compe
 var _ processlog.Store = (*purgeStore)(nil)
 
 func config(store processlog.Store, keep time.Duration) compensator.Config {
-	return compensator.Config{ // hours are lived: rounds are rare
+	return compensator.Config{ // The tests let hours pass, so rounds must be rare.
 		Store: store, Keep: keep, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second, ReconcileInterval: 10 * time.Minute, Horizon: 24 * time.Hour,
 	}
 }
@@ -131,7 +131,7 @@ func record(t *testing.T, c *compensator.Compensator, store interface {
 	receipt.Committed()
 }
 
-// left are the idempotency keys that are there.
+// left returns the idempotency keys of the entries that are still there.
 func left(store *purgeStore) (ids []string) {
 	synctest.Wait()
 	for _, row := range store.Rows() {
@@ -177,7 +177,8 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 	})
 }
 
-// What is recorded as done here has no handler: who declares it says how long it is kept, and Config.Keep is not meant.
+// A declared type records entries as done and has no handler. Its own Keep must decide how long they are kept.
+// Config.Keep must not apply.
 // Failure: F106
 func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	t.Parallel()
@@ -202,7 +203,7 @@ func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	})
 }
 
-// once declares a type and records a message of it as done.
+// once declares a type and records one message of it as done.
 func once(t *testing.T, c *compensator.Compensator, name string, keep time.Duration) {
 	t.Helper()
 	declared, err := compensator.Declare[string](c, name, compensator.TypeConfig{Keep: keep})
@@ -213,7 +214,8 @@ func once(t *testing.T, c *compensator.Compensator, name string, keep time.Durat
 	}))
 }
 
-// A service may declare a type with each message. It is one to the rounds, and of what is said of it the shortest counts.
+// A service may declare a type anew for each message. A round must still purge the type once, with the shortest Keep of
+// all declarations.
 // Failure: F106
 func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 	t.Parallel()
@@ -246,15 +248,15 @@ func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 	})
 }
 
-// noLines knows no serial types.
+// noLines is a store that does not support serial types.
 type noLines struct{ *purgeStore }
 
 func (noLines) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
 	return nil, errors.New("gone away")
 }
 
-// What was refused purges nothing, and takes nothing off what others keep: a type that cannot be serial, one that is there, and
-// one that comes during Run.
+// Three registrations are refused: a type that cannot be serial, a duplicate type, and a type that comes during Run. A
+// refused registration must purge nothing and must not shorten the Keep of other types.
 // Failure: F106
 func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 	t.Parallel()
@@ -303,7 +305,8 @@ func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 	})
 }
 
-// Three processes share the rounds: no two steps at once, small ones, with rests between, and a round ends before the next.
+// Three processes share the rounds. No two steps may run at the same time. Steps are small, with pauses between them,
+// and a round ends before the next one begins.
 // Failure: F106
 func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 	t.Parallel()
@@ -313,7 +316,7 @@ func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 		var stops []func()
 		var c *compensator.Compensator
 		cfg := config(store, time.Hour)
-		cfg.PollInterval = time.Minute // the double goes through all its rows for each look
+		cfg.PollInterval = time.Minute // The in-memory store scans all its rows on each call.
 		for range 3 {
 			var stop func()
 			c, stop = start(t, cfg, map[string]time.Duration{"one": 0, "two": 0})
@@ -381,12 +384,12 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 	})
 }
 
-// deafStore closes no cases.
+// deafStore fails to close cases.
 type deafStore struct{ *compensatortest.MemoryStore }
 
 func (s deafStore) CloseCases(context.Context, int) (int, error) { return 0, errors.New("gone away") }
 
-// oldCases counts looks for cases that were closed long ago.
+// oldCases counts the calls that delete long-closed cases.
 type oldCases struct {
 	*compensatortest.MemoryStore
 	looks atomic.Int32
@@ -397,7 +400,8 @@ func (s *oldCases) ForgetCases(ctx context.Context, age time.Duration, limit int
 	return s.MemoryStore.ForgetCases(ctx, age, limit)
 }
 
-// Also where no entry is dead: once for each thorough round, which comes first and with each hour.
+// No entry is dead here. Old cases must still be deleted, once in each thorough round. The first round and then one
+// round an hour are thorough.
 func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -412,7 +416,8 @@ func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	})
 }
 
-// Keep's rounds and those of cases go on side by side, and one that works says nothing of the other.
+// The rounds of Keep and the rounds of cases run side by side. The one that works must not clear the problem of the one
+// that fails.
 func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -428,7 +433,7 @@ func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	})
 }
 
-// fill records n entries of each of types, which succeed at once.
+// fill records n entries of each type. They succeed at once.
 func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, types ...string) {
 	t.Helper()
 	tx, err := store.BeginTx(t.Context())
@@ -442,7 +447,8 @@ func fill(t *testing.T, c *compensator.Compensator, store *purgeStore, n int, ty
 	require.NoError(t, tx.Commit())
 }
 
-// The oldest row is locked all the time: each step takes one less than it may, and Purge goes on with those behind.
+// The oldest row is locked all the time, so each step purges one entry less than its limit. Purge must continue with
+// the rows behind it.
 func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -459,7 +465,8 @@ func TestPurgeGoesOnBehindALockedRow(t *testing.T) {
 	})
 }
 
-// The oldest row of a type is locked all the time: one step takes 99, and the round goes on with those behind.
+// The oldest row of a type is locked all the time, so one step purges 99 entries. The round must continue with the rows
+// behind it.
 // Failure: F106
 func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	t.Parallel()
@@ -474,7 +481,7 @@ func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	})
 }
 
-// The database refuses to delete an entry: the round says so, and goes on with the others; so does Purge.
+// The database refuses to delete one entry. The round must report it and continue with the others, and so must Purge.
 // Failure: F106
 func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 	t.Parallel()
@@ -499,7 +506,7 @@ func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		n, err := c.Purge(t.Context(), time.Minute)
 		require.Equal(t, 2500, n)
-		if err != nil { // a round may have met it before
+		if err != nil { // A round may have met this row before.
 			require.ErrorAs(t, err, new(*processlog.RefusedError))
 		}
 		stop()
@@ -524,7 +531,8 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A purge takes all the time that a round has, each minute; cases, which are seen to in the same round each three, go before it.
+// Every minute, a purge uses all the time of a round. Every third round also maintains cases. The cases must come
+// first, so that the purge does not hold them up.
 func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -590,7 +598,8 @@ func TestLogWithoutTheTableOfSlotsKeepsForEverOrSaysSo(t *testing.T) {
 	require.ErrorContains(t, err, "table `common_process_log_slots`: does not exist")
 }
 
-// On a real server: of old entries of each state those that Keep means, and of the young none.
+// This test runs on a real server. Old entries must be purged in exactly the states that Keep covers. Young entries
+// must stay.
 // Failure: F106
 func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
@@ -605,7 +614,7 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 			}
 		}
 	}
-	_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000)") // its next round is due
+	_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000)") // The next round of the purge is due.
 	require.NoError(t, err)
 	cfg := w.Quick()
 	cfg.Keep = 2 * time.Hour
@@ -623,7 +632,7 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	require.Equal(t, 2*len(compensator.States), w.Count("common_process_log WHERE business_type='other'"))
 }
 
-// silentMarks is a store whose marks nobody is told while silent is open.
+// silentMarks is a store whose Marks does not answer until silent is closed.
 type silentMarks struct {
 	*purgeStore
 	silent chan struct{}
@@ -643,7 +652,8 @@ func (s *silentMarks) Marks(ctx context.Context, businessTypes []string) (time.T
 	}
 }
 
-// TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother: what asks the database holds up nobody who does not.
+// TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother declares two types while the database does not answer. The
+// second declaration must not wait for the first.
 func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -662,7 +672,7 @@ func TestTypeIsDeclaredAlthoughTheDatabaseIsSilentToAnother(t *testing.T) {
 			_, err := compensator.Declare[string](c, "two", compensator.TypeConfig{Keep: time.Hour})
 			ended <- err
 		}()
-		// Both give up in their own time, which has begun with their calls, and a third call works.
+		// Each call fails at its own deadline, counted from its own start. A third call works.
 		require.ErrorIs(t, <-first, context.DeadlineExceeded)
 		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Second, time.Since(began), "the second has waited in its own time, not behind the first one's")

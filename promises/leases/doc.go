@@ -1,4 +1,4 @@
-// Package leases holds what becomes of an entry whose process is slow, stuck or dead: renewals, answers that come after
-// the lease, handlers that never return, and that each lease is counted once and only against whom it concerns (G7, G8,
-// G16).
+// Package leases tests what becomes of an entry whose process is slow, stuck or dead (G7, G8, G16). It covers renewals,
+// outcomes that come after the lease, and handlers that never return. Each lost lease must be counted once, and only
+// for the entries that it concerns.
 package leases

@@ -17,10 +17,10 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// innocentRuns is how often TestInnocentsBesideKillersAreToldApart is repeated, to see a distribution.
+// innocentRuns is how often TestInnocentsBesideKillersAreToldApart runs. More runs show the distribution.
 var innocentRuns = flag.Int("innocents", 1, "runs of TestInnocentsBesideKillersAreToldApart")
 
-// countDeliveries keeps the most deliveries that each entry ever counted.
+// countDeliveries adds triggers that store the highest delivery count of each entry.
 func countDeliveries(w *harness.World) {
 	w.Exec("CREATE TABLE deliveries (id BIGINT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	for event, count := range map[string]string{"INSERT": "NEW.delivery_count>0", "UPDATE": "NEW.delivery_count>OLD.delivery_count"} {
@@ -29,7 +29,7 @@ func countDeliveries(w *harness.World) {
 	}
 }
 
-// innocents counts the entries that have succeeded by the most deliveries they counted: the place in the list.
+// innocents counts the succeeded entries by their highest delivery count, which is the index in the result.
 func innocents(w *harness.World) (n [5]int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT d.n, COUNT(*) FROM deliveries d JOIN common_process_log l ON l.id=d.id WHERE l.state=1 GROUP BY d.n")
@@ -44,14 +44,18 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is how many entries of one lost lease run at once, of the 50 of the type's Concurrency. Nobody has lost a lease before
-// the first crash, and with a killer that has lost two nobody dies: each other crash takes a second lease from few at most.
-// With one killer and 3 crashes that is 8, with three and 9 crashes 40: 27 runs of each, four other workers on the two cores,
-// had 0 to 7 and 8 to 29; 18 of each with all suspects run alike 10 to 49, and 37 to 143.
+// few is how many entries that have lost one lease run at once, of the 50 that the type's Concurrency allows.
+//
+// Before the first crash no entry has lost a lease. An entry that has lost two leases runs alone when it kills its
+// process. Each other crash takes a second lease from at most few entries. One killer causes 3 crashes, so at most 8
+// entries lose a second lease. Three killers cause 9 crashes, so at most 40 do.
+//
+// Measured on two cores beside four other workers, 27 runs each: 0 to 7 with one killer, and 8 to 29 with three. In 18
+// runs each without this limit: 10 to 49, and 37 to 143.
 const few = 8
 
-// Entries that kill their process, among many that only happen to be there: these must not come near the end of the
-// crash budget themselves.
+// Some entries kill their process. Many other entries run in the same process at that time. These must not come near
+// the limit of crashes themselves.
 // Failure: F61
 func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	t.Parallel()
@@ -73,7 +77,8 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	}
 }
 
-// A killed process leaves all that it held, which of a batch type is much. It must not take a call for each entry.
+// A killed process leaves all leases that it held, and a batch type holds many. The entries must be run again without
+// one call for each.
 // Failure: F61
 func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	t.Parallel()
@@ -100,7 +105,8 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// An entry that kills its process takes its neighbours of the second crash no further: they run alone, and none is dead-lettered with it.
+// An entry kills its process. Its neighbours of the second crash must then run alone, so that none of them is
+// dead-lettered with it.
 // Failure: F61
 func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	t.Parallel()
@@ -117,8 +123,8 @@ func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	require.LessOrEqual(t, n[3], 180, "no more than ran beside it at the second crash")
 }
 
-// All that a healthy process had claimed when somebody killed it has lost a lease, and is run among few: that must end
-// as well. How long it takes is logged, for docs/reliability.md.
+// Another instance kills a healthy process. All entries that the process had claimed lose a lease and then run few at a
+// time. They must all end. The test logs how long that takes, for docs/reliability.md.
 // Failure: F61
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 	t.Parallel()

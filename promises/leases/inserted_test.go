@@ -18,8 +18,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack: it has run nothing, and left to its end it would count against the
-// entry as a crash does.
+// TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack inserts an entry with a lease, and the entry
+// cannot be read back. No handler ran under the lease, so the process must release it. Left to expire, it would count
+// as a crash.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *testing.T) {
 	t.Parallel()
@@ -39,7 +40,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			countDeliveries(w)
 			proxy, db := w.Proxied(true)
 			cfg := w.Quick()
-			cfg.DB, cfg.Lease = db, harness.Timeout // whoever waits for its end waits too long
+			cfg.DB, cfg.Lease = db, harness.Timeout // A test that waits for the end of this lease times out.
 			shop := w.New(cfg)
 			var ran harness.Calls
 			orders, err := compensator.Handle(shop, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
@@ -48,7 +49,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			}, compensator.TypeConfig{})
 			require.NoError(t, err)
 			w.Run(shop)
-			w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run is under way
+			w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run has started.
 			trap := proxy.Arm(faultproxy.Rule{Match: c.match, Fault: faultproxy.DropRequest, Nth: 1})
 			tx := w.Begin(db)
 			entries := make([]compensator.NewEntry, c.entries)
@@ -67,10 +68,11 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 	}
 }
 
-// idless is a Store that cannot tell the ids of what it inserts, as MySQL of several rows, and fails to tell them for a while.
+// idless is a Store that cannot return the ids of inserted rows, like MySQL after an INSERT of several rows. Its IDs
+// method also fails for a while.
 type idless struct {
 	processlog.Store
-	fails atomic.Int64 // how often IDs fails still
+	fails atomic.Int64 // remaining number of failures of IDs
 	asked atomic.Int64
 }
 
@@ -90,7 +92,8 @@ func (s *idless) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Id
 	return s.Store.IDs(ctx, tx, keys)
 }
 
-// TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold: nobody can give it back by another name.
+// TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold inserts an entry with a lease in a store that does not
+// return its id. The process must release the lease once it has read the id.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackOnceItsIDIsTold(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// lateAnswer has the first claim's answer come long after the lease that it tells of.
+// lateAnswer delays the answer of the first claim until long after the lease has ended.
 func lateAnswer(proxy *faultproxy.MySQL) {
 	commit := func(r faultproxy.Request) bool { return r.Text == "COMMIT" }
 	proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("delivery_count=delivery_count+1"), commit), Fault: faultproxy.DelayReply, Delay: 3 * time.Second, Nth: 1})
@@ -69,8 +69,8 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	require.EqualValues(t, 1, leased.Load())
 }
 
-// TestClaimsOfUnknownEndCostNoDelivery: claims reach the database and their answers do not come back, nor does word get
-// through that nothing runs under them. The process lives, and has killed nobody.
+// TestClaimsOfUnknownEndCostNoDelivery lets claims reach the database and drops their answers. The releases of these
+// leases fail, too. The process is alive, so these leases must not count as crashes.
 // Failure: F59
 func TestClaimsOfUnknownEndCostNoDelivery(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A person requeues an entry while a handler that ignores its context works on it. The lease of that attempt is gone;
-// the one of the new attempt, in the same process, is not.
+// A person requeues an entry while a handler that ignores its context works on it. That attempt loses its lease. The
+// new attempt in the same process must keep its own lease.
 // Failure: F57
 func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	t.Parallel()
@@ -31,9 +31,9 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 		_, err = compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			switch {
 			case e.ProcessCount == 0 && e.Epoch == 0:
-				return errors.New("again") // only what has failed can be requeued
+				return errors.New("again") // Only a failed entry can be requeued.
 			case e.Epoch == 0:
-				<-both // whatever its context says
+				<-both // ignoring its context
 				return nil
 			}
 			fresh.Add(1)
@@ -61,8 +61,9 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	})
 }
 
-// The queue's lease of an entry ends while its handler runs on: only the database's is renewed. Another process that
-// enqueues an entry then wakes nobody, since an earlier one is due already.
+// The queue's lease of an entry ends while its handler still runs, because only the lease in the database is renewed.
+// Another process then enqueues an entry. That wakes no process, because the first entry is due already. The second
+// entry must still run on time.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()
@@ -95,7 +96,7 @@ func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	})
 }
 
-// Whoever reschedules an entry does not set it free from the attempt under way.
+// An entry is rescheduled while an attempt runs. It must not run again before the lease of that attempt has ended.
 func TestEntryRescheduledUnderItsAttemptRunsWhenThatLeaseHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 		w.Run(c)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
-		w.Run(other) // it would take the entry over
+		w.Run(other) // The other instance would take the entry over.
 		last, version := w.LeaseOf(id), w.Entry(c, id).Version
 		for range 4 {
 			w.Eventually(func() bool { return w.LeaseOf(id) > last }, "the lease is renewed")
@@ -42,22 +42,22 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
-// overtaking are two instances. The first's handler waits at a gate, deaf; then its lease ends.
+// overtaking is two instances. The first one's handler waits at a gate and ignores its context. Then its lease ends.
 type overtaking struct {
 	*harness.World
 	first, second *compensator.Compensator
 	id            compensator.EntryID
 	gate          *harness.Gate
-	dropped       chan compensator.SettledEvent // of the first
-	settled       chan compensator.SettledEvent // of the first
-	ran           *harness.Calls                // by the second
+	dropped       chan compensator.SettledEvent // of the first instance
+	settled       chan compensator.SettledEvent // of the first instance
+	ran           *harness.Calls                // calls in the second instance
 }
 
-// overtake lets the second instance take the entry while the first still runs it, until the second has
-// recorded an outcome: the error, or success.
+// overtake lets the second instance run the entry while the first still runs it. It returns once the second instance
+// has stored the outcome fresh. A nil error means success.
 func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.TypeConfig, stale, fresh error) *overtaking {
 	t.Helper()
-	cfg.Lease = 30 * time.Second // nothing is renewed meanwhile
+	cfg.Lease = 30 * time.Second // long enough that no lease is renewed during the test
 	o := &overtaking{World: w, gate: harness.NewGate(), dropped: make(chan compensator.SettledEvent, 10), settled: make(chan compensator.SettledEvent, 10)}
 	o.gate.OpenAtEnd(t)
 	o.second = w.New(cfg)
@@ -65,7 +65,7 @@ func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compen
 	cfg.Observer.Settled = func(e compensator.SettledEvent) { o.settled <- e }
 	o.first = w.New(cfg)
 	_, o.ran = harness.Numbered(t, o.second, "close_order", typ, func(*compensator.Entry, int) error { return fresh })
-	typ.Concurrency = 1 // the first has no slot left
+	typ.Concurrency = 1 // The first instance has no free slot.
 	orders, err := compensator.Handle(o.first, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		_ = o.gate.PassDeaf(e)
 		return stale
@@ -179,7 +179,7 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.LeaseOf(id) > 0 }, "it runs")
-	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // elsewhere
+	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // another process ended the entry
 	require.ErrorIs(t, harness.Next(t, causes), compensator.ErrLeaseLost)
 }
 
@@ -217,8 +217,8 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 	})
 }
 
-// A slow database costs time. It must not cost the lease of an entry that has been run, or another process runs
-// it, too, and the first outcome is lost.
+// The database is slow, so an outcome waits to be stored. The entry must keep its lease. Otherwise another process
+// would run it too, and the first outcome would be lost.
 func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, verdict := range map[string]error{"success": nil, "failure": compensator.Permanent(errors.New("no"))} {
@@ -244,7 +244,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 				w.Eventually(func() bool { return w.LeaseOf(id) > end }, "the lease is renewed")
 			}
 			proxy.Heal()
-			proxy.Cut() // the tries that hang fail, and the next one passes
+			proxy.Cut() // The attempts that hang fail, and the next one passes.
 			w.WaitAllEnded()
 			require.Equal(t, 1, ran.Of(id))
 			require.Zero(t, ranElsewhere.Total())
@@ -265,7 +265,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	orders, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o harness.Order) error {
 		ran.Add(e.ID)
 		if o.Number == 0 {
-			return g.PassDeaf(e) // returns only when the test is over
+			return g.PassDeaf(e) // The handler returns only when the test ends.
 		}
 		return nil
 	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
@@ -275,7 +275,7 @@ func TestStuckSuspectLetsTheNextOneIn(t *testing.T) {
 	next := w.Put(orders, 1, compensator.Options{Delay: time.Second})
 	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE id=?", next.Row())
 	w.Run(c)
-	g.OpenAtEnd(t) // before Run is stopped, which waits for the handler
+	g.OpenAtEnd(t) // Open the gate before Run stops, because Run waits for the handler.
 	g.Await(t)
 	require.Equal(t, deaf, harness.Next(t, stuck).ID)
 	w.WaitState(next, compensator.Succeeded)
@@ -328,7 +328,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
-	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // read by a reconciler just before its end; never there
+	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // One id was read by a reconciler just before the entry ended. The other id never existed.
 		_, _, err = queue.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: "close_order", ID: row}}, processlog.EnqueueRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
@@ -337,8 +337,8 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	require.Equal(t, 1, ran.Of(id))
 }
 
-// A row that another transaction holds keeps the lease it has, and is anybody's once that has ended and the other is through:
-// its handler is told then, while the row is still held.
+// A transaction locks the row of a running entry, so its lease cannot be renewed. The handler must be cancelled with
+// ErrLeaseLost when the lease ends, while the row is still locked. After the lock, the entry can be claimed again.
 // Failure: F27
 func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	t.Parallel()
@@ -366,8 +366,8 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 	})
 }
 
-// On a plain pool so small that a lease may find no connection to be renewed by, it outlasts the timeout; elsewhere it is as long as it
-// was asked for.
+// On a small plain pool, a renewal may find no free connection. There, the lease must be longer than the timeout. On
+// all other pools it must be as long as configured.
 // Failure: F52
 func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 	t.Parallel()

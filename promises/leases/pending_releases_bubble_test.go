@@ -19,14 +19,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// muteStore does the first claim and does not say so, and takes no lease back until it is told to.
+// muteStore performs the first claim and returns an error. It refuses releases until takes is set.
 type muteStore struct {
 	processlog.Store
 
 	mu      sync.Mutex // guards the fields below
 	claimed []processlog.ID
-	again   []processlog.ID // of them, those that were asked for before their leases were given back
-	takes   bool            // leases back
+	again   []processlog.ID // entries of claimed that were claimed again before their release
+	takes   bool            // accept releases
 }
 
 var errGone = errors.New("gone away")
@@ -58,8 +58,8 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// Claimed anew, an entry would carry another token, under which the lease that is owed can be given back no more: it would
-// count as lost.
+// A new claim would give the entry a new token. The pending release with the old token would then fail, and the lease
+// would count as lost. The process must not claim the entry before the release.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 		for range 3 {
 			harness.RecordLater(t, c, time.Second)
 		}
-		time.Sleep(2 * time.Second) // all are due
+		time.Sleep(2 * time.Second) // all entries are due
 		stop := compensatortest.Run(t, c)
 		time.Sleep(time.Minute) // many leases
 		synctest.Wait()
@@ -93,8 +93,8 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// owing is a store, and a Compensator on it, of which some claims are done and not answered, and whose rows a caller's
-// transaction may hold.
+// owing is a store and a Compensator on it. Some of its claims succeed in the store and return an error. A caller's
+// transaction may lock its rows.
 type owing struct {
 	processlog.Store
 
@@ -103,9 +103,9 @@ type owing struct {
 	ran    *harness.Calls
 
 	mu    sync.Mutex // guards the fields below
-	loses int        // so many claims
-	lost  []int      // how many entries each had taken
-	fails int        // so many times nothing is given back, of several
+	loses int        // number of claims whose answers are still to be lost
+	lost  []int      // number of entries that each lost claim had taken
+	fails int        // number of releases of several entries that still fail
 }
 
 func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
@@ -133,7 +133,7 @@ func (s *owing) Release(ctx context.Context, ids []processlog.ID, token processl
 	return s.Store.Release(ctx, ids, token)
 }
 
-// newOwing has leases so long that none ends by itself.
+// newOwing makes an owing with a lease of an hour, so that no lease expires during the test.
 func newOwing(t *testing.T) *owing {
 	s := &owing{memory: compensatortest.NewMemoryStore(), ran: new(harness.Calls)}
 	s.Store = s.memory
@@ -149,7 +149,7 @@ func newOwing(t *testing.T) *owing {
 	return s
 }
 
-// record makes n entries due in a second, and holds the row of the last of them if locked says so.
+// record inserts n entries that are due in a second. If locked is set, it locks the row of the last one.
 func (s *owing) record(t *testing.T, n int, locked bool) (release func()) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
@@ -173,7 +173,7 @@ func TestOneLockedRowKeepsNoOtherFromBeingGivenBack(t *testing.T) {
 		s := newOwing(t)
 		s.loses = 1
 		release := s.record(t, 30, true)
-		time.Sleep(2 * time.Second) // all are due
+		time.Sleep(2 * time.Second) // all entries are due
 		stop := compensatortest.Run(t, s.c)
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A suspect whose outcome is not stored is as much at risk as one that runs: the next one has to wait.
+// A suspect entry has run, and its outcome is not stored yet. It is still at risk, so the next suspect must wait.
 // Failure: F61
 func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	require.GreaterOrEqual(t, w.Ended(compensator.Succeeded, 0), 9)
 }
 
-// stuckOn registers a type whose handler never returns in time, and runs an instance with one entry of it.
+// stuckOn registers a type whose handler does not return in time. It runs an instance with one entry of this type.
 func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *harness.Calls, g *harness.Gate) {
 	t.Helper()
 	cfg.StopTimeout = 300 * time.Millisecond
@@ -61,7 +61,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c, id, ran, _ := stuckOn(t, w, cfg)
-		w.WaitState(id, compensator.Dead) // nobody else is there to run it
+		w.WaitState(id, compensator.Dead) // No other process is there to run it.
 		require.Equal(t, 1, ran.Of(id), "no second goroutine hangs")
 		e := w.Entry(c, id)
 		require.Equal(t, compensator.EndedByCrash, e.EndedBy)
@@ -77,7 +77,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	})
 }
 
-// A claim needs a slot, and the one that there is hangs.
+// A claim needs a free slot, and a stuck handler holds the only one.
 // Failure: F62
 func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T)
 		w.WaitState(id, compensator.Dead)
 		require.Equal(t, 1, ran.Of(id))
 		require.Contains(t, w.Entry(c, id).LastError, "has not returned since")
-		g.Open() // Run would wait for it
+		g.Open() // Run would wait for this handler.
 	})
 }
 
@@ -152,7 +152,7 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	})
 }
 
-// A dead-lettering that waits for the database gives way to the handler that has returned meanwhile.
+// A dead-lettering waits for the database. Meanwhile the stuck handler returns success. The success must win.
 func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -182,7 +182,8 @@ func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// The leases ended with the batch's timeout, and others have done the work.
+// A batch exceeds its timeout and its leases end. Another process runs the entries. This process must drop the outcomes
+// of the batch and must not run the entries again.
 // Failure: F71
 func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	t.Parallel()
@@ -217,7 +218,8 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	})
 }
 
-// What hung was the batch. Its entries, run again alone, have a whole timeout of their own.
+// A batch was stuck. Its entries then run again one by one. Each must get a full timeout and must not be reported as
+// stuck at its start.
 // Failure: F71
 func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	t.Parallel()
@@ -250,7 +252,8 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// Another process has run it, and it is to be tried again: no lease says how long it has been free.
+// A process is stuck on an entry that another process has run and that waits for a retry. No lease says since when the
+// entry is free. The stuck process must leave the retry to others.
 // Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestCaseIsClosedWhileSomebodyHoldsAnother: of a few cases a server likes to read all that are open, and would wait for those that
-// others hold.
+// TestCaseIsClosedWhileSomebodyHoldsAnother locks one case and closes another. With few cases, a server may read all
+// open cases. It must not wait for the locked one.
 func TestCaseIsClosedWhileSomebodyHoldsAnother(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

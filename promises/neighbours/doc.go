@@ -1,3 +1,3 @@
-// Package neighbours holds that the library harms nobody beside it (G14): producers wait for no statement of ours, no
-// deadlock names one, and rows that somebody holds keep up nothing but themselves.
+// Package neighbours tests that the library does not harm the application beside it (G14). Producers wait for none of
+// its statements. Its statements cause no deadlock. A locked row delays only its own entry.
 package neighbours

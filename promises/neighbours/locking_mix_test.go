@@ -17,16 +17,15 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// deadlocks is how many the server has resolved since its start.
+// deadlocks returns how many deadlocks the server has resolved since its start.
 func deadlocks(w *harness.World) (n int) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT count FROM information_schema.innodb_metrics WHERE name='lock_deadlocks'").Scan(&n))
 	return n
 }
 
-// TestDeadlockedSettleIsTriedAgainWithoutTheHandler lets a heavier transaction cross the statement that settles
-// a batch. How the outcomes fall into statements is not ours to say, so it goes on until one of them was the
-// victim.
+// TestDeadlockedSettleIsTriedAgainWithoutTheHandler lets a heavier transaction deadlock with the statement that settles
+// a batch. The test cannot control how outcomes are spread over statements. It repeats until a settle was the victim.
 // Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()
@@ -67,7 +66,7 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	assert.Contains(t, server.ErrorLog(), "common_process_log", "the server writes down what was crossed")
 }
 
-// crossSettling locks the last of n rows, lets their outcomes come, and then asks for the rows before it.
+// crossSettling locks the last of n rows, lets their outcomes come, and then locks the rows before it.
 func crossSettling(w *harness.World, after, n int, finish func()) {
 	w.T.Helper()
 	rival := w.Begin(w.DB)
@@ -84,8 +83,8 @@ func crossSettling(w *harness.World, after, n int, finish func()) {
 	require.NoError(w.T, rival.Rollback())
 }
 
-// TestNoDeadlockNamesAStatementOfOurs runs everything at once that writes to the log, on a server that writes
-// down every deadlock.
+// TestNoDeadlockNamesAStatementOfOurs runs every kind of write to the log at once, on a server that logs every
+// deadlock.
 // Failure: F26
 func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	t.Parallel()
@@ -94,7 +93,8 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	processes := []*compensator.Compensator{mixedProcess(w, w.DB), mixedProcess(w, w.Open(harness.Plain(w.DSN)))}
 	store, err := compensator.OpenStore(t.Context(), w.DB, compensator.DefaultTable)
 	require.NoError(t, err)
-	// What is purged here is younger than Compensator.Purge takes: without a note the processes would take it for lost.
+	// This test purges entries that are younger than Compensator.Purge allows. Without this purge note, the processes
+	// would report them as lost.
 	w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 		compensator.ActionPurge)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
@@ -120,7 +120,7 @@ func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
 	require.NoError(t, store.Close())
 }
 
-// mixedProcess handles a plain and a transactional type, both of which fail now and then.
+// mixedProcess handles a plain and a transactional type. Both fail now and then.
 func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 	w.T.Helper()
 	cfg := w.Quick()
@@ -143,7 +143,7 @@ func mixedProcess(w *harness.World, db *sql.DB) *compensator.Compensator {
 	return c
 }
 
-// produce records mixed batches until the time is up, and sometimes takes one back.
+// produce records mixed batches until the context ends. Sometimes it cancels an entry.
 func produce(w *harness.World, until context.Context, c *compensator.Compensator, producer int) {
 	ctx := w.T.Context()
 	for i := 0; until.Err() == nil; i++ {
@@ -173,7 +173,7 @@ func mixedEntries(producer, i int) []compensator.NewEntry {
 			businessType = "transactional"
 		}
 		entries = append(entries, compensator.NewEntry{BusinessType: businessType, Content: []byte("{}"), Options: compensator.Options{
-			IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n)), // as unordered as business keys are
+			IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n)), // unordered, like real business keys
 			Delay:          time.Duration(n) * 20 * time.Millisecond,
 			BatchID:        fmt.Sprint(i % 10),
 		}})
@@ -194,7 +194,7 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 			"SELECT CONCAT(a.d,b.d,c.d,d.d), 'close_order', '{}', 1, NOW(), NOW() FROM digits a, digits b, digits c, digits d")
 		var n int
 		require.NoError(t, old.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
-		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=2") // the index still holds what they were
+		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=2") // The index still contains the old values.
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// inFlight are our statements on entries, each on ids that exist and one far beyond them that does not.
+// inFlight are the library's statements on entries. Each runs on existing ids and on one id far beyond them.
 var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error{
 	"claim": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var want []processlog.Wanted
@@ -57,7 +57,8 @@ var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []co
 	},
 }
 
-// TestProducerNeverWaitsForAStatementOfOurs stops each of our transactions right before its COMMIT.
+// TestProducerNeverWaitsForAStatementOfOurs stops each of the library's transactions right before its COMMIT. Producers
+// must not wait.
 // Failure: F23, F26
 func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	for name, work := range inFlight {
@@ -82,7 +83,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	}
 }
 
-// producersGoOn records due entries at every isolation level, by sessions that wait for no lock.
+// producersGoOn records due entries at every isolation level, in sessions that fail instead of waiting for a lock.
 func producersGoOn(w *harness.World) {
 	w.T.Helper()
 	db := w.Open(harness.Watched(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
@@ -100,9 +101,9 @@ func producersGoOn(w *harness.World) {
 	}
 }
 
-// TestThirdProducerIsNotStalledByARecordInFlight: the second waits in the middle of its INSERT, for a key that
-// the first may yet give up. InnoDB then guards the gap right before that key, so a row stands there already:
-// what is asked is that nothing else is held, the auto-increment lock above all.
+// TestThirdProducerIsNotStalledByARecordInFlight lets a second producer wait inside its INSERT for a key of the first
+// producer's open transaction. InnoDB then locks the gap before that key, so the test puts a row directly before it.
+// The third producer must find no other lock, above all no auto-increment lock.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -225,7 +226,7 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 		close(finish)
 		w.WaitAllEnded()
 		for _, id := range ids {
-			if id != ids[4] { // nobody could renew this one
+			if id != ids[4] { // This entry could not be renewed.
 				assert.Equal(t, 1, ran.Of(id), "runs of entry %s", id)
 			}
 		}
@@ -257,8 +258,9 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 	})
 }
 
-// TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout: an ALTER waits for every transaction that
-// has touched the table, and all later statements on it wait for the ALTER.
+// TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout runs ALTER TABLE while a transactional handler is
+// stuck. The ALTER waits for every transaction that has used the table. All later statements on the table wait for the
+// ALTER. The wait must end with the handler's timeout.
 // Failure: F28
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
@@ -268,7 +270,7 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 	_, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		w.Effect(tx, "never")
 		inside <- struct{}{}
-		<-ctx.Done() // hangs for as long as it may
+		<-ctx.Done() // stuck until its timeout
 		return ctx.Err()
 	}, compensator.TypeConfig{Timeout: 500 * time.Millisecond, MaxProcessCount: 1})
 	require.NoError(t, err)

@@ -28,7 +28,8 @@ var refusals = map[string][]string{
 	},
 }
 
-// TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete: it names the refused ones once, and does not try them with every call.
+// TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete purges entries of which the database refuses to delete
+// two. Purge must name these two once. It must not try them again in every call.
 // Failure: F106
 func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) {
 	t.Parallel()
@@ -55,7 +56,7 @@ func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) 
 				assert.LessOrEqual(t, deletes.Matched(), 60)
 
 				before := deletes.Matched()
-				insertEnded(w, 300) // which is deleted without a statement that fails
+				insertEnded(w, 300) // These are deleted without a failing statement.
 				w.Exec("UPDATE common_process_log SET next_at=next_at+1 WHERE idempotent_id='old 300'")
 				purged, err = c.Purge(t.Context(), time.Minute)
 				require.NoError(t, err)
@@ -81,7 +82,8 @@ func refusedIDs(w *harness.World) (ids []string) {
 	return ids
 }
 
-// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes: however many there are, a call spends a bounded number of statements.
+// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes purges entries that the database refuses to delete. However many
+// there are, one call may send only a limited number of statements.
 // Failure: F106
 func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	t.Parallel()
@@ -104,7 +106,8 @@ func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	require.Equal(t, 900, w.Count("common_process_log"))
 }
 
-// TestPurgeWithoutTheRightToDeleteFailsOnce: no entry is to blame, so none is looked for.
+// TestPurgeWithoutTheRightToDeleteFailsOnce purges without the privilege to delete. No single entry is at fault, so
+// Purge must not search for one.
 // Failure: F106
 func TestPurgeWithoutTheRightToDeleteFailsOnce(t *testing.T) {
 	t.Parallel()

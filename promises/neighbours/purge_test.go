@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// insertEnded writes entries that succeeded two hours ago, under the keys "old 000" and so on.
+// insertEnded inserts entries that succeeded two hours ago, with the keys "old 000" and so on.
 func insertEnded(w *harness.World, numbers ...int) {
 	w.T.Helper()
 	rows := make([]string, len(numbers))
@@ -38,12 +38,12 @@ func upTo(n int) []int {
 	return numbers
 }
 
-// oldEntry is a message that comes again.
+// oldEntry returns an entry whose message is delivered again.
 func oldEntry(n int) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("old %03d", n))}}
 }
 
-// holders are transactions that hold something of the entry "old 007".
+// holders are transactions that hold a lock related to the entry "old 007".
 var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.Tx){
 	"recorded again": func(t *testing.T, c *compensator.Compensator, tx *sql.Tx) {
 		receipt, err := c.Record(t.Context(), tx, oldEntry(7))
@@ -76,8 +76,9 @@ var holders = map[string]func(t *testing.T, c *compensator.Compensator, tx *sql.
 	},
 }
 
-// TestPurgePassesByAnEntryThatAnOpenTransactionHolds: a transaction that recorded the id again holds the entry in the
-// unique index, which a look at the primary key does not show.
+// TestPurgePassesByAnEntryThatAnOpenTransactionHolds records an old key again in an open transaction. This locks the
+// entry in the unique index, which a read by primary key does not show. Purge must skip the entry and delete the
+// others.
 // Failure: F26
 func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	t.Parallel()
@@ -108,7 +109,8 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 	}
 }
 
-// TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain: an import that comes again holds more than a step takes.
+// TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain records 300 old keys again in one open transaction. That
+// locks more entries than one purge step takes. Purge must continue behind them.
 func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -123,7 +125,7 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 			_, err := c.Record(t.Context(), tx, oldEntry(n))
 			require.NoError(t, err)
 		}
-		purged, err := store.Purge(t.Context(), "close_order", compensator.Succeeded, time.Hour, 100) // a step of Keep's
+		purged, err := store.Purge(t.Context(), "close_order", compensator.Succeeded, time.Hour, 100) // This is the size of one step of Config.Keep.
 		require.NoError(t, err)
 		require.Equal(t, 100, purged)
 		require.NoError(t, tx.Rollback())
@@ -131,8 +133,9 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	})
 }
 
-// TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge: each producer records ids of its own again and again, several in a
-// transaction, while they end and are purged. A wait of a second fails it, and the server writes down every deadlock.
+// TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge lets each producer record its own keys again and again,
+// several in one transaction. Meanwhile the entries end and are purged. A lock wait of a second fails the producer. The
+// server logs every deadlock.
 // Failure: F26
 func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	t.Parallel()
@@ -141,7 +144,8 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 			t.Parallel()
 			server := testservers.NewSQL(t)
 			w := harness.WorldAt(t, server.Database(t))
-			// What is purged here is younger than Compensator.Purge takes: without a note the processes would take it for lost.
+			// This test purges entries that are younger than Compensator.Purge allows. Without this purge note, the
+			// processes would report them as lost.
 			w.Exec("INSERT INTO common_process_log_audit (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES (0,?,'','','{}','{}',UTC_TIMESTAMP(3)+INTERVAL 1 HOUR)",
 				compensator.ActionPurge)
 			store, err := compensator.OpenStore(t.Context(), w.Open(pool(w.DSN)), compensator.DefaultTable)
@@ -183,9 +187,10 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	}
 }
 
-// recordOld records a few of a producer's ids in one transaction, and returns how many were there. Half of the producers record
-// one at a time at the default level. On MySQL several would deadlock there without any purge: an INSERT that finds its key
-// taken leaves a lock on the end of the table.
+// recordOld records a few of a producer's keys in one transaction. It returns how many existed already. Half of the
+// producers record one key at a time at the default isolation level. On MySQL, several keys in one transaction would
+// deadlock at that level even without a purge. There, an INSERT that finds its key taken keeps a lock on the end of the
+// table.
 func recordOld(ctx context.Context, c *compensator.Compensator, db *sql.DB, producer int) (again int, err error) {
 	const each = 100
 	level, n := sql.LevelDefault, 1
@@ -209,7 +214,7 @@ func recordOld(ctx context.Context, c *compensator.Compensator, db *sql.DB, prod
 	return again, tx.Commit()
 }
 
-// endPending makes of what is recorded what succeeded two hours ago, each by its primary key.
+// endPending changes pending entries to entries that succeeded two hours ago, one by one by primary key.
 func endPending(w *harness.World) {
 	rows, err := w.DB.Query("SELECT id FROM common_process_log WHERE state=0 ORDER BY id LIMIT 200")
 	if !assert.NoError(w.T, err) {
@@ -228,7 +233,8 @@ func endPending(w *harness.World) {
 	}
 }
 
-// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain: the duplicate holds the key in the unique index, and not the entry.
+// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in an open transaction, and changes the entry
+// by its key. The duplicate locks the key in the unique index but not the entry. The change must not wait.
 // Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,9 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// inASmallLog has eight entries, and a transaction that holds two more: one it recorded, one it cancelled. A server
-// reads so small a table as a whole unless it is told which index to use, and a statement that locks what it
-// reads then waits for those two, whatever it asked for. Sessions wait for a second at most.
+// inASmallLog runs test on a log of eight entries. An open transaction holds two more: it recorded one and cancelled
+// the other. Without an index hint, a server scans so small a table completely. A locking statement would then wait for
+// those two rows. Sessions wait for a lock for one second at most.
 func inASmallLog(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {

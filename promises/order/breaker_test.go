@@ -16,7 +16,8 @@ import (
 
 var errNoRoute = errors.New("no route")
 
-// behindBreaker is a process with a serial type that calls something, and what its breaker has told.
+// behindBreaker is a process with a serial type whose handler calls a dependency. It collects the events of its
+// breaker.
 type behindBreaker struct {
 	c      *compensator.Compensator
 	orders *compensator.Type[harness.Order]
@@ -38,7 +39,8 @@ func newBehindBreaker(t *testing.T, w *harness.World, cfg compensator.Config, se
 	return p
 }
 
-// requireLines: all have succeeded, each line in the order of its ids, and nobody is left in one.
+// requireLines requires that every entry has succeeded, that the entries of each key ran in id order, and that no
+// positions are left.
 func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][]compensator.EntryID) {
 	t.Helper()
 	w.WaitAllEnded()
@@ -49,7 +51,7 @@ func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][
 	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "nobody is left in a line")
 }
 
-// fill records for some accounts, through one process and the other.
+// fill records entries for some accounts, alternating between the two processes.
 func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[harness.Order]) map[string][]compensator.EntryID {
 	want := make(map[string][]compensator.EntryID)
 	for i := range 20 {
@@ -59,8 +61,8 @@ func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[h
 	return want
 }
 
-// What the first of each line calls is down for two processes: their breakers open, try again with one entry at a time,
-// whichever is due longest, and close. Nobody has overtaken another meanwhile.
+// In two processes, the first entry of each key calls a dependency that is down. The breakers open. They probe with one
+// entry at a time, the longest due first, and then close. No entry may overtake an earlier one of its key.
 // Failure: F113
 func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -80,7 +82,8 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	})
 }
 
-// One process cannot reach what it calls, and leaves to the other one what it has claimed, blocked and given back.
+// One process cannot reach its dependency. It must leave entries that it claimed, blocked and put back to the other
+// process.
 // Failure: F113
 func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counted is a store that counts what turns ask of it.
+// counted is a store that counts the calls for ordering keys.
 type counted struct {
 	*memory.Store
 	join, lines, firsts, block, advance atomic.Int64
@@ -50,7 +50,8 @@ func (s *counted) asked() [5]int64 {
 	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.block.Swap(0), s.advance.Swap(0)}
 }
 
-// What docs/operations.md says that turns cost, in calls; a type that takes none asks for none of them.
+// This test checks the calls that docs/operations.md names as the cost of ordering keys. A type without an ordering key
+// must cause none of them.
 // Failure: F117
 func TestWhatOrderingCosts(t *testing.T) {
 	t.Parallel()
@@ -60,7 +61,7 @@ func TestWhatOrderingCosts(t *testing.T) {
 		require.NoError(t, err)
 		orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, nil)
 		plain, _ := harness.Numbered(t, c, "plain", compensator.TypeConfig{}, nil)
-		store.asked() // at registering
+		store.asked() // calls at registration
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()

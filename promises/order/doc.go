@@ -1,3 +1,3 @@
-// Package order holds that entries of a serial type run one at a time for each key, in the order in which they were recorded, and that
-// none of them waits for ever (G30).
+// Package order tests that entries of a serial type run one at a time for each ordering key, in the order in which they
+// were recorded (G30). No entry may wait for ever.
 package order

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// steps are entries of one key, by how their ids are given.
+// steps are ways to give idempotency keys to the entries of one ordering key.
 var steps = map[string]func(i int) compensator.IdempotencyKey{
 	"counted": func(i int) compensator.IdempotencyKey {
 		return compensator.IdempotencyKey(fmt.Sprintf("order-7-step-%d", i+1))
@@ -31,7 +31,7 @@ var steps = map[string]func(i int) compensator.IdempotencyKey{
 	},
 }
 
-// numbers are the orders in which entries of each key ran, by Order.Number.
+// numbers notes the order in which entries of each key ran, by Order.Number.
 type numbers struct {
 	mu  sync.Mutex
 	ran map[string][]int
@@ -46,7 +46,7 @@ func (n *numbers) note(key string, number int) {
 	n.ran[key] = append(n.ran[key], number)
 }
 
-// numbered is a serial type whose handler notes which entries it is called for.
+// numbered registers a serial type whose handler notes the entries it is called for.
 func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -58,7 +58,7 @@ func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compen
 	return orders
 }
 
-// batch is n entries, of the keys in turn.
+// batch makes n entries and distributes them over keys round-robin.
 func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compensator.IdempotencyKey, keys ...string) (entries []compensator.NewEntry) {
 	for i := range n {
 		entries = append(entries, orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: keys[i%len(keys)], IdempotencyKey: id(i)}))
@@ -66,7 +66,7 @@ func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compen
 	return entries
 }
 
-// upTo lists from, from+step, …, below n.
+// upTo returns from, from+step and so on, below n.
 func upTo(from, n, step int) (list []int) {
 	for i := from; i < n; i += step {
 		list = append(list, i)
@@ -99,7 +99,8 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 	}
 }
 
-// More entries than one statement takes, of which some are in the log already, and some are given twice.
+// One call records more entries than one statement takes. Some are in the log already, and some are given twice. Each
+// key must run in the order given.
 // Failure: F112
 func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	t.Parallel()
@@ -130,7 +131,7 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	})
 }
 
-// Several calls of one transaction, whichever way it is run.
+// One transaction calls Record several times. The order must hold for every way to run the transaction.
 // Failure: F112
 func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -178,8 +179,8 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGivenInMemory(t *testing.T)
 	require.Equal(t, upTo(0, 40, 1), ran.ran["ann"])
 }
 
-// Two transactions record the same entries in two orders, again and again. One waits for the other, and neither is the victim
-// of a deadlock. Whoever was first decides about the order.
+// Two transactions record the same entries in different orders, again and again. One must wait for the other, without a
+// deadlock. The first transaction decides the order.
 // Failure: F112
 func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
@@ -220,7 +221,7 @@ func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// orderings are some orders of n entries: forth, back, and the odd ones behind the even ones.
+// orderings returns some orders of n entries: ascending, descending, and even numbers before odd ones.
 func orderings(n int) [][]int {
 	forth := upTo(0, n, 1)
 	back := slices.Clone(forth)

@@ -15,11 +15,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slow is a store whose outcomes take a second to be stored.
+// slow is a store that takes a second to store outcomes.
 type slow struct {
 	*memory.Store
-	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // nil: none; answers instead of the store where it answers
-	leased map[processlog.ID]bool                                            // by the entry whose outcome is stored: the next one has a lease meanwhile
+	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may answer instead of the store (nil: never)
+	leased map[processlog.ID]bool                                            // whether the next entry already has a lease, by the id of the entry whose outcome is stored
 }
 
 func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
@@ -35,7 +35,7 @@ func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []pr
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// behind returns the row behind another, of the next id.
+// behind returns the row with the next id.
 func (s *slow) behind(id processlog.ID) processlog.Row {
 	rows := s.Rows()
 	for i := range rows[:len(rows)-1] {
@@ -46,7 +46,8 @@ func (s *slow) behind(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// runSlow works off five entries of one key, whose handler asks fail for its error. Each must find the entry in front ended.
+// runSlow runs five entries of one key whose handler calls fail for its error. Each handler must find the entry before
+// it ended.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)
@@ -111,7 +112,8 @@ func TestEntryThatIsRetriedLetsNoneBeClaimed(t *testing.T) {
 	})
 }
 
-// What the next one was claimed for has not come about: it is put back, and runs once it has.
+// The next entry of a key is claimed while the outcome of the entry before it is being stored. Storing fails. The next
+// entry must be put back, and run once the outcome is stored.
 func TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(outcomes []processlog.Outcome) ([]processlog.Settled, error){

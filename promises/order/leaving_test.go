@@ -11,14 +11,16 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// untold is a configuration with rounds an hour apart: whoever is not told that its turn has come waits for that long.
+// untold is a configuration whose reconciler rounds are an hour apart. An entry that is not made due when it is
+// unblocked waits for that long.
 func untold(w *harness.World) compensator.Config {
 	cfg := w.Quick()
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
 	return cfg
 }
 
-// One that has ended its processes is ended by the claim that finds that, with no handler, and leaves its line as any.
+// An entry has reached its maximum of attempts. The claim that finds this ends the entry without a handler. The entry
+// must leave its key like any other.
 // Failure: F115
 func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	t.Parallel()
@@ -37,7 +39,8 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// An entry that was committed late is blocked beside one that runs. That one asks to be called again in an hour.
+// An entry that was committed late is blocked, because another of its key runs. The running entry asks for a retry in
+// an hour. The blocked entry must then run.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()
@@ -67,7 +70,8 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	require.Equal(t, compensator.Retrying, w.State(slow))
 }
 
-// An entry with no note, as plain SQL records it, is put back once, for the note to be made. It is first, and runs at once.
+// Plain SQL inserted an entry without a position. Its first claim puts the entry back once, so that its position can be
+// written. The entry is the first of its key, so it must then run at once.
 // Failure: F117
 func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -82,7 +86,8 @@ func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	}
 }
 
-// Who has ended stands in his line until his note is deleted. Should that have to wait, or fail, the next one does not.
+// An ended entry keeps its position until that row is deleted. The deletion waits or fails here. The next entry must
+// not wait for it.
 // Failure: F115
 func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	t.Parallel()

@@ -16,23 +16,23 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// account is the key of all tests: whose entry it is.
+// account returns the ordering key of all tests: the user id.
 func account(e *compensator.Entry) string { return e.UserID }
 
-// watch sees who runs beside whom, and in which order entries began.
+// watch notes which entries run at the same time, and in which order they began.
 type watch struct {
 	t *testing.T
 
 	mu      sync.Mutex
 	running map[string]compensator.EntryID
-	began   map[string][]compensator.EntryID // by key; attempts in a row are one
+	began   map[string][]compensator.EntryID // by key; consecutive attempts of one entry count once
 }
 
 func newWatch(t *testing.T) *watch {
 	return &watch{t: t, running: make(map[string]compensator.EntryID), began: make(map[string][]compensator.EntryID)}
 }
 
-// enter notes an attempt, and returns what ends it.
+// enter notes the start of an attempt. leave notes its end.
 func (w *watch) enter(e *compensator.Entry) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,10 +56,10 @@ func (w *watch) order(key string) []compensator.EntryID {
 	return append([]compensator.EntryID(nil), w.began[key]...)
 }
 
-// of puts a key into an entry's options.
+// of returns options with this ordering key.
 func of(key string) compensator.Options { return compensator.Options{UserID: key} }
 
-// serial registers a serial type whose handler is watched and then does what more says; nil: nothing.
+// serial registers a serial type whose handler is watched and then calls more, unless more is nil.
 func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -74,8 +74,8 @@ func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.
 	return orders
 }
 
-// In three processes, as several goroutines record for each of several accounts. Who records for one account holds its row,
-// so that ids come in the order of commits.
+// Three processes record for several accounts, with several goroutines each. A recorder locks the account's row, so
+// that ids come in the order of the commits.
 // Failure: F112
 func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 	t.Parallel()
@@ -168,14 +168,14 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// passBy waits until an entry of another key has run. Those that were recorded before have been looked at then, and a blocked
-// one was left alone.
+// passBy records an entry of another key and waits until it has run. By then, every earlier entry has been read, and a
+// blocked entry was not claimed.
 func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
 	w.T.Helper()
 	w.WaitState(w.PutThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
 }
 
-// awaitBlocked waits until an entry was claimed, and put back because another of its key was in the way.
+// awaitBlocked waits until an entry was claimed and put back, because an earlier entry of its key blocks it.
 func awaitBlocked(w *harness.World, id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool {
@@ -256,7 +256,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 			return c.Requeue(w.T.Context(), id, compensator.RequeueOptions{AuditInfo: by})
 		},
 		"cancelled by a process that does not know the type": func(w *harness.World, _ *compensator.Compensator, id compensator.EntryID) error {
-			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // nobody is told
+			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // This change is not reported to the running process.
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	second := w.Put(orders, 2, compensator.Options{UserID: "ann", BusinessID: "slow"})
 	require.Equal(t, second, gate.Await(t))
 	require.Equal(t, compensator.Dead, w.State(first))
-	// Requeued it is first again, and yet not beside the one that runs.
+	// The requeued entry is the first of its key again. It must not run beside the entry that is running.
 	require.NoError(t, c.Requeue(t.Context(), first, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "because"}}))
 	awaitBlocked(w, first)
 	gate.Open()
@@ -313,7 +313,8 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{first, second, first}, seen.order("ann"))
 }
 
-// Whose entry is taken from it may run on for a while: a handler hears of it, and returns when it likes.
+// A running entry is cancelled. Its handler may run on for a while after its context is cancelled. The next entry of
+// the key must not wait for that handler.
 // Failure: F114
 func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	t.Parallel()
@@ -334,7 +335,8 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	})
 }
 
-// An id is drawn before its transaction commits: one that comes late finds another running, and waits for it.
+// The database assigns an id before the transaction commits. An entry that commits late finds another entry of its key
+// running, and must wait for it.
 // Failure: F112
 func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	t.Parallel()
@@ -391,8 +393,8 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// Written manually, or by a process that does not know yet that the type is serial: such entries join their line when they
-// are claimed first.
+// Some entries are written manually, or by a process that does not know that the type is serial. Such an entry gets its
+// position at its first claim.
 // Failure: F114
 func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
 	t.Parallel()
@@ -456,7 +458,7 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	require.Equal(t, 20, w.Count("effects"))
 }
 
-// Who only records declares the type: its entries stand in line from the start.
+// A process that only records declares the type as serial. Its entries must get their positions at once.
 // Failure: F114
 func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	t.Parallel()
@@ -512,7 +514,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "Serial", field.Field)
 	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
-	// One that somebody has written all the same does not run, and holds nobody up.
+	// Plain SQL writes an entry with an invalid key. It must not run, and must not block other entries.
 	bad := w.InsertDue("book", 1000, 1)[0]
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, of("ann")), compensator.Succeeded)
@@ -531,7 +533,7 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 	require.Equal(t, "PassDead", field.Field)
 }
 
-// Rounds are an hour apart: whoever is not told that its turn has come waits for that long.
+// Reconciler rounds are an hour apart. An entry that is not made due when it is unblocked waits for that long.
 // Failure: F115
 func TestNextOfAKeyIsNotified(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The recipes of docs/recipes.md that need no serial type, on a real server.
+// These tests run the recipes of docs/recipes.md that need no serial type, on a real server.
 
 func accounts(w *harness.World) {
 	w.Exec("CREATE TABLE accounts (user VARCHAR(64) PRIMARY KEY, balance INT NOT NULL, recorded INT NOT NULL, done INT NOT NULL) ENGINE=InnoDB")
@@ -33,7 +33,7 @@ func TestRowLockLetsOneOfAnAccountWorkAtATime(t *testing.T) {
 			if err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE user=? FOR UPDATE NOWAIT", e.UserID).Scan(&balance); err != nil {
 				return compensator.Snooze(20 * time.Millisecond)
 			}
-			// Read and written apart: two at once would lose one.
+			// The balance is read and written in separate statements, so two concurrent handlers would lose an update.
 			_, err := tx.ExecContext(ctx, "UPDATE accounts SET balance=? WHERE user=?", balance+o.Number, e.UserID)
 			return err
 		}, compensator.TypeConfig{})

@@ -19,20 +19,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusing is a store that may refuse what is asked of turns, and counts claims.
+// refusing is a store that can fail its calls for ordering keys. It counts claims.
 type refusing struct {
 	*compensatortest.MemoryStore
 	claims atomic.Int64
-	stale  bool                           // it answers as if nothing were blocked: of what has changed since, say
-	lines  func() error                   // nil: it answers
-	block  func(block func() error) error // nil: it parks
+	stale  bool                           // KeyStates answers as if no entry were blocked, like an outdated answer
+	lines  func() error                   // may fail KeyStates (nil: it works)
+	block  func(block func() error) error // wraps the call that blocks entries (nil: it works)
 }
 
 var errRefused = errors.New("table is full")
 
 func (s *refusing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if s.claims.Add(1) > 5000 {
-		return processlog.Claimed{}, errRefused // or a hot loop would never let the clock move, and the test not end
+		return processlog.Claimed{}, errRefused // A delay is needed here. In a hot loop the bubble's clock would never move, and the test would not end.
 	}
 	return s.MemoryStore.Claim(ctx, want, token, lease, accept)
 }
@@ -61,7 +61,8 @@ func (s *refusing) Block(ctx context.Context, blocked []processlog.BlockedEntry,
 	return block()
 }
 
-// patient runs a serial type over such a store, with rounds an hour apart: what nobody tells of waits for that long.
+// patient runs a serial type on such a store, with reconciler rounds an hour apart. An entry that is not made due when
+// it is unblocked waits for that long.
 func patient(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
 	t.Helper()
 	store.MemoryStore = compensatortest.NewMemoryStore()
@@ -75,7 +76,7 @@ func book(key string, delay time.Duration) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "book", Content: []byte(`{}`), Options: compensator.Options{UserID: key, Delay: delay}}
 }
 
-// requireSucceeded: all have, at no cost.
+// requireSucceeded requires that all n entries have succeeded without a failed attempt or a lost lease.
 func (s *refusing) requireSucceeded(t *testing.T, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -87,7 +88,8 @@ func (s *refusing) requireSucceeded(t *testing.T, n int) {
 	}
 }
 
-// While nobody can tell whose turn it is, or put back whose it is not, claims bring the same entries again and again.
+// The store fails to read positions, or fails to block entries. Claims would then return the same entries again and
+// again. The process must pause between claims.
 // Failure: F116
 func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	t.Parallel()
@@ -120,7 +122,7 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 					refuses.Store(true)
 					refuse(store, refuses)
 					c, stop := patient(t, store, queue(), compensator.TypeConfig{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
-						for refuses.Load() { // the first of each line
+						for refuses.Load() { // only the first entry of each key gets here
 							time.Sleep(time.Second)
 						}
 						return nil
@@ -143,7 +145,8 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	}
 }
 
-// What the queue has leased it would offer to nobody until that lease ends.
+// The queue has leased these entries. It would offer them to no process before that lease ends. They must run as soon
+// as the store works again.
 // Failure: F116
 func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()
@@ -175,14 +178,15 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	}
 }
 
-// The first may end before anybody waits behind it, and the answer that says that somebody does may be lost.
+// The first entry ends before the second is blocked. The answer that the second entry is blocked is lost. The second
+// entry must still be made due.
 // Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &refusing{stale: true}
 		store.block = func(block func() error) error {
-			time.Sleep(6 * time.Second) // the first comes to rest meanwhile
+			time.Sleep(6 * time.Second) // The first entry ends meanwhile.
 			store.block = nil
 			return cmp.Or(block(), errRefused)
 		}
@@ -198,7 +202,7 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	})
 }
 
-// taking is a handler that takes its time.
+// taking returns a handler that takes d.
 func taking(d time.Duration) func(context.Context, *compensator.Entry) error {
 	return func(context.Context, *compensator.Entry) error {
 		time.Sleep(d)

@@ -1,3 +1,6 @@
-// Package people holds what people and services see and do: actions, alone and racing with attempts (G3, G4, G13), what is
-// kept of them, what is read back, and what Health and the log tell.
+// Package people tests the actions of people and services, and what they can see:
+//
+//   - Manual actions work alone and while attempts run (G3, G4, G13).
+//   - Manual actions leave records in the audit log.
+//   - Entries can be read back, and Health and the log report problems.
 package people

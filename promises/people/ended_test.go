@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// deadBy makes a dead entry that was ended so, after so many compensations.
+// deadBy makes a dead entry with this EndedBy and this number of compensation attempts.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
 	id := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
@@ -97,7 +97,7 @@ func TestDeadEntryIsEndedByAServiceUnlessItsCompensationHasBegun(t *testing.T) {
 	})
 }
 
-// got requires that a call went well, and is its result.
+// got returns a function that requires a nil error and returns the result.
 func got[T any](t *testing.T) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
@@ -106,7 +106,8 @@ func got[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// The process dies in the first attempt at the compensation: no failure of it was ever recorded.
+// The process dies during the first attempt of the compensation. No failed compensation was recorded, so only the lost
+// lease shows that one began.
 // Failure: F73
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -199,7 +200,8 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	}
 }
 
-// Whoever completes an entry is about to commit the work itself. One that looks at errors only must not do so twice.
+// A caller completes an entry and is about to commit the work itself. A caller that checks only errors must not do the
+// work twice.
 // Failure: F73
 func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -272,7 +274,7 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	})
 }
 
-// A caller may swallow an error and commit: what a person does must not happen without its record.
+// A caller may swallow an error and commit. A manual action must not be committed without its audit record.
 // Failure: F121
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -286,7 +288,8 @@ func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	require.Equal(t, stored, w.Row(id))
 }
 
-// Three processes died with the entry, or seemed to: one handler has not returned yet.
+// An entry was dead-lettered after repeated crashes, but one handler is still running. A service then ends the entry.
+// The late outcome of that handler must be dropped.
 // Failure: F73
 func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	for name, verdict := range overtaken {
@@ -313,8 +316,8 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	}
 }
 
-// A payment meets its closing at every moment of the closing's life: about to run, running, failing, about to be taken
-// out after crashes, compensating, dead. The handler writes in its own transaction, so the books tell who won.
+// A payment cancels the entry that closes its order, at every stage of that entry: due, running, failing, before it is
+// dead-lettered, compensating, dead. The handler writes in its own transaction, so the business table shows who won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)

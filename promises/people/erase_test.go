@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// everything is all that the log holds, as text.
+// everything returns the whole content of the log as text.
 func everything(w *harness.World) string {
 	w.T.Helper()
 	var text sql.NullString
@@ -92,7 +92,7 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.False(t, strings.Contains(everything(w), "Chen"))
 }
 
-// keys is what the table of turns holds of keys, as text.
+// keys returns the ordering keys that the ordering table holds, as text.
 func keys(w *harness.World) string {
 	w.T.Helper()
 	var text sql.NullString
@@ -100,7 +100,7 @@ func keys(w *harness.World) string {
 	return text.String
 }
 
-// The key of a serial type may come from the content, and nobody can tell it any more once that is gone.
+// The ordering key of a serial type may come from the content. After an erase it can no longer be computed.
 // Failure: F114
 func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()
@@ -126,7 +126,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 		return entry
 	}
 	first, called, last := put("Chen Street 1", ""), put("Chen Street 1", ""), put("Chen Street 1", "last")
-	stranger := w.New(w.Quick()) // it does not know the type: its note stays
+	stranger := w.New(w.Quick()) // This instance does not know the type, so it must leave the position.
 	require.NoError(t, harness.ErrOf(stranger.Cancel(t.Context(), called)), "in the middle of its line")
 	alone := put("Lin Street 2", "")
 	w.Run(c)
@@ -150,7 +150,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	w.Eventually(func() bool { return keys(w) == "" }, "and the line is empty")
 }
 
-// New does not insist on the table of turns, and a log without serial types may have none.
+// New does not require the ordering table. A log without serial types may lack it.
 // Failure: F114
 func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	t.Parallel()
@@ -199,7 +199,7 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// Whoever erases needs the right to change records: without it nothing is erased at all.
+// Erase changes audit records. Without the database privilege for that, Erase must change nothing at all.
 // Failure: F126
 func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -218,7 +218,8 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_audit"))
 }
 
-// docs/operations.md has what reaches the records of an entry that was purged: no call does, for there is no row to lock.
+// No call of the library can erase the audit records of a purged entry, because there is no row to lock. This test runs
+// the SQL statement that docs/operations.md gives for them.
 func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -237,7 +238,7 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, c.SettleManually(t.Context(), id, compensator.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}))
 	require.NoError(t, stop())
-	w.Exec("DELETE FROM common_process_log") // as a purge does, sooner
+	w.Exec("DELETE FROM common_process_log") // like a purge, but at once
 	require.Contains(t, everything(w), "Mrs Chen")
 	_, err = c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "request 815"})
 	require.ErrorIs(t, err, compensator.ErrNotFound)

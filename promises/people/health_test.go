@@ -19,7 +19,7 @@ func TestHealthTellsWhatIsOverdueAlthoughTheQueueKnowsNothing(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		require.Zero(t, c.Health(t.Context()).OldestOverdue)
-		id := w.InsertDue("close_order", 1, 1)[0] // Redis was never told, and nobody runs
+		id := w.InsertDue("close_order", 1, 1)[0] // Redis does not hold the entry, and no process runs.
 		h := c.Health(t.Context())
 		require.NoError(t, h.Database)
 		require.NoError(t, h.Queue)
@@ -98,7 +98,7 @@ func TestHealthNamesTheServerThatDoesNotAnswer(t *testing.T) {
 	}, "both answer again")
 }
 
-// panicking is an observer all of whose functions panic.
+// panicking returns an observer whose functions all panic.
 func panicking() compensator.Observer {
 	attempt := func(compensator.AttemptEvent) { panic("metrics are broken") }
 	settled := func(compensator.SettledEvent) { panic("metrics are broken") }
@@ -141,7 +141,7 @@ func TestPanickingObserverHarmsNoEntry(t *testing.T) {
 	require.Equal(t, 10, w.Ended(compensator.Compensated, 3))
 }
 
-// tenants is a propagator that says who each entry is for.
+// tenants is a propagator that carries the tenant of each entry.
 type tenants struct{}
 
 type tenantKey struct{}
@@ -194,7 +194,7 @@ func TestObserverSeesEveryStepOfAnEntry(t *testing.T) {
 		Compensate: func(context.Context, *compensator.Entry) error { return nil }}, harness.Failing)
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}), compensator.Compensated)
-	w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}) // is not recorded twice
+	w.Put(orders, 1, compensator.Options{IdempotencyKey: "close-42", BusinessID: "42"}) // This duplicate is not recorded.
 	for _, want := range []step{
 		{"recorded close-42 close_order", 0, false, 0},
 		{"started", 1, false, 0}, {"ended", 1, false, 0}, {"settled", 1, false, compensator.Retrying},

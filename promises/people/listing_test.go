@@ -31,7 +31,7 @@ func TestEntriesReadBackDecodeAsTheirTypeDoes(t *testing.T) {
 	}
 }
 
-// reversed is JSON, written backwards.
+// reversed is a codec that writes JSON backwards.
 type reversed struct{}
 
 func (reversed) Marshal(v any) ([]byte, error) {

@@ -16,19 +16,19 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// underWay is an entry whose handler waits at a gate, deaf to its context, and then returns an error or nil.
+// underWay is an entry whose handler waits at a gate and ignores its context. Then the handler returns an error or nil.
 type underWay struct {
 	*harness.World
 	c       *compensator.Compensator
 	id      compensator.EntryID
 	gate    *harness.Gate
-	ctx     context.Context // the waiting handler's
+	ctx     context.Context // context of the waiting handler
 	dropped chan compensator.SettledEvent
 	settled chan compensator.SettledEvent
 }
 
-// startDeaf records an entry and waits until its handler is at the gate. Only the first attempt goes there;
-// later ones succeed at once.
+// startDeaf records an entry and waits until its handler is at the gate. Only the first attempt waits. Later attempts
+// succeed at once.
 func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
 	cfg := w.Quick()
@@ -55,8 +55,8 @@ func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	return u
 }
 
-// awaitCompleted waits for what an attempt is told whose entry was completed meanwhile. A success agrees with the completion, so it
-// counts as settled. Any other outcome is dropped.
+// awaitCompleted waits for the event of an attempt whose entry was completed meanwhile. A success agrees with the
+// completion, so it counts as settled. Any other outcome is dropped.
 func (u *underWay) awaitCompleted(verdict error) compensator.SettledEvent {
 	u.T.Helper()
 	if verdict != nil {
@@ -67,7 +67,7 @@ func (u *underWay) awaitCompleted(verdict error) compensator.SettledEvent {
 	return event
 }
 
-// outcomes of an attempt that somebody overtakes.
+// overtaken are outcomes of an attempt whose entry is changed meanwhile.
 var overtaken = map[string]error{
 	"success":   nil,
 	"failure":   errors.New("no"),
@@ -117,7 +117,7 @@ func TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration(t *testing.T) {
 			t.Parallel()
 			u := startDeaf(t, harness.NewWorld(t).WithRedis(), verdict)
 			w, before := u.World, u.Entry(u.c, u.id).CallKey()
-			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // pending ones are not for people
+			w.Exec("UPDATE common_process_log SET state=-1, process_count=1 WHERE id=?", u.id.Row()) // Manual actions do not apply to pending entries.
 			require.NoError(t, u.c.Requeue(t.Context(), u.id, compensator.RequeueOptions{AuditInfo: harness.ByMei, Delay: time.Hour}))
 			require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled)
 			stored := w.Row(u.id)
@@ -195,8 +195,9 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 	}
 }
 
-// On a Connector the commit is taken for the cancellation's, which had been undone: a nested transaction of an ORM, say. The handler
-// was told to stop for nothing, and that is no failure of the entry's.
+// A cancellation is undone by a savepoint, for example by an ORM's nested transaction. On a Connector, the process
+// takes the outer commit for the commit of the cancellation. It cancels the handler without need. That must not count
+// as a failure of the entry.
 // Failure: F27
 func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	t.Parallel()
@@ -253,7 +254,7 @@ func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T
 	require.NoError(t, err)
 	u.gate.Open()
 	free, _ := compensator.Declare[harness.Order](u.c, "other", compensator.TypeConfig{})
-	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // the lock holds up nobody else
+	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // The lock holds up no other entry.
 	require.Equal(t, "other", harness.Next(t, u.settled).BusinessType)
 	require.NoError(t, tx.Commit())
 	require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
@@ -307,7 +308,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
 	w.Run(c)
-	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run takes entries as they are inserted
+	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run starts entries as they are recorded.
 	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
 		return r.Runs() && strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.Contains(r.Text, "WHERE id IN (") && !strings.Contains(r.Text, "FOR UPDATE")
 	}})
@@ -317,7 +318,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	require.NoError(t, err)
 	require.True(t, found.WasRunning, "it was inserted with a lease")
 	stored := w.Row(id)
-	// It holds the only slot until it has been read back.
+	// This entry holds the only slot until it has been read back.
 	w.WaitState(w.PutThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
 	require.Zero(t, ran.Of(id))
 	require.Equal(t, stored, w.Row(id))

@@ -15,12 +15,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// What a person or a service moves forward runs at its new moment, not at the one the queue knows.
+// A person or a service brings an entry forward. It must run at its new due time, although the queue still holds the
+// old one.
 func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg, ready := w.HooksOnly(cfg)
-		cfg.Lease = time.Hour // a place within it could be a lease's end
+		cfg.Lease = time.Hour // With a short lease, the queue's entry could come from the end of a lease.
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 		w.Run(c)
@@ -35,7 +36,7 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	})
 }
 
-// deed is an action of a service or a person, alone and, if there is such, in the caller's transaction.
+// deed is an action of a service or a person. It may also exist for the caller's transaction.
 type deed struct {
 	action compensator.Action
 	from   []compensator.State
@@ -50,7 +51,7 @@ func always(s compensator.State) func(compensator.State) compensator.State {
 	return func(compensator.State) compensator.State { return s }
 }
 
-// deeds are the contract's lines for services and people.
+// deeds are the actions of services and people that the contract lists.
 var deeds = map[string]deed{
 	"complete": {compensator.ActionComplete, []compensator.State{compensator.Pending, compensator.Retrying}, always(compensator.Succeeded), 0, true,
 		func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error {
@@ -98,7 +99,7 @@ var deeds = map[string]deed{
 		}},
 }
 
-// inState records an entry and puts it into a state with a history that state can have.
+// keeps the process and compensation counts
 func inState(w *harness.World, orders *compensator.Type[harness.Order], state compensator.State) compensator.EntryID {
 	w.T.Helper()
 	id := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
@@ -123,7 +124,7 @@ func inState(w *harness.World, orders *compensator.Type[harness.Order], state co
 	return id
 }
 
-// requireDone requires that d was done to an entry in state before.
+// requireDone requires that the action d was applied to an entry in state before.
 func (d deed) requireDone(t *testing.T, before, after *compensator.Entry) {
 	t.Helper()
 	require.Equal(t, d.to(before.State), after.State)

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// What the library needs and does not get is told, and no more than once a minute for each cause.
+// The library cannot do work that it needs. It must log each cause, at most once a minute.
 // Failure: F85
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	})
 }
 
-// Who completes an entry while its handler waits for something has not made that unavailable.
+// An entry is completed while its handler waits for a dependency. That must not count against the dependency.
 func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// breakable is a process some of whose statements can be broken.
+// breakable is a process some of whose requests can be made to fail.
 type breakable struct {
 	*harness.World
 	c       *compensator.Compensator
@@ -31,7 +31,7 @@ type breakable struct {
 	inTx    *compensator.Type[harness.Order]
 }
 
-// muteQueue notifies nobody while it is broken, and offers nothing while it is down.
+// muteQueue sends no notifications while it is broken. It offers no entries while it is down.
 type muteQueue struct {
 	processlog.Queue
 	broken, down atomic.Bool
@@ -70,17 +70,17 @@ func newBreakable(t *testing.T, watched bool) (*breakable, harness.Log) {
 	return b, lines
 }
 
-// polls makes the database the only place to find what is due.
+// polls takes the queue down, so that only the database shows which entries are due.
 func (b *breakable) polls() { b.queue.down.Store(true) }
 
-// breaks makes requests fail from now on.
+// breaks makes matching requests fail from now on.
 func (b *breakable) breaks(matches ...faultproxy.Match) {
 	for _, match := range matches {
 		b.proxy.Arm(faultproxy.Rule{Match: match, Fault: faultproxy.DropRequest})
 	}
 }
 
-// record records an entry in a transaction of the library's own, whose end is seen on every pool.
+// record records an entry with InTx, so that the commit is seen on every kind of pool.
 func (b *breakable) record(businessType string, delay time.Duration) {
 	b.T.Helper()
 	require.NoError(b.T, b.c.InTx(b.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -91,7 +91,7 @@ func (b *breakable) record(businessType string, delay time.Duration) {
 
 var releases = faultproxy.Contains("delivery_count=delivery_count-1")
 
-// claims and readsBack match the reading of whole rows, locked and as they are.
+// claims matches the statement that reads whole rows and locks them. readsBack matches the one that does not lock.
 func claims(r faultproxy.Request) bool { return readsRows(r) && strings.Contains(r.Text, "FOR UPDATE") }
 func readsBack(r faultproxy.Request) bool {
 	return readsRows(r) && !strings.Contains(r.Text, "FOR UPDATE")
@@ -101,12 +101,12 @@ func readsRows(r faultproxy.Request) bool {
 	return r.Runs() && strings.Contains(r.Text, "content") && strings.Contains(r.Text, "WHERE id IN (")
 }
 
-// problems are the ways in which the library's own work fails, by a name.
+// problems are the ways in which the library's own work can fail, by name.
 var problems = map[string]struct {
 	what    string
 	breaks  func(b *breakable)
-	provoke func(b *breakable, n int) // again and again
-	watched bool                      // not to be told from others on a plain pool
+	provoke func(b *breakable, n int) // may be called repeatedly
+	watched bool                      // cannot be recognized on a plain pool
 }{
 	"claim": {what: "entries could not be claimed", breaks: func(b *breakable) {
 		b.breaks(claims)
@@ -141,7 +141,7 @@ var problems = map[string]struct {
 		b.breaks(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
 	}},
 	"notify": {what: "other processes could not be notified", breaks: func(b *breakable) { b.queue.broken.Store(true) },
-		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // the first of its type each time
+		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // each time the first entry of its type
 	"begin": {what: "attempts end with nothing counted: something they need is not available", watched: true, breaks: func(b *breakable) {
 		b.breaks(faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"))
 		for i := range 3 {
@@ -150,7 +150,8 @@ var problems = map[string]struct {
 	}},
 }
 
-// Nobody has asked for what fails here: the log is told once, Health for as long as it lasts.
+// This work runs in the background, so no caller gets its error. The log must report it once, and Health as long as it
+// lasts.
 // Failure: F85
 func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -163,7 +164,7 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 				t.Parallel()
 				b, lines := newBreakable(t, watched)
 				n, healed := 0, false
-				since := map[string]time.Time{} // by type
+				since := map[string]time.Time{} // by business type
 				until := func(check func(times int) bool, what string) {
 					t.Helper()
 					for deadline := time.Now().Add(harness.Timeout); ; n++ {
@@ -204,10 +205,10 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	}
 }
 
-// An outcome whose row is locked is stored as little as before: what is wrong stands in Health since it began.
+// The row of an outcome is locked, so the outcome cannot be stored. Health must show the problem since it began.
 func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	t.Parallel()
-	b, _ := newBreakable(t, false) // on such a pool it is asked first which rows are free
+	b, _ := newBreakable(t, false) // On such a pool the library first asks which rows are free.
 	var asked atomic.Int64
 	b.proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
 		if r.Runs() && strings.Contains(r.Text, " id FROM `common_process_log`") && strings.Contains(r.Text, "SKIP LOCKED") {
@@ -238,8 +239,8 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// What could not be renewed until its lease had ended is renewed no more: its problem does not stand in Health until some other
-// lease needs a renewal, which may be never.
+// A lease cannot be renewed until it ends, and then needs no renewal. Its problem must leave Health at once. The next
+// renewal of another lease may never come.
 func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// insertDead puts n dead entries into the log, of several versions, every third with another error.
+// insertDead inserts n dead entries of several versions. Every third one has a different error.
 func insertDead(w *harness.World, businessType string, n int) {
 	w.T.Helper()
 	ids := w.InsertDue(businessType, 1, n)
@@ -19,7 +19,7 @@ func insertDead(w *harness.World, businessType string, n int) {
 	require.Len(w.T, ids, n)
 }
 
-// soldOut is a filter for those of them that have one error.
+// soldOut filters the entries with the common error.
 func soldOut(businessType string) compensator.Filter {
 	return compensator.Filter{States: []compensator.State{compensator.Dead}, BusinessType: businessType, LastError: "100% sold", Limit: 1000}
 }
@@ -59,7 +59,7 @@ func TestDeadEntriesOfOneErrorRunAgainAndAreKeptOneByOne(t *testing.T) {
 	})
 }
 
-// deadEntries inserts n dead entries, and lists them.
+// deadEntries inserts n dead entries and lists them.
 func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensator.Entry {
 	w.T.Helper()
 	insertDead(w, "close_order", n)
@@ -71,7 +71,8 @@ func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensa
 	return page.Entries
 }
 
-// What was looked at and what is done are the same entries, in the same version.
+// Entries change after a caller has listed them. RequeueAll must requeue only entries that still have the version in
+// the list.
 // Failure: F120
 func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 	t.Parallel()
@@ -92,7 +93,7 @@ func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
 		require.ErrorIs(t, answers[0], compensator.ErrChanged)
 		require.ErrorIs(t, answers[1], compensator.ErrChanged)
 		require.ErrorIs(t, answers[2], compensator.ErrNotFound)
-		if !dry { // who holds a row only the locking of it tells
+		if !dry { // A dry run takes no locks, so it cannot see that the row is locked.
 			require.ErrorIs(t, answers[3], compensator.ErrBusy)
 		}
 		require.NoError(t, answers[4])
@@ -125,7 +126,7 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	require.Equal(t, compensator.Dead, w.State(one[0].ID), "a dry run of one")
 }
 
-// An audit table that is away: neither changes nor records.
+// The audit table is missing. RequeueAll must neither change entries nor write records.
 // Failure: F120
 func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -136,7 +137,7 @@ func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	filter.LastError = ""
 	page, err := c.List(t.Context(), filter)
 	require.NoError(t, err)
-	// The last statement's records, of three, are refused.
+	// Of three statements, the last one's audit records are refused.
 	w.Exec("ALTER TABLE common_process_log_audit ADD CONSTRAINT CHECK (entry_id<>" + page.Entries[440].ID.String() + ")")
 	_, err = c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{AuditInfo: harness.ByMei})
 	require.Error(t, err)

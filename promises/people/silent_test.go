@@ -23,7 +23,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// ready asks a readiness probe as an orchestrator does, and returns the status and the body.
+// ready sends a readiness probe as an orchestrator does. It returns the status and the body.
 func ready(t *testing.T, h http.Handler) (status int, body string) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -31,11 +31,11 @@ func ready(t *testing.T, h http.Handler) (status int, body string) {
 	return answer.Code, answer.Body.String()
 }
 
-// waitTimeout is shorter than the 2 s that a command waits for Redis: a probe that asks one server after the other has nothing
-// left for the database.
+// waitTimeout is shorter than the 2 s that a command waits for Redis. A probe that checks the servers one after the
+// other would have no time left for the database.
 const waitTimeout = 1900 * time.Millisecond
 
-// Redis is stopped as SIGSTOP does it: connections are accepted, and nothing answers.
+// Redis is stopped with SIGSTOP. It accepts connections and answers nothing.
 // Failure: F85
 func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	t.Parallel()
@@ -69,8 +69,8 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	}
 }
 
-// A process that only records has no reconciler that would find out that the queue is back. Nothing is recorded after the
-// outage here, so no queue entry finds out either.
+// A process that only records has no reconciler that could notice the queue's return. It records nothing after the
+// outage, so no enqueue notices either. Health must notice by itself.
 // Failure: F85
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	require.NoError(t, c.Health(t.Context()).Ready())
 }
 
-// silentQueue is a queue whose server says nothing, or falls silent after New.
+// silentQueue is a queue whose server does not answer, from the start or after New.
 type silentQueue struct {
 	processlog.Queue
 	afterNew bool
@@ -107,7 +107,8 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 	return nil, nil, ctx.Err()
 }
 
-// New looks after the queue for what is to be purged, in the database, under the same deadline.
+// New first checks the queue. Then it reads in the database which entries must be purged, before the same deadline. The
+// silent queue must leave enough time for the database.
 // Failure: F85
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -120,13 +121,13 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	c, err := compensator.New(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	h := c.Health(ctx) // and so does Health, with what is left
+	h := c.Health(ctx) // Health does so, too, with the remaining time.
 	require.NoError(t, h.Database)
 	require.ErrorIs(t, h.Queue, context.DeadlineExceeded)
 }
 
-// A probe asks every 2 s and waits 1.5 s. The bubble's clock moves only when nothing else can, so an answer that comes in time
-// comes in time on every machine.
+// A probe asks every 2 s and waits 1.5 s. The bubble's clock moves only when every goroutine is blocked, so the result
+// does not depend on the machine's speed.
 // Failure: F85
 func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -153,7 +154,7 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	})
 }
 
-// The log says for how long Redis was away, also where it was away from the start.
+// New finds Redis down. When Redis answers again, the log must give the time since New.
 func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

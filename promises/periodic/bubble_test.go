@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// marksStore counts and refuses what periodic types ask.
+// marksStore counts the calls for periodic types, and can fail them.
 type marksStore struct {
 	*compensatortest.MemoryStore
 	asked   atomic.Int64
@@ -37,12 +37,12 @@ func (s *marksStore) Marks(ctx context.Context, businessTypes []string) (time.Ti
 
 var _ processlog.Store = (*marksStore)(nil)
 
-// slow keeps the other loops of a process from filling the bubble's hours.
+// slow makes the other loops of a process rare, so that hours in the bubble are cheap.
 func slow(store processlog.Store) compensator.Config {
 	return compensator.Config{Store: store, Logger: slog.New(slog.DiscardHandler), PollInterval: 10 * time.Second}
 }
 
-// process is one that has the type "report", until it is stopped.
+// process runs the type "report" until it is stopped.
 type process struct {
 	*compensator.Compensator
 	stop func()
@@ -62,7 +62,7 @@ func start(t *testing.T, cfg compensator.Config, s compensator.Schedule, catchUp
 	}}
 }
 
-// recorded are the slots that have an entry, as hours and minutes of their day.
+// recorded returns the slots that have an entry, as hours and minutes of the day.
 func recorded(store *compensatortest.MemoryStore) (slots []string) {
 	for _, row := range store.Rows() {
 		_, at, _ := strings.Cut(string(row.IdempotencyKey), "T")
@@ -152,7 +152,7 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 	})
 }
 
-// The process's clock is the bubble's, and the database's is another one.
+// The process uses the bubble's clock. The database has a different clock.
 // Failure: F103
 func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,8 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The transaction of the process that has a slot in hand may come to nothing: the others do not wait for the next slot.
+// The process that holds a slot may roll its transaction back. The other processes must then make this slot and not
+// wait for the next one.
 // Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()
@@ -252,7 +253,7 @@ func TestWhatKeepsSlotsFromBeingRecordedStandsInHealth(t *testing.T) {
 	})
 }
 
-// encoding is JSON, unless it fails.
+// encoding is a JSON codec that can fail.
 type encoding struct {
 	compensator.Codec
 	fails atomic.Bool

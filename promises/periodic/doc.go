@@ -1,3 +1,3 @@
-// Package periodic holds that each slot of a periodic type has one entry, made by whichever process runs, never before its
-// time by the database's clock and never again (G23).
+// Package periodic tests that each slot of a periodic type gets one entry, made by any running process (G23). A slot is
+// never made early by the database's clock, and never twice.
 package periodic

@@ -18,7 +18,7 @@ const (
 	kills     = 25
 )
 
-// Three processes make the slots of one type, and one after the other is killed wherever it stands.
+// Three processes make the slots of one type. One after the other is killed at a random point.
 // Failure: F102
 func TestEachSlotHasOneEntryWhileProcessesAreKilled(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestEachSlotHasOneEntryWhileProcessesAreKilled(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log WHERE business_type='tick' AND state=1 AND JSON_UNQUOTE(CONVERT(content USING utf8mb4)) NOT IN (SELECT what FROM effects)"))
 }
 
-// slotsOf reads the slots that have an entry, in their order, and requires of each that it was not recorded before its time.
+// slotsOf reads the slots that have an entry, in order. It requires that none was recorded before its time.
 func slotsOf(w *harness.World) (slots []time.Time) {
 	w.T.Helper()
 	rows, err := w.DB.QueryContext(w.T.Context(), "SELECT idempotent_id, CONVERT(content USING utf8mb4), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created_at) DIV 1000 FROM common_process_log WHERE business_type='tick'")

@@ -44,7 +44,7 @@ func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 		return slotsOf(w)
 	}
 	first := round()
-	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log") // as a purge does, sooner
+	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log") // like a purge, but at once
 	require.NoError(t, err)
 	second := round()
 	require.Equal(t, first[len(first)-1].Add(50*time.Millisecond), second[0], "it goes on where it was")
@@ -54,7 +54,7 @@ func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // as of a log of an earlier version
+	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // as in a log of an earlier version
 	require.NoError(t, err)
 	c := w.New(w.Quick())
 	pay, _ := harness.Numbered(t, c, "pay", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
@@ -74,7 +74,8 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.Tick(other, time.Second))
 }
 
-// People make slots ahead, and write the moment in a zone of their own; and an id may be taken by who knows what.
+// People record slots ahead of time and write the time in their own zone. An idempotency key may also belong to an
+// unrelated entry.
 // Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()
@@ -105,8 +106,8 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	})
 }
 
-// A process that stops in the middle of its transaction holds the mark: the slot waits for the database to end that, and
-// the other types' do not.
+// A process stops in the middle of its transaction and holds the type's mark. The slot must wait until the database
+// ends that transaction. Slots of other types must not wait.
 // Failure: F102
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()
@@ -131,7 +132,8 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	}
 }
 
-// A mark that somebody deletes while the type runs: its slots go on from then, none of before is made, and the log says so.
+// The mark of a running type is deleted. Its slots must continue from now on. No earlier slot may be made, and the log
+// must report it.
 // Failure: F104
 func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	t.Parallel()
@@ -150,7 +152,7 @@ func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	require.Less(t, time.Since(slotsOf(w)[0]), time.Hour, "none of before")
 }
 
-// schedule is one of a test.
+// schedule is a schedule for tests.
 type schedule func(after time.Time) time.Time
 
 func (s schedule) Next(after time.Time) time.Time { return s(after) }
@@ -180,10 +182,11 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 	require.NoError(t, err)
 	w.Eventually(func() bool {
 		return errors.Is(compensator.Periodic(t.Context(), late, compensator.Every(time.Hour), compensator.PeriodicConfig{}), compensator.ErrRunning)
-	}, "it comes before Run") // Run may not have begun yet, and the type is then registered already
+	}, "it comes before Run") // Run may not have begun yet. The type is then registered already.
 }
 
-// TestScheduleThatNeverFiresIsLogged: nothing else would say why nothing comes.
+// TestScheduleThatNeverFiresIsLogged registers a schedule that returns no time. Only the log can say why no entry
+// comes.
 func TestScheduleThatNeverFiresIsLogged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -53,14 +53,14 @@ func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
 			require.NoError(t, err)
-			require.NoError(t, tx.Commit()) // and nobody says so
+			require.NoError(t, tx.Commit()) // without calling Committed
 		}
 		time.Sleep(time.Minute)
 		queue.silent.Store(true)
 		unqueued(time.Minute)
 		<-queue.asked
 		unqueued(0)
-		time.Sleep(5 * time.Minute) // the bubble's clock
+		time.Sleep(5 * time.Minute) // on the bubble's clock
 		synctest.Wait()
 		assert.EqualValues(t, 2, runs.Load())
 		stop()

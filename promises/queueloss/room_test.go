@@ -20,7 +20,7 @@ type twoTypes struct {
 	*harness.World
 	c     *compensator.Compensator
 	users *compensator.Type[harness.Order]
-	ran   map[string]*harness.Calls // by type
+	ran   map[string]*harness.Calls // by business type
 
 	mu     sync.Mutex // guards the field below
 	missed []error    // why the queue was given up

@@ -128,7 +128,7 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 			harness.InBubble(t, func(c *compensator.Compensator) {
 				_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 					if len(items) > 1 {
-						<-time.After(1900 * time.Millisecond) // whatever its context says
+						<-time.After(1900 * time.Millisecond) // ignoring its context
 						return []error{ctx.Err(), ctx.Err()}
 					}
 					alone.Add(items[0].Entry.ID)
@@ -167,7 +167,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
 		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) > 1 {
-				<-time.After(timeout + 2*lease) // whatever its context says
+				<-time.After(timeout + 2*lease) // ignoring its context
 				return []error{ctx.Err(), ctx.Err()}
 			}
 			alone.Add(items[0].Entry.ID)
@@ -230,7 +230,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 				alone.Add(items[0].Entry.ID)
 				return nil
 			}
-			for store.Rows()[0].LeaseLeft > -lease+time.Second { // whatever its context says
+			for store.Rows()[0].LeaseLeft > -lease+time.Second { // ignoring its context
 				<-time.After(100 * time.Millisecond)
 			}
 			store.takes.Store(int64(lease / 4))

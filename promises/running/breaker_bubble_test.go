@@ -85,7 +85,7 @@ func newService(t *testing.T, onClaim func()) *service {
 	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
 	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
 		if s.claims.Add(1) > 3000 {
-			return errTooMany // or a hot loop would never let the clock move, and the test not end
+			return errTooMany // A delay is needed here. In a hot loop the bubble's clock would never move, and the test would not end.
 		}
 		if onClaim != nil {
 			onClaim()
@@ -110,7 +110,7 @@ func (s *service) call(context.Context, *compensator.Entry) error {
 	s.calls.Add(1)
 	switch {
 	case s.hangs.Load():
-		time.Sleep(3 * time.Minute) // whatever its context says
+		time.Sleep(3 * time.Minute) // ignoring its context
 	case !s.up.Load():
 		return compensator.Unavailable(errNoRoute)
 	}
@@ -284,7 +284,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 				time.Sleep(5 * time.Second)
 				return nil
 			}
-			<-told // whatever its context says
+			<-told // ignoring its context
 			close(returned)
 			return make([]error, len(items)+1)
 		}, compensator.TypeConfig{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 2, Share: 1, Pause: time.Hour}})

@@ -68,7 +68,7 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 		var ran harness.Calls
 		orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) == 1 {
-				w.Deadlock(tx) // and nobody says so
+				w.Deadlock(tx) // without calling Committed
 			}
 			return nil
 		})

@@ -24,7 +24,7 @@ func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 		require.NoError(t, err)
 		release := make(chan struct{})
 		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
-			<-release // whatever its context says
+			<-release // ignoring its context
 			return errors.New("too late")
 		}, compensator.TypeConfig{Timeout: time.Hour})
 		require.NoError(t, err)
