@@ -20,13 +20,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Twenty types claim at the same time, and one connection listens: more than most of these clients may open.
+// Twenty types claim at the same time, and one connection listens. Most of these clients may open fewer connections
+// than that. All entries must run.
 // Failure: F47
 func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
 		opt  redis.Options
-		most int // connections
+		most int // largest number of connections
 	}{
 		"MaxActiveConns 2":                   {redis.Options{MaxActiveConns: 2}, 2},
 		"MaxActiveConns 5":                   {redis.Options{MaxActiveConns: 5}, 5},
@@ -58,8 +59,8 @@ func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 	}
 }
 
-// pipelines is how many connections a newer go-redis may open for pipelines, beside those that MaxActiveConns counts; 10 by
-// its default.
+// pipelines returns how many connections a newer go-redis may open for pipelines. MaxActiveConns does not count them.
+// The default is 10.
 func pipelines(opt *redis.Options) int {
 	if size := reflect.ValueOf(opt).Elem().FieldByName("PipelinePoolSize"); size.IsValid() {
 		return cmp.Or(int(size.Int()), 10)
@@ -69,7 +70,7 @@ func pipelines(opt *redis.Options) int {
 
 const manyTypes = 20
 
-// runManyTypes runs twenty types, whose entries succeed.
+// runManyTypes runs twenty types whose entries succeed.
 func runManyTypes(t *testing.T, w *harness.World, c *compensator.Compensator) {
 	t.Helper()
 	for i := range manyTypes {
@@ -80,7 +81,8 @@ func runManyTypes(t *testing.T, w *harness.World, c *compensator.Compensator) {
 	recordOfManyTypes(w, c)
 }
 
-// recordOfManyTypes records entries of all types that come due within the same tenth of a second, and waits for them.
+// recordOfManyTypes records entries of all types that come due within the same tenth of a second. It waits until all
+// have ended.
 func recordOfManyTypes(w *harness.World, c *compensator.Compensator) {
 	w.T.Helper()
 	require.NoError(w.T, c.InTx(w.T.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -95,7 +97,7 @@ func recordOfManyTypes(w *harness.World, c *compensator.Compensator) {
 	w.WaitAllEnded()
 }
 
-// listensAgain ends the connection that listens, and waits until another one does.
+// listensAgain kills the listening connection and waits until another one listens.
 func listensAgain(w *harness.World) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -112,8 +114,8 @@ func listensAgain(w *harness.World) {
 	w.Eventually(func() bool { return listening() && !slices.Equal(ids, connections(w, "flags=P ")) }, "another connection listens")
 }
 
-// connections are the ids of the library's connections to the shared Redis whose line in CLIENT LIST holds part. They have the
-// name that the test gave the client.
+// connections returns the ids of the library's connections to the shared Redis whose line in CLIENT LIST contains part.
+// The connections have the name that the test gave the client.
 func connections(w *harness.World, part string) (ids []string) {
 	w.T.Helper()
 	list, err := w.Redis.ClientList(w.T.Context()).Result()

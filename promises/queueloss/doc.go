@@ -1,3 +1,3 @@
-// Package queueloss holds that Redis is a hint (G10): lost, restarted, silent, evicted, taken over or set in time, it costs
-// latency and nothing else.
+// Package queueloss tests that Redis is only a hint (G10). Redis may lose data, restart, fall silent, evict keys, be
+// taken over or have a wrong clock. This may add latency, and must do no other harm.
 package queueloss

@@ -32,10 +32,10 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 	return nil, nil, errNoQueue
 }
 
-// rivalledStore is one in which another process, some times, takes all that was found due before it can be claimed.
+// rivalledStore lets another process claim all due entries first, a few times.
 type rivalledStore struct {
 	processlog.Store
-	faster atomic.Int64 // this many times yet
+	faster atomic.Int64 // remaining number of times
 }
 
 func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
@@ -51,8 +51,8 @@ func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int)
 	return due, err
 }
 
-// With no queue, processes that work on one backlog find the same entries. Whoever comes too late for all that it has found
-// looks again soon: what is behind it is due as well.
+// Without a queue, processes that share a backlog find the same entries. A process that loses all entries it found must
+// look again soon, because the entries behind them are due too.
 // Failure: F45
 func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 		for range lost*slots + left {
 			harness.RecordLater(t, c, time.Second)
 		}
-		time.Sleep(2 * time.Second) // all is due
+		time.Sleep(2 * time.Second) // all entries are due
 		store.faster.Store(lost)
 		stop := compensatortest.Run(t, c)
 		time.Sleep(2 * time.Second) // less than any interval

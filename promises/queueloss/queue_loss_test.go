@@ -86,7 +86,7 @@ func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 		default:
 		}
 	}
-	c := w.New(cfg) // never runs
+	c := w.New(cfg) // This instance never runs.
 	w.WaitInQueue(w.RecordDelayed(c, time.Minute))
 	proxy.Refuse()
 	missed := w.RecordDelayed(c, time.Minute)
@@ -146,7 +146,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // enqueued, or found, after the far one could have been
+		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // This entry was enqueued or found later than the far one could have been.
 	}
 	assert.False(t, w.InQueue(far))
 	w.WaitState(beyond, compensator.Succeeded)
@@ -157,8 +157,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.WaitState(far, compensator.Succeeded)
 }
 
-// TestFailoverThatForgetsLosesNoEntry promotes a replica that had been cut off: it knows entries that have ended
-// since, and none of those enqueued since.
+// TestFailoverThatForgetsLosesNoEntry promotes a Redis replica that was cut off from its primary. It still holds
+// entries that have ended since. It lacks the entries enqueued since. Every entry must run.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(c)
 	}
-	for round := range 10 { // nobody is told of them
+	for round := range 10 { // The queue does not get these entries.
 		w.InsertDue("close_order", 1+100*round, 50)
 	}
 	w.WaitAllEnded()
@@ -231,8 +231,8 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 	assert.Equal(t, 500, w.Count("common_process_log WHERE state=1 AND version=2"), "one claim and one outcome each")
 }
 
-// TestProcessWhosePrefixWasTakenOverPollsItsDatabase: after Redis forgot whose the prefix was, another
-// environment was faster.
+// TestProcessWhosePrefixWasTakenOverPollsItsDatabase makes Redis lose the owner of the key prefix. Another environment
+// then takes the prefix first. The process must poll its database instead.
 // Failure: F25
 func TestProcessWhosePrefixWasTakenOverPollsItsDatabase(t *testing.T) {
 	t.Parallel()
@@ -268,7 +268,7 @@ func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
 	assert.Contains(t, log.String(), "allkeys-lru")
 }
 
-// oldRedis answers as a Redis 4 does: it knows INFO, and nothing that is newer.
+// oldRedis is a server that answers like Redis 4. It knows INFO, and none of the newer commands.
 func oldRedis(t *testing.T) (addr string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -295,7 +295,7 @@ func oldRedis(t *testing.T) (addr string) {
 func answerAsOldRedis(conn net.Conn) {
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
 		reply := ""
-		switch strings.ToUpper(lines.Text()) { // of a command, its name; its arguments come in lines of their own
+		switch strings.ToUpper(lines.Text()) { // name of the command; its arguments are on the following lines
 		case "HELLO", "CLIENT", "EVALSHA", "EVAL":
 			reply = "-ERR unknown command\r\n"
 		case "INFO":
@@ -328,7 +328,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	idle := w.Quick()
-	idle.ReconcileInterval = time.Hour // it leads, and enqueues nothing more
+	idle.ReconcileInterval = time.Hour // This process leads, and enqueues nothing more.
 	leader := w.New(idle)
 	harness.Numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(leader)
@@ -336,7 +336,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	w.Eventually(func() bool { return w.Redis.Exists(t.Context(), "{"+w.Name+":v1:0}:lead").Val() == 1 }, "it leads")
 
 	cfg, ready := w.Quick(), make(chan struct{}, 1)
-	cfg.ReconcileInterval = 3 * time.Second // enqueues what is due within four of them
+	cfg.ReconcileInterval = 3 * time.Second // This process enqueues entries due within four intervals.
 	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) {
 		select {
 		case ready <- struct{}{}:
@@ -358,12 +358,13 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	w.WaitInQueue(missed)
 }
 
-// An entry that was claimed without the queue may still be there, leased to a process that died.
+// An entry was claimed without the queue. The queue may still hold it, leased to a process that has died. Its retry
+// must be on time.
 func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // neither ends while the test waits
+	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither ends during the test.
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
@@ -371,7 +372,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 		}
 		return nil
 	})
-	id := w.InsertDue("close_order", 1, 1)[0] // long overdue, so that it is polled at once
+	id := w.InsertDue("close_order", 1, 1)[0] // long overdue, so that a poll finds it at once
 	dead, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })

@@ -19,23 +19,22 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// upset is a Redis of the test's own between two processes that handle one type, and somebody who is at it.
+// upset is a separate Redis between two processes that handle one type, with a fault that the test repeats.
 type upset struct {
 	*harness.World
 	t       *testing.T
 	server  *testservers.RedisServer
-	proxies [2]*faultproxy.TCP // one a process
-	admin   *redis.Conn        // beside the proxies; stays logged in
+	proxies [2]*faultproxy.TCP // one for each process
+	admin   *redis.Conn        // direct connection; stays logged in
 	dueKey  string
 	blows   int
-	dumps   []string // of the due key, oldest first
+	dumps   []string // dumps of the due key, oldest first
 
 	processes [2]*compensator.Compensator
 	ran       harness.Calls
 }
 
-// upsets are what happens to it, again and again while entries are recorded, come due and run. mend undoes what
-// the last blow left behind.
+// upsets are the faults. blow is repeated while entries are recorded, come due and run. mend undoes the last blow.
 var upsets = map[string]struct{ blow, mend func(u *upset) }{
 	"forgets everything":  {blow: func(u *upset) { u.tell(u.admin.FlushAll(u.ctx())) }},
 	"loses the queue":     {blow: func(u *upset) { u.tell(u.admin.Del(u.ctx(), u.dueKey)) }},
@@ -100,7 +99,7 @@ var upsets = map[string]struct{ blow, mend func(u *upset) }{
 		u.pause(20 * time.Millisecond)
 	}},
 	"invents members": {blow: func(u *upset) {
-		for range 20 { // also such that exist and are not due
+		for range 20 { // The invented ids include entries that exist and are not due.
 			u.tell(u.admin.ZAdd(u.ctx(), u.dueKey, redis.Z{Score: 1, Member: fmt.Sprint(1 + rand.N(500))}))
 		}
 	}},
@@ -159,14 +158,14 @@ func newUpset(t *testing.T) *upset {
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, DialTimeout: 200 * time.Millisecond, MaxRetries: -1})
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		cfg := u.Quick()
-		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second // no handler's lease ends, so each entry runs once; the queue's lease of a claim nobody heard of does
+		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second // No handler's lease ends, so each entry runs once. The queue's lease can end after a claim whose answer was lost.
 		u.processes[i] = u.New(cfg)
 		numberedNeverEarly(t, u, u.processes[i])
 	}
 	return u
 }
 
-// numberedNeverEarly registers a handler that asks the database whether it was called too early.
+// numberedNeverEarly registers a handler that checks against the database's clock that it was not called early.
 func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 	_, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		u.ran.Add(e.ID)
@@ -180,7 +179,7 @@ func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 	u.Run(c)
 }
 
-// work has both processes record pairs of entries, most of them delayed, and waits until all have ended.
+// work makes both processes record pairs of entries, most of them delayed. It waits until all have ended.
 func (u *upset) work(pairs int) {
 	u.t.Helper()
 	dbs := [2]*sql.DB{u.DB, u.Open(harness.Plain(u.DSN))}
@@ -208,8 +207,9 @@ func (u *upset) work(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain: once the problem is over, entries wait in Redis as before. What a process does not enqueue because it
-// still takes Redis for gone, another one does when it is near: so the delay is how long this takes at most.
+// queueIsUsedAgain requires that a new entry is enqueued in Redis after the fault is over. A process that still takes
+// Redis for gone does not enqueue the entry. Another process then enqueues it when its due time is near. So the entry's
+// delay limits how long this takes.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()
 	var receipt *compensator.Receipt
@@ -220,7 +220,7 @@ func (u *upset) queueIsUsedAgain() {
 	u.Eventually(func() bool { return u.Redis.ZScore(u.t.Context(), u.dueKey, receipt.ID().String()).Err() == nil }, "the queue knows the entry")
 }
 
-// fallBack replaces the queue by what it was a few blows ago, as the promotion of a replica that lagged does.
+// fallBack replaces the queue's content by an earlier dump, like the promotion of a lagging replica.
 func (u *upset) fallBack() {
 	dump, err := u.admin.Dump(u.ctx(), u.dueKey).Result()
 	if err == nil {
@@ -243,7 +243,7 @@ func (u *upset) bothSides(fault func(*faultproxy.TCP), d time.Duration) {
 	u.pause(d)
 }
 
-// ctx outlives the test's own, which ends before its last blow may.
+// ctx returns a context that is not cancelled at the end of the test, because the last blow may come later.
 func (u *upset) ctx() context.Context { return context.WithoutCancel(u.t.Context()) }
 
 func (u *upset) tell(cmd redis.Cmder) {

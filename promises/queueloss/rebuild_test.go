@@ -21,13 +21,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// evict makes Redis lose the queue of a type, and nothing else.
+// evict makes Redis lose the queue of one type.
 func evict(w *harness.World, businessType string) {
 	w.T.Helper()
 	require.NoError(w.T, w.Redis.Del(w.T.Context(), w.DueKey(businessType)).Err())
 }
 
-// rarely is a configuration in which no round of the reconciler and no poll comes after the first.
+// rarely is a configuration in which the reconciler and the poll run once.
 func rarely(w *harness.World) compensator.Config {
 	cfg := w.Quick()
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace, cfg.Lease = time.Hour, time.Hour, time.Hour, time.Minute
@@ -64,7 +64,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 		w.Run(c)
 	}
 	w.WaitWhole("close_order")
-	recorder := w.New(w.Quick()) // has no slots
+	recorder := w.New(w.Quick()) // This instance has no slots.
 	for i := range due + later {
 		w.RecordDelayed(recorder, time.Duration(i/due)*3*time.Second)
 	}
@@ -102,14 +102,14 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	user := w.Put(users, 1, compensator.Options{Delay: time.Minute}).String()
 	w.Eventually(func() bool { return w.Redis.ZRem(t.Context(), w.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
 	for _, lose := range []func(){
-		func() { evict(w, "close_order") }, // nothing comes due, and nobody records
+		func() { evict(w, "close_order") }, // nothing comes due, and no entry is recorded
 		func() {
 			assert.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), w.Whole("close_order")).Err())
 		},
 	} {
 		lose()
 		for !slices.Equal([]string{"close_order"}, harness.Next(t, rebuilt)) {
-			continue // what was rebuilt at the start
+			continue // This event comes from the rebuild at the start.
 		}
 		require.True(t, w.InQueue(id))
 		w.WaitWhole("close_order")
@@ -117,7 +117,7 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	require.Error(t, w.Redis.ZScore(t.Context(), w.DueKey("sync_user"), user).Err(), "the other type is left alone")
 }
 
-// A type that nobody handles here is looked at by nobody but those that record it.
+// No process here handles the type, so only the process that records it can notice the loss.
 // Failure: F44
 func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	t.Parallel()
@@ -134,14 +134,14 @@ func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	w.WaitWhole("close_order")
 }
 
-// blindStore finds nothing to enqueue, because the database fails just then.
+// blindStore fails each Scan, so a rebuild finds nothing to enqueue.
 type blindStore struct{ processlog.Store }
 
 func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Scheduled, error) {
 	return nil, errors.New("gone away")
 }
 
-// blindLater is a store that is blind once it is told to be.
+// blindLater becomes a blindStore when blind is set.
 type blindLater struct {
 	processlog.Store
 	blind atomic.Bool
@@ -154,8 +154,8 @@ func (s *blindLater) Scan(ctx context.Context, w processlog.Window) ([]processlo
 	return s.Store.Scan(ctx, w)
 }
 
-// farsighted is a queue that says, once it is told to, that nothing is due for long and nothing lost: whoever asks it hears of
-// a loss from others, or with his next claim.
+// farsighted is a queue. Once calm is set, Peek answers that nothing is due and nothing is lost. Its process then
+// learns of a loss only from other processes or from its next claim.
 type farsighted struct {
 	processlog.Queue
 	calm  atomic.Bool
@@ -177,8 +177,8 @@ func (q *farsighted) Peek(ctx context.Context, businessTypes []string) ([]time.D
 	return waits, lost, err
 }
 
-// Whoever begins to rebuild a type tells all, before anything is enqueued again: processes that are idle ask the database
-// from then on, also where the rebuilding comes to nothing.
+// A process begins to rebuild a type and the rebuild fails. It must notify the other processes before it enqueues
+// anything. Idle processes then poll the database from that moment on.
 // Failure: F44
 func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	t.Parallel()
@@ -198,7 +198,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	w.Wait(first, "the first round of the process that is busy")
 	w.WaitWhole("close_order")
 	w.RecordDelayed(w.New(w.Quick()), 50*time.Millisecond)
-	gate.Await(t) // it has no slot left, and looks after its queue all the same
+	gate.Await(t) // This process has no free slot. It must check its queue all the same.
 
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	calm.calm.Store(true)
 	w.Wait(calm.asked, "it has heard that nothing is due")
 	blind.blind.Store(true)
-	ids := w.InsertDue("close_order", 1000, 10) // nobody enqueues them
+	ids := w.InsertDue("close_order", 1000, 10) // No process enqueues these entries.
 	evict(w, "close_order")
 	for _, id := range ids {
 		w.WaitState(id, compensator.Succeeded)
@@ -220,7 +220,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	gate.Open()
 }
 
-// oneOnly is an instance in a bubble that looks for what the queue has lost once, at its start.
+// oneOnly is an instance in a bubble that checks for lost queue entries only once, at its start.
 func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
 	c, err := compensator.New(t.Context(), compensator.Config{
 		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
@@ -244,25 +244,25 @@ func TestTypeIsWholeOnlyOnceAllOfItIsEnqueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
-		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond what each process enqueues at its start
-		time.Sleep(time.Minute)                                                           // what each process does at its start is done
+		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond the time that a process enqueues at its start
+		time.Sleep(time.Minute)                                                           // The work at the start of the process is over.
 		queue.LoseType("close_order")
 		time.Sleep(time.Minute)
 		require.Empty(t, queue.Members())
 		oneOnly(t, store, queue, &ran)
-		time.Sleep(time.Hour) // the blind one is often the first to try
+		time.Sleep(time.Hour) // The blind process often tries first.
 		require.Len(t, queue.Members(), 1)
 	})
 }
 
-// Whoever began to rebuild the type has died.
+// The process that began to rebuild the type has died. The type's entries must run all the same.
 func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
 		harness.RecordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
-		time.Sleep(time.Minute) // what each process does at its start is done
+		time.Sleep(time.Minute) // The work at the start of the process is over.
 		queue.LoseType("close_order")
 		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, processlog.Token{1}, time.Hour)
 		require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// silentQueue takes one queue entry and never answers it.
+// silentQueue accepts one call and never answers it.
 type silentQueue struct {
 	processlog.Queue
 	silent atomic.Bool
@@ -33,7 +33,7 @@ func (q *silentQueue) Enqueue(ctx context.Context, items []processlog.QueueEntry
 	return q.Queue.Enqueue(ctx, items, rules)
 }
 
-// One queue entry of the reconciler that is never answered must not be its last.
+// The queue never answers one enqueue call of the reconciler. The reconciler must continue with its next rounds.
 func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,16 +14,16 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// twoTypes is a process on a Redis of the test's own, with two types that Redis has whole. No round and no poll comes to
-// help, and the queue must not be given up.
+// twoTypes is a process on a separate Redis with two types, both complete in Redis. Neither reconciler nor poll runs
+// again, and the process must not stop using the queue.
 type twoTypes struct {
 	*harness.World
 	c     *compensator.Compensator
 	users *compensator.Type[harness.Order]
 	ran   map[string]*harness.Calls // by business type
 
-	mu     sync.Mutex // guards the field below
-	missed []error    // why the queue was given up
+	mu     sync.Mutex // guards missed
+	missed []error    // reasons why the queue was not used
 }
 
 func newTwoTypes(t *testing.T) *twoTypes {
@@ -49,18 +49,18 @@ func newTwoTypes(t *testing.T) *twoTypes {
 	return w
 }
 
-// user records an entry of the other type.
+// user records an entry of the type "sync_user".
 func (w *twoTypes) user(delay time.Duration) compensator.EntryID {
 	return w.Put(w.users, 1, compensator.Options{Delay: delay})
 }
 
-// waitUser waits until Redis has an entry of the other type.
+// waitUser waits until Redis holds an entry of the type "sync_user".
 func (w *twoTypes) waitUser(id compensator.EntryID) {
 	w.T.Helper()
 	w.Eventually(func() bool { return w.Redis.ZScore(w.T.Context(), w.DueKey("sync_user"), id.String()).Err() == nil }, "entry %s waits in Redis", id)
 }
 
-// lacking lists the types of which Health says that the queue lacks entries.
+// lacking returns the types whose entries are missing in the queue according to Health.
 func (w *twoTypes) lacking() (types []string) {
 	h := w.c.Health(w.T.Context())
 	assert.NoError(w.T, h.Queue)
@@ -77,7 +77,8 @@ func (w *twoTypes) waitLacking(types ...string) {
 	w.Eventually(func() bool { return slices.Equal(types, w.lacking()) }, "the queue lacks entries of %q", types)
 }
 
-// Nothing is early or lost, what Redis has is taken from there, and the rest from the database.
+// Redis runs out of memory. No entry may be early or lost. Entries that Redis holds come from Redis. The other entries
+// come from the database.
 // Failure: F43
 func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	t.Parallel()
@@ -100,7 +101,7 @@ func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	w.waitLacking()
 }
 
-// Somebody else's data under the key of one type concerns that type, and is left alone.
+// Foreign data is stored under the key of one type. Only that type may be affected, and the data must stay.
 // Failure: F46
 func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -121,7 +122,8 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	w.waitLacking()
 }
 
-// What moved along with its sorted set vouches for the wrong type.
+// A sorted set was renamed to another type's key. Its completeness member names the old type. Redis must count as
+// incomplete for both types.
 // Failure: F46
 func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
 	t.Parallel()

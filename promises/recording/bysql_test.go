@@ -24,7 +24,7 @@ import (
 
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
-// bySQL is what docs/recording-by-sql.md tells others to run, by the place on the page.
+// bySQL returns the SQL blocks of docs/recording-by-sql.md, by their position on the page.
 func bySQL(t *testing.T) (record, ask, cancel, procedure, call string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/recording-by-sql.md")
@@ -34,7 +34,7 @@ func bySQL(t *testing.T) (record, ask, cancel, procedure, call string) {
 	return found[0][1], found[1][1], found[2][1], found[3][1], found[4][1]
 }
 
-// change replaces a part of a block, which must be there.
+// change replaces parts of a block. Each part must exist.
 func change(t *testing.T, block string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -43,7 +43,7 @@ func change(t *testing.T, block string, pairs ...string) string {
 	return strings.NewReplacer(pairs...).Replace(block)
 }
 
-// clients run a script in a session of their own and return what it says, without this library.
+// clients run a script in a separate session without this library, and return its output.
 var clients = map[string]func(w *harness.World, script string) (string, error){
 	"command line": func(w *harness.World, script string) (string, error) {
 		path, err := exec.LookPath("mariadb")
@@ -92,7 +92,7 @@ var clients = map[string]func(w *harness.World, script string) (string, error){
 	},
 }
 
-// statements cuts a script as the command line's client does.
+// statements splits a script into statements as the command-line client does.
 func statements(script string) (list []string) {
 	delimiter := ";"
 	statement := ""
@@ -109,7 +109,7 @@ func statements(script string) (list []string) {
 	return list
 }
 
-// byEveryClient runs test with each of them.
+// byEveryClient runs test with each client.
 func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run func(script string) (string, error))) {
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func byEveryClient(t *testing.T, test func(t *testing.T, w *harness.World, run f
 	}
 }
 
-// closing is a type whose content, headers and moment are looked at.
+// closing registers a type whose handler stores the content, headers and due time.
 func closing(t *testing.T, w *harness.World, c *compensator.Compensator) *sync.Map {
 	closed := new(sync.Map)
 	_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, o struct{ ID string }) error {
@@ -163,7 +163,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 		said, err = run(change(t, ask, "close-42", "close-now 1"))
 		require.NoError(t, err)
 		assert.Contains(t, said, "close_order\t1\n")
-		w.InTx(w.DB, func(tx *sql.Tx) { // the same event, told by a service in Go
+		w.InTx(w.DB, func(tx *sql.Tx) { // the same event, recorded by a Go service
 			receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"ID":"42"}`),
 				Options: compensator.Options{IdempotencyKey: "close-42 1"}})
 			require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 	})
 }
 
-// errorOf is a client's error with what it has said.
+// errorOf returns a client's error with the client's output.
 func errorOf(said string, err error) error {
 	if err == nil {
 		return nil
@@ -243,7 +243,7 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 			`CALL record_entry('a', 't', NULL, 0);`, `CALL record_entry('a', 't', CONCAT('"', REPEAT('x', 262144), '"'), 0);`,
 			`CALL record_entry('a', 't', '{}', -1);`, `CALL record_entry('a', 't', '{}', 3153600000001);`, `CALL record_entry('a', 't', '{}', NULL);`,
 		} {
-			_, err := run("SET SESSION sql_mode='';\n" + wrong + "\n") // the procedure has its own
+			_, err := run("SET SESSION sql_mode='';\n" + wrong + "\n") // The procedure has its own sql_mode.
 			assert.Error(t, err, wrong)
 		}
 		assert.Zero(t, w.Count("common_process_log"))
@@ -259,8 +259,8 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// oddRows are what others may write and the library never does: a column and its value. What is said of a row with it is
-// whether it ends.
+// oddRows are column values that other programs may write and the library never writes. Each says whether a row with
+// this value must end.
 var oddRows = []struct {
 	column, value string
 	ends          bool
@@ -280,14 +280,15 @@ var oddRows = []struct {
 	{"business_type", "'{x}:y\\n'", false},
 }
 
-// TestRowOfAnyShapeStopsNoOther: one handler at a time, and every odd row comes before the good ones.
+// TestRowOfAnyShapeStopsNoOther runs one handler at a time. Every odd row is due before the valid rows. The valid rows
+// must run all the same.
 // Failure: F111
 func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		conn, err := w.Open(harness.Plain(w.DSN)).Conn(t.Context())
 		require.NoError(t, err)
 		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_mode=''") // a lenient session writes what a strict one does not
+		_, err = conn.ExecContext(t.Context(), "SET SESSION sql_mode=''") // A lenient session writes values that a strict session rejects.
 		require.NoError(t, err)
 		good := 0
 		for round := range 2 {
@@ -311,7 +312,7 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		t.Cleanup(func() { w.Exec("DELETE FROM common_process_log") }) // they break the table's rules
+		t.Cleanup(func() { w.Exec("DELETE FROM common_process_log") }) // These rows break the invariants of the table.
 
 		var log lockedBuffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))

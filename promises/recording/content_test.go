@@ -56,7 +56,8 @@ func TestContentOfAnyBytesReachesTheHandler(t *testing.T) {
 	}
 }
 
-// TestEntriesThatNewTakesFitTogether: each fits a packet of the server, so that New takes it, and all of them do not.
+// TestEntriesThatNewTakesFitTogether records entries that each fit into one packet of the server, so New accepts them.
+// Together they do not fit. Record must store them all.
 // Failure: F34
 func TestEntriesThatNewTakesFitTogether(t *testing.T) {
 	t.Parallel()

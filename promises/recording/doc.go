@@ -1,4 +1,7 @@
-// Package recording holds what Record promises before its transaction ends: which handles, texts and settings it
-// refuses (G2), that an idempotency key stands for one event and one entry however many record it at once (G11), that
-// content arrives as it was given, and whose entry it is where databases share a server.
+// Package recording tests what Record promises before its transaction ends:
+//
+//   - Record refuses invalid handles, texts and settings (G2).
+//   - An idempotency key stands for one event and one entry, also with concurrent callers (G11).
+//   - Content arrives unchanged.
+//   - An entry belongs to the right database where several share a server.
 package recording

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// lookalikes are keys that one collation or another takes for equal.
+// lookalikes are keys that some collation treats as equal.
 var lookalikes = []string{
 	"Abc", "abc", "ABC", "ábc", "Ábc", "a\u0301bc", "abc\u200b", " abc", "abc\t", "straße", "strasse", "😀", "😁", "ﬁ", "fi", "ı", "i", "ж", "Ж", "\u00a0", "%", "_", "a'b", `a\b`,
 }
@@ -86,7 +86,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 			require.NoError(t, err)
 		})
 		w.WaitState(existing.ID(), compensator.Succeeded)
-		batch[70].IdempotencyKey = batch[20].IdempotencyKey // repeated within the call
+		batch[70].IdempotencyKey = batch[20].IdempotencyKey // a duplicate within the call
 		batch[70].Content = []byte(`{"number":2}`)
 		var receipt *compensator.Receipt
 		w.InTx(cfg.DB, func(tx *sql.Tx) {
@@ -121,7 +121,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		var n int
-		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // the snapshot
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // This read takes the snapshot.
 		entries := harness.Keyed("key", 3)
 		var first *compensator.Receipt
 		w.InTx(w.DB, func(tx *sql.Tx) {
@@ -132,10 +132,10 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
 		require.Zero(t, n, "the snapshot shows the rows: nothing is hidden")
 		alone, err := c.Record(t.Context(), tx, entries[0])
-		if isolated && !watched { // only a lock could tell, and the server takes the transaction away for it
+		if isolated && !watched { // Only a lock could find the duplicate, and the server then rolls the transaction back.
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.NoError(t, tx.Rollback())
-			tx = w.Begin(db) // the whole transaction again
+			tx = w.Begin(db) // Run the whole transaction again.
 			alone, err = c.Record(t.Context(), tx, entries[0])
 		}
 		require.NoError(t, err)
@@ -151,7 +151,8 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 	})
 }
 
-// TestDuplicateOfAnEntryThatChangesAbortsNothing: at REPEATABLE READ, while the entry that exists is moved on by others.
+// TestDuplicateOfAnEntryThatChangesAbortsNothing records a duplicate at REPEATABLE READ while other processes change
+// the existing entry. The transaction must not be aborted.
 // Failure: F16
 func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	t.Parallel()
@@ -180,13 +181,13 @@ func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	})
 }
 
-// attempted is what a Record in a goroutine came to.
+// attempted is the result of a Record call in a goroutine.
 type attempted struct {
 	receipt *compensator.Receipt
 	err     error
 }
 
-// recordAside records in tx while somebody holds the key.
+// recordAside records in tx in a goroutine, while another transaction holds the key.
 func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
 	done := make(chan attempted, 1)
 	go func() {
@@ -246,7 +247,7 @@ func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 		done := recordAside(ctx, c, waiter, entry)
 		w.WaitLocked(1)
 		cancel()
-		got := <-done // the holder still holds it
+		got := <-done // The other transaction still holds the key.
 		require.ErrorIs(t, got.err, context.Canceled)
 		require.Error(t, waiter.Commit(), "the business without its entry")
 		require.NoError(t, holder.Commit())
@@ -295,7 +296,7 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 			})
 		}
 		w.WaitLocked(2)
-		require.NoError(t, first.Rollback()) // the two that wait can only deadlock now
+		require.NoError(t, first.Rollback()) // The two waiting transactions must not deadlock now.
 		producers.Wait()
 		assert.Equal(t, 1, fresh)
 		assert.Equal(t, 1, aborted, "the server was to sacrifice one of the two")
@@ -318,7 +319,8 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, up[1])
 		require.NoError(t, err)
-		// In the order given, one would hold a and two z when the key between them comes free.
+		// Inserted in the given order, one transaction would lock a and the other z when the key between them becomes
+		// free.
 		first := recordAside(t.Context(), c, one, up...)
 		w.WaitLocked(1)
 		second := recordAside(t.Context(), c, two, down...)
@@ -383,7 +385,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotencyKey: "order-42"}}
 		notice := closing
 		notice.BusinessType = "notify"
-		notice.FailOnDuplicate = true // what is refused is more than a duplicate
+		notice.FailOnDuplicate = true // FailOnDuplicate makes Record refuse more than the duplicate.
 		requireRefused := func(err error) {
 			t.Helper()
 			var other *compensator.OtherTypeError
@@ -406,7 +408,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 				return err
 			}))
 		}
-		refusedIn(closing, notice) // of one call
+		refusedIn(closing, notice) // both in one call
 		require.Zero(t, w.Count("common_process_log"))
 		w.InTx(db, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, closing)
@@ -436,7 +438,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 		require.NoError(t, err)
 		_, _ = c.Record(t.Context(), tx, append(harness.Untyped(2), notice)...)
 	}
-	tx := w.Begin(w.DB) // a Connector's
+	tx := w.Begin(w.DB) // a transaction of a Connector
 	swallow(tx)
 	var other *compensator.OtherTypeError
 	err := tx.Commit()
@@ -622,7 +624,7 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 	})
 }
 
-// fingerprint is every column of every row that a write could have changed.
+// fingerprint returns every column of every row that a write could have changed.
 func fingerprint(w *harness.World) (sum string) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow(fmt.Sprintf("SELECT GROUP_CONCAT(CONCAT_WS('|',%s) ORDER BY id) FROM common_process_log",

@@ -17,7 +17,7 @@ import (
 
 var errSpoilt = errors.New("spoilt")
 
-// inbox declares a type whose entries are messages that are done.
+// inbox declares a type whose entries are processed messages.
 func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig) *compensator.Type[harness.Order] {
 	t.Helper()
 	messages, err := compensator.Declare[harness.Order](c, "inbox", cfg)
@@ -25,7 +25,7 @@ func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig)
 	return messages
 }
 
-// take consumes a message: its effect where it comes first, unless the transaction fails.
+// take consumes a message. It writes the effect if the message is new. It returns fails, unless that is nil.
 func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Order], id string, fails error) (first bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -44,7 +44,8 @@ func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Or
 	return first, tx.Commit()
 }
 
-// Each of 20 messages comes six times at once, and its first deliveries fail after their effect.
+// Each of 20 messages is delivered six times at once. The first deliveries fail after their effect. Each message must
+// have one effect.
 // Failure: F94
 func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -61,7 +62,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 					if delivery < 2 {
 						fails = errSpoilt
 					}
-					for { // until the broker has its acknowledgement
+					for { // until the broker gets its acknowledgement
 						switch _, err := take(t.Context(), db, messages, fmt.Sprint("message ", i), fails); {
 						case err == nil:
 							return
@@ -81,7 +82,8 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	})
 }
 
-// A process that could run it has it neither claimed nor enqueued, and no line waits for it.
+// Once records work as done. A process that handles the type must neither claim nor enqueue it. It must not block other
+// entries of its ordering key.
 // Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()
@@ -96,7 +98,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 			require.True(t, first)
 		}
 		require.Zero(t, w.Count("common_process_log_turns"))
-		last := w.PutThrough(cfg.DB, messages, 1, compensator.Options{}) // it would come behind them
+		last := w.PutThrough(cfg.DB, messages, 1, compensator.Options{}) // This entry would come after them in its key.
 		w.WaitState(last, compensator.Succeeded)
 		require.Equal(t, 1, ran.Total())
 		require.Equal(t, 1, ran.Of(last))
@@ -105,7 +107,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	})
 }
 
-// What is recorded under the id already decides.
+// The state of an entry that already exists under the key decides the result of Once.
 // Failure: F94
 func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 	t.Parallel()
@@ -115,7 +117,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 		c := w.New(cfg)
 		messages := inbox(t, c, compensator.TypeConfig{})
 		for name, was := range map[string]struct {
-			set     string // of the row
+			set     string // columns of the existing row
 			first   bool
 			refused bool
 		}{
@@ -176,8 +178,8 @@ func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// What a message costs beside its effect, in round trips of its own transaction, on a Connector; on a plain pool MySQL, which has no
-// @@in_transaction, is asked first whether one is open.
+// This test counts the statements that a message costs beside its effect, on a Connector. On a plain pool of MySQL,
+// which lacks @@in_transaction, one more statement checks whether a transaction is open.
 func TestOnceCostsOneStatementAndARepetitionTwoMore(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

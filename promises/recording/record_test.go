@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// repository is a caller's own type around a handle: it looks like a transaction and is none.
+// repository is a caller's type around a handle. It has the methods of a transaction and is none.
 type repository struct{ compensator.Tx }
 
 // Failure: F4
@@ -120,7 +120,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	c := w.New(w.Quick())
 	record := func(opts compensator.Options) error {
 		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			// The check at start saw a strict session; this one would cut in silence.
+			// The check in New saw a strict session. This session would truncate values silently.
 			if _, err := tx.ExecContext(ctx, "SET SESSION sql_mode=''"); err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	assert.Equal(t, long[:4*64], e.BusinessID)
 }
 
-// refusedEntries are calls of Record that send nothing.
+// refusedEntries are calls of Record that must send no statement.
 var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error{
 	"content too long": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
 		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: make([]byte, 1001)})
@@ -171,7 +171,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 	},
 }
 
-// TestBusinessIsNotCommittedWithoutARefusedEntry: the caller swallows a *FieldError.
+// TestBusinessIsNotCommittedWithoutARefusedEntry swallows a *FieldError of Record. The commit must fail.
 // Failure: F3, F34
 func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	t.Parallel()
@@ -232,8 +232,8 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	})
 }
 
-// TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate: Record has a context of its own, which ends before the
-// transaction's.
+// TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate gives Record a context that ends before the transaction's
+// context. The commit must fail.
 // Failure: F3
 func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// A handle that nobody watches cannot refuse its commit: Record's error is all there is.
+// A handle that the library does not watch cannot refuse its commit. Record's error alone reports the failure.
 // Failure: F3
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	t.Parallel()
@@ -288,7 +288,7 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // no valid JSON, no valid UTF-8: bytes
+		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // neither valid JSON nor valid UTF-8
 		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
 			assert.Equal(t, want, content)
 			assert.Equal(t, want, e.Content)
@@ -309,14 +309,14 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 			clear(buffer)
 		})
 		receipt.Committed()
-		for i := range buffer { // the race detector watches who still reads it
+		for i := range buffer { // The race detector reports any later read of the buffer.
 			buffer[i] = 'x'
 		}
 		w.WaitState(receipt.ID(), compensator.Succeeded)
 	})
 }
 
-// raw hands content on as it is.
+// raw is a codec that passes content unchanged.
 type raw struct{}
 
 func (raw) Marshal(v any) ([]byte, error) { return v.([]byte), nil }
@@ -326,7 +326,7 @@ func (raw) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// idOf asks the table, not the library.
+// idOf reads the id from the table, without the library.
 func idOf(w *harness.World, key string) (id uint64) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow("SELECT id FROM common_process_log WHERE idempotent_id=?", key).Scan(&id))
@@ -401,11 +401,11 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg) // the reconciler would find what a rounded id has lost
+		cfg, ready := w.HooksOnly(cfg) // The reconciler would find entries with a wrong id.
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
 			if call == 1 {
-				return errors.New("again") // so that failures, too, name their rows
+				return errors.New("again") // A failure names its row, too.
 			}
 			return nil
 		})
@@ -467,7 +467,8 @@ func (unencodable) Inject(context.Context) map[string]string { panic("bug") }
 
 func (unencodable) Extract(c context.Context, _ map[string]string) context.Context { return c }
 
-// TestBusinessIsNotCommittedAfterAPanicInRecord: somebody above the call would recover from it, and go on.
+// TestBusinessIsNotCommittedAfterAPanicInRecord makes Record panic. A caller recovers and commits. The commit must
+// fail.
 // Failure: F3
 func TestBusinessIsNotCommittedAfterAPanicInRecord(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestTransactionOfAnotherDatabaseIsRefused: two shards, each with a log of the same name, and one entry of the same
-// id in both.
+// TestTransactionOfAnotherDatabaseIsRefused has two shards. Each has a log of the same name and one entry with the same
+// id.
 // Failure: F38
 func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					there.Effect(tx, "business")
 					_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
 					assert.ErrorAs(t, err, new(*compensator.FieldError))
-					return nil // swallowed
+					return nil // The caller swallows the error.
 				}), compensator.ErrNotRecorded, "half is not committed in the other database")
 				assert.Zero(t, there.Count("effects"))
 				for _, w := range []*harness.World{here, there} {
@@ -71,8 +71,9 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	}
 }
 
-// TestSessionThatUsesAnotherDatabaseIsRefused: it was the log's own when its transaction began, and the other has such a log, too.
-// A lenient sql_mode makes an empty text of NULL in an INSERT of several rows.
+// TestSessionThatUsesAnotherDatabaseIsRefused changes the session's database after its transaction has begun. The other
+// database has such a log, too. With a lenient sql_mode, an INSERT of several rows stores an empty text instead of
+// NULL. Record must refuse in both modes.
 // Failure: F38
 func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -115,7 +116,8 @@ func usesAnotherDatabase(t *testing.T, open func(dsn string) func() (*sql.DB, er
 	}
 }
 
-// TestDatabaseOfTheSameNameOnAnotherServerIsAnother: by its name alone its transactions would be taken for the log's own.
+// TestDatabaseOfTheSameNameOnAnotherServerIsAnother records in a database of the same name on another server. The name
+// alone would make Record accept the transaction. It must refuse.
 // Failure: F38
 func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	t.Parallel()
@@ -134,7 +136,8 @@ func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	require.Zero(t, there.Count("common_process_log"))
 }
 
-// TestDatabasesOfAlmostTheSameNameAreApart: to the collation of DATABASE() they are one.
+// TestDatabasesOfAlmostTheSameNameAreApart uses databases whose names are equal in the collation of DATABASE(). Record
+// must tell them apart.
 // Failure: F38
 func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	t.Parallel()
@@ -146,7 +149,7 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	require.NoError(t, err)
 	first := config.DBName
 	for _, name := range []string{strings.Replace(first, "e", "é", 1), strings.ToUpper(first)} {
-		here.Exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // a server that folds names has the last one
+		here.Exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // On a server that folds names, the last definition counts.
 		defer here.Exec("DROP DATABASE IF EXISTS `" + name + "`")
 		config.DBName = name
 		there := here.Open(harness.Plain(config.FormatDSN()))
@@ -164,7 +167,8 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	}
 }
 
-// TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken: by its Connector, or by none.
+// TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken records through another pool of the same database, with and
+// without a Connector.
 // Failure: F38
 func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 	t.Parallel()
@@ -189,7 +193,8 @@ func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 	}
 }
 
-// TestLogsOfOneDatabaseShareATransaction, whoever has begun it; a log of another database has no part in it.
+// TestLogsOfOneDatabaseShareATransaction records in two logs of one database, in a transaction of either pool. A log of
+// another database must refuse that transaction.
 // Failure: F38
 func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	t.Parallel()
@@ -226,7 +231,8 @@ func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	})
 }
 
-// TestOtherConnectorIsAskedForItsLogOnce: each entry after the first costs what it costs on the Connector of Config.DB.
+// TestOtherConnectorIsAskedForItsLogOnce records through another Connector. Only the first entry may cost an extra
+// statement.
 func TestOtherConnectorIsAskedForItsLogOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -19,13 +19,14 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// afterItsSubject is a follow-up of the batch that its entries are about.
+// afterItsSubject returns the batch that an entry follows. The batch's id is the entry's business id.
 func afterItsSubject(e *compensator.Entry) string { return e.BusinessID }
 
 // unfinished counts the entries of a batch that have not ended.
 const unfinished = "SELECT COUNT(*) FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)"
 
-// reported registers the follow-up: its effect is in its transaction, and it looks whether it comes too early.
+// reported registers the follow-up type. Its handler writes an effect in its transaction and checks that it does not
+// run early.
 func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compensator.Type[harness.Order] {
 	t.Helper()
 	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -37,13 +38,13 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 		assert.Zero(t, e.ProcessCount, "to wait costs no attempt")
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // which is about its own waits
+	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
 	require.NoError(t, err)
 	return report
 }
 
-// An upload is a batch of entries of two types, some of which fail and one of which waits for a person in the end; what
-// follows it is recorded with it. Two processes work it off.
+// An upload is a batch of entries of two types. Some fail, and one finally waits for a person. The follow-up is
+// recorded with the batch. Two processes run everything. The follow-up must run after the batch has ended.
 // Failure: F60, F108
 func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 	t.Parallel()
@@ -117,7 +118,8 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
 }
 
-// MySQL and MariaDB take "b " for "b", the other stores do not: what came after the one would wait for both, or for neither.
+// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not. A follow-up of one batch would wait for
+// both or for none. Record must refuse such batch ids.
 // Failure: F15
 func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	t.Parallel()
@@ -159,7 +161,7 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// By SQL a batch id may be written that ends with a space.
+// Plain SQL may write a batch id that ends with a space.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -173,7 +175,7 @@ func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing
 	require.Contains(t, w.Entry(c, id).LastError, "own batch")
 }
 
-// A pool of one connection is enough: the batch is looked at before the handler's transaction takes it.
+// The pool has one connection. The batch must be checked before the handler's transaction takes that connection.
 // Failure: F108
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
@@ -184,10 +186,10 @@ func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES (?)", e.BusinessID)
 		return err
-	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // which is about its own waits
+	}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
 	require.NoError(t, err)
 	w.Run(c)
-	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // it comes after none
+	w.WaitState(w.Put(report, 0, compensator.Options{}), compensator.Succeeded) // This entry follows no batch.
 	row := rows.Entry(harness.Order{}, compensator.Options{BatchID: "b"})
 	after := report.Entry(harness.Order{}, compensator.Options{BusinessID: "b"})
 	w.InTx(w.DB, func(tx *sql.Tx) {
@@ -225,7 +227,7 @@ func TestFollowUpIsLateByAPartOfWhatItsBatchTook(t *testing.T) {
 				defer mu.Unlock()
 				late = append(late, time.Since(began)-took)
 				return nil
-			}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // which is about its own waits
+			}, compensator.TypeConfig{AfterBatch: afterItsSubject, MaxWait: time.Millisecond}) // MaxWait limits the handler's own waits only, not the wait for the batch.
 			require.NoError(t, err)
 			stop := compensatortest.Run(t, c)
 			harness.RecordIn(t, c, store,
@@ -266,7 +268,8 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	require.ErrorIs(t, err, lost)
 }
 
-// A person may requeue what has ended while somebody waits for others of its batch, and has passed it.
+// WaitBatch has seen an entry that ended and waits for others of the batch. A person then requeues the ended entry.
+// WaitBatch must wait for it, too.
 // Failure: F108
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -298,7 +301,7 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 			p, err := c.WaitBatch(t.Context(), "b")
 			done <- result{p, err}
 		}()
-		time.Sleep(time.Minute) // it has looked, and found the first that is held
+		time.Sleep(time.Minute) // WaitBatch has read the batch and found the first held entry.
 		healed.Store(true)
 		require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ops", Reason: "healed"}}))
 		gate.Open()

@@ -50,7 +50,7 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	var entered chan []compensator.EntryID
 	var proceed chan struct{}
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // of the bubble
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // These channels belong to the bubble.
 		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			ids := make([]compensator.EntryID, len(items))
 			verdicts := make([]error, len(items))
@@ -86,14 +86,14 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	})
 }
 
-// Of a batch without a verdict, an entry that somebody has cancelled is not run once more.
+// A batch handler returns no valid verdict, and one of its entries is cancelled. That entry must not run again.
 func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	var entered chan []compensator.EntryID
 	var proceed chan struct{}
 	var alone harness.Calls
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // of the bubble
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // These channels belong to the bubble.
 		_, err := compensator.HandleBatch(c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				alone.Add(items[0].Entry.ID)
@@ -118,10 +118,10 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	})
 }
 
-// The same where the batch's time was up before.
+// The entry is cancelled after the batch has timed out. It must not run again.
 func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	t.Parallel()
-	for _, where := range []string{"here", "elsewhere"} { // which a renewal tells
+	for _, where := range []string{"here", "elsewhere"} { // A cancellation in another process is noticed by a renewal.
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			var alone harness.Calls
@@ -158,8 +158,8 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A batch that hung for so long that its leases have ended comes to no verdict, and each entry is run alone. That handler is
-// not the one that hung: within its timeout no lease counts against the entry in its own process.
+// A batch is stuck until its leases have ended and returns no verdict. Each entry then runs alone. Within its timeout,
+// the new handler must not count as stuck.
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	t.Parallel()
 	const timeout, lease = 20 * time.Second, 2 * time.Second
@@ -171,7 +171,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 				return []error{ctx.Err(), ctx.Err()}
 			}
 			alone.Add(items[0].Entry.ID)
-			store.takes.Store(int64(time.Hour)) // the leases end under it
+			store.takes.Store(int64(time.Hour)) // The leases end during this handler.
 			<-time.After(timeout - lease)       // long enough for four leases to be counted
 			store.takes.Store(0)
 			return nil
@@ -186,7 +186,7 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	})
 }
 
-// slowlyRenewing is a store whose renewals take their time once they are told to.
+// slowlyRenewing is a store whose renewals take as long as takes says.
 type slowlyRenewing struct {
 	*compensatortest.MemoryStore
 	takes atomic.Int64
@@ -200,7 +200,7 @@ func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, leas
 	return s.MemoryStore.Renew(ctx, held, lease)
 }
 
-// inSlowBubble lives two entries of a batch to their end on such a store.
+// inSlowBubble runs two entries of a batch to their end on such a store.
 func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store *slowlyRenewing), test func(t *testing.T, store *slowlyRenewing)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
@@ -218,8 +218,8 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 	})
 }
 
-// A stuck batch returns when its entries have been free for nearly a lease, and while their leases are asked for anew the
-// rest of it passes.
+// A stuck batch returns when its leases have been over for nearly a lease. The rest of that time passes during the
+// renewal of the leases. No lost lease may be counted.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second
@@ -246,7 +246,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 	})
 }
 
-// hollow is an error as a handler returns it by mistake: a nil pointer in an interface that is not nil.
+// hollow is an error that a handler returns by mistake: a nil pointer in a non-nil interface.
 type hollow struct{ text string }
 
 func (h *hollow) Error() string { return h.text }

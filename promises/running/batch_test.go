@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// batches remembers the numbers of each batch a handler was given.
+// batches notes the numbers of the entries in each batch.
 type batches struct {
 	mu   sync.Mutex
 	seen [][]int
@@ -33,7 +33,7 @@ func (b *batches) add(items []compensator.Item[harness.Order]) (numbers []int) {
 	return numbers
 }
 
-// of lists the sizes of the batches number was in, in order.
+// of returns the sizes of the batches that contained number, in order.
 func (b *batches) of(number int) (sizes []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,8 +54,8 @@ func (b *batches) largest() (n int) {
 	return n
 }
 
-// batched registers a batch type, records n entries numbered from 0 that are due together, and runs them all
-// to their end.
+// batched registers a batch type and records n entries, numbered from 0, that are due together. It runs until all have
+// ended.
 func batched(t *testing.T, w *harness.World, n int, cfg compensator.TypeConfig, answer func(ctx context.Context, numbers []int) []error) (*compensator.Compensator, *batches) {
 	t.Helper()
 	c := w.New(w.Quick())
@@ -130,7 +130,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	}
 	w.Run(c)
 	w.WaitAllEnded()
-	record(4) // alone
+	record(4) // runs alone
 	w.WaitAllEnded()
 	require.Equal(t, 5, w.Ended(compensator.Succeeded, 0))
 	require.Greater(t, seen.largest(), 1, "no batch of several")
@@ -297,9 +297,9 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)
 	w.PutMany(c, orders, 20, compensator.Options{})
-	w.Exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // one lease lost
-	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE business_id IN (5,6)") // two in a row
-	w.Exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // the budget
+	w.Exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // one lost lease
+	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE business_id IN (5,6)") // two lost leases in a row
+	w.Exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // the maximum of lost leases
 	w.Run(c)
 	w.WaitAllEnded()
 	for _, n := range []int{5, 6} {
@@ -338,7 +338,8 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	require.Equal(t, 10, undone.Total())
 }
 
-// A handler is given those that could be decoded. As many errors as the batch had entries fit those no more than any other number.
+// A batch handler gets only the entries that could be decoded. It returns as many errors as the whole batch had
+// entries. That is a wrong number, so the answer must not count as a verdict.
 // Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()

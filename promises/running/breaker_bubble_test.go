@@ -31,7 +31,7 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// countedStore counts searches of what is due as claims, and the leases that are given back as unused.
+// countedStore counts searches for due entries as claims. It also counts the leases that are released unused.
 type countedStore struct {
 	*harness.HookedStore
 	claims, released *atomic.Int64
@@ -47,7 +47,7 @@ func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token pr
 	return s.HookedStore.Release(ctx, ids, token)
 }
 
-// service is what handlers call, in a process in a bubble.
+// service is the dependency that handlers call, with a process in a bubble.
 type service struct {
 	t     *testing.T
 	c     *compensator.Compensator
@@ -55,14 +55,14 @@ type service struct {
 	queue *compensatortest.MemoryQueue
 
 	up, hangs     atomic.Bool
-	calls, claims atomic.Int64 // claims: of the queue and of the store, which is asked what is due
+	calls, claims atomic.Int64 // claims counts claims in the queue, and searches for due entries in the store
 	released      atomic.Int64
 
 	mu           sync.Mutex // guards the fields below
 	opens, ended []compensator.OpenBreaker
 }
 
-// opened and closed are what its observer was told.
+// opened returns the events of Observer.BreakerOpened. closed returns those of BreakerClosed.
 func (s *service) opened() []compensator.OpenBreaker { return s.told(&s.opens) }
 func (s *service) closed() []compensator.OpenBreaker { return s.told(&s.ended) }
 
@@ -80,7 +80,7 @@ func (s *service) note(list *[]compensator.OpenBreaker) func(compensator.OpenBre
 	}
 }
 
-// newService has the double of Redis. onClaim, if not nil, comes before each claim of the store.
+// newService makes a service on the in-memory queue. onClaim, if not nil, runs before each claim in the store.
 func newService(t *testing.T, onClaim func()) *service {
 	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
 	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
@@ -132,7 +132,7 @@ func (s *service) record(n int) {
 	harness.RecordIn(s.t, s.c, s.store, entries...)
 }
 
-// outage lets the breaker open, and everything settle.
+// outage waits until the breaker is open and nothing is running.
 func (s *service) outage(n int) {
 	s.t.Helper()
 	s.record(n)
@@ -141,7 +141,7 @@ func (s *service) outage(n int) {
 	require.Len(s.t, s.opened(), 1)
 }
 
-// requireWhole: all have succeeded, at no cost.
+// requireWhole requires that all n entries have succeeded without a failed attempt or a lost lease.
 func (s *service) requireWhole(n int) {
 	s.t.Helper()
 	rows := s.store.Rows()
@@ -153,7 +153,7 @@ func (s *service) requireWhole(n int) {
 	}
 }
 
-// comesBack ends the outage, and the test once all have succeeded.
+// comesBack ends the outage. It ends the test once all entries have succeeded.
 func (s *service) comesBack(n int, stop func()) {
 	s.t.Helper()
 	s.up.Store(true)
@@ -168,7 +168,7 @@ func (s *service) close(stop func()) {
 	require.NoError(s.t, s.c.Close())
 }
 
-// No matter how many wait, and how many come: while it is open there is nothing to do for them.
+// While the breaker is open, waiting and new entries must cause no work, however many there are.
 // Failure: F77
 func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	t.Parallel()
@@ -206,14 +206,14 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 		var probed []compensator.EntryID
 		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if len(s.opened()) > 0 && len(s.closed()) == 0 {
-				probed = append(probed, e.ID)     // by one at a time
-				defer time.Sleep(5 * time.Second) // nobody else is let in meanwhile
+				probed = append(probed, e.ID)     // One probe runs at a time.
+				defer time.Sleep(5 * time.Second) // No other entry may start meanwhile.
 			}
 			return s.call(ctx, e)
 		}, compensator.TypeConfig{Concurrency: 3, Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 3, Pause: time.Minute}})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, s.c)
-		s.record(3) // they are to come again in an hour
+		s.record(3) // These entries ask for a retry in an hour.
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)
@@ -234,7 +234,8 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 	})
 }
 
-// A deaf handler never answers: what it was let in for is answered by that.
+// A probe ignores its context and never returns. Its timeout must count as the probe's result, so that probing
+// continues.
 // Failure: F77
 func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	t.Parallel()
@@ -263,7 +264,8 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// The observer is told of one entry after the other. By then the batch may have returned, and its entries run alone.
+// The observer gets one event per stuck entry, one after the other. The batch returns meanwhile, and its entries run
+// alone. These later calls must not count as stuck.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()
@@ -274,7 +276,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 			Observer: compensator.Observer{BreakerOpened: s.note(&s.opens), Stuck: func(compensator.AttemptEvent) {
 				told <- struct{}{}
 				<-returned
-				time.Sleep(time.Second) // the entries run alone
+				time.Sleep(time.Second) // The entries run alone meanwhile.
 			}}})
 		require.NoError(t, err)
 		s.c = c
@@ -301,7 +303,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 	})
 }
 
-// What a claim brings that was under way when the breaker opened runs nothing, and counts nothing.
+// The breaker opens while a claim is under way. The claimed entries must not run, and their leases must not count.
 // Failure: F77
 func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 	t.Parallel()
@@ -322,7 +324,7 @@ func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 		harness.RecordIn(t, s.c, s.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: 700 * time.Millisecond}})
 		time.Sleep(500 * time.Millisecond)
 		slow.Store(true)
-		s.record(5) // claimed by their ids, the other one by way of the queue
+		s.record(5) // These are claimed by id. The other entry is claimed through the queue.
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)
@@ -406,7 +408,7 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 		stop()
 		require.Zero(t, time.Since(asked))
 		s.up.Store(true)
-		stop = compensatortest.Run(t, s.c) // begins with it closed
+		stop = compensatortest.Run(t, s.c) // The new Run begins with a closed breaker.
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		s.requireWhole(10)
@@ -414,8 +416,8 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 	})
 }
 
-// What is down stays down. MaxWait says when each entry is to come to its end, breaker or not: twenty entries are given up
-// about as soon as one would be, and not one after the other, an attempt each pause.
+// A dependency stays down. MaxWait must end each entry in time, even with an open breaker. Twenty entries must end
+// about as soon as one would, instead of one attempt per pause.
 // Failure: F77
 func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
@@ -438,13 +440,14 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	})
 }
 
-// Entries whose batch has not ended have no call to make, and no say whether what others call is up.
+// Entries that wait for their batch do not call the dependency. Their result must not open or close the breaker. They
+// must not delay the probe.
 // Failure: F77
 func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.claims.Store(-1_000_000) // each of them is claimed again and again
+		s.claims.Store(-1_000_000) // Each of these entries is claimed many times.
 		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}, AfterBatch: func(e *compensator.Entry) string { return e.BusinessExtID }})
 		_, err := compensator.Handle(s.c, "part", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
 		require.NoError(t, err)
@@ -456,11 +459,11 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 		harness.RecordIn(t, s.c, s.store, append(after, compensator.NewEntry{
 			BusinessType: "part", Content: []byte(`{}`), Options: compensator.Options{BatchID: "long", Delay: 4 * time.Hour},
 		})...)
-		time.Sleep(2 * time.Hour) // by now each of them looks once a minute
+		time.Sleep(2 * time.Hour) // By now each of these entries checks its batch once a minute.
 		s.outage(3)
 		time.Sleep(10 * time.Minute)
 		s.up.Store(true)
-		time.Sleep(10 * time.Minute) // of probes there is one in three minutes at least
+		time.Sleep(10 * time.Minute) // At least every third minute brings a probe.
 		synctest.Wait()
 		require.Len(t, s.closed(), 1)
 		time.Sleep(4 * time.Hour)
@@ -470,13 +473,14 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	})
 }
 
-// What a newer version has recorded says nothing of what is called, for nobody here can call it.
+// A newer version has recorded entries that this process cannot decode. It cannot call the dependency for them, so they
+// must not open or close the breaker. They must not delay the probe.
 // Failure: F77
 func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.claims.Store(-1_000_000) // each of them is claimed again and again
+		s.claims.Store(-1_000_000) // Each of these entries is claimed many times.
 		s.handle(compensator.TypeConfig{Retry: compensator.Fixed(time.Minute), Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}})
 		stop := compensatortest.Run(t, s.c)
 		unread := make([]compensator.NewEntry, 50)
@@ -485,9 +489,9 @@ func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 		}
 		harness.RecordIn(t, s.c, s.store, unread...)
 		time.Sleep(30 * time.Second)
-		s.outage(3) // they are due again after the others
+		s.outage(3) // They are due again after the others.
 		s.up.Store(true)
-		time.Sleep(10 * time.Minute) // of probes there is one in three minutes at least
+		time.Sleep(10 * time.Minute) // At least every third minute brings a probe.
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)
 		require.Len(t, s.closed(), 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A process whose way to a service is broken leaves the entries to one that can reach it.
+// One process cannot reach the dependency. It must leave the entries to a process that can.
 // Failure: F77
 func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T) {
 	t.Parallel()
@@ -87,14 +87,15 @@ func TestBreakerClosesByItselfWhenTheServiceIsBack(t *testing.T) {
 		open := harness.Next(t, closed)
 		require.LessOrEqual(t, probes.Load(), int64(open.Probes), "each was a probe")
 		lines.Contains(w, "level=WARN", "the breaker of refund has opened")
-		lines.Contains(w, "level=INFO", "a breaker has closed", "type=refund") // or whoever reads on believes that the service is still down
+		lines.Contains(w, "level=INFO", "a breaker has closed", "type=refund") // Without this line, a reader of the log would believe that the dependency is still down.
 		w.WaitAllEnded()
 		require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
 		require.Empty(t, c.Health(t.Context()).OpenBreakers)
 	})
 }
 
-// What the database does to a transaction, and to its COMMIT, says nothing of what the handler calls.
+// The database rolls back a transaction or fails its COMMIT. That must not count against the dependency that the
+// handler calls.
 // Failure: F78
 func TestDatabasesConditionOpensNoBreaker(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,8 @@
-// Package running holds what a handler meets and what its answer means: errors, panics, timeouts and verdicts of plain,
-// transactional and batch handlers (G5, G6, G7), what a batch that breaks costs its entries (G16), what a
-// type does while what its handler calls is down (G25), and the values that travel with an entry; how entries come to share
-// a batch (G26), and what comes after one (G27).
+// Package running tests what a handler meets and what its result means:
+//
+//   - errors, panics, timeouts and verdicts of plain, transactional and batch handlers (G5, G6, G7)
+//   - a batch without a verdict, and its entries (G16)
+//   - a type whose dependency is down (G25)
+//   - values that travel with an entry
+//   - entries that share a batch (G26), and entries that follow a batch (G27)
 package running

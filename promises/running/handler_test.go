@@ -61,7 +61,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	}, compensator.TypeConfig{Concurrency: 2, MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	for i := range 40 { // six slots would be gone, of two
+	for i := range 40 { // Without the fix, six slots would be lost, of two.
 		w.Put(orders, i, compensator.Options{})
 	}
 	w.WaitAllEnded()
@@ -101,7 +101,7 @@ func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 			ran.Add(e.ID)
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), compensator.ErrTimeout)
-			return nil // the order is closed, late
+			return nil // The order is closed, although late.
 		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
 		require.NoError(t, err)
 		w.Run(c)
@@ -304,7 +304,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
 	w.WaitState(lowered, compensator.Dead)
 	require.Equal(t, 1, ran.Of(lowered), "one more attempt tells")
-	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // manually: the row is odd on purpose
+	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // An invalid row is written directly.
 }
 
 // Failure: F60
@@ -324,7 +324,8 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait, and stands in Health by itself until then, although others succeed.
+// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait records content that cannot be decoded. Until MaxWait is
+// over, Health must show it on its own, although other entries succeed. Then the entry must be dead.
 // Failure: F60
 func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	t.Parallel()
@@ -355,7 +356,8 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	require.ElementsMatch(t, []string{"close_order", "pay_order"}, told, "although an entry of the type has succeeded since")
 }
 
-// TestHandlerThatCompletesItsOwnEntryHasSettledIt: what it reports and what its entry says is the same, so that nobody is alarmed.
+// TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The reported outcome must
+// agree with the row, so that no alarm is raised.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

@@ -42,7 +42,7 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 	}
 }
 
-// A server asked whether a transaction is open cannot tell that it is another one.
+// A server can report that a transaction is open. It cannot report that it is a different transaction.
 // Failure: F69
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
@@ -81,8 +81,8 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 	})
 }
 
-// Between the handler's nil and its commit stands one statement of ours. That the database refuses or loses it
-// is no failure of the entry's.
+// Between the handler's nil and the commit, the library sends one statement. If the database refuses or loses it, that
+// must not count as a failure of the entry.
 func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"request lost", "reply lost"} {
@@ -161,7 +161,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	// Several attempts: one whose effect alone takes that long says so itself.
+	// Allow several attempts. An attempt whose effect alone takes that long reports its own error.
 	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxProcessCount: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
@@ -286,8 +286,8 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// What would become of the entry is what its handler returns: done beside that, its success would find itself overtaken, again and
-// again, until it was taken for one that kills its process.
+// The result of a transactional handler decides what becomes of its entry. A handler must not also end its entry
+// itself: its success would be dropped as overtaken again and again, until the entry was dead-lettered for crashes.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()

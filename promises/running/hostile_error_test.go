@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hostile is an error of a handler whose methods do what they like.
+// hostile is an error of a handler whose methods panic or misbehave.
 type hostile struct {
 	text       string
 	unwrap     func() error
@@ -30,7 +30,7 @@ func (h *hostile) Error() string {
 	if h.stringless {
 		panic("no text")
 	}
-	return h.text // of a nil pointer this panics
+	return h.text // This panics on a nil pointer.
 }
 
 func (h *hostile) Unwrap() error {
@@ -44,23 +44,23 @@ func (h *hostile) As(target any) bool { return h.as != nil && h.as(target) }
 
 func (h *hostile) Is(target error) bool { return h.is != nil && h.is(target) }
 
-// forest is an error whose tree holds itself.
+// forest is an error that wraps itself.
 type forest struct{}
 
 func (forest) Error() string   { return "forest" }
 func (forest) Unwrap() []error { return []error{forest{}, forest{}} }
 
-// undecided is an error that cannot be compared, although its type says that it can.
+// undecided is an error that panics when compared, although its type is comparable.
 type undecided struct{ of any }
 
 func (undecided) Error() string { return "undecided" }
 
-// bomb is a panic's value that panics when it is printed, with a value that does so, too.
+// bomb is a panic value that panics when it is printed. The value of that panic does so, too.
 type bomb struct{}
 
 func (bomb) String() string { panic(bomb{}) }
 
-// hostileErrors makes the errors, by name; each in a part of LastError it is to be known by.
+// hostileErrors makes the errors by name. text is a part of LastError that identifies each.
 func hostileErrors() map[string]struct {
 	make func() error
 	text string
@@ -89,7 +89,8 @@ func hostileErrors() map[string]struct {
 	}
 }
 
-// TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther in each kind of handler, whoever looks at it.
+// TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther returns such errors from each kind of handler. They must count as
+// ordinary failures.
 // Failure: F63
 func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 	t.Parallel()
@@ -111,7 +112,7 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 			ids := make(map[string]compensator.EntryID)
 			for kind, orders := range kinds {
 				ids[kind] = w.Put(orders, 1, compensator.Options{})
-				w.Put(orders, 2, compensator.Options{}) // of a batch, perhaps
+				w.Put(orders, 2, compensator.Options{}) // possibly in a batch
 			}
 			for kind, id := range ids {
 				w.WaitState(id, compensator.Dead)
@@ -124,7 +125,7 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 				}
 			}
 			for text := ""; !strings.Contains(text, bad.text); {
-				text = harness.Next(t, ended) // an Observer reads it, too
+				text = harness.Next(t, ended) // An Observer reads the error, too.
 			}
 			require.NoError(t, c.Health(t.Context()).Ready())
 		})
@@ -135,7 +136,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// hostileTypes has a type of each kind of handler that fails so, at its first attempt for good.
+// hostileTypes registers a type of each kind of handler. Each fails with fail and is exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
 	once := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1}
@@ -169,7 +170,7 @@ func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) m
 	return kinds
 }
 
-// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic where code of the library's is asked about one outside of a handler.
+// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic passes such errors to functions of the library outside a handler.
 // Failure: F63
 func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	t.Parallel()
@@ -190,7 +191,8 @@ func (loud) Handle(context.Context, slog.Record) error { panic(bomb{}) }
 func (l loud) WithAttrs([]slog.Attr) slog.Handler      { return l }
 func (l loud) WithGroup(string) slog.Handler           { return l }
 
-// TestLoggerScheduleAndObserverThatPanicEndNothing: each is code of a user's that the library calls in goroutines of its own.
+// TestLoggerScheduleAndObserverThatPanicEndNothing makes user code panic in goroutines of the library. The process must
+// go on.
 // Failure: F63
 func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	t.Parallel()

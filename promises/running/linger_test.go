@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// calls counts the calls of a batch handler that are under way, and holds them until as many are as may be.
+// calls counts the running calls of a batch handler. It holds them until the expected number runs.
 type calls struct {
 	mu      sync.Mutex // guards the fields below
 	now     int
@@ -53,7 +53,8 @@ func (c *calls) leave() {
 	c.now--
 }
 
-// handler is one that succeeds once the calls have met, and takes a while, in which one too many would begin.
+// handler succeeds once the expected number of calls runs. It then takes a while, so that an extra call would begin
+// meanwhile.
 func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 	c.enter(len(items))
 	defer c.leave()
@@ -94,21 +95,22 @@ func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	w.Put(orders, 0, compensator.Options{})
-	w.WaitAllEnded() // it runs
+	w.WaitAllEnded() // The entry runs.
 	w.PutMany(c, orders, 100, compensator.Options{})
 	w.WaitAllEnded()
 	require.Equal(t, []int{1, 100}, seen.sizes)
 }
 
-// bubbled is a batch type whose entries are recorded apart, under a clock that moves only when nothing else can.
+// bubbled is a batch type in a bubble whose entries are recorded one by one. The bubble's clock moves only when every
+// goroutine is blocked.
 type bubbled struct {
 	*compensator.Compensator
 	store *compensatortest.MemoryStore
 	began time.Time
-	hangs time.Duration // the first call, whatever its context says
+	hangs time.Duration // duration of the first call, which ignores its context
 
 	mu    sync.Mutex // guards calls
-	calls []string   // when, and with how many
+	calls []string   // when each call began, and with how many entries
 }
 
 func inBubble(t *testing.T, cfg compensator.TypeConfig, test func(t *testing.T, b *bubbled)) {
@@ -133,7 +135,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record records one entry, after a pause.
+// record records one entry after a pause.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)
@@ -175,7 +177,7 @@ func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
 // Failure: F107
 func TestFullBatchDoesNotWait(t *testing.T) {
 	inBubble(t, compensator.TypeConfig{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
-		<-time.After(500 * time.Millisecond) // after the look with which Run begins, before a round counts some again
+		<-time.After(500 * time.Millisecond) // after the first read of Run, and before a round counts some entries again
 		for range 7 {
 			b.record(t, 10*time.Millisecond, 0)
 		}
@@ -184,7 +186,8 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// Its leases have ended, and to the database its entries are free: they are no batch that others could share.
+// A batch is stuck and its leases have ended. Its entries are free in the database. They must not count towards a full
+// batch.
 // Failure: F107
 func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	cfg := compensator.TypeConfig{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
@@ -201,15 +204,15 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	})
 }
 
-// What was recorded before Run, or while it begins, waits for others as what comes later does: no longer, and no less.
+// Entries recorded before Run, or while it begins, must wait for others exactly as long as later entries.
 // Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second
 	for _, of := range []struct {
 		name    string
 		entries int
-		before  time.Duration // Run
-		want    []string      // from then on
+		before  time.Duration // time between the record and Run
+		want    []string      // batches, timed from the start of Run
 	}{
 		{"recorded as it begins", 2, 0, []string{"2 after 20s"}},
 		{"it has waited", 2, 8 * time.Second, []string{"2 after 12s"}},
@@ -225,7 +228,7 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 				_, err = compensator.HandleBatch(b.Compensator, "close_order", b.handle, compensator.TypeConfig{BatchWait: wait, BatchSize: 5})
 				require.NoError(t, err)
 				stop := compensatortest.Run(t, b.Compensator)
-				<-time.After(time.Minute) // the queue is whole
+				<-time.After(time.Minute) // The queue is complete.
 				stop()
 				for range of.entries {
 					b.record(t, 0, 0)
@@ -242,7 +245,8 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	}
 }
 
-// What is compensated runs alone. Overdue as a process begins, it is not put off by what its type's new entries wait for.
+// A compensation runs alone. If it is overdue when a process begins, the wait of its type for a full batch must not
+// delay it.
 func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -282,7 +286,8 @@ func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
 	})
 }
 
-// What other processes record a full batch of, this one finds full, although nobody tells it how many there are.
+// Other processes record enough entries for a full batch. This process is not notified of their number. It must find
+// the batch full all the same.
 // Failure: F107
 func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	t.Parallel()
@@ -350,10 +355,10 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 	})
 }
 
-// looksFor is a size by which looks can be told.
+// looksFor is the batch size. The test recognizes the reads of waiting entries by this limit.
 const looksFor = 50
 
-// countedLooks is a store that counts how often it is asked what waits.
+// countedLooks counts the reads of waiting entries.
 type countedLooks struct {
 	*compensatortest.MemoryStore
 	looks atomic.Int64
@@ -366,7 +371,7 @@ func (s *countedLooks) Scan(ctx context.Context, w processlog.Window) ([]process
 	return s.MemoryStore.Scan(ctx, w)
 }
 
-// A process looks whether a batch is full while entries wait, and asks nothing while none do.
+// A process checks whether a batch is full while entries wait. While none wait, it must send nothing.
 // Failure: F107
 func TestLooksForAFullBatchAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

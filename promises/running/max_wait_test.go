@@ -13,13 +13,13 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// In each way of running, a handler that waits for ever: where MaxWait bounds that its waits come to count, and the entry ends;
-// where it is long, or is not set, they cost nothing.
+// Handlers of each kind wait for ever. If MaxWait is short, their waits must count as failures after it, and the entry
+// must end. If MaxWait is long or not set, waits must cost nothing.
 // Failure: F60
 func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 	t.Parallel()
 	closed := errors.New("the bank is closed")
-	const enough = 4 // calls, of which a counted wait would leave none
+	const enough = 4 // number of calls that would exhaust the entry if waits counted
 	for name, wait := range map[string]func() error{
 		"Snooze":      func() error { return compensator.Snooze(100 * time.Millisecond) },
 		"Unavailable": func() error { return compensator.RetryAfter(100*time.Millisecond, compensator.Unavailable(closed)) },
@@ -30,7 +30,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 			c := w.New(w.Quick())
 			type waiting struct {
 				entries *compensator.Type[harness.Order]
-				called  chan int // each call's ProcessCount
+				called  chan int // ProcessCount at each call
 				bounded bool
 			}
 			types := make(map[string]waiting)
@@ -40,7 +40,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 				call := func(e *compensator.Entry) error {
 					select {
 					case it.called <- e.ProcessCount:
-					default: // enough were heard
+					default: // enough calls were noted
 					}
 					return wait()
 				}

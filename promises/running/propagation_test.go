@@ -50,7 +50,7 @@ type traceKey struct{}
 
 type requestKey struct{}
 
-// tracing carries the trace and nothing else.
+// tracing carries only the trace.
 type tracing struct{}
 
 func (tracing) Inject(ctx context.Context) map[string]string {
@@ -61,14 +61,14 @@ func (tracing) Extract(ctx context.Context, headers map[string]string) context.C
 	return context.WithValue(ctx, traceKey{}, headers["trace"])
 }
 
-// trippedUp is a Propagator that trips over what an entry carries.
+// trippedUp is a Propagator that panics on the headers of an entry.
 type trippedUp struct{ tracing }
 
 func (trippedUp) Extract(context.Context, map[string]string) context.Context {
 	panic("malformed trace")
 }
 
-// emptyHanded is a Propagator that answers with no context.
+// emptyHanded is a Propagator that returns a nil context.
 type emptyHanded struct{ tracing }
 
 func (emptyHanded) Extract(context.Context, map[string]string) context.Context { return nil }

@@ -18,7 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockedOut closes orders in a transaction that needs a row that locked, while it holds it, does not give.
+// lockedOut registers a transactional handler that needs a certain row. locked locks that row, so that the handler
+// waits for it.
 func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg compensator.TypeConfig) (orders *compensator.Type[harness.Order], tries *atomic.Int64, unlock func()) {
 	w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY)")
 	w.Exec("INSERT INTO accounts VALUES (1)")
@@ -65,7 +66,7 @@ func TestEntryThatAlwaysMeetsTheServersConditionReachesAPerson(t *testing.T) {
 	require.Contains(t, w.Entry(c, id).LastError, "4 in a row, the server's condition: Error ")
 }
 
-// refusingStore is one whose server answers each COMMIT of a handler with an error, and rolls back.
+// refusingStore is a store whose server answers each COMMIT of a handler with an error and rolls back.
 type refusingStore struct {
 	*compensatortest.MemoryStore
 	err error
@@ -86,7 +87,7 @@ func (tx refusedTx) Commit() error {
 	return tx.err
 }
 
-// By 3100 a server says that it has rolled back, by 1180 it may have: the row tells.
+// Error 3100 says that the server has rolled back. Error 1180 says that it may have. The row shows the result.
 // Failure: F74
 func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 	t.Parallel()

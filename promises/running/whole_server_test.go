@@ -21,7 +21,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// A neighbour on the server uses up max_prepared_stmt_count while handlers run. None can prepare a statement until it lets go.
+// Another application on the server uses up max_prepared_stmt_count while handlers run. No handler can then prepare a
+// statement until it is released.
 // Failure: F74
 func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -62,7 +63,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			giveBack := sync.OnceFunc(func() { w.Exec("SET GLOBAL max_prepared_stmt_count=16382") })
 			defer giveBack()
 			close(usedUp)
-			// Each entry has one attempt. One error that counts nothing may come before it, and no more, if it may be the statement's.
+			// Each entry has one attempt. If the error may come from the statement itself, one error may stay uncounted
+			// before the attempt, and no more.
 			w.Eventually(func() bool { return met.Load() >= 2*entries }, "each entry has met it twice")
 			giveBack()
 			for _, id := range ids {
@@ -74,7 +76,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	}
 }
 
-// A disk is full for a day. An entry of one attempt waits, people are told, and it runs when there is room again.
+// A disk is full for a day. An entry with a single attempt must wait, the problem must be reported, and the entry must
+// run when there is space again.
 // Failure: F74
 func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	t.Parallel()
@@ -126,7 +129,8 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	}
 }
 
-// The server ends a statement that runs for too long, as the session asks: MariaDB any, while it waits for a row, and MySQL a SELECT.
+// The session limits the time of a statement, and the server ends it. MariaDB ends any statement that waits for a row.
+// MySQL ends only a SELECT.
 // Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

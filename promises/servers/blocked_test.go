@@ -15,9 +15,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestBlockedServerHoldsFewSessionsOfOurs: under a lock of the whole server, as a backup takes it, each statement of ours ends
-// on the server before another is sent in its place. A given-up one would wait on there, session by session, until nobody
-// could connect any more.
+// TestBlockedServerHoldsFewSessionsOfOurs locks the whole server, as a backup does. Each statement of the library must
+// end on the server before the next one is sent in its place. Otherwise given-up statements would wait on there and use
+// up all connections.
 // Failure: F30
 func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 				lock, err := w.DB.Conn(t.Context())
 				require.NoError(t, err)
 				harness.ExecAll(t, lock, []string{statements[0]})
-				// For longer than two statements of the engine last, each of which is given up after ten seconds.
+				// This takes longer than two statements of the engine, each of which is given up after ten seconds.
 				w.Eventually(func() bool {
 					var n int
 					require.NoError(t, w.DB.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user='service'").Scan(&n))
@@ -62,7 +62,8 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	}
 }
 
-// TestRecordNamesRowsThatAreStillOpen. The driver's answer is "bad connection", which is what it says of a broken one, too.
+// TestRecordNamesRowsThatAreStillOpen calls Record while rows of the same connection are open. The driver answers "bad
+// connection", as it does for a broken connection. Record's error must name the open rows.
 // Failure: F41
 func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -77,7 +78,7 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 		require.True(t, rows.Next())
 		_, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 		require.ErrorContains(t, err, says)
-		_ = rows.Close() // The driver has lost its place in them.
+		_ = rows.Close() // The driver can no longer read these rows.
 		_ = tx.Rollback()
 
 		reading := harness.Transactional(t, c, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(0)}, func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry) error {
@@ -103,7 +104,8 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	})
 }
 
-// TestStatementOfOursEndsOnABlockedServerByItself: nobody gives it up before, so no session of it stays behind.
+// TestStatementOfOursEndsOnABlockedServerByItself blocks the server. A statement of the library must end by its own
+// limit before the client gives it up, so that no session stays behind.
 // Failure: F30
 func TestStatementOfOursEndsOnABlockedServerByItself(t *testing.T) {
 	t.Parallel()

@@ -12,14 +12,15 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack: not every driver can be asked whether a connection is still sound;
-// only the error of its next statement tells, and then package sql throws it away, as must who has borrowed it.
+// TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack uses a driver that cannot check whether a connection is valid.
+// Only the error of the next statement shows that. Package sql then discards the connection, and the borrower must do
+// the same.
 func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	cfg.DB = w.Open(lying(w.DSN, lie{}, false)) // a liar has no driver.Validator
+	cfg.DB = w.Open(lying(w.DSN, lie{}, false)) // The lying driver implements no driver.Validator.
 	cfg.DB.SetMaxIdleConns(dead)
 	c := w.New(cfg)
 	var conns []*sql.Conn

@@ -22,14 +22,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lie is one way in which something that speaks MySQL's protocol does not do what it says.
+// lie is one way in which a MySQL-compatible server or driver deviates from MySQL.
 type lie struct {
-	text   *strings.Replacer                                        // what it makes of a statement; of SET TRANSACTION and the like nothing
-	begin  func(driver.TxOptions) driver.TxOptions                  // what it makes of a BEGIN
-	result func(insert bool, id, rows int64) (gotID, gotRows int64) // what it answers
-	fail   func(query string) error                                 // what it refuses
-	late   func(query string) time.Duration                         // how much later it answers
-	breaks func(query string) bool                                  // what meets a connection that has broken in the pool
+	text   *strings.Replacer                                        // replaces parts of a statement, except SET TRANSACTION and the like
+	begin  func(driver.TxOptions) driver.TxOptions                  // changes the options of BEGIN
+	result func(insert bool, id, rows int64) (gotID, gotRows int64) // changes the result
+	fail   func(query string) error                                 // may refuse a statement
+	late   func(query string) time.Duration                         // delay of the answer
+	breaks func(query string) bool                                  // selects statements that find their pooled connection broken
 }
 
 type liar struct {
@@ -99,7 +99,7 @@ func (c liarConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return liar{conn, c.lie}, err
 }
 
-// lying opens dsn through a liar, under a Connector or as a plain pool.
+// lying opens dsn through a lying driver, with a Connector or as a plain pool.
 func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) {
 		config, err := mysql.ParseDSN(dsn)
@@ -119,7 +119,7 @@ func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	}
 }
 
-// replies makes a lie of statements, each replaced by the next text; DO 0 succeeds and does nothing.
+// replies makes a lie that replaces each statement by the text after it. DO 0 succeeds and does nothing.
 func replies(oldnew ...string) lie { return lie{text: strings.NewReplacer(oldnew...)} }
 
 var keepsItsIsolation = lie{
@@ -170,7 +170,8 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 	}
 }
 
-// TestNewTakesASlowServerForNoneThatWaits: what shows that NOWAIT waits is that the session's whole wait has gone by.
+// TestNewTakesASlowServerForNoneThatWaits uses a slow server. A server that ignores NOWAIT waits for the session's
+// whole lock timeout. New must not take a slow answer for such a wait.
 // Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()
@@ -204,12 +205,13 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "isolation level")
 }
 
-// TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks: each tries its own rows, on both kinds of pool.
+// TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks starts instances at the same time, on both kinds of pool. Each
+// must probe with its own rows.
 // Failure: F32
 func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	var log strings.Builder // slog takes turns
+	var log strings.Builder // slog writes one record at a time.
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var starting sync.WaitGroup
 	for i := range 100 {
@@ -228,7 +230,7 @@ func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	assert.Equal(t, 0, w.Count("common_process_log"))
 }
 
-// harmless are lies in whose place New takes another form; want is what it says then.
+// harmless are deviations for which New uses another form of a statement. want is the log line about it.
 var harmless = map[string]struct {
 	replies []string
 	want    string
@@ -280,8 +282,8 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 	}
 }
 
-// TestWatchedTransactionIsNeverProbed: a connection that knows its transaction answers, and nothing is sent. On Vitess
-// a RELEASE without its SAVEPOINT would fail the next statement.
+// TestWatchedTransactionIsNeverProbed records on a connection that knows its transaction state. The library must send
+// no probe. On Vitess, a RELEASE without its SAVEPOINT would fail the next statement.
 // Failure: F40
 func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	t.Parallel()
@@ -310,14 +312,14 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	assert.Zero(t, probes.Load())
 }
 
-// TestStoreKeepsEveryPromiseOnAServerOfManyLies: on a plain pool, where every form that replaces another is in use. On
-// connections that know their transactions TestEntriesRunOnAServerWhose tries each lie.
+// TestStoreKeepsEveryPromiseOnAServerOfManyLies runs the suite on a plain pool where New uses every alternative form.
+// TestEntriesRunOnAServerWhose tests each deviation on a Connector.
 // Failure: F32
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for name, test := range harmless {
-		if name != "in_transaction is always off" && name != "SKIP LOCKED waits" { // it takes New seconds to see that
+		if name != "in_transaction is always off" && name != "SKIP LOCKED waits" { // New needs seconds to notice these deviations.
 			all = append(all, test.replies...)
 		}
 	}
@@ -334,8 +336,8 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	})
 }
 
-// A lock that somebody holds, or a deadlock, says nothing of the server: with a guard given up for it, an entry could
-// land in another database's log.
+// The probes of New meet a lock or a deadlock, which says nothing about the server. New must keep its guards. Without a
+// guard, an entry could be stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()
@@ -343,7 +345,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 		w := harness.NewWorld(t)
 		var inserts atomic.Int64
 		once := lie{fail: func(query string) error {
-			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // the first is to be refused in any case
+			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // The first INSERT must fail in any case.
 				return &mysql.MySQLError{Number: number, Message: "once"}
 			}
 			return nil
@@ -356,8 +358,8 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	}
 }
 
-// TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool: it is asked after a COMMIT whose answer was lost, when more than
-// that connection may have broken. The server is one that passes for a node.
+// TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool calls Resolve after the answer of a COMMIT was lost. More
+// pooled connections may have broken then. The server looks like a Galera node to the library.
 // Failure: F36
 func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 	}
 }
 
-// MySQL has no such setting below 1, and takes 0 for that.
+// MySQL has no value below 1 for this setting, and takes 0 as 1.
 func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -65,10 +65,11 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	cfg.DB = w.Open(harness.Watched(never))
-	w.New(cfg) // connections of our own wait
+	w.New(cfg) // The library's own connections wait for locks.
 }
 
-// TestSessionsThatCarryUTF8AreTaken, under the names that it has. Of characters of four bytes some of them read others.
+// TestSessionsThatCarryUTF8AreTaken connects with every name of the UTF-8 charset. Some of these charsets read
+// characters of four bytes as other characters.
 func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -97,7 +98,7 @@ func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	}
 }
 
-// Only MariaDB has the mode.
+// Only MariaDB has this mode.
 func TestServerThatTakesEmptyTextsForNullIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	if testservers.SharedSQL(t).Flavor != "mariadb" {

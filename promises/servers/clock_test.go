@@ -21,7 +21,8 @@ var (
 	datePattern   = regexp.MustCompile(`20\d\d-\d\d-\d\d`)
 )
 
-// tellsTime reports whether a text holds an instant near now: s, ms or µs since 1970, or a date.
+// tellsTime reports whether a text contains a time near now: seconds, milliseconds or microseconds since 1970, or a
+// date.
 func tellsTime(text string) bool {
 	if datePattern.MatchString(text) {
 		return true
@@ -71,7 +72,7 @@ func TestNoInstantOfThisProcessReachesTheDatabase(t *testing.T) {
 	}
 }
 
-// liveThroughAll lets entries take every way there is.
+// liveThroughAll makes entries take every path through the library.
 func liveThroughAll(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	c := w.New(cfg)

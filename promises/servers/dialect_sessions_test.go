@@ -36,7 +36,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 		before := prepared()
 		for i := range 60 {
 			w.InTx(db, func(tx *sql.Tx) {
-				_, err := c.Record(t.Context(), tx, harness.Untyped(1+i*37%60)...) // as many shapes as there are numbers of rows
+				_, err := c.Record(t.Context(), tx, harness.Untyped(1+i*37%60)...) // The number of rows varies, so that the statements differ.
 				require.NoError(t, err)
 			})
 		}
@@ -45,7 +45,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 	})
 }
 
-// asService gives the world's database a user without special rights, whom read_only stops.
+// asService creates a user of the world's database without special privileges. read_only stops this user.
 func asService(w *harness.World) string {
 	w.Exec("CREATE USER service IDENTIFIED BY 'secret'")
 	w.Exec("GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO service")
@@ -55,7 +55,7 @@ func asService(w *harness.World) string {
 	return config.FormatDSN()
 }
 
-// complaint is a log that tells when outcomes cannot be stored.
+// complaint is a log that reports when outcomes cannot be stored.
 type complaint chan struct{}
 
 func (c complaint) Write(line []byte) (int, error) {
@@ -109,8 +109,8 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsTheServerClosesCostNothing: the server ends sessions that are silent for a second, those
-// of the library between two statements, and that of a handler in the middle of its transaction.
+// TestIdleConnectionsTheServerClosesCostNothing lets the server close sessions that are idle for a second. It closes
+// the library's sessions between statements, and a handler's session inside its transaction. No attempt may be lost.
 // Failure: F35
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"wait_timeout": "1"})))
-			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // silent in between
+			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // The sessions are idle between two polls.
 			c := w.New(cfg)
 			var ran harness.Calls
 			orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -138,7 +138,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 			require.NoError(t, err)
 			w.Run(c)
 			var receipt *compensator.Receipt
-			for range 2 { // the second through connections that are gone
+			for range 2 { // The second pass uses connections that the server has closed.
 				w.InTx(cfg.DB, func(tx *sql.Tx) {
 					receipt, err = orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 					require.NoError(t, err)
@@ -152,8 +152,8 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	}
 }
 
-// lockless is a connection to a server that reads FOR UPDATE and SKIP LOCKED and locks nothing, as some that
-// speak MySQL's protocol do.
+// lockless is a connection that accepts FOR UPDATE and SKIP LOCKED and locks nothing, like some MySQL-compatible
+// servers.
 type lockless struct{ driver.Conn }
 
 func unlocked(query string) string {
@@ -228,8 +228,8 @@ func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 	}
 }
 
-// racingStore makes rivals meet in their first claim, each with the same rows in hand, and counts those that a
-// claim wanted and somebody else got.
+// racingStore makes rivals meet in their first claim with the same rows. It counts the rows that a claim wanted and
+// another claim got.
 type racingStore struct {
 	processlog.Store
 	first     sync.Once
@@ -237,7 +237,7 @@ type racingStore struct {
 	contested *atomic.Int32
 }
 
-// Check passes: New would refuse such a server.
+// Check always passes. New would otherwise refuse such a server.
 func (s *racingStore) Check(context.Context) error { return nil }
 
 func (s *racingStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// sessions are ways users set up their connections. None may change what happens to an entry.
+// sessions are ways in which users configure connections. No setting may change what happens to an entry.
 func sessions(t *testing.T) map[string]map[string]string {
 	list := map[string]map[string]string{
 		"as it comes":             {},
@@ -57,7 +57,7 @@ func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
 	}
 }
 
-// life is one pass over every statement the library has.
+// life runs every statement of the library once.
 type life struct {
 	*harness.World
 	t      *testing.T
@@ -86,7 +86,7 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 	l.everyKindRuns()
 	l.duplicatesAreAnswered()
 	l.peopleAndServicesAct()
-	w.WaitAllEnded() // what moves while it is counted is counted twice, or not at all
+	w.WaitAllEnded() // Moving entries could be counted twice or not at all.
 	l.everythingCanBeLookedUp()
 	require.NoError(t, stop())
 	_, err := c.Purge(t.Context(), time.Hour)
@@ -120,7 +120,7 @@ func (l *life) registerOthers() {
 	require.NoError(l.t, err)
 }
 
-// record writes entries through a plain transaction and tells of its commit.
+// record inserts entries in a plain transaction, commits and calls Committed.
 func (l *life) record(entries ...compensator.NewEntry) *compensator.Receipt {
 	l.t.Helper()
 	var receipt *compensator.Receipt
@@ -139,13 +139,13 @@ func (l *life) entry(businessType, kind string, opts compensator.Options) compen
 	return compensator.NewEntry{BusinessType: businessType, Content: []byte(`{"note":"it's \\ \"退款\" 😀"}`), Options: opts}
 }
 
-// serverNow is the server's clock, read in a session whose time zone it knows; ms since 1970.
+// serverNow returns the server's clock in milliseconds since 1970. It uses a session whose time zone it knows.
 func (l *life) serverNow() (ms int64) {
 	require.NoError(l.t, l.DB.QueryRow("SELECT CAST(UNIX_TIMESTAMP(NOW(3))*1000 AS SIGNED)").Scan(&ms))
 	return ms
 }
 
-// dueIsExact: an entry is due when the delay has passed on the server's clock, give or take the rounding up.
+// dueIsExact requires that an entry is due when its delay has passed on the server's clock, rounded up.
 func (l *life) dueIsExact() {
 	const delay = 3_600_000
 	before := l.serverNow()

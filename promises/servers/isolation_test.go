@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// isolationOf is the level of the transaction that connection id has open.
+// isolationOf returns the isolation level of the open transaction of connection id.
 func isolationOf(w *harness.World, id int64) (level string) {
 	w.T.Helper()
 	assert.Eventually(w.T, func() bool {
@@ -26,7 +26,7 @@ func isolationOf(w *harness.World, id int64) (level string) {
 	return level
 }
 
-// serversByDefault starts a server for each isolation level that is not our own.
+// serversByDefault starts a server for each default isolation level other than READ COMMITTED.
 func serversByDefault(t *testing.T, test func(t *testing.T, w *harness.World)) {
 	for _, level := range []string{"REPEATABLE-READ", "SERIALIZABLE"} {
 		t.Run(level, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestOwnTransactionsAreReadCommittedWhateverTheServersDefault(t *testing.T) 
 	})
 }
 
-// transactionsGivenAreReadCommitted looks at the transactions that closures and handlers are given.
+// transactionsGivenAreReadCommitted checks the isolation level of the transactions that closures and handlers get.
 func transactionsGivenAreReadCommitted(w *harness.World, db *sql.DB) {
 	w.T.Helper()
 	cfg := w.Quick()
@@ -138,7 +138,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 		receipt, err = c.Record(t.Context(), tx, harness.Untyped(1)...)
 		require.NoError(t, err)
 	})
-	tx := w.Begin(w.Open(harness.Plain(dsn))) // a handler's own, at the server's REPEATABLE READ
+	tx := w.Begin(w.Open(harness.Plain(dsn))) // a handler's own transaction, at the server's REPEATABLE READ
 	var entries int
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&entries))
 	w.Effect(tx, "handler")
@@ -146,7 +146,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	err = store.SettleTx(t.Context(), tx, processlog.Token{9}, processlog.Outcome{ID: receipt.ID(), IdempotencyKey: receipt.Entries[0].IdempotencyKey, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	require.ErrorIs(t, err, compensator.ErrLeaseLost)
 	if aborts {
-		w.RequireNumber(err, 1020) // what this test is about, not just no row to change
+		w.RequireNumber(err, 1020) // The error must be this conflict. A missing row alone would prove nothing.
 	}
 	require.NoError(t, tx.Rollback())
 	assert.Equal(t, compensator.Pending, w.State(receipt.ID()))
@@ -176,10 +176,10 @@ func TestActionInAnOldSnapshotSeesTheEntryAsItIs(t *testing.T) {
 		require.NoError(t, harness.ErrOf(c.Complete(t.Context(), receipt.ID())))
 		require.Equal(t, compensator.Pending, read(), "the snapshot is an old one")
 		_, err = c.CancelTx(t.Context(), tx, receipt.ID())
-		if isolated { // the server takes the transaction away, whose snapshot the entry has left behind
+		if isolated { // The server rolls the transaction back, because the entry has changed since its snapshot.
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.NoError(t, tx.Rollback())
-			tx = w.Begin(db) // the whole transaction again
+			tx = w.Begin(db) // Run the whole transaction again.
 			_, err = c.CancelTx(t.Context(), tx, receipt.ID())
 		}
 		var refused *compensator.StateError

@@ -80,7 +80,7 @@ func TestLogOfAnotherDatabaseRuns(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "nothing went into the table of the default name")
 }
 
-// tryOut takes entries of a log through everything a service does with them.
+// tryOut runs entries of a log through everything that a service does with them.
 func tryOut(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -169,7 +169,7 @@ func TestDDLRefusesWhatItCannotName(t *testing.T) {
 	t.Parallel()
 	for field, give := range map[string][2]string{
 		"database": {"oracle", "log"},
-		"Table":    {"sqlite", "other.log"}, // SQLite has no qualified names
+		"Table":    {"sqlite", "other.log"}, // SQLite has no qualified names.
 	} {
 		_, err := compensator.DDL(give[0], give[1])
 		requireField(t, err, field)
@@ -180,7 +180,7 @@ func TestDDLRefusesWhatItCannotName(t *testing.T) {
 	}
 }
 
-// requireField requires that some *FieldError joined in err names a field that holds this text.
+// requireField requires that err joins a *FieldError whose field contains this text.
 func requireField(t *testing.T, err error, field string) {
 	t.Helper()
 	var refused *compensator.FieldError
@@ -193,7 +193,7 @@ func requireField(t *testing.T, err error, field string) {
 	require.Failf(t, "the field is not named", "got %v, want one about %q", err, field)
 }
 
-// flat lists the errors joined in err.
+// flat returns the errors joined in err.
 func flat(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -255,7 +255,7 @@ func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 
 	w.Exec("SET GLOBAL binlog_format='MIXED'")
 	again := w.Quick()
-	again.DB = w.Open(harness.Watched(w.DSN)) // sessions take the setting when they begin
+	again.DB = w.Open(harness.Watched(w.DSN)) // A session reads the setting when it begins.
 	w.New(again)
 
 	w.Exec("SET GLOBAL read_only=1")
@@ -279,12 +279,12 @@ func TestNewRefusesThePrefixOfAnotherDatabase(t *testing.T) {
 	production.New(production.Quick())
 }
 
-// rightsAtRunTime are all that the library needs once the tables exist.
+// rightsAtRunTime are all the privileges that the library needs once the tables exist.
 var rightsAtRunTime = []string{
 	"SELECT, INSERT, UPDATE, DELETE ON %.common_process_log",
 	"SELECT, INSERT ON %.common_process_log_audit",
 	"SELECT ON %.common_process_log_meta",
-	"INSERT ON %.effects", // the business's own
+	"INSERT ON %.effects", // for the business table
 }
 
 // Failure: F37
@@ -305,7 +305,8 @@ func TestFourRightsSufficeAtRunTime(t *testing.T) {
 	}
 }
 
-// restricted makes a user with these rights only, % standing for the world's database, and returns its DSN.
+// restricted creates a user with only these privileges and returns its DSN. In rights, % stands for the world's
+// database.
 func restricted(w *harness.World, rights ...string) string {
 	w.T.Helper()
 	config, err := mysql.ParseDSN(w.DSN)
@@ -320,7 +321,8 @@ func restricted(w *harness.World, rights ...string) string {
 	return config.FormatDSN()
 }
 
-// TestMigrateTriesAgainWhatMetAnotherProcess: as Galera refuses what fails certification.
+// TestMigrateTriesAgainWhatMetAnotherProcess makes a migration statement fail because of another process, as Galera's
+// certification does. Migrate must try it again.
 // Failure: F37
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	t.Parallel()

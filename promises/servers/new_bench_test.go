@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// BenchmarkNew is how long New takes, connections opened and Close included, on the server as it is and on one that does not
-// do what it says.
+// BenchmarkNew measures New and Close, including new connections. It runs on a normal server and on one with a
+// deviation.
 func BenchmarkNew(b *testing.B) {
 	servers := map[string]lie{"healthy": {}, "NOWAIT waits": replies(" NOWAIT", "")}
 	for name, test := range harmless {
@@ -39,7 +39,7 @@ func benchmarkNew(b *testing.B, l lie, watched bool) {
 		db, err := lying(dsn, l, watched)()
 		require.NoError(b, err)
 		c, err := compensator.New(b.Context(), compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler)})
-		if err == nil { // some are refused
+		if err == nil { // New refuses some of these servers.
 			require.NoError(b, c.Close())
 		}
 		require.NoError(b, db.Close())

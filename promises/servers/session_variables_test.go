@@ -23,19 +23,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// sessionVariable is a variable of a session that changes what statements of ours do or mean.
+// sessionVariable is a session variable that can change what the library's statements do or mean.
 //
-// Sessions of the library's own set the variable right, and statements of ours in the user's pool override it or are written
-// so that it does not matter. What remains is the user's own transaction, where nothing is overridden.
+// The library sets the variable in its own sessions. In the user's pool, its statements override the variable or do not
+// depend on it. Only in the user's own transaction nothing is overridden.
 type sessionVariable struct {
 	name    string
-	set     string // run in every session of the pool after New has looked
-	only    string // "mysql" or "mariadb": the other has no such variable or value
+	set     string // statement that runs in every session of the pool after New
+	only    string // "mysql" or "mariadb" if the other server lacks the variable or value
 	changes string
 	record  string // what Record does in such a session
-	refused string // part of Record's error there; "": it records
-	again   string // part of its error when several are told again; "": it answers
-	atNew   string // part of New's error where the DSN has it so; "": New takes it
+	refused string // part of Record's error in such a session ("": Record succeeds)
+	again   string // part of the error when several entries are recorded again ("": no error)
+	atNew   string // part of New's error if the DSN sets the variable ("": New succeeds)
 }
 
 const (
@@ -105,7 +105,7 @@ var sessionVariables = []sessionVariable{
 	{name: "updatable_views_with_limit", set: "SET updatable_views_with_limit=NO", changes: "updates of views; none of ours", record: anyway},
 }
 
-// otherwise is the rest of a session's variables, and why none of them changes what our statements do or mean.
+// otherwise lists the remaining session variables, each with the reason why it changes nothing.
 var otherwise = map[string]string{
 	`^(autocommit|completion_type|in_transaction|xa_detach_on_prepare)$`:                                                                              "begins or ends transactions: see TestSessionsLeftInsideATransactionHoldNothingUp",
 	`^(tx_read_only|transaction_read_only|tx_isolation|innodb_table_locks)$`:                                                                          "New refuses it by name, or another name of one above",
@@ -125,7 +125,8 @@ var otherwise = map[string]string{
 	`^(max_allowed_packet|enable_secondary|max_session_mem|max_heap|transaction_prealloc|foreign_key)`:                                                   "room, read by New",
 }
 
-// TestEverySessionVariableIsKnown asks the server for all that it has: a new version may bring one that nobody has thought of.
+// TestEverySessionVariableIsKnown reads all variables of the server. A new server version may have a variable that this
+// list lacks.
 // Failure: F33
 func TestEverySessionVariableIsKnown(t *testing.T) {
 	t.Parallel()
@@ -142,7 +143,7 @@ func TestEverySessionVariableIsKnown(t *testing.T) {
 	}
 }
 
-// settableVariables lists the variables that a session may set.
+// settableVariables returns the variables that a session may set.
 func settableVariables(w *harness.World) (names []string) {
 	rows, err := w.DB.Query("SHOW SESSION VARIABLES")
 	require.NoError(w.T, err)
@@ -158,7 +159,7 @@ func settableVariables(w *harness.World) (names []string) {
 		_, err := w.DB.Exec("SET SESSION " + name + "=@@SESSION." + name)
 		var refused *mysql.MySQLError
 		if errors.As(err, &refused) && (refused.Number == 1229 || refused.Number == 1238 || refused.Number == 1193) {
-			continue // of the server alone, or read only
+			continue // global only, or read-only
 		}
 		settable = append(settable, strings.ToLower(name))
 	}
@@ -166,7 +167,7 @@ func settableVariables(w *harness.World) (names []string) {
 	return settable
 }
 
-// spoiling opens connections, and once it is armed sets a variable in each.
+// spoiling opens connections. Once armed, it sets a variable in each new connection.
 type spoiling struct {
 	driver.Connector
 	set   string
@@ -181,7 +182,7 @@ func (s spoiling) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// openSpoiling opens a pool whose sessions can be spoiled all at once.
+// openSpoiling opens a pool. spoil sets the variable in all sessions at once.
 func openSpoiling(w *harness.World, watched bool, set string, params map[string]string) (db *sql.DB, spoil func()) {
 	config, err := mysql.ParseDSN(harness.WithParams(w.T, w.DSN, params))
 	require.NoError(w.T, err)
@@ -195,13 +196,13 @@ func openSpoiling(w *harness.World, watched bool, set string, params map[string]
 	db = w.Open(func() (*sql.DB, error) { return sql.OpenDB(connector), nil })
 	return db, func() {
 		armed.Store(true)
-		db.SetMaxIdleConns(0) // closes what is open and not set
+		db.SetMaxIdleConns(0) // This closes connections in which the variable is not set.
 		db.SetMaxIdleConns(5)
 	}
 }
 
-// TestEntriesAreRightWhateverASessionIsSetTo sets each variable in every session of the pool after New has looked at it. Ids,
-// contents and errors have letters beyond ASCII.
+// TestEntriesAreRightWhateverASessionIsSetTo sets each variable in every session of the pool after New. Keys, contents
+// and errors contain non-ASCII letters. Entries must run and read back unchanged.
 // Failure: F33
 func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	t.Parallel()
@@ -225,7 +226,7 @@ func TestEntriesAreRightWhateverASessionIsSetTo(t *testing.T) {
 	}
 }
 
-// TestNewNamesASessionVariableThatBreaksStatements, where the DSN has it so.
+// TestNewNamesASessionVariableThatBreaksStatements sets each variable in the DSN. New's error must name it.
 // Failure: F33
 func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 	t.Parallel()
@@ -254,7 +255,8 @@ func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 	}
 }
 
-// TestClaimInASessionWithAClockOfItsOwnIsNotEarly: the pool's sessions are years ahead. On a Connector they are not ours.
+// TestClaimInASessionWithAClockOfItsOwnIsNotEarly sets the clock of the pool's sessions years ahead. No claim may be
+// early. On a Connector, the library has its own sessions.
 // Failure: F33
 func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	t.Parallel()
@@ -274,7 +276,7 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	}
 }
 
-// spoiled is a Compensator on a pool whose sessions are spoiled.
+// spoiled is a Compensator on a pool whose sessions can be spoiled.
 type spoiled struct {
 	*harness.World
 	t             *testing.T
@@ -283,15 +285,15 @@ type spoiled struct {
 	orders, steps *compensator.Type[harness.Order]
 	paid          *compensator.Type[harness.Order]
 	ran           *harness.Calls
-	plain         bool // the pool is no Connector's
+	plain         bool // without a Connector
 }
 
-// errNoStock has letters that no charset but Unicode has together, and a quote.
+// errNoStock contains letters that only Unicode charsets have together, and a quote.
 var errNoStock = errors.New(`kein Vorrat für „ü“ 中 😀 \ '`)
 
 func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 	cfg := w.Quick()
-	cfg.DB, cfg.Lease = db, 30*time.Second // nothing is run again for a lease that has ended
+	cfg.DB, cfg.Lease = db, 30*time.Second // No entry runs again because of an expired lease.
 	cfg.Operations = &compensator.Operations{}
 	s := &spoiled{World: w, t: t, db: db, c: w.New(cfg)}
 	s.orders, s.ran = harness.Numbered(t, s.c, "bestellung-ü", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
@@ -305,7 +307,7 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 	return s
 }
 
-// text is an id, a name, a content.
+// text is used as a key, a name and a content.
 const text = "größe-中文-😀-\\'[{|}~]"
 
 func (s *spoiled) lives(v sessionVariable, spoil func()) {
@@ -317,7 +319,7 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 		s.records(v)
 	}
 	if s.plain && (v.refused == "character_set_results" || v.name == "timestamp" && testservers.SharedSQL(s.t).Flavor == "mysql") {
-		return // Nothing is claimed there.
+		return // Nothing is claimed in such a session.
 	}
 	stop := s.Run(s.c)
 	s.WaitAllEnded()
@@ -336,7 +338,7 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 	assert.Zero(s.t, s.Count("common_process_log"))
 }
 
-// refuses: a single entry and several are refused by name, and nothing is written.
+// refuses requires that Record refuses one entry and several, names the variable, and writes nothing.
 func (s *spoiled) refuses(v sessionVariable) {
 	for _, n := range []int{1, 3} {
 		tx := s.Begin(s.db)
@@ -358,7 +360,7 @@ func (s *spoiled) entries(key string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// records: one and several, again, and in order.
+// records requires that Record stores one entry and several, finds them again, and keeps their order.
 func (s *spoiled) records(v sessionVariable) {
 	for _, again := range []bool{false, true} {
 		for _, n := range []int{1, 3} {
@@ -389,7 +391,7 @@ func (s *spoiled) records(v sessionVariable) {
 	s.PutThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
 }
 
-// ended: each entry ran as often as it must, and its row has what was recorded.
+// ended requires that each entry ran as often as it must, and that its row holds what was recorded.
 func (s *spoiled) ended(clean compensator.EntryID) {
 	rows, err := s.DB.Query("SELECT id, idempotent_id, last_error, state, content FROM common_process_log WHERE business_type='bestellung-ü'")
 	require.NoError(s.t, err)
@@ -414,7 +416,7 @@ func (s *spoiled) ended(clean compensator.EntryID) {
 	assert.Equal(s.t, s.Count("common_process_log WHERE business_type='pay_order'"), s.Count("effects"))
 }
 
-// read: what people see is what was recorded.
+// read requires that reads return what was recorded.
 func (s *spoiled) read() {
 	page, err := s.c.List(s.t.Context(), compensator.Filter{BusinessType: "bestellung-ü"})
 	require.NoError(s.t, err)
@@ -432,7 +434,7 @@ func (s *spoiled) read() {
 	assert.Len(s.t, counts, 3, "%v", counts)
 }
 
-// changed: a person erases one, and the history has his words.
+// changed erases an entry manually and requires that the audit log holds the reason unchanged.
 func (s *spoiled) changed() {
 	by := compensator.AuditInfo{Actor: "Jürgen-中", Reason: text}
 	_, err := s.c.Erase(s.t.Context(), compensator.IdempotencyKey(text+"-3-1"), by)

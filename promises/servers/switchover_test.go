@@ -19,11 +19,11 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// switchover is two servers that hold the same log, and a proxy that leads to the primary.
+// switchover is two servers with the same log, and a proxy to the primary.
 type switchover struct {
 	former, next *harness.World
 	proxy        *faultproxy.MySQL
-	dsn          string // by way of the proxy, of a user whom read_only binds
+	dsn          string // through the proxy, for a user that read_only stops
 }
 
 func newSwitchover(t *testing.T) *switchover {
@@ -47,7 +47,7 @@ func newSwitchover(t *testing.T) *switchover {
 	return &switchover{former, next, proxy, config.FormatDSN()}
 }
 
-// replicate brings the next primary up to the former one, on which nothing moves.
+// replicate copies the former primary's data to the next one. Nothing may change on the former primary meanwhile.
 func (s *switchover) replicate(t *testing.T) {
 	rows, err := s.former.DB.Query("SELECT * FROM common_process_log")
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func (s *switchover) replicate(t *testing.T) {
 	require.NoError(t, rows.Err())
 }
 
-// happens: the former primary takes no more writes, and keeps its connections.
+// happens makes the former primary read-only. Its connections stay open.
 func (s *switchover) happens(t *testing.T) {
 	s.former.Exec("SET GLOBAL read_only=1")
 	config, err := mysql.ParseDSN(s.next.DSN)
@@ -94,7 +94,7 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			c := s.former.New(cfg)
 			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
 			s.former.Run(c)
-			first := s.former.InsertDue("close_order", 1, 50) // all of our connections are used
+			first := s.former.InsertDue("close_order", 1, 50) // This uses all connections of the library.
 			s.former.WaitAllEnded()
 			require.NoError(t, c.InTx(t.Context(), func(context.Context, *compensator.ScopedTx) error { return nil }), "the pool holds a connection")
 			s.replicate(t)
@@ -137,8 +137,8 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 	}
 }
 
-// A plain pool that was not told to reject read-only servers stays with one. That is its user's to mend, so the library says
-// so in whatever fails by it: the error of Record, the log and Health.
+// A plain pool without RejectReadOnly stays on a read-only server. Its user must fix that. The library must name the
+// cause in the error of Record, in the log and in Health.
 // Failure: F35
 func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	t.Parallel()
@@ -167,9 +167,9 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// TestOwnConnectionsFollowTheUsersToAnotherServer: a load balancer leads new connections to another server, and the former one
-// stays up, as while it is drained. The user's connections move by their lifetime. One that the service holds, for a lock of its
-// own, does not move.
+// TestOwnConnectionsFollowTheUsersToAnotherServer makes a load balancer route new connections to another server. The
+// former server stays up. The user's connections move when their lifetime ends. The library's own connections must
+// follow. A connection that the service holds for a lock does not move.
 // Failure: F35
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()
@@ -188,7 +188,7 @@ func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 			c := s.former.New(cfg)
 			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 			s.former.Run(c)
-			s.former.InsertDue("close_order", 1, 50) // All of our connections are used.
+			s.former.InsertDue("close_order", 1, 50) // This uses all connections of the library.
 			s.former.WaitAllEnded()
 			s.replicate(t)
 			config, err := mysql.ParseDSN(s.next.DSN)
