@@ -59,7 +59,7 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 					assert.Contains(t, got.errs, id, "%s %s names them", verb, way)
 					if !strings.Contains(way, "id") && way != "a key" {
 						assert.Contains(t, got.errs, "12 entries", "%s %s counts them", verb, way)
-						assert.NotContains(t, got.errs, b.entry("t11").ID.String(), "the list is cut")
+						assert.NotRegexp(t, `\b`+b.entry("t11").ID.String()+`\b`, got.errs, "the list is cut")
 					}
 				}
 			}
