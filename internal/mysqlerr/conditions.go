@@ -6,31 +6,33 @@ import "strings"
 type Blame uint8
 
 const (
-	// Statement errors come back whenever the same statement is sent again: a constraint, a right, a syntax, a size.
+	// Statement errors come back whenever the same statement is sent again. Examples are a constraint, a missing right,
+	// a syntax error, or a size.
 	Statement Blame = iota
 
-	// Doubtful errors are a condition of the server that a statement may also bring about by itself, each time it is sent.
-	// A lock wait is one: somebody else may hold the row, or the handler itself on another connection.
+	// Doubtful errors are a condition of the server, but some statements cause them each time they are sent. A lock wait
+	// is one: another transaction may hold the row, or the handler itself on another connection.
 	Doubtful
 
-	// Server errors are a condition in which the server serves nobody, or nobody's writes. No statement can avoid them.
+	// Server errors mean that the server serves no client, or takes no writes. No statement can avoid them.
 	Server
 )
 
-// condition is one row of the table: who is to blame, and why.
+// condition is one row of the table: the blame, and the reason.
 type condition struct {
 	blame  Blame
 	reason string
 }
 
-// conditions lists the errors that were considered, by number. An error that is not listed is the statement's.
+// conditions lists, by number, the errors that were considered. An error that is not listed is the statement's.
 //
-// It was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages of TiDB. From 1900 on
-// the two servers give one number different meanings. Such an error is Doubtful at most.
+// The list was made from the complete message lists of MariaDB 10.11 and MySQL 9.7 (perror), and from the error pages
+// of TiDB. From 1900 on, the two servers give the same number different meanings. Such an error is at most Doubtful.
 //
-// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are missing: a transaction that cannot begin never counts.
+// Errors of opening a connection (1045, 1129, 1130, 3118, 4151) are not listed, because a transaction that cannot begin
+// never counts.
 var conditions = map[uint16]condition{
-	// Disk and files. outOfSystem tells a full disk, and a limit of the operating system, from other causes.
+	// Disk and files. outOfSystem separates a full disk, or a limit of the operating system, from other causes.
 	1004: {Doubtful, "cannot create a file"},
 	1005: {Doubtful, "cannot create a table, a temporary one too"},
 	1015: {Doubtful, "cannot lock a file"},
@@ -49,7 +51,7 @@ var conditions = map[uint16]condition{
 	3884: {Server, "no temporary tablespace left for this session"},
 	4139: {Doubtful, "index file full (MariaDB)"},
 
-	// Data that a person must mend. Nobody knows when, so the entry must reach a person, too.
+	// Data that a person must repair. The time of the repair is unknown, so the entry must reach a person, too.
 	1034: {Doubtful, "index corrupt"},
 	1035: {Doubtful, "old key file"},
 	1036: {Doubtful, "table is read only"},
@@ -61,7 +63,7 @@ var conditions = map[uint16]condition{
 	1817: {Doubtful, "index corrupt"},
 	1877: {Doubtful, "table corrupt"},
 
-	// Memory and threads. A statement may ask for more than there ever is.
+	// Memory and threads. A statement may ask for more memory than the server ever has.
 	1037: {Doubtful, "out of memory"},
 	1038: {Doubtful, "out of sort memory"},
 	1041: {Doubtful, "out of memory"},
@@ -83,7 +85,7 @@ var conditions = map[uint16]condition{
 	1226: {Server, "a user's resource limit"},
 	1461: {Server, "max_prepared_stmt_count is used up, by whichever client"},
 
-	// Locks, and transactions that lost against others.
+	// Locks, and transactions that lost a conflict.
 	1020: {Doubtful, "record changed since the snapshot (MariaDB)"},
 	1099: {Doubtful, "the session was left inside LOCK TABLES"},
 	1100: {Doubtful, "the session was left inside LOCK TABLES"},
@@ -108,7 +110,7 @@ var conditions = map[uint16]condition{
 	9004: {Doubtful, "lock of a transaction in flight (TiDB)"},
 	9007: {Doubtful, "write conflict (TiDB)"},
 
-	// COMMIT, and what replicates it.
+	// COMMIT and its replication.
 	1180: {Doubtful, "error during COMMIT"},
 	1181: {Doubtful, "error during ROLLBACK"},
 	1964: {Doubtful, "an earlier commit failed (MariaDB)"},
@@ -123,7 +125,7 @@ var conditions = map[uint16]condition{
 	4060: {Doubtful, "the transaction was rolled back (MyRocks)"},
 	4094: {Doubtful, "the primary is changing (MySQL, Group Replication)"},
 
-	// Time and KILL. A statement that is always too slow meets these each time.
+	// Time limits and KILL. A statement that is always too slow meets these each time.
 	1317: {Doubtful, "KILL QUERY"},
 	1927: {Doubtful, "connection killed (MariaDB)"},
 	1969: {Doubtful, "max_statement_time exceeded (MariaDB)"},
@@ -132,7 +134,7 @@ var conditions = map[uint16]condition{
 	4031: {Doubtful, "session idle for too long (MySQL)"},
 	8253: {Doubtful, "query killed as a runaway (TiDB)"},
 
-	// The way to the server, as it says itself. 2002 to 2055 are a client's numbers, which proxies send.
+	// The connection to the server, as the server reports it. 2002 to 2055 are a client's numbers, which proxies send.
 	1043: {Doubtful, "bad handshake"},
 	1080: {Server, "thread closed by force at shutdown"},
 	1152: {Doubtful, "connection aborted"},
@@ -153,7 +155,7 @@ var conditions = map[uint16]condition{
 	2013: {Doubtful, "a proxy has lost the server"},
 	2055: {Doubtful, "a proxy has lost the server"},
 
-	// A server that stops, starts, or takes no writes. 1290 has a text of its own: see IsReadOnly.
+	// A server that stops, starts, or takes no writes. 1290 is decided by its text: see preventsWrites.
 	1047: {Server, "node not in the cluster (Galera)"},
 	1053: {Server, "shutdown in progress"},
 	1077: {Server, "normal shutdown"},
@@ -171,7 +173,7 @@ var conditions = map[uint16]condition{
 	9003: {Server, "TiKV is busy (TiDB)"},
 	9005: {Server, "region unavailable (TiDB)"},
 
-	// A statement that must be prepared, or a transaction begun, once more.
+	// A statement that must be prepared again, or a transaction that must be begun again.
 	1243: {Doubtful, "unknown prepared statement, as behind a proxy"},
 	1412: {Doubtful, "table definition changed since the snapshot"},
 	1467: {Doubtful, "cannot read the auto-increment value"},
@@ -184,7 +186,7 @@ var conditions = map[uint16]condition{
 	1296: {Doubtful, "error of an engine"},
 	1297: {Doubtful, "temporary error of an engine"},
 
-	// Looked at, and the statement's own, although the text sounds otherwise.
+	// These were considered, and are the statement's fault, although their texts sound otherwise.
 	1119: {Statement, "thread stack overrun: too deep"},
 	1153: {Statement, "packet larger than max_allowed_packet"},
 	1162: {Statement, "result string too long"},
@@ -204,12 +206,13 @@ var conditions = map[uint16]condition{
 	9006: {Statement, "transaction older than the GC life time (TiDB)"},
 }
 
-// Blames says whose fault an error is. An error that no server has answered with is the statement's, unless the connection broke.
+// Blames says whether the statement or the server caused an error. An error that is no server's answer is the
+// statement's, unless the connection broke.
 func Blames(err error) Blame {
 	answer := answer(err)
 	if answer == nil {
 		if IsBroken(err) {
-			return Doubtful // a statement may break it each time, by its size or its time
+			return Doubtful // A statement may break the connection each time, by its size or its duration.
 		}
 		return Statement
 	}
@@ -218,7 +221,7 @@ func Blames(err error) Blame {
 	case preventsWrites(answer):
 		return Server
 	case answer.Number == tableFull && strings.Contains(answer.Message, "#sql"):
-		return Doubtful // a temporary table of the statement's
+		return Doubtful // It is a temporary table of the statement itself.
 	case blame == Doubtful && answer.Number <= lastOfFiles && outOfSystem(answer.Message):
 		return Server
 	}
@@ -227,11 +230,11 @@ func Blames(err error) Blame {
 
 const (
 	tableFull   = 1114
-	lastOfFiles = 1199 // the errors of files and engines, which name the operating system's error, come before
+	lastOfFiles = 1199 // the last number of the file and engine errors, whose texts name the operating system's error
 )
 
-// outOfSystem reports whether an error of a file, or of an engine, says that the operating system has no more to give: the
-// server names ENOSPC, ENFILE, EMFILE or EDQUOT.
+// outOfSystem reports whether the error of a file or an engine says that the operating system has run out of something.
+// The server then names ENOSPC, ENFILE, EMFILE or EDQUOT.
 func outOfSystem(text string) bool {
 	for _, cause := range []string{"No space left", "errno: 28", "error 28 ", "Too many open files", "errno: 23 ", "errno: 24", "error 24 ", "Disk quota exceeded", "errno: 122"} {
 		if strings.Contains(text, cause) {

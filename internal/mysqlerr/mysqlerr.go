@@ -1,4 +1,5 @@
-// Package mysqlerr reads the errors of MySQL, MariaDB and what speaks like them. A leaf.
+// Package mysqlerr reads the errors of MySQL, MariaDB and servers that speak their protocol. It imports no package of
+// this module.
 package mysqlerr
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Server errors by number.
+// The following constants are error numbers of the server.
 const (
 	BadNull            = 1048
 	OutOfRange         = 1690
@@ -20,7 +21,7 @@ const (
 	Syntax             = 1064
 	LockWaitTimeout    = 1205
 	Deadlock           = 1213
-	Prevented          = 1290 // by an option: --read-only, --super-read-only, or another
+	Prevented          = 1290 // prevented by an option: --read-only, --super-read-only, or another
 	ReadOnlyTx         = 1792
 	ReadOnly           = 1836
 	Characteristics    = 1568 // SET TRANSACTION while a transaction is in progress
@@ -29,17 +30,17 @@ const (
 	BeforeCommit       = 3100 // Group Replication, in the commit hook
 	RolledBackOnCommit = 3101
 	NoWait             = 3572
-	ResolveLock        = 9004 // TiDB: a lock held by a transaction in flight
+	ResolveLock        = 9004 // TiDB: a lock held by an open transaction
 	NoSuchSavepoint    = 1305
 	Interrupted        = 1317 // KILL QUERY
 	StatementTime      = 1969 // MariaDB: max_statement_time
 	ExecutionTime      = 3024 // MySQL: max_execution_time
 )
 
-// answer is what a server has answered with, nil if err is none of a server's.
+// answer returns the server's answer in the tree of err, or nil if there is none.
 func answer(err error) *mysql.MySQLError {
 	if err == nil {
-		return nil // what follows allocates
+		return nil // Return early, because the code below allocates.
 	}
 	var answer *mysql.MySQLError
 	if !errors.As(err, &answer) {
@@ -48,7 +49,7 @@ func answer(err error) *mysql.MySQLError {
 	return answer
 }
 
-// Number returns the server's number for an error, 0 for an error that no server has answered with.
+// Number returns the server's number for an error. It returns 0 for an error that is no server's answer.
 func Number(err error) uint16 {
 	if answer := answer(err); answer != nil {
 		return answer.Number
@@ -56,26 +57,26 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// IsReadOnly reports whether the server takes no writes, as a former primary does after a switchover. Such a server still
-// answers reads, from data that is soon out of date, so the connection must not be used again.
+// IsReadOnly reports whether the server takes no writes, like a former primary after a switchover. Such a server still
+// answers reads, from data that is soon out of date. So the connection must not be used again.
 func IsReadOnly(err error) bool {
 	answer := answer(err)
 	return answer != nil && (answer.Number == ReadOnlyTx || answer.Number == ReadOnly || preventsWrites(answer))
 }
 
-// preventsWrites reports whether an option of the server prevents every write, and not one statement.
+// preventsWrites reports whether an option of the server prevents every write, and not only one statement.
 func preventsWrites(answer *mysql.MySQLError) bool {
 	return answer.Number == Prevented && (strings.Contains(answer.Message, "read-only") || strings.Contains(answer.Message, "read_only"))
 }
 
-// IsServers reports whether an error is, or may be, a condition of the server or of the way to it: the same statement may well
-// succeed later.
+// IsServers reports whether an error is, or may be, a condition of the server or of the connection to it. The same
+// statement may well succeed later.
 func IsServers(err error) bool { return Blames(err) != Statement }
 
-// IsBroken reports whether the connection broke: nothing is known of what was sent.
+// IsBroken reports whether the connection broke. The effect of the last statement is then unknown.
 func IsBroken(err error) bool {
 	return errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }
 
-// IsInsideTransaction: the server refuses to say how a transaction begins, for one has begun.
+// IsInsideTransaction reports whether the server refused SET TRANSACTION because a transaction is open.
 func IsInsideTransaction(err error) bool { return Number(err) == Characteristics }
