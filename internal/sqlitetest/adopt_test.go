@@ -61,8 +61,8 @@ func TestRowsOfAnOldTableBecomeEntriesOnSQLite(t *testing.T) {
 
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
-// TestEntryRecordedByPlainSQLRunsOnSQLite: through a connection that knows nothing of the library and, where there is one,
-// SQLite's own client; beside rows of every shape.
+// TestEntryRecordedByPlainSQLRunsOnSQLite records entries without the library: through a plain connection and, if it is
+// installed, through SQLite's own client. The log also has rows of every shape.
 // Failure: F111
 func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// spans collects how long something took.
+// spans collects durations.
 type spans struct {
 	mu  sync.Mutex // guards all
 	all []time.Duration
@@ -28,7 +28,7 @@ func (s *spans) add(d time.Duration) {
 	s.all = append(s.all, d)
 }
 
-// report tells the 50th, 90th and 99th percentiles, and the longest.
+// report prints the 50th, 90th and 99th percentiles, and the maximum.
 func (s *spans) report(b *testing.B, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,9 @@ func (s *spans) report(b *testing.B, what string) {
 	}
 }
 
-// BenchmarkOutcomesOfABacklog runs a backlog of transactional and of plain handlers on one SQLite file. It measures how long after a
-// handler has returned its outcome is stored, and how long a transaction of the service itself takes beside them, which takes no turns.
+// BenchmarkOutcomesOfABacklog runs a backlog of transactional and plain handlers on one SQLite file. It measures two
+// times: from the return of a handler until its outcome is stored, and the duration of the service's own transactions,
+// which take no turns.
 func BenchmarkOutcomesOfABacklog(b *testing.B) {
 	for b.Loop() {
 		runBacklog(b, 2000)
@@ -60,7 +61,7 @@ func runBacklog(b *testing.B, n int) {
 	require.NoError(b, compensator.Migrate(ctx, db))
 	_, err := db.ExecContext(ctx, "CREATE TABLE effects (entry INTEGER, what TEXT)")
 	require.NoError(b, err)
-	var returned sync.Map // entry and attempt: when its handler returned
+	var returned sync.Map // time at which the handler returned, by entry and attempt
 	var stored, inTx, own spans
 	ended := make(chan struct{}, 2*n)
 	c, err := compensator.New(ctx, compensator.Config{DB: db, Logger: slog.New(slog.DiscardHandler), Observer: compensator.Observer{
@@ -130,7 +131,7 @@ func runBacklog(b *testing.B, n int) {
 	own.report(b, "own")
 }
 
-// ownWrites are transactions that the service begins by itself, every 20 ms.
+// ownWrites runs transactions that the service begins itself, one every 20 ms.
 func ownWrites(ctx context.Context, db *sql.DB, took *spans) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -139,7 +140,7 @@ func ownWrites(ctx context.Context, db *sql.DB, took *spans) {
 		if _, err := db.ExecContext(ctx, "INSERT INTO effects VALUES (0,'own')"); ctx.Err() != nil {
 			return
 		} else if err != nil {
-			took.add(time.Minute) // it failed
+			took.add(time.Minute) // It failed.
 			continue
 		}
 		took.add(time.Since(began))

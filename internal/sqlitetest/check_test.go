@@ -35,7 +35,7 @@ func TestCheckRefusesUnsafeConnections(t *testing.T) {
 		"journal_mode: is MEMORY":      {"busy_timeout(1000)", "journal_mode(MEMORY)"},
 		"read_uncommitted":             {"busy_timeout(1000)", "read_uncommitted(1)"},
 		"encoding: is UTF-16le":        {"busy_timeout(1000)", "encoding('UTF-16le')"},
-		"at least one connection: wri": {}, // set through the pool only, below
+		"at least one connection: wri": {}, // only set through the pool, below
 	} {
 		db, s := newLog(t, pragmas...)
 		if len(pragmas) == 0 {
@@ -63,7 +63,7 @@ func TestCheckRefusesUnsafeConnections(t *testing.T) {
 	assert.ErrorContains(t, openStore(t, memory).Check(t.Context()), "does not exist, at least on one connection")
 }
 
-// sqlitePragmas change what SQLite does on a connection, and nothing that statements of ours rely on.
+// sqlitePragmas change what SQLite does on a connection, but nothing on which the library's statements rely.
 var sqlitePragmas = map[string]string{
 	"foreign_keys(1)":              "references of other tables are checked: Purge fails by name where one is left",
 	"defer_foreign_keys(1)":        "the same, at the COMMIT",
@@ -123,7 +123,7 @@ func TestCheckRefusesAnotherTable(t *testing.T) {
 	}
 }
 
-// rebuilt replaces the table by one with this column for the idempotency key.
+// rebuilt returns statements that replace the table by one with this column for the idempotency key.
 func rebuilt(column string) string {
 	return "DROP TABLE common_process_log; CREATE TABLE common_process_log (id INTEGER PRIMARY KEY, next_at INTEGER, lease_until INTEGER, version INTEGER, token BLOB, " + column + ")"
 }
@@ -144,7 +144,7 @@ func TestMigrateTwiceKeepsTheFingerprint(t *testing.T) {
 	after, err := s.Fingerprint(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, before, after)
-	_, err = s.Heads(ctx) // reads by the index under its own name
+	_, err = s.Heads(ctx) // Heads names the index.
 	require.NoError(t, err)
 	_, err = compensator.OpenStore(ctx, db, "main.orders_log")
 	assert.ErrorAs(t, err, new(*compensator.FieldError))

@@ -13,7 +13,7 @@ import (
 	kit "github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// watched is a Compensator on a database that was opened on a Connector.
+// watched returns a Compensator on a database that was opened on a Connector.
 func watched(t *testing.T) (*compensator.Compensator, *sql.DB) {
 	c, db := kit.New(t)
 	_, err := db.Exec("CREATE TABLE orders (id TEXT)")
@@ -44,7 +44,7 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 				short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 				defer cancel()
 				_, err = tx.ExecContext(short, endless)
-				require.Error(t, err) // and swallowed
+				require.Error(t, err) // The caller ignores the error.
 				_, err = tx.ExecContext(t.Context(), "INSERT INTO orders VALUES ('by itself')")
 				assert.ErrorIs(t, err, compensator.ErrTxAborted)
 			}), compensator.ErrTxAborted)
@@ -56,7 +56,7 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 	}
 }
 
-// END is SQLite's other word for COMMIT, and [s] its other spelling of a name.
+// END is another word for COMMIT in SQLite, and [s] another way to quote a name.
 // Failure: F3
 func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 				require.NoError(t, err)
 			}
 			_, err = c.Record(t.Context(), conn, compensator.NewEntry{BusinessType: ""})
-			require.Error(t, err) // and swallowed
+			require.Error(t, err) // The caller ignores the error.
 			for _, stmt := range statements {
 				_, err = conn.ExecContext(t.Context(), stmt)
 			}
@@ -89,7 +89,8 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// What docs/operations.md says of _txlock. Nobody holds the lock any more when the entry is refused: what was read is old.
+// This is what docs/operations.md says about _txlock. When the entry is refused, no transaction holds the lock any
+// more: what this one has read is out of date.
 func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
 	t.Parallel()
 	for setting, refused := range map[string]bool{"": true, "&_txlock=immediate": false} {
@@ -103,7 +104,7 @@ func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(new(int)))
-		if refused { // otherwise it would wait
+		if refused { // Otherwise this write would wait.
 			_, err = open(t, dsn).Exec("CREATE TABLE written_meanwhile (id TEXT)")
 			require.NoError(t, err)
 		}
@@ -119,8 +120,8 @@ func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T
 	}
 }
 
-// keptOut is a Compensator on a file with a rollback journal, through a Connector, and a reader that keeps out every COMMIT until it
-// lets go. What a transaction of the returned pool waits for it is short.
+// keptOut returns a Compensator on a file with a rollback journal, opened through a Connector. A reader blocks every
+// COMMIT until letGo is called. Transactions of the returned pool db wait only briefly for it.
 func keptOut(t *testing.T) (c *compensator.Compensator, db, others *sql.DB, letGo func()) {
 	t.Helper()
 	dsn := newFile(t, "busy_timeout(1000)", "foreign_keys(1)") + "&_txlock=immediate"
@@ -166,7 +167,8 @@ func orders(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-// A COMMIT that finds the file busy leaves SQLite's transaction open. It is no doubt, it is tried again, and the lock is nobody's meanwhile.
+// A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll it back, so the outcome
+// is known, RetryTx runs it again, and the lock is free meanwhile.
 // Failure: F11
 func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	t.Parallel()
@@ -197,7 +199,7 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	assert.Equal(t, 1, count(t, db))
 }
 
-// A constraint that was put off fails the same COMMIT.
+// A deferred constraint fails the COMMIT in the same way.
 // Failure: F11
 func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	t.Parallel()
@@ -216,7 +218,8 @@ func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	assert.Zero(t, count(t, db))
 }
 
-// Who sends COMMIT as text may send it again, or a ROLLBACK; where neither is done, the connection is closed.
+// A caller that sends COMMIT as text may send it again, or send a ROLLBACK. If the caller does neither, the connection
+// is closed.
 // Failure: F11
 func TestCommitSentAsTextThatFindsTheFileBusyKeepsNoLock(t *testing.T) {
 	t.Parallel()

@@ -1,3 +1,3 @@
-// Package sqlitetest holds the tests that need a SQLite driver. It is a module of its own, so that whoever
-// imports compensator never sees one.
+// Package sqlitetest holds the tests that need a SQLite driver. It is a separate module, so that users of compensator
+// never download a driver.
 package sqlitetest

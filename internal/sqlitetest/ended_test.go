@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Payments meet their closings about to run, running, failing, compensated, taken out after crashes, and dead. Handlers
-// write in their own transactions, so the books tell who won.
+// Payments arrive while their closing entries are about to run, running, failing, compensated, dead-lettered after
+// repeated crashes, and dead. Handlers write in their own transactions, so the table of effects shows which side won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	t.Parallel()

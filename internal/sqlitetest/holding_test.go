@@ -16,7 +16,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// writer is somebody else's connection, in a transaction that keeps everybody from writing.
+// writer returns functions that begin and end a transaction on a separate connection. The transaction blocks every
+// other writer.
 func writer(t *testing.T, dsn string) (begin, end func()) {
 	t.Helper()
 	conn, err := open(t, dsn).Conn(t.Context())
@@ -31,11 +32,11 @@ func writer(t *testing.T, dsn string) (begin, end func()) {
 	return run("BEGIN IMMEDIATE"), run("ROLLBACK")
 }
 
-// passes lets time pass: an outage has a length.
+// passes lets time pass, because an outage has a duration.
 func passes(d time.Duration) { <-time.After(d) }
 
-// A writer keeps the database busy for longer than the leases. All handlers have returned meanwhile: none runs again, and
-// none passes for dead, however many leases its entry had lost before.
+// A writer keeps the database busy for longer than the leases last. All handlers have returned meanwhile. None may run
+// again, and none may count as crashed, however many leases its entry lost before.
 // Failure: F58
 func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -47,7 +48,7 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 			require.NoError(t, compensator.Migrate(t.Context(), db))
 			entries := 20
 			if deliveries > 1 {
-				entries = 1 // one at a time
+				entries = 1 // One handler runs at a time.
 			}
 			returns := make(chan struct{})
 			var started sync.WaitGroup
@@ -77,7 +78,8 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	}
 }
 
-// A database that takes claims, but neither outcomes nor renewals, until leases have ended and the entries were polled.
+// The database accepts claims, but neither outcomes nor renewals, until the leases have ended and the entries were
+// polled.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
@@ -93,7 +95,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 		return nil
 	}, func(compensator.ReconciledEvent) { rounds.Add(1) })
 	backlog(t, db, 3, 0)
-	exec("UPDATE common_process_log SET delivery_count=id%2") // one of them, or two, have lost a lease
+	exec("UPDATE common_process_log SET delivery_count=id%2") // One or two of them have lost a lease.
 	exec("CREATE TRIGGER no_outcomes BEFORE UPDATE ON common_process_log WHEN NEW.delivery_count=0 OR NEW.version=OLD.version BEGIN SELECT RAISE(ABORT, 'not now'); END")
 	running(t, c)
 	ended := func() (n int) {
@@ -123,7 +125,7 @@ func onSQLite(t *testing.T, db *sql.DB, handler func(context.Context, *compensat
 	return c
 }
 
-// running runs c until the returned function, or the test's end.
+// running runs c until the returned function is called, or until the test ends.
 func running(t *testing.T, c *compensator.Compensator) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -136,7 +138,7 @@ func running(t *testing.T, c *compensator.Compensator) (stop func()) {
 	return stop
 }
 
-// backlog puts due entries into the log that have been delivered so many times.
+// backlog inserts n due entries that were delivered the given number of times.
 func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 	t.Helper()
 	for i := range n {
@@ -146,8 +148,8 @@ func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 	}
 }
 
-// handlerPools are the pools in which a transactional handler runs; with one connection there is none to renew its lease by, and with
-// several its own lock keeps the renewal out.
+// handlerPools runs test with each kind of pool for a transactional handler. With one connection, none is left to renew
+// its lease. With several, the handler's own lock blocks the renewal.
 func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	t.Helper()
 	for name, by := range map[string]func(driver, dsn string) (*sql.DB, error){"connector": compensator.Open, "plain": sql.Open} {
@@ -165,8 +167,8 @@ func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	}
 }
 
-// A handler in a transaction that takes longer than its lease, and not as long as its timeout, succeeds the first time: what lost its
-// lease would spend nothing, and run again for ever.
+// A transactional handler takes longer than its lease, but not as long as its timeout. It must succeed the first time.
+// If it lost its lease, it would use up no attempt, and run again forever.
 // Failure: F52
 func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	t.Parallel()
@@ -174,7 +176,7 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 		c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error { return nil }, nil)
 		ended := make(chan error, 100)
 		_, err := compensator.HandleTx(c, "settle", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ int) error {
-			_, err := tx.ExecContext(ctx, "DELETE FROM common_process_log WHERE id<0") // what holds the write lock
+			_, err := tx.ExecContext(ctx, "DELETE FROM common_process_log WHERE id<0") // This takes the write lock.
 			select {
 			case <-time.After(2200 * time.Millisecond):
 			case <-ctx.Done():
@@ -197,8 +199,8 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// Whatever runs in a transaction, its lease outlasts its timeout, and so is the timeout what ends it: that spends an attempt. What runs in
-// none keeps the lease it was given, where the pool has a connection to renew it by.
+// The lease of a transactional handler must outlast its timeout. Then the timeout ends the handler, and that counts as
+// an attempt. A handler without a transaction keeps its configured lease if the pool has a connection to renew it.
 // Failure: F52
 func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// waitTimeout is how long a test waits for something that must happen. It is never a measure of speed.
+// waitTimeout is how long a test waits for an event that must happen. It never measures speed.
 const waitTimeout = 60 * time.Second
 
 func TestEntriesLiveOnSQLite(t *testing.T) {
@@ -31,7 +31,7 @@ func TestEntriesLiveOnSQLite(t *testing.T) {
 	}
 }
 
-// live records entries of three types while they run, and waits for all of them to end.
+// live records entries of three types while handlers run, and waits until all have ended.
 func live(t *testing.T, db *sql.DB) {
 	_, err := db.ExecContext(t.Context(), "CREATE TABLE effects (entry INTEGER)")
 	require.NoError(t, err)
@@ -93,7 +93,7 @@ func states(t *testing.T, db *sql.DB) (counts []string) {
 	return counts
 }
 
-// A handler's error whose words are those of a database counts as an attempt like any other.
+// A handler's error whose text looks like a database error must count as an attempt, like any other.
 // Failure: F74
 func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestErrorOfTheBusinessIsNotTakenForSQLites(t *testing.T) {
 		assert.EqualValues(t, 2, ran[which].Load(), words[which])
 	}
 
-	// What SQLite itself says does not, however it is wrapped.
+	// SQLite's own error does not count, however it is wrapped.
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	defer conn.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// work calls what reads the log, with every kind of filter.
+// work calls every method that reads the log, with every kind of filter.
 var work = map[string]func(t *testing.T, s processlog.Store) error{
 	"due": func(t *testing.T, s processlog.Store) error {
 		_, err := s.Due(t.Context(), "type 1", 10)
@@ -150,7 +150,7 @@ func TestEveryReadIsServedByAnIndex(t *testing.T) {
 			}
 			before := ""
 			for _, step := range statement.plan(t, db) {
-				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") { // no range is sorted, but those that were read of many are
+				if strings.Contains(step, "TEMP B-TREE FOR ORDER BY") { // No range is sorted. Only the rows that were read from many ranges are.
 					assert.Contains(t, statement.text, " AS heads ", name)
 					assert.NotContains(t, before, "common_process_log_due", "%s: %s", name, statement.text)
 				}

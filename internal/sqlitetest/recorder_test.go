@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder is a connector that keeps every statement sent through it.
+// recorder is a connector that records every statement.
 type recorder struct {
 	driver driver.Driver
 	dsn    string
@@ -25,7 +25,7 @@ type statement struct {
 	args []any
 }
 
-// record opens the database of dsn anew, with every statement kept.
+// record opens the database of dsn again, and records every statement.
 func record(t testing.TB, dsn string) (*sql.DB, *recorder) {
 	r := &recorder{driver: open(t, dsn).Driver(), dsn: dsn}
 	db := sql.OpenDB(r)
@@ -53,7 +53,7 @@ func (r *recorder) keep(text string, args []driver.NamedValue) {
 	r.sent = append(r.sent, s)
 }
 
-// take returns what was sent since it was last called.
+// take returns what was sent since the last call.
 func (r *recorder) take() []statement {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *recorder) take() []statement {
 	return sent
 }
 
-// plan is how SQLite reads the tables of a statement, a line each.
+// plan returns how SQLite reads the tables of a statement, one line per step.
 func (s statement) plan(t testing.TB, db *sql.DB) []string {
 	rows, err := db.QueryContext(context.Background(), "EXPLAIN QUERY PLAN "+s.text, s.args...)
 	require.NoError(t, err, s.text)
@@ -88,7 +88,7 @@ func (s statement) reads() bool {
 	return false
 }
 
-// recordedConn passes on what the library needs of a connection.
+// recordedConn passes on the methods that the library needs of a connection.
 type recordedConn struct {
 	driver.Conn
 	r *recorder

@@ -28,7 +28,7 @@ func TestSQLiteStoreKeepsTheContract(t *testing.T) {
 					for i, id := range ids {
 						rows[i] = id.String()
 					}
-					// The worst there is: it takes the whole transaction back.
+					// This is the worst case: the trigger rolls the whole transaction back.
 					_, err := db.Exec("CREATE TRIGGER refuse BEFORE UPDATE ON common_process_log WHEN NEW.id IN (" + strings.Join(rows, ",") + ") BEGIN SELECT RAISE(ROLLBACK,'no'); END")
 					require.NoError(t, err)
 					return func() {

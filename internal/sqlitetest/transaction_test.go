@@ -23,7 +23,7 @@ func TestRecordNeedsAnOpenTransaction(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNoTransaction)
 	assert.Zero(t, count(t, db))
 
-	tx, err := db.BeginTx(ctx, nil) // deferred, as users' transactions are
+	tx, err := db.BeginTx(ctx, nil) // a deferred transaction, as users begin it
 	require.NoError(t, err)
 	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
@@ -93,8 +93,9 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	assertPoolIsClean(t, db, s)
 }
 
-// TestTransactionInsideAnotherIsToldThatTheFileIsBusy: it would wait for the one that it is in. It waits as long as for a lock, whether its
-// context tells where it is or not, and nothing deadlocks.
+// TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one, for which it would have
+// to wait. It waits as long as for a lock and then gets "busy", whether or not its context comes from the outer
+// transaction. Nothing deadlocks.
 func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
@@ -120,7 +121,7 @@ func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	require.NoError(t, c.InTx(t.Context(), nothing), "the turn came back")
 }
 
-// TestWordsOfABusinessAreNotTakenForSQLites: a partner may say of a table in a restaurant that it is locked.
+// TestWordsOfABusinessAreNotTakenForSQLites uses a business error about a restaurant table that is locked.
 func TestWordsOfABusinessAreNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
 	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(20)")
@@ -134,12 +135,12 @@ func TestWordsOfABusinessAreNotTakenForSQLites(t *testing.T) {
 	}
 }
 
-// assertPoolIsClean looks at every idle connection of the pool, and at one more.
+// assertPoolIsClean checks every idle connection of the pool, and one more.
 func assertPoolIsClean(t *testing.T, db *sql.DB, s processlog.Store) {
 	for range db.Stats().OpenConnections + 1 {
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
-		defer conn.Close() // at the end, so that each is another one
+		defer conn.Close() // Close them at the end, so that each one is different.
 		assert.ErrorIs(t, s.Probe(t.Context(), conn), compensator.ErrNoTransaction)
 	}
 }
@@ -153,7 +154,7 @@ func TestCancelledTransactionLeavesThePoolClean(t *testing.T) {
 	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
 	cancel()
-	// Neither Commit nor Rollback is called; the next transaction can begin all the same.
+	// Neither Commit nor Rollback is called. The next transaction must be able to begin all the same.
 	insert(t, s, draft("b"))
 	assert.Error(t, tx.Commit())
 	_ = tx.Rollback()
@@ -183,7 +184,7 @@ func TestCommitThatFailsEndsItsTransaction(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("c")}, false)
 	require.NoError(t, err)
-	reader, err := db.QueryContext(ctx, "SELECT id FROM common_process_log") // without WAL it keeps COMMIT out
+	reader, err := db.QueryContext(ctx, "SELECT id FROM common_process_log") // Without WAL this reader blocks COMMIT.
 	require.NoError(t, err)
 	require.True(t, reader.Next())
 	require.ErrorContains(t, tx.Commit(), "locked")
@@ -214,7 +215,7 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	db, s := newLog(t, wal...)
-	// Within one statement the clock stands still, so what a trigger reads as text must be the very same.
+	// Within one statement the clock stands still, so the text that a trigger reads must be exactly the same.
 	_, err := db.ExecContext(ctx, `CREATE TABLE clock (id INTEGER, text TEXT);
 		CREATE TRIGGER tick AFTER INSERT ON common_process_log BEGIN INSERT INTO clock VALUES (NEW.id, strftime('%s|%f','now')); END`)
 	require.NoError(t, err)
@@ -238,8 +239,8 @@ func TestNowIsSQLitesClockToTheMillisecond(t *testing.T) {
 	assert.Greater(t, moments, 1)
 }
 
-// TestNothingIsSentOnceSQLiteHasRolledBack: an interrupted write takes its whole transaction along, and what comes
-// after it would commit by itself.
+// TestNothingIsSentOnceSQLiteHasRolledBack interrupts a write, which rolls its whole transaction back. Every later
+// statement would commit by itself.
 // Failure: F2
 func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
 	t.Parallel()
@@ -274,7 +275,7 @@ func TestNothingIsSentOnceSQLiteHasRolledBack(t *testing.T) {
 				defer early.Close()
 				short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 				defer cancel()
-				require.Error(t, rollback(short, tx)) // and swallowed
+				require.Error(t, rollback(short, tx)) // The caller ignores the error.
 				_, err = early.ExecContext(ctx)
 				assert.ErrorIs(t, err, compensator.ErrTxAborted)
 				_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (1)")
