@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadlock makes the server roll tx back in favour of a heavier transaction that holds row 2; meet is to
-// touch rows 1 and 2. tx must come fresh.
+// deadlock makes the server roll tx back, in favour of a heavier transaction that holds row 2. meet must touch rows 1
+// and 2. tx must have no statement before.
 func deadlock(t *testing.T, tx connectorHandle, plain *sql.DB, meet func()) {
 	t.Helper()
 	mustExec(t, tx, "UPDATE t SET n = n+1 WHERE id = 1")
@@ -157,8 +157,8 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
 
-// However a statement says what it does, the error that came of it raises the doubt. A statement meant for the transaction
-// would commit by itself.
+// Whatever the form of the statement, its error must raise the doubt. Otherwise the next statement, meant for the
+// transaction, would commit by itself.
 // Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))

@@ -18,7 +18,7 @@ import (
 
 const connectorTimeout = time.Minute
 
-// connectorDB returns a watched handle and a plain one on a database with the table t(id, n), rows 1 to 20.
+// connectorDB returns a watched handle and a plain one on a database with the table t(id, n), which has rows 1 to 20.
 func connectorDB(t *testing.T, params ...string) (watched, plain *sql.DB) {
 	config, err := mysql.ParseDSN(testservers.SharedSQL(t).Database(t, params...))
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ type connectorHandle interface {
 
 const probeText = "THIS NEVER REACHES A SERVER"
 
-// probe asks a handle for its transaction as the library does.
+// probe asks a handle for its transaction, as the library does.
 func probe(t *testing.T, handle connectorHandle) *Tx {
 	t.Helper()
 	ctx, e := Ask(t.Context())
@@ -60,12 +60,12 @@ func probe(t *testing.T, handle connectorHandle) *Tx {
 	return e.Tx()
 }
 
-// outcomes collects what hooks are told.
+// outcomes collects the outcomes that hooks receive.
 type outcomes []Outcome
 
 func (o *outcomes) add(outcome Outcome) { *o = append(*o, outcome) }
 
-// enlisted probes a handle, which must have an open transaction, and hooks on to its end.
+// enlisted probes a handle, which must have an open transaction, and adds a hook to its end.
 func enlisted(t *testing.T, handle connectorHandle) (*Tx, *outcomes) {
 	t.Helper()
 	w, got := probe(t, handle), new(outcomes)
@@ -207,7 +207,7 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 	}
 }
 
-// An ORM may keep a probe's statement by its text, prepare it on one connection and run it on another.
+// An ORM may cache a probe's statement by its text, prepare it on one connection and run it on another.
 func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	db, plain := connectorDB(t)
 	ctx, unused := Ask(t.Context())
@@ -216,7 +216,7 @@ func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	defer kept.Close()
 	assert.Nil(t, unused.Tx(), "preparing is not probing: it may happen outside the transaction")
 
-	for _, tx := range []*sql.Tx{begin(t, db), begin(t, db)} { // one on its connection, one on another
+	for _, tx := range []*sql.Tx{begin(t, db), begin(t, db)} { // one on the same connection, one on another
 		ctx, e := Ask(t.Context())
 		_, err = tx.StmtContext(ctx, kept).ExecContext(ctx)
 		require.NoError(t, err)
@@ -266,7 +266,7 @@ func TestPanickingHookHarmsNobody(t *testing.T) {
 	assert.ErrorContains(t, (*warnings)[0], "boom")
 }
 
-// collectWarnings may not be used by parallel tests.
+// collectWarnings must not be used by parallel tests.
 func collectWarnings(t *testing.T) *[]error {
 	warnings := new([]error)
 	report := func(err error) { *warnings = append(*warnings, err) }

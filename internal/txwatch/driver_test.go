@@ -21,7 +21,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transcript does all kinds of work on one connection and notes everything a caller and the server can see.
+// transcript does all kinds of work on one connection, and records everything that a caller and the server can see.
 func transcript(t *testing.T, db *sql.DB) (seen []string) {
 	note := func(format string, args ...any) { seen = append(seen, fmt.Sprintf(format, args...)) }
 	conn := connection(t, db)
@@ -225,7 +225,7 @@ func TestConnectorOfADriverIsWhatTheDriverMakesOrOpensByName(t *testing.T) {
 	assert.Equal(t, old, found.Inner())
 }
 
-// namedDriver opens connections by their names, and makes no connectors.
+// namedDriver opens connections by name, and has no connectors.
 type namedDriver map[string]*oldConn
 
 func (d namedDriver) Open(name string) (driver.Conn, error) { return d[name], nil }
@@ -243,7 +243,7 @@ type closingConnector struct {
 
 func (c *closingConnector) Close() error { c.closed = true; return nil }
 
-// The old driver implements what package driver requires and nothing else.
+// The old driver implements what package driver requires, and nothing else.
 type (
 	oldConnector struct{ conn *oldConn }
 	oldConn      struct {
@@ -298,7 +298,7 @@ func (r *oldRows) Next(dest []driver.Value) error {
 	return nil
 }
 
-// checkingStmt takes a type of its own, and leaves all others to the converter.
+// checkingStmt accepts one type itself, and leaves all others to the converter.
 type checkingStmt struct{ oldStmt }
 
 func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
@@ -309,7 +309,7 @@ func (checkingStmt) CheckNamedValue(value *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-// doubling is a converter whose work shows, on a type nobody else converts.
+// doubling is a converter whose effect is visible, for a type that no other code converts.
 type doubling struct{}
 
 func (doubling) ConvertValue(v any) (driver.Value, error) {

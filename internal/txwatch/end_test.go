@@ -112,7 +112,8 @@ func TestClosedConnectionRollsBack(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// A transaction begun as text and never ended goes back to the pool open: only the next user decides.
+// A transaction that was begun as text and never ended goes back to the pool open. The next user of the connection
+// decides what happens to it.
 func TestTransactionLeftInThePoolIsUnknownAndDoesNotLeak(t *testing.T) {
 	db, _ := connectorDB(t)
 	db.SetMaxOpenConns(1)

@@ -47,7 +47,8 @@ func TestConnectorKnowsItsOldestConnection(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsHeldTellsNothingOfTheOthersAge: a service holds one for a lock of its own, past any lifetime.
+// TestConnectionThatIsHeldTellsNothingOfTheOthersAge holds one connection beyond every lifetime, as a service does for
+// its own lock.
 func TestConnectionThatIsHeldTellsNothingOfTheOthersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Wrap(bareConnector{}).(*Connector)

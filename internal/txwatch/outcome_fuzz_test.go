@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deafError answers every question about itself with no.
+// deafError answers no to errors.Is and errors.As about itself.
 type deafError struct{ err error }
 
 func (e deafError) Error() string   { return e.err.Error() }
@@ -31,7 +31,7 @@ var dialErrors = [...]error{
 	context.Canceled, context.DeadlineExceeded, sql.ErrTxDone, sql.ErrConnDone, driver.ErrSkip, errors.New(""),
 }
 
-// wrapped dresses an error in some of the ways in which drivers, object mappers and callers do.
+// wrapped wraps an error in some of the ways in which drivers, object mappers and callers do.
 func wrapped(err error, ways []byte) error {
 	for _, way := range ways[:min(len(ways), 16)] {
 		switch way % 5 {
@@ -50,9 +50,9 @@ func wrapped(err error, ways []byte) error {
 	return err
 }
 
-// Of a COMMIT that failed only the errors listed are a rollback, whatever dresses them; all others leave the
-// outcome unknown, and none is a success. A statement's error aborts its transaction if its number is listed.
-// Nothing panics on odd states and messages.
+// FuzzDatabaseErrors wraps errors in many ways. A failed COMMIT counts as a rollback only if its error is listed. Every
+// other error leaves the outcome unknown, and none is a success. A statement's error aborts its transaction if its
+// number is listed. Odd states and messages cause no panic.
 func FuzzDatabaseErrors(f *testing.F) {
 	for _, table := range []map[uint16]string{commitRefusals, statementAborts} {
 		for number := range table {
@@ -84,12 +84,13 @@ func FuzzDatabaseErrors(f *testing.F) {
 	})
 }
 
-// However statements and a COMMIT end, an entry of the transaction is told at most once how, a rollback is told
-// only for what is known never to have happened, and a success of Commit is never an abort.
+// FuzzWatchedTransaction ends statements and a COMMIT in many ways. An entry of the transaction must learn its outcome
+// at most once. A rollback may be reported only if the transaction certainly never happened. A successful Commit is
+// never an abort.
 func FuzzWatchedTransaction(f *testing.F) {
 	f.Add([]byte{1, 0, 2, 0}, "BEGIN")
 	f.Add([]byte{1, 40, 2, 0, 7, 0}, "COMMIT")
-	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // a deadlock before anybody asks
+	f.Add([]byte{131, 0, 3, 161}, "COMMIT") // a deadlock before the first probe
 	f.Add([]byte{1, 0, 3, 9, 2, 0, 6, 1}, "SET autocommit=0")
 	f.Add([]byte{9, 0, 10, 0, 11, 0, 12, 0}, "XA START 'x'")
 	for _, text := range hardStatements {
@@ -106,7 +107,7 @@ func FuzzWatchedTransaction(f *testing.F) {
 				require.Equal(t, txAborted, watch.state, "a plain statement revives nothing")
 			}
 			if steps[i] >= 128 {
-				continue // nobody asks yet
+				continue // No probe yet.
 			}
 			w := watch.current()
 			if told == nil || *told > 0 {
@@ -148,7 +149,7 @@ func watchedStep(watch *txWatch, step byte, text string, err error) {
 	case 5:
 		watch.doubt()
 	case 6:
-		if watch.state == txDoubtful { // the server is asked about nothing else
+		if watch.state == txDoubtful { // The library asks the server only in this state.
 			watch.proven(err == nil)
 		}
 	case 7:

@@ -32,7 +32,7 @@ func TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown(t *testing.T) {
 		nil, processlog.ErrCommitUnknown, fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, answer(1213)), processlog.ErrNoTransaction, processlog.ErrNotRecorded,
 		processlog.ErrHistoryLost, &processlog.FieldError{Field: "content"}, &processlog.StateError{}, answer(1062), answer(1064), answer(1406), answer(1290), answer(8004),
 		driver.ErrBadConn, mysql.ErrInvalidConn, context.Canceled, context.DeadlineExceeded, io.EOF, errors.New("sold out"),
-		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // no driver's: see TestBeginHoldsTheWriteLockFromTheOutset
+		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // Neither is of a driver's type. See TestBeginHoldsTheWriteLockFromTheOutset for SQLite's own.
 	} {
 		assert.False(t, Retryable(err), "%v", err)
 	}
@@ -50,7 +50,7 @@ func TestClassifyCommit(t *testing.T) {
 		{answer(1020), RolledBack},
 		{answer(3100), RolledBack}, // Group Replication
 		{answer(3101), RolledBack},
-		{answer(8002), RolledBack}, // TiDB, as the next four
+		{answer(8002), RolledBack}, // TiDB, like the next four
 		{answer(8005), RolledBack},
 		{answer(8022), RolledBack},
 		{answer(8028), RolledBack},
@@ -173,7 +173,7 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// What ends a transaction without its statement's fault is no fault of a handler's either.
+// An error that ends a transaction without fault of its statement must not count against a handler either.
 func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
 	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
 		for number, why := range table {

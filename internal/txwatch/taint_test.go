@@ -99,7 +99,7 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 	}
 }
 
-// What commits without saying COMMIT, or may, commits no transaction that lacks its entry.
+// A statement that commits without the word COMMIT, or may do so, must not commit a transaction that lacks its entry.
 // Failure: F3
 func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 	for name, statements := range map[string][]string{
@@ -130,7 +130,7 @@ func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 			w, _ := enlisted(t, conn)
 			w.Taint(errors.New("not written"))
 			for _, stmt := range statements {
-				_, _ = conn.ExecContext(t.Context(), stmt) // refused, or the next one is
+				_, _ = conn.ExecContext(t.Context(), stmt) // This one is refused, or the next one is.
 			}
 			assert.False(t, exists(t, plain, 100))
 			_, _ = conn.ExecContext(t.Context(), "ROLLBACK")

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hardStatements are texts whose first words deceive, or whose effect on the transaction is easily overlooked.
+// hardStatements are texts whose first words mislead, or whose effect on the transaction is easy to miss.
 var hardStatements = []string{
 	"", " ", ";", ";;", "\ufeffCOMMIT", "\x00COMMIT", "COMMIT\x00", "\xa0COMMIT", "cOmMiT", "(SELECT 1)", "((SELECT 1))", "(00;#",
 	"SELECT 1;/* open", "SELECT 1;--", "SELECT 1", "SELECT 1;", "SELECT 1; -- done", "SELECT 1; COMMIT", "SELECT ';'",
@@ -45,9 +45,9 @@ var hardStatements = []string{
 	"BINLOG ''", "PURGE BINARY LOGS TO 'x'",
 }
 
-// What is read from a statement's beginning never panics, does not depend on the case of its words or on blanks
-// and comments around it, and never overlooks a second statement: a reader that knows literals and comments
-// finds at most one statement in whatever is not doubtful.
+// FuzzKindOfStatement checks how kindOf reads the beginning of a statement. kindOf must not panic. The result must not
+// depend on the case of words, or on blanks and comments around the text. kindOf must never miss a second statement: if
+// it does not answer sqlDoubt, a reader that knows literals and comments must find at most one statement.
 func FuzzKindOfStatement(f *testing.F) {
 	for _, text := range hardStatements {
 		f.Add(text)
@@ -56,7 +56,7 @@ func FuzzKindOfStatement(f *testing.F) {
 		kind := kindOf(text)
 		_ = savepointName(text)
 		if kind == sqlDoubt || kind == sqlAutocommit {
-			return // the server is asked
+			return // The server is asked.
 		}
 		require.LessOrEqual(t, statementsIn(text), 1, "%q is taken for one statement of kind %d", text, kind)
 		for _, around := range []string{"\t%s", "/* why */ %s", "-- why\n%s", "%s ", "# why\r\n \v\f%s"} {
@@ -70,8 +70,8 @@ func FuzzKindOfStatement(f *testing.F) {
 
 var lexemes = regexp.MustCompile(`(?s)'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|` + "`[^`]*`" + `|/\*.*?(?:\*/|$)|#[^\n]*|--(?:[\x00-\x20][^\n]*|$)|;|.`)
 
-// statementsIn counts the statements of a text as a server that allows several takes them apart. A comment
-// that is executed counts as content, and so does an open literal.
+// statementsIn counts the statements of a text, as a server that accepts several takes them apart. A comment that is
+// executed counts as content, and so does an open literal.
 func statementsIn(text string) int {
 	n, content := 0, false
 	for _, lexeme := range lexemes.FindAllString(text, -1) {
@@ -89,8 +89,8 @@ func statementsIn(text string) int {
 	return n
 }
 
-// The connection's watcher may think a transaction closed that is open, and then refuses an entry. It must
-// never think one open that the server has closed: the entry would be durable on its own.
+// The watcher may take an open transaction for closed, and then refuse an entry. It must never take a closed
+// transaction for open, because the entry would be durable on its own.
 func TestNoStatementEndsATransactionUnseen(t *testing.T) {
 	db, plain := connectorDB(t, "multiStatements=true")
 	mustExec(t, plain, "CREATE PROCEDURE nothing() DO 0")
@@ -110,7 +110,7 @@ func TestNoStatementEndsATransactionUnseen(t *testing.T) {
 	}
 }
 
-// freshConnection is closed after the test, with whatever it was set to.
+// freshConnection returns a connection that is closed after the test, with all its settings.
 func freshConnection(t *testing.T, db *sql.DB) *sql.Conn {
 	t.Helper()
 	conn, err := db.Conn(t.Context())
@@ -119,8 +119,8 @@ func freshConnection(t *testing.T, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-// requireNotTakenForOpen fails when the watcher, not asking the server, takes a closed transaction for open.
-// The server is asked past the watcher: only inside a transaction does a savepoint live to be released.
+// requireNotTakenForOpen fails if the watcher takes a closed transaction for open without asking the server. It asks
+// the server past the watcher: a savepoint can be released only inside a transaction.
 func requireNotTakenForOpen(t *testing.T, conn *sql.Conn) {
 	t.Helper()
 	require.NoError(t, conn.Raw(func(c any) error {

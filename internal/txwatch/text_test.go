@@ -164,7 +164,7 @@ func TestStatementsThatCommitNothing(t *testing.T) {
 	}
 }
 
-// What a procedure or a text of several statements did is not guessed: the server is asked.
+// The effect of a procedure, or of a text with several statements, is never guessed. The server is asked.
 func TestDoubtIsSettledByTheServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		stmt string

@@ -19,7 +19,7 @@ var (
 	errOther        = &mysql.MySQLError{Number: 1062}
 )
 
-// watchedFor returns a connection's watch with an entry enlisted in an open transaction.
+// watchedFor returns the watch of a connection with an open transaction, in which an entry is enlisted.
 func watchedFor() (*txWatch, *Tx, *outcomes) {
 	t, got := new(txWatch), new(outcomes)
 	t.begun(nil)
@@ -138,7 +138,7 @@ func TestEndedTransactionIsNeverOpenAgain(t *testing.T) {
 	assert.NotErrorIs(t, w.Err(), processlog.ErrTxAborted)
 }
 
-// SQLite goes back by itself on errors of many kinds. A connection that broke is not asked.
+// SQLite rolls back by itself after many kinds of errors. A broken connection cannot be asked.
 func TestErrorOfAnotherKindOfServerIsADoubt(t *testing.T) {
 	for err, doubt := range map[error]bool{
 		errors.New("database or disk is full"): true,
