@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pretend writes numbers, refuses some of them with a trigger's error, and counts the statements.
+// pretend stands for a database: it writes numbers, refuses some of them with a trigger's error, and counts the
+// statements.
 type pretend struct {
 	refused    func(int) bool
 	written    []int
@@ -72,7 +73,8 @@ func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 	}
 }
 
-// Offered again without those that were refused alone, what was left comes to its end, at about two statements a refused item.
+// TestWhatIsLeftComesToItsEnd offers the items that were left again, without the refused ones, until none is left. That
+// takes about two statements per refused item.
 func TestWhatIsLeftComesToItsEnd(t *testing.T) {
 	s, items, refused := &Store{d: mysqlDialect("")}, numbers(500), 0
 	p := &pretend{refused: func(i int) bool { return i%5 != 0 }}
@@ -104,7 +106,7 @@ func TestErrorOfNoRowIsReturnedAtOnce(t *testing.T) {
 		require.Empty(t, left)
 		require.Equal(t, 1, tries, "%v", err)
 	}
-	// A trigger fails for some rows with any error there is.
+	// A trigger may raise any of these errors for some rows.
 	for _, number := range []uint16{1048, 1062, 1142, 1146, 1172, 1264, 1366, 1406, 1442, 1449, 1451, 1452, 1644, 3819, 4025} {
 		require.True(t, s.refusesRow(&mysql.MySQLError{Number: number, Message: "Table 'shop.audit' doesn't exist"}), "%d", number)
 	}
@@ -116,7 +118,7 @@ func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
 	log := tableName{"shop", "Process_log"}
 	for text, is := range map[string]bool{
 		"Error 1146 (42S02): Table 'shop.Process_log' doesn't exist":                               true,
-		"Error 1146 (42S02): Table 'shop.process_log' doesn't exist":                               true, // as lower_case_table_names has it
+		"Error 1146 (42S02): Table 'shop.process_log' doesn't exist":                               true, // the name as lower_case_table_names writes it
 		"Error 1142 (42000): UPDATE command denied to user 'x'@'y' for table `shop`.`Process_log`": true,
 		"Error 1146 (42S02): Table 'shop.Process_log_case' doesn't exist":                          true,
 		"Error 1146 (42S02): Table 'shop.Process_log_history' doesn't exist":                       false,
@@ -129,7 +131,8 @@ func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
 	}
 }
 
-// A wait takes two seconds. Whatever waits, a call waits a few times only, and each item comes through that does not wait itself.
+// TestItemsThatWaitHoldUpNoOther lets some items wait two seconds each. A call waits only a few times, and writes every
+// item that does not wait itself.
 func TestItemsThatWaitHoldUpNoOther(t *testing.T) {
 	s := &Store{d: mysqlDialect("")}
 	for name, waits := range map[string]func(int) bool{

@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAuditLogOfSomeTypesEndsWhereTheyDo: what others did beyond what a page looks at makes no page, and no cursor.
+// TestAuditLogOfSomeTypesEndsWhereTheyDo fills the audit log with many records of other types. A filter on types must
+// return neither an empty page nor a cursor because of them.
 // Failure: F122
 func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	s := newListStore(t, nil)
@@ -32,7 +33,8 @@ func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	assert.NotEmpty(t, page.Next, "who sees all goes on where reading stopped")
 }
 
-// TestAuditLogGoesOnWhereItStoppedLooking: what stands far behind others' is found, once, however many pages hold nothing.
+// TestAuditLogGoesOnWhereItStoppedLooking puts a record far behind many records of other people. The listing must
+// return it once, however many pages before it are empty.
 func TestAuditLogGoesOnWhereItStoppedLooking(t *testing.T) {
 	s := newListStore(t, nil)
 	by := processlog.AuditInfo{Actor: "mei", Reason: "asked the bank"}

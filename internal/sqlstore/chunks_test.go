@@ -10,12 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestInsertHoldsWhatAPacketTakes: up to 500 entries or a megabyte, or what the server's packets leave room for.
+// TestInsertHoldsWhatAPacketTakes checks the size of one INSERT: up to 500 entries or 1 MiB, and no more than a packet
+// of the server has room for.
 func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		drafts     int
 		draft      processlog.Draft
-		maxContent int // what New has found
+		maxContent int // as New finds out
 		want       []int
 	}{
 		"small entries":             {drafts: 1001, want: []int{500, 500, 1}},
@@ -31,7 +32,8 @@ func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	}
 }
 
-// TestOutcomesHoldWhatAPacketTakes: an error is written once where all have it, and else in hexadecimal digits for each.
+// TestOutcomesHoldWhatAPacketTakes checks the size of one settle statement. An error that all rows share is written
+// once. Otherwise each row has its own error in hexadecimal digits.
 func TestOutcomesHoldWhatAPacketTakes(t *testing.T) {
 	long := strings.Repeat("余", processlog.MaxText)
 	for name, test := range map[string]struct {

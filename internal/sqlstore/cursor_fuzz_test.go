@@ -11,8 +11,8 @@ import (
 
 var cursorOrders = [...]listOrder{orderID, orderCreated, orderDue}
 
-// Any text is either refused as a cursor with a *FieldError or names one position of one listing: written
-// again it leads to the same place, and no other listing takes it.
+// FuzzParseCursor checks that parseCursor either refuses a text with a *FieldError, or reads one position of one
+// listing. The position, encoded again, must lead to the same place. No other listing may accept the cursor.
 func FuzzParseCursor(f *testing.F) {
 	for _, plain := range []string{
 		"1.id>.0.7", "1.due<.-62135596800000.18446744073709551615", "2.id>.0.7", "1.id>.0.0", "1.id>.0.7.8", "1.id.0.7",
@@ -59,7 +59,7 @@ func FuzzParseCursor(f *testing.F) {
 	})
 }
 
-// Every position is read back from its cursor.
+// FuzzCursorRoundTrip checks that every position is read back from its cursor.
 func FuzzCursorRoundTrip(f *testing.F) {
 	f.Add(int64(0), uint64(1), byte(0), false)
 	f.Add(int64(-1), uint64(1<<63), byte(1), true)

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A name that is accepted is quoted into exactly what was given.
+// FuzzTableName checks that an accepted name is quoted into exactly the given name.
 func FuzzTableName(f *testing.F) {
 	for _, name := range []string{"common_process_log", "shop.log", "a.b.c", "", ".", "x`y", "log; DROP", strings.Repeat("x", 59), "Größe", "$1"} {
 		f.Add(name)
@@ -24,8 +24,8 @@ func FuzzTableName(f *testing.F) {
 	})
 }
 
-// requirePlainName demands that a table's name is quoted into exactly what was given, and short enough for what
-// is appended to it.
+// requirePlainName requires that a table name is quoted into exactly the given name, and is short enough for the
+// suffixes.
 func requirePlainName(t *testing.T, name tableName) {
 	t.Helper()
 	quoted := name.quoted("_audit")
@@ -42,7 +42,8 @@ func requirePlainName(t *testing.T, name tableName) {
 	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
 }
 
-// What a server says of itself is read without panic: a version that cannot be read is refused, for features are needed.
+// FuzzServerAnswers checks that the settings of a server are read without panic. A version that cannot be read is
+// refused, because the library needs features of certain versions.
 func FuzzServerAnswers(f *testing.F) {
 	for _, version := range []string{
 		"", "10.11.19-MariaDB-0+deb12u1", "8.0.1", "8.0.0", "5.5.5-10.6.0-MariaDB", "9", "8.", "99999999999999999999.1.1", "-1.0.0", "8.0", "+8.9.9", " 8.4.0",
@@ -66,7 +67,7 @@ func FuzzServerAnswers(f *testing.F) {
 	})
 }
 
-// fieldsOf demands that each problem names a field.
+// fieldsOf requires that each problem is a *FieldError with a field.
 func fieldsOf(t *testing.T, problems []error) (fields []*processlog.FieldError) {
 	t.Helper()
 	for _, problem := range problems {

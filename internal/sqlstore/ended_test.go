@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestServerEndsAReadWhoseTimeIsOver: the driver has gone by then, and nothing else would tell the server.
+// TestServerEndsAReadWhoseTimeIsOver lets a read exceed its deadline. The driver has closed its connection by then, so
+// only the limit in the statement can end the read on the server.
 // Failure: F127
 func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	dsn := testservers.Database(t)
@@ -47,7 +48,8 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
 }
 
-// TestStricterBoundOfTheSessionStays: one that is said of a statement replaces it. A laxer one keeps ours from nothing.
+// TestStricterBoundOfTheSessionStays sets a limit on the session. A limit in the statement would replace it, so a
+// stricter limit of the session must stay alone. A laxer one must not keep ours out.
 func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	server := testservers.SharedSQL(t)
 	settings := map[string]bool{"autocommit=1": true, "max_execution_time=600000": true, "max_execution_time=1500": false}
@@ -68,7 +70,7 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	}
 }
 
-// TestListsSumsAndCountsAreEndedByTheServer: what an Admin reads, but for rows that it names by key.
+// TestListsSumsAndCountsAreEndedByTheServer checks every read of an Admin, except reads of rows by key.
 func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(100)

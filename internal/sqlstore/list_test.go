@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// listedRow is what the tests below know of a row.
+// listedRow is what the tests below compare of a row.
 type listedRow struct {
 	id       uint64
 	kind     string
@@ -32,9 +32,9 @@ type listedRow struct {
 	user     string
 }
 
-const listedFrom = int64(1_700_000_000_000) // ms since 1970; created_at of the first row
+const listedFrom = int64(1_700_000_000_000) // created_at of the first row, in ms since 1970
 
-// listedRows gives n rows over four types and all states, whose due and creation moments repeat.
+// listedRows returns n rows of four types and all states. Some rows share their due time or their creation time.
 func listedRows(n int) []listedRow {
 	rows := make([]listedRow, n)
 	for i := range rows {
@@ -49,7 +49,7 @@ func listedRows(n int) []listedRow {
 	return rows
 }
 
-// newListStore makes a log that holds rows. Its pool is one connection, whose statistics can be read.
+// newListStore creates a log that holds rows. Its pool has one connection, whose read statistics the tests use.
 func newListStore(t *testing.T, rows []listedRow) *Store {
 	ctx := t.Context()
 	db, err := sql.Open("mysql", testservers.Database(t))
@@ -78,7 +78,7 @@ func newListStore(t *testing.T, rows []listedRow) *Store {
 var listFilters = []struct {
 	name   string
 	filter processlog.Filter
-	key    string // the index that serves it
+	key    string // the index that must serve it
 }{
 	{"nothing", processlog.Filter{}, "PRIMARY"},
 	{"batch", processlog.Filter{BatchID: "b3"}, "k_batch_id"},
@@ -115,10 +115,10 @@ var listFilters = []struct {
 	{"error within a range", processlog.Filter{CreatedFrom: unixMilli(listedFrom + 10), CreatedTo: unixMilli(listedFrom + 90), LastError: "100"}, "k_created_at"},
 }
 
-// two are the types that somebody may see.
+// two is a list of the types that a reader may see.
 var two = []string{"type 1", "type 3", "type 9"}
 
-// narrow is a filter of one state and type.
+// narrow restricts a filter to one state and type.
 func narrow(f processlog.Filter) processlog.Filter {
 	f.States, f.BusinessType = []processlog.State{processlog.Dead}, "type 1"
 	return f
@@ -137,7 +137,7 @@ func admits(f processlog.Filter, r listedRow) bool {
 		strings.Contains(r.err, f.LastError) && (f.EndedBy == "" || f.EndedBy == r.ended) && (f.UserID == "" || f.UserID == r.user)
 }
 
-// listed is what List must return in all its pages.
+// listed returns the ids that all pages of List must return together.
 func listed(rows []listedRow, f processlog.Filter, key string) []uint64 {
 	var found []listedRow
 	for _, r := range rows {
@@ -210,11 +210,11 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 					f.Cursor = found.Next
 				})
 				sorted := 0
-				if tc.key == "k_due" && !drops { // of many ranges the rows at the front of all, and those of the page once more
+				if tc.key == "k_due" && !drops { // With many ranges, count the first rows of every range, and the rows of the page twice.
 					sorted = 2 * (limit + 1)
 				}
 				assert.LessOrEqual(t, cost.sorted, sorted, "%s, newest %v, page %d: rows sorted", tc.name, newest, page)
-				if !drops { // every row read counts, also those of 32 ranges and of their union
+				if !drops { // Every row counts, also the rows of the 32 ranges and of their union.
 					assert.Less(t, cost.read, 32*(limit+2)*2+300, "%s, newest %v, page %d: rows read", tc.name, newest, page)
 				}
 				if f.Cursor == "" {
@@ -226,7 +226,7 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 }
 
 func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
-	rows := make([]listedRow, 3000) // all due, and recorded, in the same millisecond
+	rows := make([]listedRow, 3000) // All rows are due and were recorded in the same millisecond.
 	for i := range rows {
 		rows[i] = listedRow{id: uint64(i + 1), kind: "t", state: processlog.Pending, next: listedFrom, created: listedFrom}
 	}
@@ -251,7 +251,7 @@ func TestListPageInTheMiddleOfAHerdCostsAsMuch(t *testing.T) {
 	}
 }
 
-// readCost is what one connection's statements read and sorted.
+// readCost is how many rows the statements of one connection read and sorted.
 type readCost struct{ read, sorted int }
 
 func (s *Store) cost(t *testing.T, work func()) readCost {
@@ -279,7 +279,7 @@ func (s *Store) counters(t *testing.T) (c readCost) {
 	return c
 }
 
-// plan returns key and Extra of each step that reads the log.
+// plan returns the key and the Extra column of each step that reads the log.
 func (s *Store) plan(t *testing.T, query string) (steps []string) {
 	rows, err := s.db.QueryContext(t.Context(), "EXPLAIN FORMAT=TRADITIONAL "+query)
 	require.NoError(t, err)
@@ -297,7 +297,7 @@ func (s *Store) plan(t *testing.T, query string) (steps []string) {
 		for i, column := range columns {
 			step[strings.ToLower(column)] = values[i].String
 		}
-		if step["table"] == s.table.base { // the heads of many ranges are sorted, once they are few
+		if step["table"] == s.table.base { // The first rows of many ranges are sorted, but only once they are few.
 			assert.NotContains(t, step["extra"], "filesort", query)
 			steps = append(steps, step["key"]+": "+step["extra"])
 		}
@@ -460,7 +460,7 @@ func TestListMergesMoreGroupsThanOneStatementHolds(t *testing.T) {
 }
 
 func TestCountStopsAtMost(t *testing.T) {
-	rows := listedRows(6000) // 32 groups of 187 or 188
+	rows := listedRows(6000) // 32 groups of 187 or 188 rows
 	s := newListStore(t, rows)
 	want := make(map[group]int)
 	for _, r := range rows {
@@ -623,7 +623,7 @@ func TestHistoryTellsWhatPeopleDid(t *testing.T) {
 }
 
 func TestPageLooksAtNoMoreRowsThanItMayAndTheNextGoesOnThere(t *testing.T) {
-	rows := make([]listedRow, 3500) // of one state and type; the one that is looked for comes last
+	rows := make([]listedRow, 3500) // One state and type. The wanted row comes last.
 	for i := range rows {
 		rows[i] = listedRow{id: uint64(i + 1), kind: "t", state: processlog.Dead, next: listedFrom + int64(i/100), created: listedFrom, err: "down"}
 	}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// clockConnector connects to a MariaDB or MySQL whose clock is this process's, and in a testing/synctest
-// bubble the bubble's: each session is told the time before each statement. The server then stores and
-// compares the very milliseconds that a double in the bubble does, and a month passes at once.
+// clockConnector connects to a MariaDB or MySQL server that uses this process's clock. In a testing/synctest bubble
+// that is the bubble's clock. Each session sets its timestamp before each statement. So the server stores and compares
+// exactly the milliseconds that a double in the bubble does, and a month passes at once.
 //
-// Nobody can be waited for in such a bubble, because its clock stands still while a server is asked. So a
-// session waits for a row lock as briefly as the server allows.
+// In such a bubble nothing can wait inside the server, because the bubble's clock stands still meanwhile. So a session
+// waits for a row lock as briefly as the server allows.
 type clockConnector struct {
 	driver.Connector
-	lockWait string // s
+	lockWait string // seconds
 }
 
 func (c clockConnector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -29,7 +29,7 @@ func (c clockConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return clocked, err
 }
 
-// ownLockWait is how the store sets up connections of its own.
+// ownLockWait is the setting that the store sends to its own connections.
 const ownLockWait = "innodb_lock_wait_timeout=2"
 
 type clockConn struct {
@@ -43,8 +43,8 @@ func (c *clockConn) tellTime(ctx context.Context) error {
 	if now.Equal(c.told) {
 		return nil
 	}
-	// The server reads a floating-point number, and cuts it (MariaDB) or rounds it (MySQL): a quarter of a
-	// microsecond more leaves it the same one.
+	// The server reads a floating-point number. MariaDB cuts it, and MySQL rounds it. A quarter of a microsecond more
+	// gives the same microsecond on both.
 	set := fmt.Sprintf("SET @@timestamp=%d.%06d25", now.Unix(), now.Nanosecond()/1000)
 	if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		return err
@@ -67,14 +67,14 @@ func (c *clockConn) QueryContext(ctx context.Context, query string, args []drive
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.text(query), args)
 }
 
-// realClock takes out of a statement what keeps the session's clock from it.
+// realClock removes from a statement the parts that keep the session's timestamp out.
 var realClock = strings.NewReplacer("timestamp=0, ", "", "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000", "1=1")
 
-// text is what is sent of a statement: by the bubble's clock, and waiting for no lock.
+// text returns the statement to send: it uses the bubble's clock and waits for no lock.
 func (c *clockConn) text(query string) string {
 	query = realClock.Replace(query)
 	wait := "innodb_lock_wait_timeout=" + c.lockWait
-	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // MariaDB fails it with 1180 otherwise
+	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // MariaDB otherwise fails the statement with error 1180.
 		wait = "innodb_lock_wait_timeout=1"
 		if !strings.Contains(query, ownLockWait) {
 			return "SET STATEMENT " + wait + " FOR " + query

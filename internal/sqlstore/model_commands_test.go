@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeKeys is how many idempotency keys commands use: few, so that they meet.
+// storeKeys is how many idempotency keys the commands use. The number is small so that commands meet the same keys.
 const storeKeys = 7
 
 func keyName(key int) compensator.IdempotencyKey {
@@ -43,7 +43,7 @@ func drawEntries(t *rapid.T, most int) []int {
 	return rapid.SliceOfN(drawEntry(), 1, most).Draw(t, "entries")
 }
 
-// drawEntry draws for storeTwins.entry.
+// drawEntry draws the argument of storeTwins.entry.
 func drawEntry() *rapid.Generator[int] { return rapid.IntRange(0, 12) }
 
 func drawToken(t *rapid.T) processlog.Token {
@@ -52,7 +52,7 @@ func drawToken(t *rapid.T) processlog.Token {
 
 func drawType(t *rapid.T) string { return pick(t, "type", "order", "order", "stock", "Order") }
 
-// drawSpan draws durations on both sides of each other, and between whole milliseconds.
+// drawSpan draws durations that may be longer or shorter than each other, also between whole milliseconds.
 func drawSpan(t *rapid.T, label string) time.Duration {
 	return pick(t, label, 0, 0, 1, time.Millisecond-1, time.Millisecond, 2500*time.Microsecond, time.Second, time.Minute, time.Hour)
 }
@@ -77,7 +77,7 @@ func (d draftOf) draft() processlog.Draft {
 	return draft
 }
 
-// insertCommand inserts in a slot's transaction, perhaps behind a savepoint that it then goes back to.
+// insertCommand inserts in the transaction of a slot. It may set a savepoint before and roll back to it.
 type insertCommand struct {
 	Slot                   int
 	Drafts                 []draftOf
@@ -136,8 +136,9 @@ func (c insertCommand) run(m *storeTwins) {
 	}
 }
 
-// contested reports whether another open transaction has inserted one of the keys. Where none has, a server may yet
-// make an insert wait: for the gap about a key that was rolled back or purged, until its own purge has been there.
+// contested reports whether another open transaction has inserted one of the keys. Even if none has, a server may make
+// an insert wait for the gap around a key that was rolled back or purged. The gap lock stays until the server has
+// purged the old row.
 func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
 	return slices.ContainsFunc(m.entries, func(e twinEntry) bool {
 		return !e.by.ended && e.by.sides[0] != tx && slices.ContainsFunc(c.Drafts, func(d draftOf) bool { return d.Key == e.key })
@@ -156,7 +157,8 @@ func (c insertCommand) answers(s twinSide, inserted []processlog.Inserted) []str
 	return answers
 }
 
-// remember numbers the new entries in the order of their ids. A server that could not tell them is asked.
+// remember numbers the new entries in the order of their ids. If the server did not return the ids, remember reads
+// them.
 func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]processlog.Inserted) {
 	var fresh []twinEntry
 	for i, d := range c.Drafts {
@@ -183,7 +185,7 @@ func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]process
 	tx.wrote = tx.wrote || len(fresh) > 0
 }
 
-// markCommand sets a savepoint, or goes back to one.
+// markCommand sets a savepoint, or rolls back to one.
 type markCommand struct {
 	Slot int
 	Name string
@@ -196,7 +198,7 @@ func drawMark(t *rapid.T) markCommand {
 
 func (c markCommand) run(m *storeTwins) {
 	if tx := m.slots[c.Slot]; tx == nil || !tx.wrote {
-		return // MariaDB lets go of all locks when every write is undone; the double keeps them
+		return // MariaDB releases all locks when every write is undone. The double keeps them.
 	}
 	tx := m.slots[c.Slot]
 	m.inTx(c.Slot, "savepoint", func(s twinSide, tx compensator.Tx) (any, error) {
@@ -224,7 +226,7 @@ func (c markCommand) run(m *storeTwins) {
 	}
 }
 
-// undo notes that what a transaction has inserted since a savepoint, if there is one, is no longer its own.
+// undo forgets the entries that a transaction inserted after a savepoint, if that savepoint exists.
 func (m *storeTwins) undo(tx *twinTx, mark string) {
 	since, ok := tx.marks[mark]
 	for i := since; ok && i < len(m.entries); i++ {
@@ -270,13 +272,13 @@ func (c finishedCommand) run(m *storeTwins) {
 	})
 }
 
-// claimCommand claims, and refuses every third entry that has been through too much.
+// claimCommand claims entries. Its accept refuses every third entry that has too many deliveries.
 type claimCommand struct {
 	Entries []int
 	Own     []processlog.Token
 	Token   processlog.Token
 	Lease   time.Duration
-	Refuse  int // deliveries
+	Refuse  int // minimum number of deliveries
 }
 
 func drawClaim(t *rapid.T) claimCommand {
@@ -298,12 +300,12 @@ func (c claimCommand) run(m *storeTwins) {
 			asked = append(asked, *row)
 			return row.DeliveryCount < c.Refuse
 		})
-		waiting, gone := slices.Sorted(slices.Values(s.scheduled(got.Waiting))), slices.Sorted(slices.Values(s.ourIDs(got.Gone))) // in no order
+		waiting, gone := slices.Sorted(slices.Values(s.scheduled(got.Waiting))), slices.Sorted(slices.Values(s.ourIDs(got.Gone))) // The order is unspecified.
 		return []any{s.rows(asked), s.rows(got.Mine), s.rows(got.Refused), waiting, gone, s.err(err)}
 	})
 }
 
-// releaseCommand gives claims back.
+// releaseCommand releases claims.
 type releaseCommand struct {
 	Entries []int
 	Token   processlog.Token
@@ -316,7 +318,7 @@ func (c releaseCommand) run(m *storeTwins) {
 	m.same("release", func(s twinSide) any { return s.err(s.store.Release(m.ctx, s.ids(numbers), c.Token)) })
 }
 
-// renewCommand renews leases, some under the version before.
+// renewCommand renews leases, some of them under the version before.
 type renewCommand struct {
 	Entries, Behind []int
 	Lease           time.Duration
@@ -347,14 +349,14 @@ func (c renewCommand) run(m *storeTwins) {
 	})
 }
 
-// outcomeOf is an outcome made for whatever row it meets.
+// outcomeOf describes an outcome for any row.
 type outcomeOf struct {
 	Entry               int
 	Behind, BehindEpoch int
 	Absorb              bool
-	Stranger            string // what its idempotency key has more than the entry's
+	Stranger            string // appended to the entry's idempotency key
 	To                  compensator.State
-	EndedBy             compensator.EndedBy // of a terminal state
+	EndedBy             compensator.EndedBy // for a terminal state
 	Processed, Undone   int
 	After               time.Duration
 	LastError           string
@@ -385,8 +387,8 @@ func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	}
 }
 
-// settleCommand settles a batch of any kinds of outcomes, perhaps twice as after a lost answer: some rows have moved
-// on, some are held by a slot's transaction.
+// settleCommand settles a batch of outcomes of any kind. It may settle twice, as after a lost answer. Some rows have
+// changed since, and some are locked by a slot's transaction.
 type settleCommand struct {
 	Token    processlog.Token
 	Outcomes []outcomeOf
@@ -414,7 +416,7 @@ func (c settleCommand) run(m *storeTwins) {
 		answers, err := s.store.Settle(m.ctx, c.Token, slices.Clone(outcomes))
 		for i := range answers {
 			if answers[i].Applied {
-				answers[i].State = 0 // it tells only where what was not applied stands
+				answers[i].State = 0 // The state is returned only for outcomes that were not applied.
 			}
 		}
 		return []any{answers, s.err(err)}
@@ -425,7 +427,7 @@ func (c settleCommand) run(m *storeTwins) {
 	}
 }
 
-// settleTxCommand settles in a slot's transaction.
+// settleTxCommand settles in the transaction of a slot.
 type settleTxCommand struct {
 	Slot    int
 	Token   processlog.Token
@@ -451,7 +453,7 @@ func (c settleTxCommand) run(m *storeTwins) {
 	}
 }
 
-// changeCommand makes an action, in a slot's transaction or alone.
+// changeCommand makes a change, in the transaction of a slot or alone.
 type changeCommand struct {
 	Slot          int // -1: alone
 	Entry         int
@@ -521,7 +523,7 @@ func (c changeCommand) run(m *storeTwins) {
 	}
 }
 
-// scanCommand asks what is due, and pages through a window.
+// scanCommand reads what is due, and pages through a window.
 type scanCommand struct {
 	Window processlog.Window
 }
@@ -563,7 +565,7 @@ func (c scanCommand) run(m *storeTwins) {
 // listCommand pages through a listing.
 type listCommand struct {
 	Filter compensator.Filter
-	Within time.Duration // of now, the created range
+	Within time.Duration // created range around now
 }
 
 func drawList(t *rapid.T) listCommand {
@@ -613,7 +615,7 @@ func (c listCommand) run(m *storeTwins) {
 	})
 }
 
-// countCommand counts what is committed, or what a slot's transaction sees.
+// countCommand counts committed entries, or those that the transaction of a slot sees.
 type countCommand struct {
 	Slot   int
 	Filter compensator.CountFilter
@@ -634,7 +636,7 @@ func (c countCommand) run(m *storeTwins) {
 	})
 }
 
-// lookUpCommand finds entries by key, committed or in a slot's transaction, and resolves one.
+// lookUpCommand finds entries by key, committed or in the transaction of a slot, and resolves one.
 type lookUpCommand struct {
 	Slot, Entry int
 	ByKey       bool
@@ -664,7 +666,7 @@ func (c lookUpCommand) run(m *storeTwins) {
 	})
 }
 
-// in is a side's transaction of a slot; nil: none is there.
+// in returns one side's transaction of a slot, or nil.
 func (m *storeTwins) in(s twinSide, slot int) compensator.Tx {
 	if slot < 0 || m.slots[slot] == nil {
 		return nil
@@ -672,7 +674,7 @@ func (m *storeTwins) in(s twinSide, slot int) compensator.Tx {
 	return m.slots[slot].sides[s.n]
 }
 
-// purgeCommand purges.
+// purgeCommand purges entries.
 type purgeCommand struct {
 	BusinessType string
 	State        compensator.State

@@ -26,12 +26,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A user's tests, and our simulation, are worth what the double is. So it is told the same as a database, at
-// the same time by the same clock, and must answer the same: every value, every order, every millisecond.
+// The tests of users and our simulation are only as good as the double. So the same commands go to the double and to a
+// database, at the same time by the same clock. Both must answer the same: every value, every order, every millisecond.
 
 func init() {
-	// A failure is reproduced by its seed; no file is left in the tree. Each run draws programs of its own, so that few are
-	// enough for one; -rapid.checks asks for more.
+	// A seed reproduces a failure, so no file is left in the tree. Each run draws new programs, so a few per run are
+	// enough. -rapid.checks asks for more.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.checks": "40"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -56,7 +56,7 @@ func checkStoreTwins(t *testing.T, wrap func(driver.Connector) driver.Connector)
 	require.NoError(t, err)
 	lockWait := "0"
 	if server.Flavor == "mysql" {
-		lockWait = "1" // the least it takes
+		lockWait = "1" // minimum that MySQL accepts
 	}
 	connector := wrap(clockConnector{inner, lockWait})
 	migrated := sql.OpenDB(connector)
@@ -67,7 +67,8 @@ func checkStoreTwins(t *testing.T, wrap func(driver.Connector) driver.Connector)
 	rapid.Check(t, func(r *rapid.T) {
 		commands := program.Draw(r, "commands")
 		var failure string
-		// A connection belongs to the bubble that opened it. Failures leave it as text: rapid's panics may not.
+		// A connection belongs to the bubble that opened it. A failure leaves the bubble as text, because rapid's panics
+		// must not.
 		synctest.Test(t, func(t *testing.T) { failure = runStoreTwins(t, connector, commands) })
 		if failure != "" {
 			r.Fatal(failure)
@@ -102,21 +103,21 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 	return strings.Join(m.failures, "\n")
 }
 
-// storeTwins are the double and the real thing. Where a method takes a side, 0 is the database and 1 the
-// double; an entry is known by a number of ours, because each side gives it an id of its own.
+// storeTwins holds the database and the double. Where a method takes a side, 0 is the database and 1 is the double. The
+// tests number the entries themselves, because each side assigns its own ids.
 //
-// The database goes first: whatever has to be waited for moves the clock only on its way to an error.
+// The database goes first. Only a wait that ends in an error moves the clock.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store
 	memory   *compensatortest.MemoryStore
 	entries  []twinEntry
 	slots    [3]*twinTx
-	finished *twinTx // the last one that ended
+	finished *twinTx // the transaction that ended last
 	failures []string
 }
 
-// twinEntry is one inserted row, by its id on each side.
+// twinEntry is one inserted row, with its id on each side.
 type twinEntry struct {
 	ids [2]compensator.EntryID
 	key string
@@ -125,12 +126,12 @@ type twinEntry struct {
 
 type twinTx struct {
 	sides [2]processlog.Transaction
-	marks map[string]int // the savepoints: how many entries there were
+	marks map[string]int // number of entries at each savepoint
 	wrote bool
 	ended bool
 }
 
-// storeCommand tells both sides the same.
+// storeCommand runs the same command on both sides.
 type storeCommand interface{ run(m *storeTwins) }
 
 // Errorf implements assert.TestingT.
@@ -138,7 +139,7 @@ func (m *storeTwins) Errorf(format string, args ...any) {
 	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
 
-// run compares what is stored, too.
+// run runs a command, and then compares what both sides have stored.
 func (m *storeTwins) run(command storeCommand) {
 	command.run(m)
 	m.same("rows", func(s twinSide) any {
@@ -165,8 +166,8 @@ func (m *storeTwins) side(n int) twinSide {
 	return twinSide{m, n, m.memory}
 }
 
-// fences are rows between any two keys that commands use. InnoDB locks the gap below a key it found taken;
-// no insert of a command falls into one, because the double has no gaps.
+// fences returns a command that inserts a row between every two keys of the commands. InnoDB locks the gap below a key
+// that it finds taken. With the fences no insert of a command falls into such a gap, because the double has no gaps.
 func fences() storeCommand {
 	insert := insertCommand{Commit: true}
 	for key := range storeKeys {
@@ -185,7 +186,7 @@ func (m *storeTwins) begin() *twinTx {
 	return tx
 }
 
-// open returns the transaction of a slot, begun if there is none.
+// open returns the transaction of a slot, and begins it if there is none.
 func (m *storeTwins) open(slot int) *twinTx {
 	if m.slots[slot] == nil {
 		m.slots[slot] = m.begin()
@@ -219,8 +220,8 @@ func (m *storeTwins) rollBackAll() {
 	}
 }
 
-// inTx asks both sides in the transaction of a slot. One that had to wait for a lock is rolled back, as
-// producers do: the locks a server's statement took before it gave up are nothing the double knows about.
+// inTx asks both sides in the transaction of a slot. A transaction that waited for a lock in vain is rolled back, as
+// producers do. The double does not know the locks that a statement took on the server before it gave up.
 func (m *storeTwins) inTx(slot int, what string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
 	tx := m.open(slot)
 	waited := false
@@ -234,19 +235,19 @@ func (m *storeTwins) inTx(slot int, what string, ask func(s twinSide, tx compens
 	}
 }
 
-// unknownEntry is the number of an entry nobody inserted.
+// unknownEntry is the number of an entry that was never inserted.
 const unknownEntry = 1 << 40
 
-// entry draws from the entries so far; most from the last.
+// entry picks one of the entries so far, and mostly one of the last.
 func (m *storeTwins) entry(pick int) int {
 	if pick == 0 || len(m.entries) == storeKeys {
 		return unknownEntry
 	}
-	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // the fences came first
+	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The fences come first.
 }
 
-// committedOrGone leaves out entries whose transaction is open: nobody who settles, releases or renews can know their
-// ids, and a server would keep him waiting.
+// committedOrGone leaves out entries whose transaction is open. No process that settles, releases or renews can know
+// their ids, and a server would make it wait.
 func (m *storeTwins) committedOrGone(picks []int) []int {
 	var numbers []int
 	for _, pick := range picks {
@@ -259,7 +260,7 @@ func (m *storeTwins) committedOrGone(picks []int) []int {
 	return numbers
 }
 
-// stored is a row as the double has it, so that what commands make up fits what is there.
+// stored returns a row as the double has it, so that commands can use values that match it.
 func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	if n == unknownEntry {
 		return row, false
@@ -271,14 +272,14 @@ func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	return rows[0], true
 }
 
-// twinSide is one of the two, and the translation of its ids.
+// twinSide is one of the two sides, with the translation of its ids.
 type twinSide struct {
 	m     *storeTwins
 	n     int
 	store processlog.Store
 }
 
-// id is what this side calls an entry.
+// id returns the id of an entry on this side.
 func (s twinSide) id(n int) compensator.EntryID {
 	if n == unknownEntry {
 		return processlog.RowID(unknownEntry)
@@ -294,7 +295,7 @@ func (s twinSide) ids(numbers []int) []compensator.EntryID {
 	return ids
 }
 
-// ours is the number of an entry; those never inserted keep their id's.
+// ours returns the number of an entry. An entry that was never inserted keeps the number of its id.
 func (s twinSide) ours(id compensator.EntryID) int {
 	for n, e := range s.m.entries {
 		if e.ids[s.n] == id {
@@ -341,7 +342,7 @@ func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	return lines
 }
 
-// err is what a caller could tell an error by.
+// err returns the part of an error by which a caller can branch.
 func (s twinSide) err(err error) string {
 	var state *compensator.StateError
 	var server *mysql.MySQLError

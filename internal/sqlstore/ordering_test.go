@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A thousand lines of twenty, in a log whose statistics are old, and then in one whose are new.
+// The test uses a log of 1,000 keys with 20 entries each, first with old index statistics and then with new ones.
 // Failure: F117
 func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 	b := openLogbook(t)

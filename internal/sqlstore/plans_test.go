@@ -18,12 +18,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// logbook is a server that writes down every statement it runs, so that plans are asked for the text that was
-// really sent.
+// logbook is a server that logs every statement. The tests then ask for the plans of exactly those texts.
 type logbook struct {
 	t  *testing.T
 	s  *Store
-	db *sql.DB // beside the store's
+	db *sql.DB // a pool beside the store's
 }
 
 func openLogbook(t *testing.T) *logbook {
@@ -53,7 +52,7 @@ func (b *logbook) exec(query string, args ...any) {
 	require.NoError(b.t, err, query)
 }
 
-// fill adds due entries of four types, up to n of them all in all.
+// fill adds due entries of four types until the log has n of them.
 func (b *logbook) fill(n int) {
 	b.exec("INSERT INTO common_process_log (id, idempotent_id, business_type, content, next_at, created_at, updated_at) "+
 		"SELECT i, CONCAT('key ',i), CONCAT('type ',i%4), '{}', 1000+i, NOW(), NOW() FROM "+
@@ -61,7 +60,7 @@ func (b *logbook) fill(n int) {
 		"WHERE i<=? AND i>(SELECT COALESCE(MAX(id),0) FROM common_process_log l)", n)
 }
 
-// written runs work and returns the statements on the log that it sent.
+// written runs work, and returns the statements on the log that it sent.
 func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements []string) {
 	b.t.Helper()
 	b.exec("SET GLOBAL general_log=0")
@@ -84,7 +83,7 @@ func (b *logbook) written(work func(ctx context.Context, s *Store)) (statements 
 	return statements
 }
 
-// explained is a statement without the variables that MariaDB sets for it: with them it is not explained.
+// explained returns a statement without the variables that MariaDB sets for it, because EXPLAIN does not accept them.
 func explained(statement string) string {
 	if calm, found := strings.CutPrefix(statement, txwatch.Calm); found {
 		_, statement, _ = strings.Cut(calm, " FOR ")
@@ -116,7 +115,7 @@ func (b *logbook) explain(statement string) (steps []planStep) {
 	return steps
 }
 
-// protocol is what the engine does to the log all day long, and the index each of its statements may use.
+// protocol lists what the engine does to the log all the time, and the indexes that each of its statements may use.
 var protocol = []struct {
 	name string
 	keys []string
@@ -173,7 +172,7 @@ var protocol = []struct {
 	{"change by key", []string{"PRIMARY", "uk_idempotent_id"}, func(ctx context.Context, s *Store) error {
 		_, err := s.Change(ctx, nil, false, processlog.Change{Ref: processlog.IdempotencyKey("key 501"), Action: processlog.ActionReschedule})
 		if errors.Is(err, processlog.ErrNotFound) {
-			return nil // the log is empty
+			return nil // The log is empty.
 		}
 		return err
 	}},
@@ -193,7 +192,7 @@ var protocol = []struct {
 				return err
 			}
 		}
-		return nil // where the log has such an entry
+		return nil // only if the log has such an entry
 	}},
 	{"narrowed page", []string{"k_due"}, func(ctx context.Context, s *Store) error {
 		_, err := s.List(ctx, processlog.Filter{BusinessType: "type 1", States: []processlog.State{processlog.Pending}, LastError: "down", MaxRead: 2000})
@@ -227,8 +226,8 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	return want
 }
 
-// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans of an empty log, a small one, a large
-// one whose statistics are old, and one in which most entries have just moved on.
+// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans on four logs: an empty one, a small one, a
+// large one with old statistics, and one in which most entries have just changed.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)
@@ -265,8 +264,9 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// holds checks how rows are found. Of a log that is hardly longer than the list of ids asked for, servers read
-// the whole; but what waits for the rows it reads reads none but its own, because others may hold the rest.
+// holds checks how a statement finds its rows. A server may read the whole of a log that is hardly longer than the list
+// of ids. A statement that waits for the rows it reads must read only its own, because other transactions may have
+// locked the rest.
 func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, what string) {
 	t.Helper()
 	switch {
@@ -282,7 +282,7 @@ func (p planStep) holds(t *testing.T, statement string, keys []string, rows int,
 	}
 }
 
-// waits reports whether a statement waits for rows that others hold.
+// waits reports whether a statement waits for rows that other transactions have locked.
 func waits(statement string) bool {
 	return strings.HasPrefix(statement, "UPDATE") || strings.HasPrefix(statement, "DELETE") ||
 		strings.HasSuffix(statement, " FOR UPDATE") || strings.HasSuffix(statement, " LOCK IN SHARE MODE")

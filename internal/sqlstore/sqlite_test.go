@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// codedError is an error as modernc.org/sqlite makes them.
+// codedError is an error like those of modernc.org/sqlite.
 type codedError int
 
 func (e codedError) Error() string { return fmt.Sprintf("error %d", int(e)) }
@@ -50,7 +50,7 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 	}
 }
 
-// What SQLite's own errors mean is tried where there is a driver: TestErrorOfTheBusinessIsNotTakenForSQLites.
+// TestErrorOfTheBusinessIsNotTakenForSQLites, in a module that has a driver, tests SQLite's own errors.
 func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	for _, err := range []error{
 		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),
@@ -61,7 +61,8 @@ func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	assert.Equal(t, mysqlerr.Doubtful, sqliteBlame(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
 }
 
-// Every primary result code of an error is in the table, with a reason, and the texts of drivers without codes lead there.
+// Every primary result code of an error must be in the table, with a reason. The error texts of drivers without codes
+// must lead there, too.
 // Failure: F74
 func TestEveryResultCodeOfSQLiteIsJudged(t *testing.T) {
 	for code := 1; code <= 26; code++ {

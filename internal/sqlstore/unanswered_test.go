@@ -81,7 +81,8 @@ func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 	}
 }
 
-// TestBrokenConnectionHoldsNothingUp: what the server or the network has ended at once holds no session.
+// TestBrokenConnectionHoldsNothingUp breaks connections at once. A statement that the server or the network ended at
+// once holds no session.
 // Failure: F30
 func TestBrokenConnectionHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,18 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// line is a writer's waiters, who note the order in which their turns came.
+// line collects the names of a writer's waiters, in the order in which their turns came.
 type line struct {
 	w     writer
 	order []string
 }
 
-// wait has somebody wait for a turn, and end its transaction a second after that came.
+// wait starts a goroutine that waits for a turn, and ends the turn one second after it came.
 func (l *line) wait(t *testing.T, name string, urgent bool) {
 	go func() {
 		release, err := l.w.take(t.Context(), urgent, time.Hour)
 		assert.NoError(t, err)
-		l.order = append(l.order, name) // whoever has the turn is alone
+		l.order = append(l.order, name) // The holder of the turn runs alone, so this needs no lock.
 		time.Sleep(time.Second)
 		release()
 	}()
@@ -55,7 +55,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		without, err := w.take(t.Context(), true, 5*time.Second)
 		require.NoError(t, err, "SQLite is asked all the same")
 		require.Equal(t, 5*time.Second, time.Since(began))
-		without() // gives nobody a turn
+		without() // A waiter that gave up gets no turn.
 		require.True(t, w.taken)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -65,12 +65,13 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		require.Empty(t, w.others)
 		require.Empty(t, w.urgent)
 		release()
-		release() // as a Rollback after a Commit
+		release() // a second call, as Rollback after Commit makes it
 		require.False(t, w.taken)
 	})
 }
 
-// TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp: whoever has it hands it on as the other's timeout ends.
+// TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp ends a turn at the moment at which the next waiter gives up.
+// The turn must not be lost.
 func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
@@ -89,11 +90,12 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	})
 }
 
-// TestWriterIsFreeNowAndThen: SQLite lets those who take no turns look every 25 ms at first.
+// TestWriterIsFreeNowAndThen uses the writer without a break. Transactions without turns poll SQLite every 25 ms at
+// first, so the writer must be free that long now and then.
 func TestWriterIsFreeNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer
-		var free []time.Duration // between two turns
+		var free []time.Duration // pauses between two turns
 		ended := time.Now()
 		for range 100 {
 			release, err := w.take(t.Context(), false, time.Hour)
@@ -109,7 +111,7 @@ func TestWriterIsFreeNowAndThen(t *testing.T) {
 		for _, between := range free {
 			require.Equal(t, breath, between)
 		}
-		time.Sleep(breath) // free by itself
+		time.Sleep(breath) // The writer has been free without a pause of its own.
 		began := time.Now()
 		_, err := w.take(t.Context(), false, time.Hour)
 		require.NoError(t, err)
