@@ -90,7 +90,7 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 		switch {
 		case row.State.Terminal():
 			c.found.Gone = append(c.found.Gone, row.ID)
-		// Whatever the queue says, no entry runs before it is due (G9), or while another process has its lease (G16).
+		// No entry runs before it is due (G9), or while another process has its lease (G16), even if the queue says so.
 		case row.DueIn > 0 || row.LeaseLeft > 0 && !c.ours(row):
 			c.found.Waiting = append(c.found.Waiting, processlog.Scheduled{ID: row.ID, In: max(row.DueIn, row.LeaseLeft)})
 		case !accept(row):

@@ -9,7 +9,7 @@
 //   - Now is the database's clock. No entry runs early (G9).
 //
 // The root package opens a Store. The engine calls it through the contract in package processlog, from any goroutine.
-// The package starts no goroutine. It may ask txwatch for the outcome of a transaction. It knows nothing of handlers or
+// The package starts no goroutine. It may ask txwatch for the outcome of a transaction. It does not know handlers or
 // queues.
 package sqlstore
 
