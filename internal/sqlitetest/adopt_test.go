@@ -120,7 +120,7 @@ func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	}, waitTimeout, 10*time.Millisecond, "every good entry runs")
 	require.Eventually(t, func() bool {
 		text := fmt.Sprint(c.Health(t.Context()).Problems)
-		return strings.Contains(text, "next_at is more than") && strings.Contains(text, "nobody has a lease") && strings.Contains(text, "state is none there is")
+		return strings.Contains(text, "next_at is more than") && strings.Contains(text, "no process has a lease") && strings.Contains(text, "state does not exist")
 	}, waitTimeout, 10*time.Millisecond, "what does not run is named")
 	_, err = c.List(t.Context(), compensator.Filter{States: []compensator.State{compensator.Pending}, Limit: 100})
 	require.NoError(t, err)

@@ -65,7 +65,7 @@ func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 			}
 			require.False(t, slices.ContainsFunc(p.written, tc.refused))
 			slices.Sort(all)
-			require.Equal(t, numbers(tc.items), all, "each item is answered for once")
+			require.Equal(t, numbers(tc.items), all, "each item has one result")
 			if tc.most <= splitStatements {
 				require.Empty(t, left)
 			}
@@ -166,7 +166,7 @@ func TestItemsThatWaitHoldUpNoOther(t *testing.T) {
 			require.False(t, slices.ContainsFunc(written, waits))
 			all := slices.Concat(written, items)
 			slices.Sort(all)
-			require.Equal(t, numbers(500), all, "each item is answered for once")
+			require.Equal(t, numbers(500), all, "each item has one result")
 			t.Logf("%d rounds", rounds)
 		})
 	}

@@ -30,7 +30,7 @@ func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	page, err := s.AuditLog(t.Context(), processlog.AuditLogFilter{Actor: "mei"})
 	require.NoError(t, err)
 	assert.Empty(t, page.Records)
-	assert.NotEmpty(t, page.Next, "who sees all goes on where reading stopped")
+	assert.NotEmpty(t, page.Next, "a reader of all types continues where reading stopped")
 }
 
 // TestAuditLogGoesOnWhereItStoppedLooking puts a record far behind many records of other people. The listing must

@@ -112,7 +112,7 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 			return
 		}
 	}
-	p.refuse("does not tell whether a transaction is open: neither SET TRANSACTION nor SAVEPOINT answers differently inside and outside of one",
+	p.refuse("does not show whether a transaction is open: SET TRANSACTION and SAVEPOINT answer the same inside and outside one",
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
@@ -145,7 +145,7 @@ func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) erro
 	}
 	if err != nil && p.s.d.fit != "" {
 		p.s.d.fit, p.s.d.steady = "", ""
-		p.note("the condition on the session of an INSERT does not hold, although the session is as it should be", "sessions with unique_checks=0 or a timestamp of their own are not refused")
+		p.note("the condition on the session of an INSERT is false in a correct session", "sessions that set unique_checks=0 or their own timestamp are not refused")
 		id, err = p.insert(ctx, tx, "-unfit", proven)
 	}
 	if p.s.d.inTx != "" && (err != nil || !p.counts(ctx, tx, id)) {
@@ -153,14 +153,14 @@ func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) erro
 		id, err = p.insert(ctx, tx, "-unguarded", proven)
 	}
 	if err == nil && p.s.d.inTx == "" && !p.counts(ctx, tx, id) {
-		p.refuse("does not tell how many rows an UPDATE has changed", "the fence of every write depends on it; connect to the database itself")
+		p.refuse("does not report how many rows an UPDATE has changed", "every guarded write depends on that number; connect to the database itself")
 	}
 	return err
 }
 
 func (p *proof) dropGuard() {
 	p.s.d.inTx = ""
-	p.note("@@in_transaction does not tell inside a statement whether a transaction is open", "asking beforehand costs a statement for each INSERT on a plain pool and each HandleTx")
+	p.note("@@in_transaction inside a statement does not show whether a transaction is open", "the library asks before, which costs one statement for each INSERT on a plain pool and each HandleTx")
 }
 
 // counts tries the guard of every write on a new row: an UPDATE that names the version changes the row exactly once.
@@ -176,7 +176,7 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 	}
 	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotencyKey{d.IdempotencyKey})
 	if err == nil && ids[d.IdempotencyKey] != inserted[0].ID {
-		p.refuse(fmt.Sprintf("gave an INSERT the id %s and stored the row as %s", inserted[0].ID, ids[d.IdempotencyKey]), "connect to the database itself")
+		p.refuse(fmt.Sprintf("returned the id %s for an INSERT and stored the row as %s", inserted[0].ID, ids[d.IdempotencyKey]), "connect to the database itself")
 	}
 	return ids[d.IdempotencyKey], err
 }
@@ -222,7 +222,7 @@ func (p *proof) acrossSessions(ctx context.Context) error {
 	defer p.leave()
 	for _, try := range []func(ctx context.Context, id processlog.ID) error{p.locks, p.hides, p.skips, p.isolation} {
 		if err := try(ctx, id); err == errNoSecond {
-			p.note("the pool had no second connection to spare", "whether locks and isolation levels behave could not be tried")
+			p.note("the pool had no second connection to spare", "locks and isolation levels could not be tried")
 			return nil
 		} else if err != nil {
 			return err
@@ -294,8 +294,8 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.held(ctx, id, d.lockNow)
 	if !held && err == nil {
-		p.refuse("does not tell at once, asked with"+d.lockNow+", that another transaction holds the row it has inserted",
-			"one in flight could not be told from one rolled back; on TiDB set tidb_txn_mode=pessimistic")
+		p.refuse("does not report at once, asked with"+d.lockNow+", that another transaction holds the row that it has inserted",
+			"an open transaction could not be distinguished from one that was rolled back; on TiDB set tidb_txn_mode=pessimistic")
 	}
 	if !held {
 		return err
@@ -304,12 +304,12 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	if held || err != nil {
 		return err
 	}
-	p.note("shared locks do not lock", "exclusive ones are taken in their place")
+	p.note("shared locks do not lock", "exclusive locks are used instead")
 	d.share, d.shareNow = d.lock, d.lockNow
 	held, err = p.held(ctx, processlog.IdempotencyKey(p.key+"-held"), d.shareNow)
 	if !held && err == nil {
-		p.refuse("does not tell at once, asked by idempotent id with"+d.shareNow+", that another transaction holds the row it has inserted",
-			"one in flight could not be told from one rolled back")
+		p.refuse("does not report at once, asked by idempotency key with"+d.shareNow+", that another transaction holds the row that it has inserted",
+			"an open transaction could not be distinguished from one that was rolled back")
 	}
 	return err
 }
@@ -368,7 +368,7 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 		return err
 	}
 	p.s.d.halves = true
-	p.note("SKIP LOCKED does not skip what is locked, or could not be seen to", "locked rows are found by NOWAIT, in halves, which costs statements where rows are locked")
+	p.note("SKIP LOCKED does not skip locked rows, or that could not be tried", "locked rows are found by NOWAIT on halves of the rows, which costs more statements when rows are locked")
 	return nil
 }
 
@@ -403,7 +403,7 @@ func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 
 func (p *proof) refuseLevel(level, whose string) {
 	if !strings.EqualFold(level, "READ-COMMITTED") {
-		p.refuse("does not set the isolation level of a transaction as asked, and that of "+whose+" is "+level,
+		p.refuse("does not set the requested isolation level of a transaction, and the level of "+whose+" is "+level,
 			"set transaction_isolation='READ-COMMITTED' in the DSN or on the server")
 	}
 }

@@ -26,10 +26,10 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	s.version, s.maxContent, s.bound = session.version, session.contentLimit(), session.bound
 	s.d.snapshots, s.d.galera, s.d.foldsNames = session.snapshots, session.galera, session.foldsNames
 	if session.galera {
-		s.notes = append(s.notes, "a Galera node does not see what is in flight on another: ErrNotFound of Resolve is final only on the node the transaction ran on, or when that node is gone; send this service's connections to one node at a time")
+		s.notes = append(s.notes, "a Galera node does not show open transactions of other nodes: ErrNotFound of Resolve is final only on the node on which the transaction ran, or when that node is gone; send this service's connections to one node at a time")
 	}
 	if read := session.charsets[2]; read == "utf8mb3" || read == "utf8" {
-		s.notes = append(s.notes, "the session's charset is "+read+": an id with a character of four bytes (an emoji), which another process may record, is read as another, and its outcome fits no row; set charset=utf8mb4 in the DSN")
+		s.notes = append(s.notes, "the session's charset is "+read+": an idempotency key with a character of four bytes (an emoji), which another process may record, is read wrongly, and its outcome matches no row; set charset=utf8mb4 in the DSN")
 	}
 	if s.table.database == "" {
 		s.home = session.database
@@ -41,7 +41,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	}
 	if session.lockWait == 0 && s.own == nil {
 		problems = append(problems, &processlog.FieldError{Field: "innodb_lock_wait_timeout", Reason: "is 0 in the session: MariaDB then fails with error 1180 where SKIP LOCKED " +
-			"should pass a locked row by; want 1 or more, or open the database on Connector"})
+			"should skip a locked row; want 1 or more, or open the database on Connector"})
 	}
 	if session.emptyIsNull() {
 		return problems // In such a session the table's definition cannot be read either.
@@ -54,7 +54,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		return problems // The checks below would fail for the same reasons.
 	}
 	if s.own == nil && session.replicated && keepsReadOnly(ctx, s) {
-		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover nothing is written through them; set rejectReadOnly=true in the DSN, or open the database on Connector")
+		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover every write through them fails; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
 	if s.home != "" {
 		var here bool
@@ -196,7 +196,7 @@ func (m mysqlSession) problems() []error {
 		refuse("max_join_size", "is limited in the session (DSN or server): the server refuses statements that may look at more rows (error 1104), and polling would stop; want sql_big_selects=1")
 	}
 	if m.lax {
-		refuse("unique_checks", "is 0 in the session (DSN or server): an idempotent id could be recorded twice; want 1")
+		refuse("unique_checks", "is 0 in the session (DSN or server): an idempotency key could be recorded twice; want 1")
 	}
 	if m.clockSet {
 		refuse("timestamp", "is set in the session (DSN): entries would be due by that clock; leave it at its default")
@@ -208,7 +208,7 @@ func (m mysqlSession) problems() []error {
 		refuse("sql_log_bin", "is 0 in the session: no replica would have the entries; want 1")
 	}
 	if m.emptyIsNull() {
-		refuse("sql_mode", strconv.Quote(m.sqlMode)+": under EMPTY_STRING_IS_NULL the log's empty columns would be NULL, which they refuse; leave it out in the DSN or the server")
+		refuse("sql_mode", strconv.Quote(m.sqlMode)+": under EMPTY_STRING_IS_NULL the log's empty texts would be NULL, which its columns refuse; remove that mode in the DSN or on the server")
 	}
 	if problem := m.charsetProblem(); problem != nil {
 		problems = append(problems, problem)
@@ -227,7 +227,7 @@ func (m mysqlSession) charsetProblem() error {
 	for i, charset := range m.charsets {
 		if name := [...]string{"character_set_client", "character_set_connection", "character_set_results"}[i]; !carriesUTF8(charset, i == 2) {
 			return &processlog.FieldError{Field: name, Reason: "is " + charset + " in the session (DSN or server): the server would store other bytes than were recorded, and " +
-				"the outcome of an entry whose id is not plain ASCII would fit no row; want charset=utf8mb4 in the DSN"}
+				"the outcome of an entry whose idempotency key is not plain ASCII would match no row; want charset=utf8mb4 in the DSN"}
 		}
 	}
 	return nil
@@ -393,7 +393,7 @@ func (t mysqlTable) problems(name tableName) []error {
 	}
 	for name, columns := range wantIndexes {
 		if !t.indexes[name+":"+columns] {
-			refuse("index "+name, "missing ("+columns+"): statements name it")
+			refuse("index "+name, "missing ("+columns+"): statements use it by name")
 		}
 	}
 	for _, table := range t.missing {
@@ -414,7 +414,7 @@ func (c mysqlColumn) lacks(want mysqlColumn) string {
 		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
 	case want.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
 		// An outcome finds its row by a checksum of the stored bytes. A handler's error must fit, whatever text it is.
-		return fmt.Sprintf("collation %s does not store every text as the bytes that it is; want utf8mb4_bin", c.collation)
+		return fmt.Sprintf("collation %s does not store every text byte by byte; want utf8mb4_bin", c.collation)
 	}
 	return ""
 }

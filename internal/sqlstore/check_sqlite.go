@@ -60,7 +60,7 @@ func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table table
 		return []error{fmt.Errorf("compensator: read while another connection writes: %w", err)}
 	}
 	if seen {
-		return []error{&processlog.FieldError{Field: "cache", Reason: "is shared (cache=shared in the DSN): while one connection writes another fails, or waits for ever, your own transactions among them; leave it out, and use WAL"}}
+		return []error{&processlog.FieldError{Field: "cache", Reason: "is shared (cache=shared in the DSN): while one connection writes, another fails or waits forever, also in your own transactions; remove it, and use WAL"}}
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func checkSQLiteConn(ctx context.Context, conn *sql.Conn, table tableName, sever
 	}
 	problems := session.problems()
 	if session.exclusive(several) {
-		return append(problems, &processlog.FieldError{Field: "locking_mode", Reason: "is EXCLUSIVE: the first connection keeps all others out for ever; want NORMAL, or a pool of one connection"})
+		return append(problems, &processlog.FieldError{Field: "locking_mode", Reason: "is EXCLUSIVE: the first connection blocks all others forever; want NORMAL, or a pool of one connection"})
 	}
 	definition, err := readSQLiteTable(ctx, conn, table)
 	if err != nil {
@@ -290,7 +290,7 @@ func (t sqliteTable) problems(name tableName) []error {
 		}
 	}
 	if !strings.Contains(strings.ToUpper(t.statement), "AUTOINCREMENT") {
-		refuse(" column id", "is not AUTOINCREMENT: the ids of purged entries would be given again")
+		refuse(" column id", "is not AUTOINCREMENT: the ids of purged entries would be used again")
 	}
 	if !slices.ContainsFunc(t.indexes, func(i sqliteIndex) bool {
 		return i.unique && !i.partial && i.columns == "idempotent_id BINARY"

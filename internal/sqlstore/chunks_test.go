@@ -19,12 +19,12 @@ func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 		maxContent int // as New finds out
 		want       []int
 	}{
-		"small entries":             {drafts: 1001, want: []int{500, 500, 1}},
-		"no packets":                {drafts: 8, draft: processlog.Draft{Content: make([]byte, 256<<10)}, want: []int{3, 3, 2}},
-		"large packets":             {drafts: 8, draft: processlog.Draft{Content: make([]byte, 256<<10)}, maxContent: 32 << 20, want: []int{3, 3, 2}},
-		"small packets":             {drafts: 3, draft: processlog.Draft{Content: make([]byte, 256<<10)}, maxContent: 300 << 10, want: []int{1, 1, 1}},
-		"an entry of its own alone": {drafts: 2, draft: processlog.Draft{Content: make([]byte, 3<<20)}, want: []int{1, 1}},
-		"headers":                   {drafts: 500, draft: processlog.Draft{Headers: make([]byte, 2048)}, maxContent: 512 << 10, want: []int{227, 227, 46}},
+		"small entries":              {drafts: 1001, want: []int{500, 500, 1}},
+		"no packets":                 {drafts: 8, draft: processlog.Draft{Content: make([]byte, 256<<10)}, want: []int{3, 3, 2}},
+		"large packets":              {drafts: 8, draft: processlog.Draft{Content: make([]byte, 256<<10)}, maxContent: 32 << 20, want: []int{3, 3, 2}},
+		"small packets":              {drafts: 3, draft: processlog.Draft{Content: make([]byte, 256<<10)}, maxContent: 300 << 10, want: []int{1, 1, 1}},
+		"a large entry stands alone": {drafts: 2, draft: processlog.Draft{Content: make([]byte, 3<<20)}, want: []int{1, 1}},
+		"headers":                    {drafts: 500, draft: processlog.Draft{Headers: make([]byte, 2048)}, maxContent: 512 << 10, want: []int{227, 227, 46}},
 	} {
 		drafts := slices.Repeat([]processlog.Draft{test.draft}, test.drafts)
 		order := make([]int, len(drafts))

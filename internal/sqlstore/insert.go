@@ -94,7 +94,7 @@ func (s *Store) insertError(err error) error {
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
 	case mysqlerr.Number(err) == mysqlerr.BadNull:
 		// The library never sends NULL. In one SQL mode MariaDB turns an empty text into NULL.
-		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's empty columns take no NULL; leave it out"}, err)
+		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"}, err)
 	}
 	return fmt.Errorf("compensator: record: %w", orRowsOpen(finished(err)))
 }

@@ -17,8 +17,8 @@ const headDepth = 100
 // InvalidRows implements InvalidRowFinder. Each part of its query is a short range of the due index.
 func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.InvalidRow, error) {
 	parts := []string{
-		s.invalidRows("state is none there is", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
-		s.invalidRows("state is none there is", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
+		s.invalidRows("state does not exist", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
+		s.invalidRows("state does not exist", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
 	}
 	groups, err := s.groups(ctx, nil, openStates[:], nil)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.Invali
 	for _, g := range groups {
 		parts = append(parts,
 			s.invalidRows("next_at is more than a hundred years away: is it in milliseconds?", fmt.Sprintf("%s AND next_at>%s+%d", g.where(s), s.d.now, most), limit),
-			fmt.Sprintf("SELECT id, business_type, 'lease_until is set, and nobody has a lease: leave it at 0' AS why FROM (SELECT id, business_type, lease_until, token FROM %s%s WHERE %s ORDER BY next_at, id LIMIT %d) AS heads WHERE lease_until>%s AND LENGTH(token)=0",
+			fmt.Sprintf("SELECT id, business_type, 'lease_until is set, but no process has a lease: leave it at 0' AS why FROM (SELECT id, business_type, lease_until, token FROM %s%s WHERE %s ORDER BY next_at, id LIMIT %d) AS heads WHERE lease_until>%s AND LENGTH(token)=0",
 				s.table.quoted(""), s.d.dueIndex, g.where(s), headDepth, s.d.now))
 	}
 	var found []processlog.InvalidRow

@@ -78,7 +78,7 @@ func newListing(s *Store, f processlog.Filter) (*listing, error) {
 	l := &listing{s: s, f: f, limit: limit}
 	for _, state := range f.States {
 		if !slices.Contains(processlog.States[:], state) {
-			return nil, &processlog.FieldError{Field: "states", Reason: fmt.Sprintf("%d is no state", state)}
+			return nil, &processlog.FieldError{Field: "states", Reason: fmt.Sprintf("%d is not a state", state)}
 		}
 	}
 	if err := l.chooseOrder(); err != nil {

@@ -184,7 +184,7 @@ func TestListPagesHoldEveryEntryOnceAndInOrder(t *testing.T) {
 					if f.Cursor = page.Next; f.Cursor == "" {
 						break
 					}
-					require.Len(t, page.Rows, cmp.Or(limit, defaultPage), "a page with another behind it is full")
+					require.Len(t, page.Rows, cmp.Or(limit, defaultPage), "a page before the last is full")
 				}
 				require.ElementsMatch(t, want, got, "%s, newest %v, limit %d", tc.name, newest, limit)
 				require.Equal(t, want, append([]uint64{}, got...), "%s, newest %v, limit %d", tc.name, newest, limit)

@@ -46,7 +46,7 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 	}
 	_, err := tx.ExecContext(ctx, "INSERT INTO "+s.table.quoted("_operation")+" (`at`, actor, `action`, refused, entry_id, business_type, subject, reason) VALUES "+strings.Join(rows, ","))
 	if err != nil {
-		return fmt.Errorf("compensator: record that somebody did %q: %w", ops[0].Action, err)
+		return fmt.Errorf("compensator: record the action %q: %w", ops[0].Action, err)
 	}
 	failpoint.Reach(failpoint.OperationWritten)
 	return nil

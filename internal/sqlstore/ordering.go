@@ -131,7 +131,7 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("compensator: look which of %d entries are blocked: %w", len(ids), err)
+			return nil, fmt.Errorf("compensator: find out which of %d entries are blocked: %w", len(ids), err)
 		}
 	}
 	return blocked, nil
@@ -153,7 +153,7 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 		return err
 	})
 	if err != nil {
-		return nil, "", s.withoutOrdering(fmt.Errorf("compensator: look for entries of %q that nothing blocks: %w", businessType, err))
+		return nil, "", s.withoutOrdering(fmt.Errorf("compensator: find the unblocked entries of %q: %w", businessType, err))
 	}
 	return ids, last, nil
 }
@@ -233,7 +233,7 @@ func (s *Store) Firsts(ctx context.Context, businessType string, positions []pro
 			return rows.Err()
 		})
 		if err != nil {
-			return nil, s.withoutOrdering(fmt.Errorf("compensator: read who is first under %d keys: %w", len(asked.keys), err))
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the first entries of %d keys: %w", len(asked.keys), err))
 		}
 	}
 	return asked.answer(), nil
@@ -527,7 +527,7 @@ func (s *Store) advance(ctx context.Context, businessType string, keys []string,
 // Forget implements Store.
 func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
 	if err := s.forgetPositions(ctx, s.writes(), slices.Clone(ended)); err != nil {
-		return s.withoutOrdering(fmt.Errorf("compensator: forget %d turns: %w", len(ended), err))
+		return s.withoutOrdering(fmt.Errorf("compensator: forget %d positions: %w", len(ended), err))
 	}
 	return nil
 }
@@ -664,7 +664,7 @@ func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.R
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("compensator: take the erased entry %s out of its line: %w", row.ID, err)
+		return fmt.Errorf("compensator: forget the positions of the erased entry %s: %w", row.ID, err)
 	}
 	return nil
 }

@@ -38,19 +38,19 @@ func TestPositionsAreReadAlongTheirKey(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, each, len(found["0"].Members))
 		})
-		assert.Less(t, looked.read, 100*each*6, "%s statistics: a hundred lines, and no more", statistics)
+		assert.Less(t, looked.read, 100*each*6, "%s statistics: a hundred keys, and no more", statistics)
 		moved := b.s.cost(t, func() {
 			next, err := b.s.Advance(t.Context(), "type 1", keys, true)
 			require.NoError(t, err)
 			require.Len(t, next, 100)
 		})
-		assert.Less(t, moved.read, 100*25, "%s statistics: the fronts of a hundred keys", statistics)
+		assert.Less(t, moved.read, 100*25, "%s statistics: the first entries of a hundred keys", statistics)
 		firsts := b.s.cost(t, func() {
 			found, err := b.s.Firsts(t.Context(), "type 1", positions[:100], true)
 			require.NoError(t, err)
 			require.Equal(t, processlog.KeyState{First: processlog.RowID(1), Known: 1}, found["0"])
 		})
-		assert.Less(t, firsts.read, 100*10, "%s statistics: the fronts of a hundred keys", statistics)
+		assert.Less(t, firsts.read, 100*10, "%s statistics: the first entries of a hundred keys", statistics)
 		blocked := b.s.cost(t, func() {
 			found, err := b.s.Blocked(t.Context(), "type 1", ids[:2*lines], true)
 			require.NoError(t, err)

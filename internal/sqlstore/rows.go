@@ -138,10 +138,10 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 		in, args := s.d.params(chunk)
 		rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.texts("idempotent_id")+" FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+in+")"+atMost(len(chunk)), args...)
 		if err != nil {
-			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", finished(err))
+			return nil, fmt.Errorf("compensator: find entries by idempotency key: %w", finished(err))
 		}
 		if err := scanIDs(rows, found); err != nil {
-			return nil, fmt.Errorf("compensator: find entries by idempotent id: %w", err)
+			return nil, fmt.Errorf("compensator: find entries by idempotency key: %w", err)
 		}
 	}
 	return found, nil

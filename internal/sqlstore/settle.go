@@ -221,7 +221,7 @@ func (s *Store) explain(ctx context.Context, token processlog.Token, ids []proce
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("compensator: read what became of %d outcomes: %w", len(ids), err)
+		return fmt.Errorf("compensator: read back %d outcomes: %w", len(ids), err)
 	}
 	for _, id := range ids {
 		// This holds until a row is found. The entry was purged, or its id belongs to another entry by now (G19).

@@ -193,7 +193,7 @@ func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
 	if !rows.Next() || rows.Scan(&name, &here) != nil || here {
 		return nil
 	}
-	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is one of database %q, and the log is in %q", name, s.home)}
+	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is a transaction in database %q, but the log is in %q", name, s.home)}
 }
 
 // Begin implements Store. The transaction is watched in every kind of user's pool.

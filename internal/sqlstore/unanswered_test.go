@@ -44,14 +44,14 @@ func TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime(t *testing.T) {
 		}
 		assert.Less(t, sent.Load(), int32(200), "in an hour, of 1,440")
 		answered := false
-		assert.NoError(t, u.send(t.Context(), reading, func() error { answered = true; return nil }), "what the server may answer is sent at once")
+		assert.NoError(t, u.send(t.Context(), reading, func() error { answered = true; return nil }), "a statement of a kind that the server answers is sent at once")
 		assert.True(t, answered)
 	})
 }
 
 // Failure: F30
 func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
-	for name, answer := range map[string]error{"success": nil, "an error of the server's": &mysql.MySQLError{Number: 1205}} {
+	for name, answer := range map[string]error{"success": nil, "an error of the server": &mysql.MySQLError{Number: 1205}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var u unanswered
@@ -70,7 +70,7 @@ func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 				synctest.Wait()
 				brief, end := context.WithTimeout(t.Context(), time.Second)
 				defer end()
-				require.ErrorContains(t, u.send(brief, writing, func() error { return errors.New("sent beside the one that is tried") }), "unanswered")
+				require.ErrorContains(t, u.send(brief, writing, func() error { return errors.New("sent while another one is tried") }), "unanswered")
 				close(release)
 				synctest.Wait()
 				for range 3 {

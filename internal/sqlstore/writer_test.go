@@ -41,7 +41,7 @@ func TestWritersComeInOrderAndOutcomesGoFirstButNotTwiceInARow(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, []string{"a", "settle 1", "b", "settle 2", "c", "settle 3"}, l.order)
 		release, err := l.w.take(t.Context(), false, 0)
-		require.NoError(t, err, "nobody has the turn any more")
+		require.NoError(t, err, "no waiter has the turn any more")
 		release()
 	})
 }
@@ -127,7 +127,7 @@ func TestStoresOfOneFileShareItsWriter(t *testing.T) {
 	for _, w := range []*writer{a, other, memory} {
 		w.close()
 	}
-	assert.Same(t, b, openWriter("/a.db"), "one store has it open still")
+	assert.Same(t, b, openWriter("/a.db"), "one store still has it open")
 	b.close()
 	b.close()
 	assert.NotSame(t, b, openWriter("/a.db"))

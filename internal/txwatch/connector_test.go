@@ -108,16 +108,16 @@ func TestCommitOfWatchedTransactionTellsItsHooks(t *testing.T) {
 	db, plain := connectorDB(t)
 	tx := begin(t, db)
 	w, got := enlisted(t, tx)
-	assert.Same(t, w, probe(t, tx), "one transaction was taken for two")
+	assert.Same(t, w, probe(t, tx), "two probes of one transaction differ")
 	mustExec(t, tx, "INSERT INTO t VALUES (100, ?)", 0)
-	w.OnEnd(func(Outcome) { assert.True(t, exists(t, plain, 100), "told before it was true") })
+	w.OnEnd(func(Outcome) { assert.True(t, exists(t, plain, 100), "the hook ran too early") })
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, outcomes{Committed}, *got)
 	assert.ErrorIs(t, w.Err(), processlog.ErrNoTransaction)
 
 	late := new(outcomes)
 	w.OnEnd(late.add)
-	assert.Equal(t, outcomes{Committed}, *late, "a hook that came too late was not told")
+	assert.Equal(t, outcomes{Committed}, *late, "a hook that was added after the end was not called")
 }
 
 func TestRollbackOfWatchedTransactionTellsItsHooks(t *testing.T) {

@@ -74,7 +74,7 @@ func TestAbandonedTransactionsReleaseTheirHooks(t *testing.T) {
 		assert.Equal(t, RolledBack, <-ended)
 	}
 	require.NoError(t, db.Ping())
-	assert.Empty(t, ended, "a hook was told twice")
+	assert.Empty(t, ended, "a hook was called twice")
 }
 
 func TestAbandonedTransactionLeavesNothingToTheNext(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 
 // ErrHidden says that the database was opened on a Connector, but a wrapper around the Connector does not pass contexts
 // on.
-var ErrHidden = errors.New("Config.DB was opened on something around a Connector that hands no context on, so no commit is seen, and entries wait for the " +
-	"reconciler or for Committed; put it inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
+var ErrHidden = errors.New("Config.DB was opened on a wrapper around a Connector that passes no context on, so no commit is seen, and entries wait for the " +
+	"reconciler or for Committed; put the wrapper inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
 
 // Find returns the Connector that db was opened on, or nil if there is none. It also finds a Connector inside another
 // wrapper that passes contexts on. The error is ErrHidden, or an error of the server.

@@ -339,7 +339,7 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 		health := c.Health(t.Context())
 		require.NoError(t, health.Ready())
 		text := fmt.Sprint(health.Problems)
-		for _, why := range []string{"next_at is more than a hundred years away", "lease_until is set, and nobody has a lease", "state is none there is"} {
+		for _, why := range []string{"next_at is more than a hundred years away", "lease_until is set, but no process has a lease", "state does not exist"} {
 			assert.Contains(t, text, why)
 		}
 		seen := 0
