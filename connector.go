@@ -158,10 +158,10 @@ func (c *Compensator) watchOf(ctx context.Context, tx Tx) (*txwatch.Tx, error) {
 		_ = c.store.Probe(late, tx) // the next lines read what the probe found
 	}
 	if watch := enlistment.Tx(); watch != nil {
-		if watch.Err() != nil || enlistment.Home == c.connector {
+		if watch.Err() != nil || enlistment.Connector == c.connector {
 			return watch, nil
 		}
-		return watch, c.sameLog(ctx, tx, enlistment.Home)
+		return watch, c.sameLog(ctx, tx, enlistment.Connector)
 	}
 	return nil, err
 }

@@ -25,7 +25,7 @@ func (s *Store) Change(ctx context.Context, tx processlog.Tx, proven bool, ch pr
 		row, err := s.change(ctx, tx, ch, s.d.lock)
 		if errors.Is(err, processlog.ErrNotFound) {
 			// The transaction may belong to another database, whose log of the same name has no such entry.
-			err = cmp.Or(s.elsewhere(ctx, tx), err)
+			err = cmp.Or(s.wrongSchema(ctx, tx), err)
 		}
 		if s.d.fault(err) == faultAborted {
 			err = fmt.Errorf("%s: %w: %w", ch.Action, processlog.ErrTxAborted, err)

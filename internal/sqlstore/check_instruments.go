@@ -139,8 +139,8 @@ func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) erro
 	case faultBusy, faultAborted, faultUnreachable:
 		return err // Such an error says nothing about the guards.
 	}
-	if err != nil && p.s.home != "" {
-		p.s.home = ""
+	if err != nil && p.s.schema != "" {
+		p.s.schema = ""
 		id, err = p.insert(ctx, tx, "-anywhere", proven)
 	}
 	if err != nil && p.s.d.fit != "" {

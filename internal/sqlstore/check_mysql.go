@@ -32,8 +32,8 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 		s.notes = append(s.notes, "the session's charset is "+read+": an idempotency key with a character of four bytes (an emoji), which another process may record, is read wrongly, and its outcome matches no row; set charset=utf8mb4 in the DSN")
 	}
 	if s.table.database == "" {
-		s.home = session.database
-		s.isHome = s.atHome()
+		s.schema = session.database
+		s.inSchemaText = s.inSchema()
 	}
 	problems := session.problems()
 	if session.cutsReads() {
@@ -56,11 +56,11 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	if s.own == nil && session.replicated && keepsReadOnly(ctx, s) {
 		s.notes = append(s.notes, "the pool keeps connections to a server that has become read-only: after a switchover every write through them fails; set rejectReadOnly=true in the DSN, or open the database on Connector")
 	}
-	if s.home != "" {
+	if s.schema != "" {
 		var here bool
-		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*)>0 FROM "+s.table.quoted("_meta")+" WHERE "+s.atHome()).Scan(&here)
+		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*)>0 FROM "+s.table.quoted("_meta")+" WHERE "+s.inSchema()).Scan(&here)
 		if err != nil || !here {
-			s.home = "" // On Vitess a statement on a table sees another database name than a statement without one.
+			s.schema = "" // On Vitess a statement on a table sees another database name than a statement without one.
 		}
 	}
 	return checkInstruments(ctx, s)

@@ -84,10 +84,10 @@ func draftBytes(d *processlog.Draft) int {
 }
 
 func (s *Store) insertError(err error) error {
-	var elsewhere *processlog.FieldError
+	var refused *processlog.FieldError
 	switch f := s.d.fault(err); {
-	case errors.As(err, &elsewhere):
-		return elsewhere
+	case errors.As(err, &refused):
+		return refused
 	case f == faultGuard:
 		return processlog.ErrNoTransaction
 	case f == faultAborted:
@@ -303,8 +303,8 @@ func (s *Store) guard(proven bool) string {
 	if s.d.inTx != "" && !proven {
 		conditions = append(conditions, s.d.inTx)
 	}
-	if s.home != "" {
-		conditions = append(conditions, s.isHome)
+	if s.schema != "" {
+		conditions = append(conditions, s.inSchemaText)
 	}
 	if s.d.fit != "" {
 		conditions = append(conditions, s.d.fit)

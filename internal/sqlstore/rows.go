@@ -285,12 +285,12 @@ const resolveTimeout = 10 * time.Second
 
 // find reads and locks the one row that ref names.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
-	home := ""
-	if s.home != "" {
-		home = " AND " + s.atHome() // A transaction of another database may reach such an entry, too.
+	inSchema := ""
+	if s.schema != "" {
+		inSchema = " AND " + s.inSchema() // A transaction of another database may reach such an entry, too.
 	}
 	read := func(where, lock string, arg any) ([]processlog.Row, error) {
-		return s.queryRows(ctx, tx, 1, s.selectRows(where+home)+atMost(1)+lock, arg)
+		return s.queryRows(ctx, tx, 1, s.selectRows(where+inSchema)+atMost(1)+lock, arg)
 	}
 	var rows []processlog.Row
 	var err error

@@ -128,7 +128,7 @@ const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 // whyRefused finds out, in the caller's transaction, why guardedKey refused an INSERT. It returns nil if the missing
 // transaction is the only reason left.
 func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
-	if err := s.elsewhere(ctx, tx); err != nil || s.d.fit == "" {
+	if err := s.wrongSchema(ctx, tx); err != nil || s.d.fit == "" {
 		return err
 	}
 	// mysqlTexts sends bytes unchanged in every result charset.

@@ -48,8 +48,8 @@ type Store struct {
 	connector *txwatch.Connector // the connector that db was opened on, or nil
 
 	// Check finds out the following fields.
-	home         string                    // the database that the unqualified table name means; empty if unknown, or if the name is qualified
-	isHome       string                    // the text of atHome, which each INSERT contains
+	schema       string                    // the database that the unqualified table name means; empty if unknown, or if the name is qualified
+	inSchemaText string                    // the text of inSchema, which each INSERT contains
 	guards       atomic.Pointer[[2]string] // the texts of guard: for a transaction that is not proven open, and for one that is
 	version      string                    // version of the server
 	maxContent   int                       // maximum content in bytes that a packet of the server has room for; 0: no limit
@@ -166,24 +166,24 @@ func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, er
 	return fingerprint, err
 }
 
-// atHome returns the condition that a statement reaches the log's own database, and not a table of the same name in
+// inSchema returns the condition that a statement reaches the log's own database, and not a table of the same name in
 // another database. The condition costs nothing. It cannot tell apart two servers whose databases have the same name.
 //
 // The collation is named because the collation of DATABASE() takes shop and Shop for the same.
-func (s *Store) atHome() string {
-	home := s.d.text(s.home)
+func (s *Store) inSchema() string {
+	schema := s.d.text(s.schema)
 	if s.d.foldsNames {
-		return "LOWER(DATABASE())=LOWER(" + home + ") COLLATE utf8mb4_bin"
+		return "LOWER(DATABASE())=LOWER(" + schema + ") COLLATE utf8mb4_bin"
 	}
-	return "DATABASE()=" + home + " COLLATE utf8mb4_bin"
+	return "DATABASE()=" + schema + " COLLATE utf8mb4_bin"
 }
 
-// elsewhere returns the error that names the other database if atHome refused a statement. Otherwise it returns nil.
-func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
-	if s.home == "" {
+// wrongSchema returns the error that names the other database if inSchema refused a statement. Otherwise it returns nil.
+func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
+	if s.schema == "" {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")")+", "+s.atHome())
+	rows, err := tx.QueryContext(ctx, "SELECT "+s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")")+", "+s.inSchema())
 	if err != nil {
 		return nil // The caller's error says more.
 	}
@@ -193,7 +193,7 @@ func (s *Store) elsewhere(ctx context.Context, tx processlog.Tx) error {
 	if !rows.Next() || rows.Scan(&name, &here) != nil || here {
 		return nil
 	}
-	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is a transaction in database %q, but the log is in %q", name, s.home)}
+	return &processlog.FieldError{Field: "tx", Reason: fmt.Sprintf("is a transaction in database %q, but the log is in %q", name, s.schema)}
 }
 
 // Begin implements Store. The transaction is watched in every kind of user's pool.

@@ -116,9 +116,9 @@ func (w *writer) join(urgent bool) chan struct{} {
 func (w *writer) leave(mine chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, line := range []*[]chan struct{}{&w.urgent, &w.others} {
-		if i := slices.Index(*line, mine); i >= 0 {
-			*line = slices.Delete(*line, i, i+1)
+	for _, waiters := range []*[]chan struct{}{&w.urgent, &w.others} {
+		if i := slices.Index(*waiters, mine); i >= 0 {
+			*waiters = slices.Delete(*waiters, i, i+1)
 			return true
 		}
 	}
@@ -130,16 +130,16 @@ func (w *writer) next() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.freed = time.Now()
-	line, urgent := &w.others, false
+	waiters, urgent := &w.others, false
 	if len(w.urgent) > 0 && (!w.before || len(w.others) == 0) {
-		line, urgent = &w.urgent, true
+		waiters, urgent = &w.urgent, true
 	}
-	if len(*line) == 0 {
+	if len(*waiters) == 0 {
 		w.taken = false
 		return
 	}
-	close((*line)[0])
-	*line = slices.Delete(*line, 0, 1)
+	close((*waiters)[0])
+	*waiters = slices.Delete(*waiters, 0, 1)
 	w.before = urgent
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// line collects the names of a writer's waiters, in the order in which their turns came.
-type line struct {
+// waitOrder collects the names of a writer's waiters, in the order in which their turns came.
+type waitOrder struct {
 	w     writer
 	order []string
 }
 
 // wait starts a goroutine that waits for a turn, and ends the turn one second after it came.
-func (l *line) wait(t *testing.T, name string, urgent bool) {
+func (l *waitOrder) wait(t *testing.T, name string, urgent bool) {
 	go func() {
 		release, err := l.w.take(t.Context(), urgent, time.Hour)
 		assert.NoError(t, err)
@@ -30,7 +30,7 @@ func (l *line) wait(t *testing.T, name string, urgent bool) {
 
 func TestWritersComeInOrderAndOutcomesGoFirstButNotTwiceInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l line
+		var l waitOrder
 		for _, name := range []string{"a", "b", "c"} {
 			l.wait(t, name, false)
 		}
@@ -55,7 +55,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		without, err := w.take(t.Context(), true, 5*time.Second)
 		require.NoError(t, err, "SQLite is asked all the same")
 		require.Equal(t, 5*time.Second, time.Since(began))
-		without() // A waiter that gave up gets no turn.
+		without() // This call got no turn, so its release ends none.
 		require.True(t, w.taken)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -157,7 +157,7 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
 
-// Whatever the form of the statement, its error must raise the doubt. Otherwise the next statement, meant for the
+// An error must raise the doubt in every form of statement. Otherwise the next statement, meant for the
 // transaction, would commit by itself.
 // Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {

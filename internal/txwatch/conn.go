@@ -13,11 +13,11 @@ import (
 // watchedConn is a watched connection. It implements every optional interface of package driver. If the inner
 // connection lacks an interface, watchedConn answers as database/sql would without it.
 type watchedConn struct {
-	inner    driver.Conn
-	home     *Connector    // nil: the connection is borrowed
-	place    *list.Element // element in home.living
-	borrowed *borrowed     // nil: this package closes the connection
-	touched  bool          // a statement was sent since the connection left the pool
+	inner     driver.Conn
+	connector *Connector    // nil: the connection is borrowed
+	place     *list.Element // element in connector.living
+	borrowed  *borrowed     // nil: this package closes the connection
+	touched   bool          // a statement was sent since the connection left the pool
 	txWatch
 }
 
@@ -176,7 +176,7 @@ func (c *watchedConn) Close() error {
 		return nil
 	}
 	if c.place != nil {
-		c.home.forget(c.place) // A second Close changes nothing, because the element is in no list any more.
+		c.connector.forget(c.place) // A second Close changes nothing, because the element is in no list any more.
 	}
 	err := c.inner.Close()
 	c.end(c.dropped())
@@ -218,7 +218,7 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if c.state == txDoubtful {
 		doubt = c.askServer(ctx)
 	}
-	e.watched, e.Home = c.current(), c.home
+	e.watched, e.Connector = c.current(), c.connector
 	if e.Ours {
 		c.ours = e.watched
 	}

@@ -85,7 +85,7 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 func (c *Connector) watch(conn driver.Conn) *watchedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &watchedConn{inner: conn, home: c, place: c.living.PushBack(&living{opened: time.Now()})}
+	return &watchedConn{inner: conn, connector: c, place: c.living.PushBack(&living{opened: time.Now()})}
 }
 
 // forget removes a closed connection from living.
@@ -138,9 +138,9 @@ func (c *Connector) Inner() driver.Connector { return c.inner }
 // Question asks the connection behind any handle which transaction it has open. It travels in the context of a probe
 // statement. A watched connection fills it in and does not run the text.
 type Question struct {
-	Ours    bool // the library began the transaction; once it is over, no statement is sent
-	watched *Tx
-	Home    *Connector // the connection's Connector
+	Ours      bool // the library began the transaction; once it is over, no statement is sent
+	watched   *Tx
+	Connector *Connector // the connection's Connector
 }
 
 type enlistmentKey struct{}

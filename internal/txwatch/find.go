@@ -24,7 +24,7 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	}
 	defer rows.Close()
 	if e.Tx() != nil {
-		return e.Home, nil
+		return e.Connector, nil
 	}
 	var answer int
 	for rows.Next() {
