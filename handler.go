@@ -340,7 +340,7 @@ func (c *Compensator) fitLease(businessType string, cfg *TypeConfig, usesTx bool
 			c.log.Warn("compensator: on SQLite no lease is renewed while a transactional handler writes; lease raised above the timeout", "type", businessType, "lease", enough)
 		}
 		cfg.Lease = enough
-	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && cfg.Lease < cfg.Timeout: // the library has no connections of its own here
+	case size != 0 && size <= 3 && (c.connector == nil || oneWriter) && cfg.Lease < cfg.Timeout: // in this case the library has no connections of its own, so the handlers may use up the pool that renews the leases
 		cfg.Lease = enough
 		c.log.Warn("compensator: the pool is too small to renew leases in time; lease raised above the timeout", "type", businessType, "lease", cfg.Lease)
 	}

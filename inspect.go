@@ -138,7 +138,7 @@ func validateBatch(id string) error {
 func (c *Compensator) WaitBatch(ctx context.Context, batchID string) (Progress, error) {
 	p, err := c.waitBatch(ctx, batchID)
 	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // also if the end of ctx has ended a statement
+		err = context.Cause(ctx) // return this cause also if a statement failed because ctx had ended
 	}
 	return p, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Why is the reason that an actor gives for an action.
+// Why holds the reason that an actor gives for an action.
 type Why struct {
 	Reason string // required; at most 1,000 characters together with the ticket
 	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. It is stored before the reason, as "[OPS-988] "

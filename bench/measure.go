@@ -31,7 +31,7 @@ type row struct {
 	Unit   string     `json:"unit"`
 	Ours   spread     `json:"ours"`
 	Theirs spread     `json:"theirs"`
-	Ratio  spread     `json:"ratio"`  // ratio within each pair
+	Ratio  spread     `json:"ratio"`  // this library's value divided by the other one's, in each pair of runs
 	Within [2]float64 `json:"within"` // range of the ratio without the lowest and the highest pair; with ten pairs it holds the median with 98 % confidence
 	Goal   float64    `json:"goal,omitempty"`
 	Pairs  int        `json:"pairs"`

@@ -134,7 +134,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
 		counts = true
 	case strings.HasPrefix(said, "failed to parse Location header"):
-		err, counts = errors.New("redirected to what is no address"), true // the text contains the whole address with its query
+		err, counts = errors.New("redirected to what is no address"), true // replace the error, because its text contains the whole address with its query
 	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
 	var dialled *net.OpError

@@ -18,9 +18,9 @@ type Message struct {
 	// or topic, partition and offset.
 	ID string
 
-	// Fields holds the fields of a stream's entry, or the headers of other sources. If a stream's entry repeats a name,
-	// Fields holds only its last value. The other values reach neither Entry and Work nor the log. Producers should
-	// number such names, or put a list into one value.
+	// Fields holds the fields of a stream's entry, or the headers of other sources. If a field name repeats, Fields
+	// holds its last value only. The other values are lost: Entry, Work and the log never see them. So producers should
+	// use numbered names, or put a list into one value.
 	Fields map[string]string
 
 	Body []byte // for sources whose messages have one

@@ -69,7 +69,7 @@ func (s *simTally) add(o simTally) {
 	s.Dead += o.Dead
 }
 
-// simWorld is the state that all lives share.
+// simWorld is the state that survives each simulated restart of the process.
 type simWorld struct {
 	seed   uint64
 	store  *memory.Store

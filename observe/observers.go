@@ -31,8 +31,8 @@ func Observers(all ...Observer) Observer {
 	return joined
 }
 
-// fields combines one callback of all observers. It returns nil if none has it, and the callback itself if only one has
-// it.
+// fields takes the same callback from each observer, and combines them. It returns nil if no observer has this
+// callback. If only one has it, it returns that callback unchanged.
 func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	var told []func(E)
 	for _, o := range all {

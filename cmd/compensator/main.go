@@ -64,7 +64,7 @@ func run(args []string, env func(string) string, in, out, errs *os.File) int {
 	return codeOf(err)
 }
 
-// program is one call of the program.
+// program is one run of the command, with its arguments and streams.
 type program struct {
 	env           func(string) string
 	in, out, errs *os.File

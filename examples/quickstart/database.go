@@ -25,7 +25,7 @@ type database struct {
 	now   string // SQL expression for the database's clock, in ms since 1970
 }
 
-// These are environment variables. A worker receives the database that the shop has created.
+// The names of environment variables, through which the shop tells a worker which database it has created.
 const (
 	dsnVariable   = "MYSQL_DSN"
 	redisVariable = "REDIS_ADDR"

@@ -121,8 +121,8 @@ func card(text []byte, at int) (end int, last string) {
 	return end, last
 }
 
-// separator returns the length of a separator between two groups of a card's digits, or 0. A dot can also end a whole
-// number, so the group before a dot must be as long as a group of a card number.
+// separator returns the length of the separator after a group of digits, or 0. A dot may also be a full stop after an
+// ordinary number. So a dot counts only after a group that is as long as a group of a card number.
 func separator(text []byte, group int) (n int) {
 	for range 2 {
 		switch rest := text[n:]; {

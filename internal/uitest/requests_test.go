@@ -463,8 +463,8 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
-// An incident of many refunds fits on one page, and one press requeues them. Afterwards the page says that no case
-// matches, and not that no case is open.
+// All failed refunds of one incident fit on one page, and one press of a button requeues them. After that the page says
+// that no case matches the filter. Other cases may still be open.
 func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -55,8 +55,8 @@ func because(health observe.Health) string {
 // lingerTime is how long a client may go on sending a body after the answer was sent.
 const lingerTime = time.Second
 
-// handler reads no body. It answers at once, and closes the connection of a request with a body. net/http would read
-// the body before the answer, however slowly it arrives.
+// handler reads no body. It answers at once. If the request has a body, it closes the connection. Otherwise net/http
+// would read the body before it sends the answer, however slowly the body arrives.
 func handler(of Asked, timeout time.Duration, body func(observe.Health) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {

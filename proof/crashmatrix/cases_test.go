@@ -24,7 +24,7 @@ const (
 	unmade    surroundings = "unmade"     // the tables do not exist yet
 	streamed  surroundings = "streamed"   // victims only take messages from a stream
 	adopting  surroundings = "adopting"   // victims only import old rows
-	periodic  surroundings = "periodic"   // victims record an entry for each slot of tick
+	periodic  surroundings = "periodic"   // the killed processes record one entry per slot of the periodic type "tick"
 	keeping   surroundings = "keeping"    // some entries are old enough to purge, and victims purge them by themselves
 	inLine    surroundings = "in-line"    // victims also record entries with an ordering key
 	staffed   surroundings = "staffed"    // operations are recorded, and people act through package admin

@@ -80,12 +80,12 @@ func (w *world) checkSlots() {
 	}
 }
 
-// checkCases requires that three pairs exist together or not at all:
-//   - a dead entry and its open case,
-//   - an admin action with its audit row, and the end of the case,
-//   - the owner of a case and the record of who took it.
+// checkCases requires that two things exist together or not at all, for each of these pairs:
+//   - a dead entry, and its open case
+//   - the audit row of an admin action, and the end of the case
+//   - the owner of a case, and the record of who took it
 //
-// Only an entry that a service cancelled may still have an open case.
+// There is one exception: an entry that a service cancelled may still have an open case.
 func (w *world) checkCases() {
 	w.t.Helper()
 	w.none("dead entries without an open case", "common_process_log l LEFT JOIN common_process_log_case c ON c.entry_id=l.id AND c.closed_at=0 WHERE l.state=-2 AND c.entry_id IS NULL")

@@ -32,7 +32,7 @@ const (
 const (
 	failures         = 2 // of the kind fail, before it succeeds
 	refundFailures   = 2 // all attempts of the kind refund
-	undoFailures     = 1 // of a refund's compensation, and of each compensation of a recall
+	undoFailures     = 1 // number of failures of a refund's compensation, and of each compensation of a recall
 	slowTakes        = 500 * time.Millisecond
 	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
 	hangs            = recallTime + time.Second + 2*lease // longer than the lease of an attempt that has not returned by its timeout

@@ -44,7 +44,7 @@ type Event struct {
 	Enqueued int    `json:"announced,omitempty"` // reconciled: number of entries put into the queue again
 	Polled   int    `json:"polled,omitempty"`
 	Rebuilt  bool   `json:"rebuilt,omitempty"`
-	Err      string `json:"err,omitempty"` // attempt broken: an Err… class
+	Err      string `json:"err,omitempty"` // class of the error (a constant Err…), for the actions "attempt" and "broken"
 	Detail   string `json:"detail,omitempty"`
 }
 

@@ -185,7 +185,7 @@ func (p *picture) names(y float64) *plotter.Labels {
 	return labels
 }
 
-// lateness shows how late attempts began in each second, on a logarithmic scale.
+// lateness plots for each second how long after their due time the attempts began, on a logarithmic scale.
 func (p *picture) lateness() *plot.Plot {
 	const low = 0.1 // ms; the smallest value shown
 	high := 1000.0

@@ -40,13 +40,13 @@ func early(s *step) (why string, by int64) {
 	return "before it was due", s.old.nextAt - s.nowMS()
 }
 
-// checkDue requires that an entry becomes due exactly when requested:
+// checkDue requires that an entry becomes due when it was requested:
 //   - after the delay it was recorded with,
 //   - after the delay that a handler asked for, or
-//   - within the range that the library allows itself.
+//   - within the range that the library draws from.
 //
-// The actions check judges the delays that people ask for. A move of the clock is no excuse, because the trigger reads
-// its time in the statement that writes the due time.
+// The check named actions judges the delays that people ask for. A wrong due time is a violation even if a clock was
+// moved. The statement that writes the due time also reads the clock, so both use the same time.
 func checkDue(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for i := range e.steps {
