@@ -52,14 +52,14 @@ type Admin struct {
 // ErrChanged, ErrBusy, *StateError and *FieldError. An entry whose type the actor may not see is ErrNotFound as well.
 var (
 	ErrNotAllowed = errors.New("admin: not allowed")
-	ErrReadOnly   = errors.New("admin: nothing may be changed here")
+	ErrReadOnly   = errors.New("admin: this Admin is read-only, so nothing was done")
 )
 
 // New returns an Admin of a Compensator whose Config.Operations is set. If something is missing, New returns a
 // *FieldError that names it.
 func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	if opts.Access == nil {
-		return nil, &compensator.FieldError{Field: "Access", Reason: "is nil: nobody may do anything without"}
+		return nil, &compensator.FieldError{Field: "Access", Reason: "is nil: set an Access, which decides what each actor may do"}
 	}
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "Compensator", Reason: "is nil"}

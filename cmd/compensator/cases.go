@@ -40,7 +40,7 @@ func (p *program) caseList() *cobra.Command {
 	var failure string
 	var limit int
 	var mine, groups, unknown bool
-	cmd := p.onLog("list", "Open cases, the one due first on top; --groups: by failure, with what they are worth", cobra.NoArgs, toOperate,
+	cmd := p.onLog("list", "Open cases, the earliest due first. --groups lists failures with their amounts instead", cobra.NoArgs, toOperate,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (p *program) caseList() *cobra.Command {
 				}
 				l = groupListing(found)
 				if l.more = more && p.flags.format == "json"; more && !l.more {
-					p.say("these are the failures with most cases, and there may be more: all come to more than these do")
+					p.say("these are the failures with the most cases. There may be more, so the sums may be too low")
 				}
 			} else {
 				found, more, err := s.casesOf(ctx, filter, limit)
@@ -83,14 +83,14 @@ func (p *program) caseList() *cobra.Command {
 			return p.print(l)
 		})
 	flags := cmd.Flags()
-	flags.StringVar(&filter.BusinessType, "type", "", "of this business type")
-	flags.StringVar(&failure, "failure", "", "of this failure, 16 digits as --groups has them")
-	flags.StringVar(&filter.Owner, "owner", "", "of this person")
+	flags.StringVar(&filter.BusinessType, "type", "", "only cases of this business type")
+	flags.StringVar(&failure, "failure", "", "only cases of this failure (16 digits, from --groups)")
+	flags.StringVar(&filter.Owner, "owner", "", "only cases of this person")
 	flags.BoolVar(&mine, "mine", false, "your own")
-	flags.BoolVar(&filter.Unowned, "unowned", false, "that nobody has taken")
-	flags.BoolVar(&unknown, "unknown", false, "whose effect may have happened: an attempt timed out or never ended")
+	flags.BoolVar(&filter.Unowned, "unowned", false, "only cases that no person has taken")
+	flags.BoolVar(&unknown, "unknown", false, "only cases of unknown outcome: an attempt timed out or never ended")
 	flags.BoolVar(&groups, "groups", false, "by failure")
-	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	flags.IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of cases, up to %d", mostListed))
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
 	}
@@ -108,7 +108,7 @@ func (p *program) whyNone(ctx context.Context, s *session) error {
 		return s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{Type: r.BusinessType})
 	})
 	if i >= 0 {
-		p.say("entries are dead without a case (entry %s, for one): the services open cases where Config.Operations is set; \"compensator list --where state=dead\" has them", dead[i].ID)
+		p.say("entries are dead without a case, for example entry %s. Services open cases once Config.Operations is set. \"compensator list --where state=dead\" lists these entries", dead[i].ID)
 	}
 	return err
 }
@@ -150,7 +150,7 @@ func groupListing(groups []admin.Group) listing {
 
 func (p *program) caseTake() *cobra.Command {
 	var why why
-	cmd := p.onLog("take <id>… | -", "Make cases your own; - reads the lines of cases list -o ids", cobra.MinimumNArgs(1), toOperate,
+	cmd := p.onLog("take <id>… | -", "Take cases; - reads the lines of cases list -o ids", cobra.MinimumNArgs(1), toOperate,
 		func(ctx context.Context, s *session, args []string) error {
 			if err := why.check(); err != nil {
 				return err
@@ -184,7 +184,7 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 		case err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &wrong):
 			return results{}, err // the other cases would fail in the same way
 		case err == nil && known[v.EntryID]:
-			return results{}, usage("%s is named twice", name) // check the whole list first, because the Admin sees only 500 at a time
+			return results{}, usage("%s is named twice: name it once", name) // check the whole list first, because the Admin sees only 500 at a time
 		}
 		if errs[i] = err; err == nil {
 			known[v.EntryID] = true
@@ -220,11 +220,11 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, given := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {
-		return seen, usage("%q is no case: want an entry's id, or a line of cases list -o ids", name)
+		return seen, usage("%q is not a case: give an entry id, or a line of cases list -o ids", name)
 	}
 	if given {
 		if seen.Version, err = strconv.ParseUint(version, 10, 64); err != nil {
-			return seen, usage("%q is no line of cases list -o ids", name)
+			return seen, usage("%q is not a line of cases list -o ids", name)
 		}
 		return seen, nil
 	}
@@ -241,7 +241,7 @@ func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCas
 
 func (p *program) caseNote() *cobra.Command {
 	var why why
-	cmd := p.onLog("note <id>", "Put your words, --reason, beside an entry", cobra.ExactArgs(1), toOperate,
+	cmd := p.onLog("note <id>", "Add a note, --reason, to an entry", cobra.ExactArgs(1), toOperate,
 		func(ctx context.Context, s *session, args []string) error {
 			of, err := ref(args[0])
 			if err := errors.Join(err, why.check()); err != nil {

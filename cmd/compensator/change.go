@@ -23,13 +23,13 @@ import (
 type why struct{ admin.Why }
 
 func (w *why) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&w.Reason, "reason", "", "why; kept on record")
-	cmd.Flags().StringVar(&w.Ticket, "ticket", "", "kept before the reason: OPS-988")
+	cmd.Flags().StringVar(&w.Reason, "reason", "", "the reason, which is recorded")
+	cmd.Flags().StringVar(&w.Ticket, "ticket", "", "a ticket, recorded before the reason: OPS-988")
 }
 
 func (w *why) check() error {
 	if strings.TrimSpace(w.Reason) == "" {
-		return usage("--reason is missing: it is kept on record")
+		return usage("--reason is missing: give a reason, which is recorded")
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func (w *why) text() (string, error) {
 		text = "[" + w.Ticket + "] " + text
 	}
 	if utf8.RuneCountInString(text) > processlog.MaxText || !utf8.ValidString(text) {
-		return "", usage("--reason: want at most %d characters of UTF-8", processlog.MaxText)
+		return "", usage("--reason: at most %d characters of UTF-8", processlog.MaxText)
 	}
 	return text, nil
 }
@@ -56,11 +56,11 @@ func (p *program) changes() []*cobra.Command {
 		action      admin.Right
 		delays      bool
 	}{
-		{"requeue", "Start entries afresh, with all attempts", admin.Requeue, true},
-		{"compensate", "Have the compensation of entries run, again", admin.Compensate, true},
-		{"settle", "A person has done the work of these entries", admin.SettleManually, false},
-		{"cancel", "The work of these entries is no longer wanted", admin.Cancel, false},
-		{"complete", "Somebody else has finished the work of these entries", admin.Complete, false},
+		{"requeue", "Run entries again from the first attempt", admin.Requeue, true},
+		{"compensate", "Run the compensation of entries, or run it again", admin.Compensate, true},
+		{"settle", "Mark entries as settled, because a person has done or undone the work", admin.SettleManually, false},
+		{"cancel", "Cancel entries, because the work is no longer wanted", admin.Cancel, false},
+		{"complete", "Mark entries as succeeded, because another program has done the work", admin.Complete, false},
 		{"reschedule", "Make entries due after --delay from now", admin.Reschedule, true},
 	}
 	var all []*cobra.Command
@@ -98,7 +98,7 @@ func (p *program) change(name, short string, action admin.Right, delays bool) *c
 			}
 		}
 		if len(answers) == 0 {
-			p.say("nothing matches, so nothing was done")
+			p.say("no entry matches, so nothing was done")
 			p.doubt(ctx, s, conditions)
 		}
 		if delays && delay == 0 && answers.done() > 0 {
@@ -113,10 +113,10 @@ func (p *program) change(name, short string, action admin.Right, delays bool) *c
 		cmd.Flags().DurationVar(&delay, "delay", 0, "until due")
 	}
 	if action == admin.Requeue || action == admin.Compensate {
-		cmd.Flags().BoolVar(&p.again, "again", false, "also entries that have ended: succeeded, compensated, cancelled or settled by hand. They run again")
+		cmd.Flags().BoolVar(&p.again, "again", false, "also run entries again that have ended: succeeded, compensated, cancelled or settled manually")
 	}
 	if action != admin.Reschedule {
-		cmd.Flags().BoolVar(&checked, "checked", false, "also entries of unknown outcome: you have found out what each of them did")
+		cmd.Flags().BoolVar(&checked, "checked", false, "also change entries of unknown outcome: you have checked what each of them did")
 		cmd.Flags().BoolVar(&skip, "skip-unknown", false, "leave out entries of unknown outcome")
 		cmd.MarkFlagsMutuallyExclusive("checked", "skip-unknown")
 	}
@@ -152,7 +152,7 @@ func (p *program) pick(ctx context.Context, s *session, args, conditions []strin
 	case len(args) > 0 && len(conditions) > 0:
 		return nil, nil, usage("give entries or --where, not both")
 	case len(args) == 0 && len(conditions) == 0:
-		return nil, nil, usage("which entries? Name them, or - for the lines of list -o ids, or --where")
+		return nil, nil, usage("no entries: give ids, or - for the lines of list -o ids, or --where")
 	case len(conditions) > 0:
 		w, err := parseWhere(conditions)
 		if err != nil {
@@ -178,7 +178,7 @@ func (p *program) pick(ctx context.Context, s *session, args, conditions []strin
 }
 
 func tooMany(n string) error {
-	return usage("%s entries: at most %d at a time; narrow --where by type, state, error, from and to", n, admin.MaxEntries)
+	return usage("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to", n, admin.MaxEntries)
 }
 
 // names returns the arguments, or the lines of standard input for the argument -.
@@ -187,7 +187,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 		return args, nil
 	}
 	if len(args) > 1 {
-		return nil, usage("- stands alone")
+		return nil, usage("- cannot be combined with other entries")
 	}
 	return within(ctx, func() (names []string, err error) {
 		lines := bufio.NewScanner(p.in)
@@ -197,7 +197,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 				continue
 			}
 			if !strings.Contains(line, ":") || strings.HasPrefix(line, "key:") {
-				return nil, usage("%q: standard input has the lines of list -o ids, id:version, so that only what was seen is changed", line)
+				return nil, usage("%q: standard input must have the lines of list -o ids, id:version, so that only what you saw is changed", line)
 			}
 			names = append(names, line)
 			if len(names) > mostListed {
@@ -245,7 +245,7 @@ func parse(name string) (asked, error) {
 	of, err := compensator.ParseEntryID(id)
 	seen, err2 := strconv.ParseUint(version, 10, 64)
 	if errors.Join(err, err2) != nil {
-		return asked{}, usage("%q is not id:version, as list -o ids has it", name)
+		return asked{}, usage("%q is not id:version, as list -o ids prints it", name)
 	}
 	return asked{name, of, &seen}, nil
 }
@@ -276,7 +276,7 @@ func (s *session) named(ctx context.Context, names []string) (entries []picked, 
 		case err != nil:
 			return nil, nil, err
 		case known[e.id]:
-			return nil, nil, usage("%s is named twice", one.name)
+			return nil, nil, usage("%s is named twice: name it once", one.name)
 		default:
 			known[e.id], entries = true, append(entries, e)
 		}
@@ -320,8 +320,8 @@ func unchecked(err error) error {
 	}
 	var parts []string
 	if n := len(refused.Unknown); n > 0 {
-		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, never ended or runs now, so its effect may have happened. "+
-			"Find out what happened, then add --checked; or add --skip-unknown to leave such entries out", counted(n), admin.NameEntries(refused.Unknown)))
+		parts = append(parts, fmt.Sprintf("the outcome of %s is unknown (%s): an attempt timed out, never ended or runs now, so it may have had its effect. "+
+			"Find out what happened, then add --checked. Or add --skip-unknown to leave such entries out", counted(n), admin.NameEntries(refused.Unknown)))
 	}
 	if n := len(refused.Finished); n > 0 {
 		parts = append(parts, fmt.Sprintf("%s ended already (%s). Add --again to run such entries again", counted(n), admin.NameEntries(refused.Finished)))
@@ -427,7 +427,7 @@ func after(delay time.Duration) string {
 // confirm asks the person to type the word.
 func (p *program) confirm(ctx context.Context, verb, word string) error {
 	if !terminal(p.in) || !terminal(p.errs) {
-		return usage("nothing was done: --yes does it where nobody can be asked")
+		return usage("nothing was done, because there is no terminal to ask for a confirmation: add --yes")
 	}
 	fmt.Fprintf(p.errs, "type %s to %s: ", shown(word), verb)
 	typed, err := within(ctx, func() (string, error) { return bufio.NewReader(p.in).ReadString('\n') })
@@ -454,9 +454,9 @@ func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, ans
 		switch {
 		case !errors.Is(said[i], admin.ErrNotAllowed):
 		case policy == nil && unread == nil:
-			said[i] = fmt.Errorf("%w: it was done, and --again does it again", said[i])
+			said[i] = fmt.Errorf("%w: it has ended, and --again runs it again", said[i])
 		default:
-			said[i] = fmt.Errorf("%w: the policy, or it was done and there is no --again", said[i])
+			said[i] = fmt.Errorf("%w: the policy forbids it, or it has ended and --again is missing", said[i])
 		}
 		answers.add(e.name, said[i])
 	}
@@ -466,11 +466,11 @@ func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, ans
 // sayWhen prints when the requeued entries run.
 func (p *program) sayWhen(ctx context.Context, s *session) {
 	if s.redis == nil {
-		p.say("without --redis they wait for their services' reconciler: a quarter of a minute, by default")
+		p.say("without --redis the entries wait for the reconciler of their services: 15 s by default")
 		return
 	}
 	if problem := s.c.Health(ctx).Queue; problem != nil {
-		p.say("Redis does not take them (%v), so they wait for their services' reconciler", problem)
+		p.say("Redis does not accept the entries (%v), so they wait for the reconciler of their services", problem)
 	}
 }
 

@@ -135,7 +135,7 @@ func TestExitCodes(t *testing.T) {
 	for _, command := range []string{"list", "health"} {
 		assert.Equal(t, codeDatabase, finish(t, call(t, "root@tcp(127.0.0.1:1)/shop", command)).code, command)
 	}
-	assert.Contains(t, b.refused(codeDatabase, "list", "--table", "nowhere"), `"compensator migrate" makes one`)
+	assert.Contains(t, b.refused(codeDatabase, "list", "--table", "nowhere"), `create one with "compensator migrate"`)
 	assert.Equal(t, codeDatabase, finish(t, call(t, "file:"+t.TempDir()+"/none.db", "list")).code, "and no file is made")
 	assert.Equal(t, codeUsage, finish(t, call(t, "", "list")).code)
 }
@@ -239,7 +239,7 @@ func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 			some := b.do(append(args, "--limit", "2", "-o", as)...)
 			assert.Equal(t, codeDone, some.code, some.errs)
 			assert.Contains(t, some.out+some.errs, "more", "%v -o %s", args, as)
-			assert.Equal(t, as != "json" && as != "table", some.errs == "compensator: there are more than 2: --limit\n", "%v -o %s: %s", args, as, some.errs)
+			assert.Equal(t, as != "json" && as != "table", some.errs == "compensator: there are more than 2: raise --limit\n", "%v -o %s: %s", args, as, some.errs)
 			assert.Empty(t, b.do(append(args, "--limit", "3", "-o", as)...).errs)
 		}
 	}

@@ -34,11 +34,11 @@ type flags struct {
 
 func (f *flags) add(root *cobra.Command) {
 	all := root.PersistentFlags()
-	all.StringVar(&f.dsn, "dsn", "", "the database: user@tcp(host)/shop, or file:log.db; better "+dsnVariable+" or --dsn-file, which ps does not show")
+	all.StringVar(&f.dsn, "dsn", "", "DSN of the database: user@tcp(host)/shop, or file:log.db. Better use "+dsnVariable+" or --dsn-file, which ps does not show")
 	all.StringVar(&f.dsnFile, "dsn-file", "", "a file that holds the DSN")
-	all.StringVar(&f.redis, "redis", "", "the services' Redis, host:port or redis://…, of a cluster host:port,host:port; default "+redisVariable+", as it should be where there is a password. Without it requeued entries wait for the reconciler")
+	all.StringVar(&f.redis, "redis", "", "Redis of the services: host:port or redis://…, or host:port,host:port for a cluster. The default is "+redisVariable+", which is better with a password. Without Redis, requeued entries wait for the reconciler")
 	all.StringVar(&f.table, "table", compensator.DefaultTable, "the log's table, optionally as database.table")
-	all.StringVar(&f.prefix, "prefix", "compensator", "of the services' keys in Redis")
+	all.StringVar(&f.prefix, "prefix", "compensator", "prefix of the services' keys in Redis")
 	f.format = "table"
 	all.VarP(&f.format, "output", "o", strings.Join(formats, ", "))
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
@@ -51,7 +51,7 @@ func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 		return "", "", usage("give --dsn or --dsn-file, not both")
 	case f.dsn != "":
 		if cfg, err := mysql.ParseDSN(f.dsn); err == nil && cfg.Passwd != "" {
-			warning = "the password in --dsn shows in ps and in the shell's history: use " + dsnVariable + " or --dsn-file"
+			warning = "the password in --dsn is visible in ps and in the shell's history: use " + dsnVariable + " or --dsn-file"
 		}
 		return f.dsn, warning, nil
 	case f.dsnFile != "":
@@ -62,7 +62,7 @@ func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 		return strings.TrimSpace(string(text)), "", nil
 	}
 	if dsn = env(dsnVariable); dsn == "" {
-		return "", "", usage("which database? Set %s, or give --dsn-file or --dsn", dsnVariable)
+		return "", "", usage("no database: set %s, or give --dsn-file or --dsn", dsnVariable)
 	}
 	return dsn, "", nil
 }
@@ -82,7 +82,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor begins with file:") // the parser's error may contain a part of the password
+		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor one of SQLite, which begins with file:") // the parser's error may contain a part of the password
 	}
 	for _, limit := range []struct {
 		of *time.Duration
@@ -132,7 +132,7 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	case where == "":
 		return nil, nil
 	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // parsed as a host, the text would appear in every error, with the password
-		return nil, usage("--redis: with a user or a password want redis:// in front: redis://user:password@host:port/db")
+		return nil, usage("--redis: an address with a user or a password must begin with redis://, as in redis://user:password@host:port/db")
 	case !strings.Contains(where, "://"):
 		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
 	case strings.Contains(where, "addr="):
@@ -149,7 +149,7 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	return redis.NewClient(opts), nil
 }
 
-var errRedis = usage("--redis: want host:port, redis://user:password@host:port/db, or of a cluster host:port,host:port or redis://user:password@host:port?addr=host:port")
+var errRedis = usage("--redis: give host:port or redis://user:password@host:port/db. For a cluster give host:port,host:port or redis://user:password@host:port?addr=host:port")
 
 // actorPrefix marks actors of this program in the records.
 const actorPrefix = "cli:"
@@ -245,7 +245,7 @@ func (p *program) noLog(err error) error {
 	case errors.As(err, &known), denied(err):
 		return err
 	case noTable(err):
-		return &exitError{code: codeDatabase, err: fmt.Errorf("there is no log %s here: --table names another one, and \"compensator migrate\" makes one (%w)", p.flags.table, err)}
+		return &exitError{code: codeDatabase, err: fmt.Errorf("the database has no log %s: name another table with --table, or create one with \"compensator migrate\" (%w)", p.flags.table, err)}
 	case errors.As(err, &field) && field.Field != "Prefix" && field.Field != "Table":
 		return &exitError{code: codeDatabase, err: err} // a wrong setting of the server, not of a flag
 	}

@@ -53,8 +53,8 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 
 // noOperations returns the error for missing tables. It says how to create them.
 func noOperations(table string) error {
-	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the record of what people do (%s_case, _operation, _setting): "+
-		"\"compensator migrate\" makes them; then set Config.Operations in the services, which open cases and heed pauses from then on", table)}
+	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the audit log (%s_case, _operation, _setting): "+
+		"create them with \"compensator migrate\". Then set Config.Operations in the services, which open cases and obey pauses from then on", table)}
 }
 
 // Check does nothing, because openConsole has checked the server if it is needed.

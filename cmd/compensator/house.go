@@ -18,7 +18,7 @@ import (
 )
 
 func (p *program) migrate() *cobra.Command {
-	return p.command("migrate", "Make the log's tables where they are missing, those of Config.Operations too; ddl shows them", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	return p.command("migrate", "Create the log's missing tables, also those of Config.Operations. ddl prints them", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		db, _, err := p.database(true)
 		if err != nil {
 			return err
@@ -27,7 +27,7 @@ func (p *program) migrate() *cobra.Command {
 		if err := compensator.MigrateTable(ctx, db, p.flags.table); err != nil {
 			return err
 		}
-		p.say("the tables of %s are there", p.flags.table)
+		p.say("the tables of %s exist", p.flags.table)
 		return nil
 	})
 }
@@ -45,7 +45,7 @@ func (p *program) database(create bool) (*sql.DB, string, error) {
 }
 
 func (p *program) ddl() *cobra.Command {
-	cmd := p.command("ddl mysql|sqlite", "Print what migrate runs", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
+	cmd := p.command("ddl mysql|sqlite", "Print the statements of migrate", cobra.ExactArgs(1), func(_ context.Context, args []string) error {
 		text, err := compensator.DDL(args[0], p.flags.table)
 		if err == nil {
 			_, err = fmt.Fprintln(p.out, text)
@@ -58,7 +58,7 @@ func (p *program) ddl() *cobra.Command {
 
 func (p *program) check() *cobra.Command {
 	var grants bool
-	cmd := p.command("check", "Try whether the server does what the log relies on, and has the tables; --grants prints rights to give", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	cmd := p.command("check", "Check that the server meets the requirements of the log and has its tables. --grants prints the rights to grant", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		if grants {
 			return p.grants()
 		}
@@ -74,7 +74,7 @@ func (p *program) check() *cobra.Command {
 		defer store.Close()
 		return p.checkStore(ctx, store)
 	})
-	cmd.Flags().BoolVar(&grants, "grants", false, "print what a reader and an operator need, for MySQL")
+	cmd.Flags().BoolVar(&grants, "grants", false, "print the grants for a reader and an operator, for MySQL")
 	return cmd
 }
 
@@ -129,14 +129,14 @@ func (p *program) grants() error {
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil || isSQLite(dsn) {
-		return usage("--grants is for MySQL and MariaDB: of SQLite, whoever may write the file may do anything")
+		return usage("--grants is for MySQL and MariaDB: on SQLite, a person who may write the file may do anything")
 	}
 	database, table, qualified := strings.Cut(p.flags.table, ".")
 	if !qualified {
 		database, table = cfg.DBName, database
 	}
 	for _, who := range []string{"reader", "operator"} {
-		fmt.Fprintf(p.out, "-- %s: every command that only looks, but for check%s\n", who, map[string]string{"operator": "; check, requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[who])
+		fmt.Fprintf(p.out, "-- %s: every command that only reads, except check%s\n", who, map[string]string{"operator": "; check, requeue, compensate, settle, cancel, complete, reschedule, cases, pause, resume"}[who])
 		for _, line := range grantLines {
 			rights := line.reader
 			if who == "operator" {
@@ -148,7 +148,7 @@ func (p *program) grants() error {
 			fmt.Fprintf(p.out, "GRANT %s ON `%s`.`%s%s` TO 'compensator_%s'@'%%';\n", rights, database, table, line.suffix, who)
 		}
 	}
-	_, err = fmt.Fprintf(p.out, "-- who purges, beside what an operator has\nGRANT DELETE ON `%s`.`%s` TO 'compensator_operator'@'%%';\n", database, table)
+	_, err = fmt.Fprintf(p.out, "-- for purge, in addition to the grants of an operator\nGRANT DELETE ON `%s`.`%s` TO 'compensator_operator'@'%%';\n", database, table)
 	return err
 }
 
@@ -156,19 +156,19 @@ func (p *program) purge() *cobra.Command {
 	var why why
 	var yes bool
 	var older time.Duration
-	cmd := p.onLog("purge", "Delete entries that have succeeded, been compensated or cancelled longer ago than --older", cobra.NoArgs, toChange,
+	cmd := p.onLog("purge", "Delete entries that succeeded, were compensated or were cancelled longer ago than --older", cobra.NoArgs, toChange,
 		func(ctx context.Context, s *session, _ []string) error {
 			reason, err := why.text()
 			if err != nil {
 				return err
 			}
 			if older < time.Minute {
-				return usage("--older is missing, or less than a minute")
+				return usage("--older is missing or below one minute: give how long ago the entries must have ended, for example 720h")
 			}
 			if err := s.allow(ctx, purgeRight, reason); err != nil {
 				return err
 			}
-			p.say("their idempotent ids guard no more: an event that comes again is done again")
+			p.say("the idempotency keys of deleted entries are forgotten: a repeated event is processed again")
 			if err := p.sure(ctx, yes, "purge what ended longer ago than", older.String()); err != nil {
 				return err
 			}
@@ -179,7 +179,7 @@ func (p *program) purge() *cobra.Command {
 			n, err := s.c.Purge(ctx, older)
 			return cmp.Or(p.print(listing{kind: "purge", single: true, columns: []column{{"deleted", ""}}, rows: [][]any{{n}}}), err)
 		})
-	cmd.Flags().DurationVar(&older, "older", 0, "how long ago they ended: 720h")
+	cmd.Flags().DurationVar(&older, "older", 0, "minimum time since the entries ended: 720h")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	why.add(cmd)
 	return cmd

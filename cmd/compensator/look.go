@@ -38,7 +38,7 @@ func (t tally) MarshalText() ([]byte, error) {
 }
 
 func (p *program) overview() *cobra.Command {
-	return p.onLog("overview", "What needs looking at: unfinished and dead entries by type, what is overdue, what is paused", cobra.NoArgs, toRead,
+	return p.onLog("overview", "Show what needs attention: unfinished and dead entries by type, overdue entries, paused types", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Overview(ctx, s.actor)
 			if err != nil {
@@ -80,7 +80,7 @@ func servers(s *session, h admin.Health) string {
 	}
 	switch {
 	case s.redis == nil:
-		queue = "queue not asked: --redis"
+		queue = "queue not checked: give --redis"
 	case h.Queue != "":
 		queue = "queue: " + h.Queue
 	}
@@ -91,7 +91,7 @@ func servers(s *session, h admin.Health) string {
 }
 
 func (p *program) types() *cobra.Command {
-	return p.onLog("types", "The business types in the log, and how many entries of each state, up to 1,000", cobra.NoArgs, toRead,
+	return p.onLog("types", "List the business types of the log, with up to 1,000 entries counted per state", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			counts, err := s.counts(ctx, 1000)
 			if err != nil {
@@ -149,7 +149,7 @@ const mostListed = 100_000
 
 func checkLimit(limit int) error {
 	if limit < 1 || limit > mostListed {
-		return usage("--limit %d: want 1 to %d", limit, mostListed)
+		return usage("--limit %d: give 1 to %d", limit, mostListed)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (p *program) list() *cobra.Command {
 	var conditions []string
 	var limit int
 	var newest bool
-	cmd := p.onLog("list", "Entries, oldest first; -o ids for the commands that change them", cobra.NoArgs, toRead,
+	cmd := p.onLog("list", "List entries, the oldest first. -o ids prints input for the commands that change them", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			w, err := parseWhere(conditions)
 			if err := cmp.Or(err, checkLimit(limit)); err != nil {
@@ -177,7 +177,7 @@ func (p *program) list() *cobra.Command {
 			return p.print(l)
 		})
 	p.whereFlag(cmd, &conditions)
-	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of entries, up to %d", mostListed))
 	cmd.Flags().BoolVar(&newest, "newest", false, "newest first")
 	return cmd
 }
@@ -240,7 +240,7 @@ func ref(arg string) (compensator.Ref, error) {
 	}
 	id, err := compensator.ParseEntryID(arg)
 	if err != nil {
-		return nil, usage("%q is no entry: want an id, or key: and the idempotent id", arg)
+		return nil, usage("%q is not an entry: give an id, or key: with the idempotency key", arg)
 	}
 	return id, nil
 }
@@ -248,7 +248,7 @@ func ref(arg string) (compensator.Ref, error) {
 func (p *program) get() *cobra.Command {
 	var content bool
 	var why why
-	cmd := p.onLog("get <id>", "One entry, its case, what people did to it, and its siblings; --content needs --reason and is put on record", cobra.ExactArgs(1), toRead,
+	cmd := p.onLog("get <id>", "Show one entry, its case, its audit log and related entries. --content needs --reason and is recorded", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {
 			of, err := ref(args[0])
 			if err != nil {
@@ -266,7 +266,7 @@ func (p *program) get() *cobra.Command {
 			}
 			return p.print(l)
 		})
-	cmd.Flags().BoolVar(&content, "content", false, "show the content, headers and user name, and put on record that you looked")
+	cmd.Flags().BoolVar(&content, "content", false, "show the content, headers and user name, and record that you looked")
 	why.add(cmd)
 	return cmd
 }
@@ -301,7 +301,7 @@ func viewListing(view admin.EntryView) listing {
 }
 
 func (p *program) history() *cobra.Command {
-	return p.onLog("history <id>", "What people did to an entry, oldest first", cobra.ExactArgs(1), toRead,
+	return p.onLog("history <id>", "Show the audit log of an entry, the oldest record first", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {
 			of, err := ref(args[0])
 			if err != nil {
@@ -351,7 +351,7 @@ func (p *program) auditLog() *cobra.Command {
 	var filter admin.AuditLogFilter
 	var limit int
 	var since time.Duration
-	cmd := p.onLog("trail", "What people did, newest first, refused actions too", cobra.NoArgs, toOperate,
+	cmd := p.onLog("trail", "Show the audit log, the newest record first, with refused actions", cobra.NoArgs, toOperate,
 		func(ctx context.Context, s *session, _ []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -367,15 +367,15 @@ func (p *program) auditLog() *cobra.Command {
 			l.more = more
 			return p.print(l)
 		})
-	cmd.Flags().StringVar(&filter.Actor, "actor", "", "of this person")
-	cmd.Flags().StringVar(&filter.Action, "action", "", "only this: requeue, say, or pause")
-	cmd.Flags().DurationVar(&since, "since", 0, "not older than this: 24h")
-	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("how many at most, up to %d", mostListed))
+	cmd.Flags().StringVar(&filter.Actor, "actor", "", "only records of this person")
+	cmd.Flags().StringVar(&filter.Action, "action", "", "only this action, such as requeue or pause")
+	cmd.Flags().DurationVar(&since, "since", 0, "only records of this last period, such as 24h")
+	cmd.Flags().IntVar(&limit, "limit", 50, fmt.Sprintf("maximum number of records, up to %d", mostListed))
 	return cmd
 }
 
 func (p *program) batch() *cobra.Command {
-	return p.onLog("batch <batch id>", "How far the entries of a batch have come", cobra.ExactArgs(1), toRead,
+	return p.onLog("batch <batch id>", "Show the progress of a batch", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {
 			if !s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{}) { // they may be of any type
 				return admin.ErrNotAllowed
@@ -399,7 +399,7 @@ func (p *program) batch() *cobra.Command {
 
 func (p *program) health() *cobra.Command {
 	var timeout time.Duration
-	cmd := p.onLog("health", "Whether the database and, with --redis, the queue answer, and nothing has waited too long; else exit code 7, and 6 where the database cannot be reached", cobra.NoArgs, toRead,
+	cmd := p.onLog("health", "Check that the database and, with --redis, the queue answer, and that no entry has waited too long. The exit code is 7 if not, and 6 if the database cannot be reached", cobra.NoArgs, toRead,
 		func(ctx context.Context, s *session, _ []string) error {
 			found, err := s.Overview(ctx, s.actor)
 			if err != nil {
@@ -421,7 +421,7 @@ func (p *program) health() *cobra.Command {
 				}
 				oldest = max(oldest, t.Overdue)
 				if t.Overdue > timeout {
-					problems = append(problems, fmt.Sprintf("%s: due for %v, and nobody takes it", t.Type, t.Overdue.Round(time.Second)))
+					problems = append(problems, fmt.Sprintf("%s: due for %v, and no process has claimed it", t.Type, t.Overdue.Round(time.Second)))
 				}
 			}
 			problem := strings.Join(problems, "; ")
@@ -432,6 +432,6 @@ func (p *program) health() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Flags().DurationVar(&timeout, "patience", time.Minute, "how long an entry of a type that is not paused may be due")
+	cmd.Flags().DurationVar(&timeout, "patience", time.Minute, "maximum time that an entry of a type that is not paused may be due")
 	return cmd
 }

@@ -161,7 +161,7 @@ func denied(err error) bool {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "compensator",
-		Short:         "What is stuck in a compensation log, what it is worth and why; and put it right.",
+		Short:         "Show what is stuck in a compensation log, its amount and the reason, and repair it.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

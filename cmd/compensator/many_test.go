@@ -147,7 +147,7 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	groups := []string{"cases", "list", "--groups"}
 	a := b.do(groups...)
 	assert.Equal(t, codeDone, a.code)
-	assert.Contains(t, a.errs, "there may be more")
+	assert.Contains(t, a.errs, "There may be more")
 	assert.NotContains(t, a.out, "--limit", "which is none of --groups")
 	all := b.ok(append(groups, "-o", "json")...)
 	assert.Contains(t, all, `"more":true`)

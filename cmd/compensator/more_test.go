@@ -64,7 +64,7 @@ func TestALogWithoutOperations(t *testing.T) {
 			for _, args := range [][]string{{"cases", "list"}, {"cases", "take", id, reason}, {"trail"}, {"get", id, "--content", reason}, {"list", "--where", "failure=0123456789abcdef"},
 				{"requeue", id, reason, "--yes"}, {"pause", "refund", reason, "--yes"}, {"purge", "--older", "1h", reason, "--yes"}} {
 				said := b.refused(codeDatabase, args...)
-				assert.Contains(t, said, `"compensator migrate" makes them; then set Config.Operations`, "%v", args)
+				assert.Contains(t, said, `create them with "compensator migrate". Then set Config.Operations`, "%v", args)
 			}
 			b.ok("migrate")
 			assert.Contains(t, b.do("cases", "list").errs, "dead without a case")
@@ -129,7 +129,7 @@ func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	assert.Equal(t, codeNotAllowed, finish(t, call(t, other.FormatDSN(), "list")).code)
 	a := finish(t, call(t, "", "overview", "--dsn", as["reader"].dsn))
 	assert.Equal(t, codeDone, a.code)
-	assert.Contains(t, a.errs, "shows in ps")
+	assert.Contains(t, a.errs, "is visible in ps")
 	assert.NotContains(t, a.errs, "se:cr@t")
 	file := t.TempDir() + "/dsn"
 	require.NoError(t, os.WriteFile(file, []byte(as["reader"].dsn+"\n"), 0o600))
@@ -253,7 +253,7 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	assert.NotContains(t, a.errs, "wait")
 	assert.True(t, queued("d0"))
 	a = b.do("requeue", "key:d1", reason, "--yes")
-	assert.Contains(t, a.errs, "without --redis they wait")
+	assert.Contains(t, a.errs, "without --redis the entries wait")
 	assert.False(t, queued("d1"))
 	a = b.do("requeue", "key:d1", reason, "--yes", "--delay", "1h")
 	assert.Equal(t, codeChanged, a.code, "it is pending")
@@ -261,7 +261,7 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	for _, key := range []string{"d0", "d1"} {
 		assert.Zero(t, b.entry(key).DeliveryCount, "nothing was claimed")
 	}
-	assert.Contains(t, b.do("overview").errs, "queue not asked")
+	assert.Contains(t, b.do("overview").errs, "queue not checked")
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
 }
 

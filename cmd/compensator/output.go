@@ -36,7 +36,7 @@ func (f *format) Set(text string) error {
 // check refuses the format ids for commands that have no ids.
 func (f format) check(use string) error {
 	if name, _, _ := strings.Cut(use, " "); f == "ids" && name != "list" {
-		return usage("-o ids is for list and cases list")
+		return usage("-o ids works only with list and cases list")
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ type digits string
 // on standard error.
 func (p *program) print(l listing) error {
 	if l.more && p.flags.format != "table" && p.flags.format != "json" {
-		p.say("there are more than %d: --limit", len(l.rows))
+		p.say("there are more than %d: raise --limit", len(l.rows))
 	}
 	var b bytes.Buffer
 	var err error
@@ -297,7 +297,7 @@ func (l listing) table(to io.Writer, colour bool) {
 	}
 	align(to, lines, colour)
 	if l.more {
-		fmt.Fprintln(to, "… and more: --limit")
+		fmt.Fprintln(to, "… and more: raise --limit")
 	}
 }
 

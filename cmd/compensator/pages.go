@@ -17,7 +17,7 @@ import (
 func (p *program) pages() *cobra.Command {
 	var listen string
 	var write bool
-	cmd := p.command("ui", "Serve the operator's pages on loopback, to the browser that brings the token; they only show, unless --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
+	cmd := p.command("ui", "Serve the operator's pages on loopback, to the browser that brings the token. They are read-only without --write", cobra.NoArgs, func(ctx context.Context, _ []string) error {
 		listener, err := local.Listen(ctx, listen)
 		if err != nil {
 			return usage("%s", plain(err))
@@ -33,16 +33,16 @@ func (p *program) pages() *cobra.Command {
 			return errors.Join(err, listener.Close())
 		}
 		if write && s.redis == nil {
-			p.say("without --redis requeued entries wait for their services' reconciler: a quarter of a minute, by default")
+			p.say("without --redis requeued entries wait for the reconciler of their services: 15 s by default")
 		}
 		opts := ui.Options{Title: p.flags.table, Logger: slog.New(slog.NewTextHandler(p.errs, nil))}
 		err = local.Serve(ctx, listener, s.Admin, s.actor, opts, func(link string) {
 			fmt.Fprintln(p.out, link)
-			p.say("this address lets one browser in, once; Ctrl-C ends it")
+			p.say("this address admits one browser, once. Ctrl-C stops the pages")
 		})
 		return cmp.Or(err, s.Close())
 	})
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "where, on loopback")
-	cmd.Flags().BoolVar(&write, "write", false, "let the pages change things, as the commands do, under your name")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address to listen on, on loopback")
+	cmd.Flags().BoolVar(&write, "write", false, "allow changes on the pages, under your name")
 	return cmd
 }

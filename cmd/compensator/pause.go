@@ -13,7 +13,7 @@ import (
 
 func (p *program) pause() *cobra.Command {
 	var ahead bool
-	cmd := p.onType("pause <type>", "Have the services claim no more entries of a type", func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error {
+	cmd := p.onType("pause <type>", "Stop all services from claiming entries of a type", func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error {
 		if err := p.sure(ctx, yes, "pause", name); err != nil {
 			return err
 		}
@@ -22,14 +22,14 @@ func (p *program) pause() *cobra.Command {
 			pause = s.PauseAhead
 		}
 		if err := pause(ctx, s.actor, name, why); errors.As(err, new(*admin.UnknownTypeError)) {
-			return missingError{strings.TrimPrefix(err.Error(), "admin: ") + " (--ahead pauses a type that is yet to come)"}
+			return missingError{strings.TrimPrefix(err.Error(), "admin: ") + " (--ahead pauses a type that has no entries yet)"}
 		} else if err != nil {
 			return err
 		}
-		p.say("services whose Config.Operations is set claim no more of it from their next round on, within 12 s by default; attempts under way go on")
+		p.say("services with Config.Operations stop claiming its entries from their next round on, within 12 s by default. Running attempts continue")
 		return nil
 	})
-	cmd.Flags().BoolVar(&ahead, "ahead", false, "also a type of which the log has nothing yet")
+	cmd.Flags().BoolVar(&ahead, "ahead", false, "also pause a type that the log does not have yet")
 	return cmd
 }
 

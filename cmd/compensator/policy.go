@@ -94,7 +94,7 @@ func parsePolicy(text []byte) (*policy, error) {
 		return nil, err
 	}
 	if _, err := from.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more behind it")
+		return nil, errors.New("there is text after the end of the JSON object")
 	}
 	return p, p.problem()
 }
@@ -110,24 +110,24 @@ func (p *policy) problem() error {
 		}
 		for currency, most := range r.Amounts {
 			if len(currency) != 3 || most < 0 {
-				return fmt.Errorf("role %q: amounts: want currencies of three letters, and no less than 0", name)
+				return fmt.Errorf("role %q: amounts: currencies must have three letters, and amounts must not be negative", name)
 			}
 		}
 		if r.Entries < 0 {
-			return fmt.Errorf("role %q: entries: want no less than 0", name)
+			return fmt.Errorf("role %q: entries: the number must not be negative", name)
 		}
 	}
 	heirs := 0
 	for _, name := range slices.Sorted(maps.Keys(p.People)) {
 		if _, known := p.Roles[p.People[name]]; !known {
-			return fmt.Errorf("%q has the role %q, and there is none", name, p.People[name])
+			return fmt.Errorf("%q has the role %q, which is not defined", name, p.People[name])
 		}
 		if p.May(context.Background(), admin.Actor{ID: actorPrefix + name}, policyRight, admin.Subject{}) {
 			heirs++
 		}
 	}
 	if heirs == 0 {
-		return fmt.Errorf("nobody has %q, so that nobody could change this again", policyRight)
+		return fmt.Errorf("no person has the right %q, so no person could change this policy again", policyRight)
 	}
 	return nil
 }
@@ -202,9 +202,9 @@ func (s *session) allow(ctx context.Context, right admin.Right, reason string) e
 }
 
 func (p *program) policy() *cobra.Command {
-	cmd := p.onLog("policy", "Who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(_ context.Context, s *session, _ []string) error {
+	cmd := p.onLog("policy", "Show who may do what with this program, as JSON", cobra.NoArgs, toOperate, func(_ context.Context, s *session, _ []string) error {
 		if s.setting.Value == "" {
-			p.say("there is none: everybody may do what the database's grants let him")
+			p.say("there is no policy: the grants of the database alone decide")
 			return nil
 		}
 		p.say("set by %s at %s: %s", s.setting.Actor, forTable(s.setting.At), s.setting.Reason)
@@ -218,7 +218,7 @@ func (p *program) policy() *cobra.Command {
 func (p *program) setPolicy() *cobra.Command {
 	var why why
 	var yes bool
-	cmd := p.onLog("set <file> | -", "Set it; an empty file ends it", cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
+	cmd := p.onLog("set <file> | -", "Set the policy; an empty file removes it", cobra.ExactArgs(1), toOperate, func(ctx context.Context, s *session, args []string) error {
 		reason, err := why.text()
 		if err != nil {
 			return err
@@ -237,7 +237,7 @@ func (p *program) setPolicy() *cobra.Command {
 			}
 		}
 		if n := utf8.RuneCount(value.Bytes()); n > mostPolicy {
-			return usage("%s: %d characters without its spaces, and %d at most", args[0], n, mostPolicy)
+			return usage("%s: the policy has %d characters without spaces, and at most %d are allowed", args[0], n, mostPolicy)
 		}
 		if err := s.allow(ctx, policyRight, reason); err != nil {
 			return err

@@ -85,7 +85,7 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := open(t).dead(3)
-			assert.Contains(t, b.do("policy").errs, "there is none")
+			assert.Contains(t, b.do("policy").errs, "there is no policy")
 			policy := policyFor(`{"rights": ["*"]}`)
 			assert.Equal(t, codeUsage, b.reading("{}", "policy", "set", "-", reason, "--yes").code, "nobody could change it")
 			assert.Equal(t, codeDone, b.reading(policy, "policy", "set", "-", reason, "--yes").code)

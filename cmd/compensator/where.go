@@ -17,7 +17,7 @@ import (
 // whereKeys are the keys of --where.
 var whereKeys = []string{"type", "state", "batch", "business", "ext", "user", "error", "ended_by", "from", "to", "failure"}
 
-const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (recorded then: 2h ago, or 2026-01-31T10:00:00Z), failure (of cases list --groups)"
+const whereHelp = "type=refund,state=dead; also batch, business, ext, user, error (a part of it), ended_by, from and to (when recorded: 2h ago, or 2026-01-31T10:00:00Z), failure (from cases list --groups)"
 
 // where is the parsed filter of --where.
 type where struct {
@@ -46,7 +46,7 @@ func parseWhere(texts []string) (w where, err error) {
 	if beside := w.Filter; w.failure != (admin.Fingerprint{}) {
 		beside.BusinessType, beside.States = "", nil
 		if !reflect.DeepEqual(beside, compensator.Filter{}) {
-			return w, usage("--where failure=… takes type and state beside it, and nothing else")
+			return w, usage("--where failure=… can be combined with type and state only")
 		}
 	}
 	return w, nil
@@ -56,7 +56,7 @@ func (w *where) add(condition string) (err error) {
 	key, value, is := strings.Cut(condition, "=")
 	key = strings.TrimSpace(key)
 	if !is || value == "" {
-		return usage("--where %q: want key=value, with a key of %s", condition, strings.Join(whereKeys, ", "))
+		return usage("--where %q: give key=value, with one of the keys %s", condition, strings.Join(whereKeys, ", "))
 	}
 	switch key {
 	case "type":
@@ -88,7 +88,7 @@ func (w *where) add(condition string) (err error) {
 	case "failure":
 		err = w.failure.UnmarshalText([]byte(value))
 	default:
-		return usage("--where %q: there is no %q, but %s", condition, key, strings.Join(whereKeys, ", "))
+		return usage("--where %q: there is no %q, only %s", condition, key, strings.Join(whereKeys, ", "))
 	}
 	if err != nil {
 		return usage("--where %q: %v", condition, err)
@@ -103,7 +103,7 @@ func moment(text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, fmt.Errorf("%q: want 2h, or 2026-01-31T10:00:00Z", text)
+		return at, fmt.Errorf("%q: give 2h, or 2026-01-31T10:00:00Z", text)
 	}
 	return at, nil
 }

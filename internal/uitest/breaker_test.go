@@ -61,8 +61,8 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 	since, next := open.Since.UTC().Format("2006-01-02 15:04:05 UTC"), open.ProbeAt.UTC().Format("2006-01-02 15:04:05 UTC")
 	const full, masked = `POST https://psp.example/charge: no answer for order "o-7" of …@example.com`, `POST https://psp.example/charge: no answer for order “…” of …@example.com`
 	for lang, told := range map[string]string{
-		"en":    "breaker open: not claimed in this process since " + since + " · tried from " + next + " ",
-		"zh-CN": "已熔断：本进程暂不领取 自 " + since + " · 下次尝试不早于 " + next + " ",
+		"en":    "breaker open: not claimed in this process since " + since + " · next try from " + next + " ",
+		"zh-CN": "已熔断：本进程暂不领取 自 " + since + " · 下次试探不早于 " + next + " ",
 	} {
 		page := func(who string) string { return plain(w.client(who).get("", "Accept-Language", lang).text) }
 		has(t, page("alice"), told+full, lang)
@@ -70,7 +70,7 @@ func TestOpenBreakerIsToldBesideItsType(t *testing.T) {
 		lacks(t, page("half"), "charge", lang)
 	}
 	charge := w.entriesOf("charge", compensator.Pending)[0]
-	const waits = "The breaker of charge is open: this process begins nothing of it · tried from "
+	const waits = "The breaker of charge is open: this process does not start its entries · next try from "
 	for _, path := range []string{"entries/" + charge.ID.String(), "confirm?do=reschedule&seen=" + seen(charge)} {
 		has(t, plain(w.client("alice").get(path).text), waits+next+" "+full)
 		has(t, plain(w.client("blind").get(path).text), waits+next+" "+masked)

@@ -63,7 +63,7 @@ func TestFormOverUnknownOutcomesWaitsForItsTick(t *testing.T) {
 	w := newWorld(t, "/ops/")
 	w.problem()
 	b := openTab(t, w, "alice")
-	for lang, says := range map[string]string{"en": "an attempt timed out", "zh-CN": "结果未知"} {
+	for lang, says := range map[string]string{"en": "An attempt timed out", "zh-CN": "结果未知"} {
 		left := len(w.entriesOf("transfer", compensator.Dead))
 		b.look(lang, "light", 1280)
 		b.open("cases/due?type=transfer")

@@ -307,7 +307,7 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 		lacks(t, got.text, hidden)
 	}
 	auditLog := alice.get("trail")
-	has(t, auditLog.text, "looked at the content")
+	has(t, auditLog.text, "revealed the content")
 	has(t, auditLog.text, "[OPS-1] buyer called")
 
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
@@ -493,7 +493,7 @@ func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	assert.Regexp(t, `Done\s+66\b`, plain(done.text))
 	w.until(func() bool { return len(w.entriesOf("refund", compensator.Succeeded)) >= theSum.Fine+66 })
 	after := plain(alice.get(incident).text)
-	has(t, after, "No open case that you may see is like that.")
+	has(t, after, "No open case that you may see matches.")
 	lacks(t, after, "Nothing waits for a person", "of others some wait")
 }
 
@@ -524,14 +524,14 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 		} else {
 			form.Add("seen", seen(refunds[i])) // its outcome is known
 		}
-		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与对方核实"} {
+		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与下游系统核实"} {
 			asked := alice.get("confirm?"+form.Encode(), "Accept-Language", lang)
 			has(t, asked.text, `name="sure"`, do)
 			has(t, plain(asked.text), says, do)
 		}
 		refused := alice.post("do", form)
 		assert.Equal(t, 422, refused.status, do)
-		has(t, plain(refused.text), "Say that you have checked", do)
+		has(t, plain(refused.text), "Confirm that you have checked", do)
 		has(t, refused.text, "because", "what was typed stays")
 		same, err := w.c.Get(t.Context(), e.ID)
 		require.NoError(t, err)
@@ -671,7 +671,7 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	require.NoError(t, joined(w.admin.TakeCases(t.Context(), admin.Actor{ID: "bob"}, []admin.SeenCase{{EntryID: refund.ID, Version: view.Case.Version}}, admin.Why{Reason: "mine"})))
 	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "mei"}, "refund", admin.Why{Reason: "paid twice"}))
 
-	const theirs, paused = "is somebody else’s case", "refund is paused by mei: nothing of it runs until it is resumed. paid twice"
+	const theirs, paused = "Another person has the case of 1 of these", "refund is paused by mei. Its entries do not run until it is resumed. paid twice"
 	requeue := values("do", "requeue", "seen", seen(refund), "reason", "PSP is back", "delay", "1h0m0s", "back", "/ops/entries?type=refund")
 	asked := plain(alice.get("confirm?" + requeue.Encode()).text)
 	for _, part := range []string{theirs, "Owner bob", paused, refund.BusinessID} {
@@ -688,7 +688,7 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	has(t, plain(alice.get("confirm?"+mail.Encode()).text), "1 of these "+futile)
 
 	done := plain(alice.post("do", requeue).text)
-	assert.Regexp(t, `Done\s+1\s+Whether it succeeds is still to come`, done)
+	assert.Regexp(t, `Done\s+1\s+The work has not run yet`, done)
 	has(t, done, "#"+refund.ID.String()+" requeued")
 	has(t, plain(alice.get("entries/"+refund.ID.String()).text), paused, "it waits")
 	lacks(t, plain(alice.get("entries/"+w.entriesOf("close_order", compensator.Retrying)[0].ID.String()).text), "is paused by")
@@ -782,21 +782,21 @@ func TestAuditLogWithoutARowSaysWhy(t *testing.T) {
 	says := func(path string) string {
 		return plain(none.FindString(alice.get(path).text)) + plain(none.FindString(alice.get(path, "Accept-Language", "zh").text))
 	}
-	assert.Equal(t, " Nothing is on record that you may see.  没有您可查看的操作记录。 ", says("trail"))
+	assert.Equal(t, " There is no record that you may see.  没有您可查看的审计日志。 ", says("trail"))
 	require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "bob"}, "refund", admin.Why{Reason: "PSP down"}))
-	const nothing = " Nothing is on record that matches, and that you may see.  没有符合条件且您可查看的操作记录。 "
+	const nothing = " No record that you may see matches.  没有符合条件且您可查看的审计日志。 "
 	assert.Equal(t, nothing, says("trail?actor=mei"))
 	_, err := db.ExecContext(t.Context(), "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<2000) "+
 		"INSERT INTO common_process_log_operation(at, actor, action) SELECT i, 'carol', 'export' FROM n")
 	require.NoError(t, err)
-	assert.Equal(t, " None on this page; there is more.  本页没有，后面还有。 ", says("trail?actor=bob"))
+	assert.Equal(t, " None on this page. There are further pages.  本页没有，后面还有。 ", says("trail?actor=bob"))
 	next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(alice.get("trail?actor=bob").text)
 	require.NotNil(t, next)
 	second := html.UnescapeString(next[1])
 	has(t, alice.get(second).text, "PSP down")
 	_, err = db.ExecContext(t.Context(), "DELETE FROM common_process_log_operation WHERE actor='bob'")
 	require.NoError(t, err)
-	assert.Equal(t, " None on this page, and there is no more.  本页没有，后面也没有了。 ", says(second))
+	assert.Equal(t, " None on this page. This is the last page.  本页没有，后面也没有了。 ", says(second))
 	w.allow(func(_ context.Context, _ admin.Actor, right admin.Right, _ admin.Subject) bool {
 		return right != admin.SeeAuditLog
 	})
