@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// startLimit is generous: a loaded machine must not turn into a failed test.
+// startLimit is long, so that a loaded machine does not fail a test.
 const startLimit = 5 * time.Minute
 
-// await asks every few milliseconds until done says yes, and reports whether it did before the limit.
+// await calls done every few milliseconds until done returns true. It reports false if the limit passes first.
 func await(limit time.Duration, done func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

@@ -16,25 +16,25 @@ import (
 	"time"
 )
 
-// containerLimit bounds the start of a container: it may have to build the command and pull an image first.
+// containerLimit limits the start of a container. The start may have to build the command and pull an image.
 const containerLimit = 10 * time.Minute
 
-// container is a machine in a Docker container. The nested module docker holds testcontainers-go, so that
-// whoever imports us does not; its command runs as a child process, reads one command a line and answers
-// each with one line of JSON. The container ends when the child's standard input does.
+// container is a machine in a Docker container. The nested module docker imports testcontainers-go, so that this
+// package does not have to. Its command runs as a child process. It reads one command per line and answers with one
+// line of JSON. The container ends when the child's standard input is closed.
 type container struct {
 	address  string
-	password string // of root; only SQL
+	password string // root's password (SQL only)
 
-	mu       sync.Mutex // guards the rest: one command at a time
+	mu       sync.Mutex // guards the fields below; held during a command
 	child    *process
 	commands *os.File
 	answers  *os.File
 	lines    *bufio.Reader
-	stderr   string // path
+	stderr   string // path of the file
 }
 
-// containerAnswer is one line of the command's; docker/main.go writes it.
+// containerAnswer is one output line of the command. docker/main.go writes it.
 type containerAnswer struct {
 	Addr     string `json:"addr,omitempty"`
 	Password string `json:"password,omitempty"`
@@ -49,7 +49,7 @@ func startSQLContainer(flags []string) (machine, string, error) {
 	if path := os.Getenv("COMPENSATOR_MYSQLD"); path != "" {
 		return nil, "", fmt.Errorf("COMPENSATOR_MYSQLD=%s asks for a local server", path)
 	}
-	// Every client comes from outside the container, whose resolver may take seconds to know none of them.
+	// Every client comes from outside the container. Its resolver may take seconds to fail for each of them.
 	usual := append([]string{"--skip-name-resolve"}, usualSQLFlags...)
 	return startContainer("mysql", func(int) ([]string, error) { return slices.Concat(usual, flags), nil })
 }
@@ -58,10 +58,10 @@ func startRedisContainer(flags []string) (machine, string, error) {
 	return startContainer("redis", func(int) ([]string, error) { return slices.Concat(openRedisFlags, flags), nil })
 }
 
-// openRedisFlags: from outside its container we are no local client, so the server must not insist on one.
+// openRedisFlags allow clients from outside the container, which are not local to the server.
 var openRedisFlags = append([]string{"--protected-mode", "no"}, usualRedisFlags...)
 
-// startClusterContainer shares the host's network: nodes tell each other and their clients one address.
+// startClusterContainer uses the host's network, because nodes give one address to each other and to clients.
 func startClusterContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
 		more, err := clusterFlags(flags)
@@ -69,15 +69,15 @@ func startClusterContainer(flags []string) (machine, string, error) {
 	})
 }
 
-// startReplicaContainer shares the host's network: from a network of its own it would look for a master on
-// 127.0.0.1 in itself.
+// startReplicaContainer uses the host's network. In a separate network, 127.0.0.1 would be the replica's own container
+// and not the master.
 func startReplicaContainer(flags []string) (machine, string, error) {
 	return startContainer("redis-on-host", func(port int) ([]string, error) {
 		return slices.Concat([]string{"--port", strconv.Itoa(port)}, openRedisFlags, flags), nil
 	})
 }
 
-// startRabbitContainer hands settings over as they are: the command writes them into a file.
+// startRabbitContainer passes settings on unchanged. The command writes them into a file.
 func startRabbitContainer(settings []string) (machine, string, error) {
 	return startContainer("rabbitmq", func(int) ([]string, error) { return settings, nil })
 }
@@ -95,7 +95,8 @@ func startContainer(kind string, flags func(port int) ([]string, error)) (machin
 	return tryContainer(kind, flags)
 }
 
-// tryContainer takes a port that is free here; on the engine's host, which may be another, it may be taken.
+// tryContainer chooses a port that is free on this machine. On the Docker host, which may be another machine, the port
+// may be taken.
 func tryContainer(kind string, flags func(port int) ([]string, error)) (machine, string, error) {
 	port, err := freePort()
 	if err != nil {
@@ -113,13 +114,13 @@ func tryContainer(kind string, flags func(port int) ([]string, error)) (machine,
 	return c, image, nil
 }
 
-// saysPortTaken knows the words of Docker, of its proxy and of Redis.
+// saysPortTaken recognizes the error texts of Docker, of its proxy and of Redis.
 func saysPortTaken(err error) bool {
 	text := strings.ToLower(err.Error())
 	return strings.Contains(text, "port is already allocated") || strings.Contains(text, "address already in use")
 }
 
-// launch starts the container and returns the image it runs. On failure it leaves nothing behind.
+// launch starts the container and returns the image that it runs. On failure it removes everything.
 func (c *container) launch(args []string) (string, error) {
 	if err := c.spawn(args); err != nil {
 		return "", err
@@ -169,7 +170,7 @@ func (c *container) spawn(args []string) error {
 	return nil
 }
 
-// dockerModule finds the nested module beside this source file.
+// dockerModule returns the directory of the nested module, which is beside this source file.
 func dockerModule() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	dir := filepath.Join(filepath.Dir(file), "docker")
@@ -237,7 +238,7 @@ func (c *container) administer(args []string) (string, error) {
 	return answer.Log, err
 }
 
-// discard closes the command's input, at which it removes the container and ends.
+// discard closes the command's input. The command then removes the container and exits.
 func (c *container) discard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// pingLimit is how long a Docker engine may take to say that it is there.
+// pingLimit is how long a Docker engine may take to answer a ping.
 const pingLimit = 2 * time.Second
 
-// pingDocker returns nil when a Docker engine answers. A client without an engine is not Docker.
+// pingDocker returns nil when a Docker engine answers. An installed client alone is not enough.
 func pingDocker() error {
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
 		return pingDockerHost(host)
@@ -73,7 +73,7 @@ func pingDockerAt(network, address string) error {
 	return nil
 }
 
-// pingDockerByClient leaves certificates and ssh to the docker command.
+// pingDockerByClient uses the docker command, which handles certificates and ssh.
 func pingDockerByClient(host string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pingLimit)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// aptInstall installs Debian packages. Test processes that want to at the same time take turns.
+// aptInstall installs Debian packages. It uses a lock, so that test processes install one after the other.
 func aptInstall(packages ...string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
@@ -48,11 +48,11 @@ func runApt(apt string, args ...string) error {
 	return nil
 }
 
-// policy is asked by Debian's packages whether they may start their service.
+// policy is the script that Debian's packages ask whether they may start their service.
 const policy = "/usr/sbin/policy-rc.d"
 
-// denyStarts keeps what is installed from being started as a service, until the returned function is called. A machine
-// that has a policy keeps it.
+// denyStarts keeps installed packages from starting their services, until allow is called. If the machine has a policy
+// already, that policy stays.
 func denyStarts() (allow func(), err error) {
 	file, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if errors.Is(err, os.ErrExist) {

@@ -5,47 +5,47 @@ import (
 	"testing"
 )
 
-// machine is what one server runs on. Its methods may be called concurrently. A server keeps its address
-// and, where it writes any, its data through all of them but discard.
+// machine is what one server runs on. Its methods may be called concurrently. A server keeps its address and its stored
+// data until discard.
 type machine interface {
 	addr() string     // host:port
-	kill() error      // at once, as a crash would; nil when it does not run
-	stop() error      // in order; nil when it does not run
-	restart() error   // stops it when it runs; returns when it answers again
-	pause() error     // freezes it: connections stay open, nothing answers
-	resume() error    // lets a frozen one go on
-	errorLog() string // what it has logged since it first started
+	kill() error      // kills it immediately, like a crash; nil if it is not running
+	stop() error      // stops it in order; nil if it is not running
+	restart() error   // stops it if it runs; returns when it answers again
+	pause() error     // freezes it: connections stay open, and it does not answer
+	resume() error    // lets a frozen server continue
+	errorLog() string // its log since its first start
 	discard()         // ends it and deletes its data
 }
 
-// control is the part of a server's API that acts on its machine. It belongs to the test that started the
-// server: on a shared one its methods panic, because other tests use that server too.
+// control is the part of a server's API that acts on its machine. Only the test that started the server may use it. On
+// a shared server the methods panic, because other tests use that server too.
 type control struct {
 	machine machine
-	owner   testing.TB // nil: shared
+	owner   testing.TB // nil for a shared server
 }
 
-// Addr is where the server listens, host:port. It stays the same across Restart.
+// Addr returns the server's address, host:port. It stays the same across Restart.
 func (c *control) Addr() string { return c.machine.addr() }
 
-// ErrorLog is what the server has logged so far; empty when the server was given by its address.
+// ErrorLog returns the server's log so far. It is empty for a server that was given by its address.
 func (c *control) ErrorLog() string { return c.machine.errorLog() }
 
-// Kill ends the server with SIGKILL and returns when it is gone. Restart brings it back with what was
-// durable. Killing a dead server does nothing.
+// Kill ends the server with SIGKILL and returns when the process has ended. Restart brings it back with its durable
+// data. Killing a dead server does nothing.
 func (c *control) Kill() { c.do("kill", machine.kill) }
 
-// Stop ends the server in order and returns when it is gone.
+// Stop ends the server in order and returns when the process has ended.
 func (c *control) Stop() { c.do("stop", machine.stop) }
 
-// Pause freezes the server as it stands, as SIGSTOP does: its connections stay open and nothing answers.
+// Pause freezes the server like SIGSTOP. Its connections stay open, and it does not answer.
 func (c *control) Pause() { c.do("pause", machine.pause) }
 
 // Resume undoes Pause.
 func (c *control) Resume() { c.do("resume", machine.resume) }
 
-// Restart starts a killed or stopped server again on its old address and data, and returns when it answers.
-// A running one is stopped first.
+// Restart starts a killed or stopped server again with the same address and data. It returns when the server answers. A
+// running server is stopped first.
 func (c *control) Restart(tb testing.TB) {
 	tb.Helper()
 	c.mustOwn("restart")
@@ -54,7 +54,7 @@ func (c *control) Restart(tb testing.TB) {
 	}
 }
 
-// do may be called from any goroutine of the test, so it fails the test without ending it.
+// do may be called from any goroutine of the test. For this reason it marks the test as failed without ending it.
 func (c *control) do(verb string, action func(machine) error) {
 	c.mustOwn(verb)
 	c.owner.Helper()
@@ -69,7 +69,7 @@ func (c *control) mustOwn(verb string) {
 	}
 }
 
-// discardAtEnd ends the server with its test, and shows the end of its log when the test failed.
+// discardAtEnd ends the server at the end of its test. If the test failed, it prints the end of the server's log.
 func (c *control) discardAtEnd() {
 	c.owner.Cleanup(func() {
 		if c.owner.Failed() {
@@ -79,7 +79,7 @@ func (c *control) discardAtEnd() {
 	})
 }
 
-// given is a machine that belongs to somebody else.
+// given is a server that this process did not start.
 type given struct{ address string }
 
 func (g given) addr() string     { return g.address }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// helperVariable makes the test binary be one of the helpers instead of running tests.
+// helperVariable is an environment variable. It makes the test binary run one of the helpers instead of tests.
 const helperVariable = "COMPENSATOR_TESTSERVERS_HELPER"
 
 var helpers = map[string]func(){"echo": echoHelper}

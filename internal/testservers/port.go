@@ -6,15 +6,15 @@ import (
 	"net"
 )
 
-// The ports we listen on lie below every system's range for outgoing connections. Inside it, a client that
-// reconnects could be given the port of the very server we killed, which then could not start again.
+// These ports are below every system's range for outgoing connections. Inside that range, a client that reconnects
+// could be given the port of the server that a test killed. The server then could not start again.
 const (
 	firstPort = 10_000
 	lastPort  = 32_000
 )
 
-// freePort returns a port of 127.0.0.1 nobody listens on now. It is not reserved: whoever binds it must be
-// ready to find it taken, and try another.
+// freePort returns a port of 127.0.0.1 that is free now. The port is not reserved. A caller must try another port if
+// binding fails.
 func freePort() (int, error) {
 	for range 200 {
 		port := firstPort + rand.IntN(lastPort-firstPort)

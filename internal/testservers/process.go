@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// process is a child of this process. It keeps no goroutine, so that tests may look for leaked ones while
-// their servers run.
+// process is a child process. It has no goroutine, so that tests can check for leaked goroutines while their servers
+// run.
 type process struct {
 	cmd *exec.Cmd
 
 	mu    sync.Mutex // guards ended
-	ended bool       // reaped; the pid may already be another process's
+	ended bool       // reaped; the pid may belong to another process already
 }
 
-// startProcess starts a command in a process group of its own, so that an interrupt at the terminal reaches
-// the tests, which then end it. cmd's streams must be nil or files.
+// startProcess starts a command in its own process group. An interrupt at the terminal then reaches only the tests,
+// which end the command. cmd's streams must be nil or files.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = childAttributes()
 	if err := cmd.Start(); err != nil {
@@ -56,7 +56,7 @@ func (p *process) signal(signal syscall.Signal) error {
 	return p.cmd.Process.Signal(signal)
 }
 
-// kill ends the process at once and returns when it is gone.
+// kill kills the process and returns when it has ended.
 func (p *process) kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -67,9 +67,9 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks the process to end, and kills it when it does not in time.
+// stop asks the process to end, and kills it after the timeout.
 func (p *process) stop(timeout time.Duration) error {
-	_ = p.signal(syscall.SIGCONT) // a frozen process would not hear SIGTERM
+	_ = p.signal(syscall.SIGCONT) // A frozen process would not receive SIGTERM.
 	_ = p.signal(syscall.SIGTERM)
 	if await(timeout, p.exited) {
 		return nil
@@ -77,7 +77,7 @@ func (p *process) stop(timeout time.Duration) error {
 	return p.kill()
 }
 
-// pause returns when every thread of the process stands still.
+// pause returns when every thread of the process is stopped.
 func (p *process) pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (p *process) stopped() bool {
 	if pid != p.pid() {
 		return false
 	}
-	p.ended = !status.Stopped() // somebody else killed it meanwhile
+	p.ended = !status.Stopped() // The process was killed meanwhile.
 	return true
 }
 

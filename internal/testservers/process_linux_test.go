@@ -17,7 +17,8 @@ import (
 
 func init() { helpers["parent"] = parentHelper }
 
-// parentHelper starts a child as tests start servers, tells its process id, and waits for the end of its input.
+// parentHelper starts a child as tests start servers. It prints the child's process id and waits for the end of its
+// input.
 func parentHelper() {
 	child, err := startProcess(exec.Command("sleep", "1000"))
 	if err != nil {
@@ -34,7 +35,7 @@ func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
 	require.NoError(t, err)
 	parent := exec.Command(self)
 	parent.Env = append(os.Environ(), helperVariable+"=parent")
-	_, err = parent.StdinPipe() // stays open, so that only a signal ends the parent
+	_, err = parent.StdinPipe() // This stays open, so that only a signal ends the parent.
 	require.NoError(t, err)
 	stdout, err := parent.StdoutPipe()
 	require.NoError(t, err)
@@ -50,7 +51,7 @@ func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
 	assert.True(t, await(startLimit, func() bool { return gone(child) }), "child %d lives on", child)
 }
 
-// gone counts a zombie as gone: nobody may be there to reap it.
+// gone reports whether a process has ended. A zombie counts as ended, because no process may be there to reap it.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// stopGrace is how long a server may take to end in order.
+// stopGrace is how long a server may take to stop in order.
 const stopGrace = time.Minute
 
-// errPortTaken: somebody bound the port between our choice and the server's start.
+// errPortTaken means that another process took the port between its choice and the server's start.
 var errPortTaken = errors.New("port is taken")
 
-// program is a machine: a server run as a child process.
+// program is a machine that runs a server as a child process.
 type program struct {
 	path string
-	dir  string                              // everything it writes lies in here
-	args func(port int) ([]string, error)    // asked once for each port tried
-	ask  func(address string, pid int) error // nil when this very process serves that address
+	dir  string                              // directory of all files that it writes
+	args func(port int) ([]string, error)    // called once for each port that is tried
+	ask  func(address string, pid int) error // returns nil when this process serves the address
 
-	mu      sync.Mutex // guards the rest; held while the server starts and ends
+	mu      sync.Mutex // guards the fields below; held while the server starts and ends
 	port    int
 	argv    []string
-	process *process // nil: not running
+	process *process // nil if not running
 }
 
 var _ machine = (*program)(nil)
 
-// launch starts the program on a free port. On failure it leaves nothing behind.
+// launch starts the program on a free port. On failure it removes everything.
 func (p *program) launch() (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *program) startLocked() error {
 	}
 	cmd := exec.Command(p.path, p.argv...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = p.dir, output, output
-	cmd.Env = append(cmd.Environ(), "TMPDIR="+p.dir) // an SQL server that starts sweeps it: shared, it would be other servers' files
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+p.dir) // An SQL server cleans its temporary directory when it starts. In a shared directory it would delete files of other servers.
 	child, err := startProcess(cmd)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (p *program) startLocked() error {
 	return p.startFailure(child, answer, before)
 }
 
-// startFailure ends what did not come up and says why it did not.
+// startFailure ends a process that failed to start and returns the reason.
 func (p *program) startFailure(child *process, answer error, before int64) error {
 	ended := child.exited()
 	if err := child.kill(); err != nil {
@@ -98,7 +98,7 @@ func (p *program) startFailure(child *process, answer error, before int64) error
 	log := p.errorLog()
 	log = log[min(len(log), int(before)):]
 	switch lower := strings.ToLower(log); {
-	case strings.Contains(lower, "address already in use"), strings.Contains(lower, "distribution port"): // that of Erlang
+	case strings.Contains(lower, "address already in use"), strings.Contains(lower, "distribution port"): // the text of Erlang
 		return fmt.Errorf("%s on port %d: %w", p.path, p.port, errPortTaken)
 	case ended:
 		return fmt.Errorf("%s ended at its start; its log ends:\n%s", p.path, lastLines(log, 30))
@@ -151,7 +151,7 @@ func (p *program) endLocked(end func(*process) error) error {
 	return nil
 }
 
-// restart keeps the address. When a stranger has taken the port meanwhile, it waits for the port.
+// restart keeps the address. If another process has taken the port meanwhile, restart waits for the port.
 func (p *program) restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,17 +179,17 @@ func (p *program) withProcess(action func(*process) error) error {
 	return action(p.process)
 }
 
-// discard kills: nobody reads the data again, and an orderly end takes MySQL more than a second.
+// discard kills the server, because its data is not needed any more. An orderly stop takes MySQL more than a second.
 func (p *program) discard() {
 	_ = p.kill()
 	_ = os.RemoveAll(p.dir)
 }
 
-// errNotInstalled: the program is not on this machine.
+// errNotInstalled means that the program is not on this machine.
 var errNotInstalled = errors.New("not installed")
 
-// findProgram looks for the first of names that is installed, also where an ordinary user's PATH does not
-// lead.
+// findProgram returns the first of names that is installed. It also looks in directories that are not in an ordinary
+// user's PATH.
 func findProgram(names ...string) (string, error) {
 	for _, name := range names {
 		for _, candidate := range []string{name, "/usr/sbin/" + name, "/usr/local/sbin/" + name, "/usr/libexec/" + name} {
@@ -201,9 +201,10 @@ func findProgram(names ...string) (string, error) {
 	return "", fmt.Errorf("%s: %w", strings.Join(names, ", "), errNotInstalled)
 }
 
-var versions sync.Map // by path, what versionOf has returned
+var versions sync.Map // results of versionOf by path
 
-// versionOf is what a program prints of itself when it is asked so. It is asked once: that takes half as long as to start Redis.
+// versionOf returns what a program prints about its version. The result is cached, because one call takes half as long
+// as a start of Redis.
 func versionOf(path string, flags ...string) (string, error) {
 	if known, asked := versions.Load(path); asked {
 		return known.(string), nil

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echoHelper is a server that tells its process id to whoever connects to the port in its last argument.
+// echoHelper is a server on the port in its last argument. It sends its process id to each client.
 func echoHelper() {
 	listener, err := net.Listen("tcp", "127.0.0.1:"+os.Args[len(os.Args)-1])
 	if err != nil {
@@ -51,7 +51,7 @@ func askEcho(address string, pid int) error {
 		return err
 	}
 	defer conn.Close()
-	// A stranger may accept and never answer.
+	// Another server may accept the connection and never answer.
 	if err := conn.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 		return err
 	}

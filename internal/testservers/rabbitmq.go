@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// RabbitMQServer is one broker with the user guest, who may do everything.
+// RabbitMQServer is one broker with the user guest, who has all permissions.
 type RabbitMQServer struct {
 	control
 	url string
@@ -28,8 +28,8 @@ var rabbitServers = source{
 	packages: []string{"rabbitmq-server"},
 }
 
-// SharedRabbitMQ returns the broker that all tests of this process share, and starts it on first use. Kill and the
-// like panic on it.
+// SharedRabbitMQ returns the broker that all tests of this process share, and starts it on first use. Kill and similar
+// methods panic on it.
 func SharedRabbitMQ(tb testing.TB) *RabbitMQServer {
 	tb.Helper()
 	shared.mu.Lock()
@@ -75,8 +75,9 @@ func givenRabbit(address string) (*RabbitMQServer, error) {
 	return &RabbitMQServer{control: control{machine: given{host}}, url: address}, nil
 }
 
-// NewRabbitMQ starts a broker for this test alone, and ends it and deletes its data with the test. Restart brings it
-// back with what it has confirmed. settings are lines of rabbitmq.conf: "max_message_size = 1000".
+// NewRabbitMQ starts a broker for this test alone. It ends the broker and deletes its data at the end of the test.
+// Restart brings it back with the messages that it has confirmed. settings are lines of rabbitmq.conf, for example
+// "max_message_size = 1000".
 func NewRabbitMQ(tb testing.TB, settings ...string) *RabbitMQServer {
 	tb.Helper()
 	started, err := rabbitServers.start(settings)
@@ -92,14 +93,14 @@ func ownRabbit(started machine, owner testing.TB) *RabbitMQServer {
 	return &RabbitMQServer{control: control{machine: started, owner: owner}, url: "amqp://guest:guest@" + started.addr() + "/"}
 }
 
-// URL is where clients connect, as guest on a broker of our own.
+// URL returns the AMQP URL for clients. On a broker that this package started, it logs in as guest.
 func (s *RabbitMQServer) URL() string { return s.url }
 
-// URLAt is URL by way of another address, a proxy's.
+// URLAt returns URL with another address, for example a proxy's.
 func (s *RabbitMQServer) URLAt(address string) string {
 	parsed, err := url.Parse(s.url)
 	if err != nil {
-		panic(err) // it was parsed before
+		panic(err) // The URL was parsed before.
 	}
 	parsed.Host = address
 	return parsed.String()
@@ -108,7 +109,7 @@ func (s *RabbitMQServer) URLAt(address string) string {
 // Name returns a name for a queue, an exchange or a user that no other test uses.
 func (s *RabbitMQServer) Name() string { return newPrefix() }
 
-// Control runs rabbitmqctl on a broker of this test's own and returns what it prints.
+// Control runs rabbitmqctl on this test's own broker and returns its output.
 func (s *RabbitMQServer) Control(tb testing.TB, args ...string) string {
 	tb.Helper()
 	s.mustOwn("reconfigure")
@@ -121,8 +122,8 @@ func (s *RabbitMQServer) Control(tb testing.TB, args ...string) string {
 	return output
 }
 
-// askRabbit returns nil when the broker on that address is ready, and calls its cluster so; an empty name stands for
-// any. It reads the first frame of the protocol, connection.start, which has the name among its properties.
+// askRabbit returns nil when the broker at the address is ready and belongs to cluster. An empty cluster accepts any.
+// It reads connection.start, the first frame of the protocol, which has the cluster name among its properties.
 func askRabbit(address, cluster string) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
@@ -143,7 +144,7 @@ func askRabbit(address, cluster string) error {
 	if head[0] != 1 || head[1] != 0 || head[2] != 0 {
 		return fmt.Errorf("%s answers no connection.start", address)
 	}
-	frame := make([]byte, int(head[5])<<8|int(head[6])) // a first frame is short
+	frame := make([]byte, int(head[5])<<8|int(head[6])) // A first frame is short.
 	if _, err := io.ReadFull(in, frame); err != nil {
 		return err
 	}

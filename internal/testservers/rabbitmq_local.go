@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// rabbitNode is a broker of this machine's packages, on data, ports and a port mapper of its own: the system's broker,
-// if there is one, is not looked at.
+// rabbitNode is a broker from this machine's packages with separate data, ports and port mapper. It does not touch the
+// system's broker.
 type rabbitNode struct {
 	*program
-	scripts string   // the directory of rabbitmq-server and rabbitmqctl
-	env     []string // of both
-	mapper  *process // epmd; a node cannot begin without one, and would leave behind the one it started
+	scripts string   // directory of rabbitmq-server and rabbitmqctl
+	env     []string // environment of both scripts
+	mapper  *process // epmd. A node needs one to start, and would leave behind an epmd that it started itself.
 }
 
 func startLocalRabbit(settings []string) (machine, string, error) {
@@ -53,7 +53,7 @@ func startLocalRabbit(settings []string) (machine, string, error) {
 	return n, n.version(), nil
 }
 
-// findRabbit prefers the script itself to Debian's wrapper, which becomes the user rabbitmq and forgets the
+// findRabbit prefers the script itself to Debian's wrapper. The wrapper switches to the user rabbitmq and drops the
 // environment.
 func findRabbit() (string, error) {
 	if found, err := findProgram("/usr/lib/rabbitmq/bin/rabbitmq-server"); err == nil {
@@ -62,7 +62,7 @@ func findRabbit() (string, error) {
 	return findProgram("rabbitmq-server")
 }
 
-// startMapper starts an epmd in the foreground.
+// startMapper starts epmd in the foreground.
 func (n *rabbitNode) startMapper(dir string) error {
 	path, err := findProgram("epmd")
 	if err != nil {
@@ -96,19 +96,19 @@ func answers(address string) bool {
 	return conn.Close() == nil
 }
 
-// prepare writes what the scripts would otherwise look for in /etc/rabbitmq.
+// prepare writes the configuration that the scripts would otherwise read from /etc/rabbitmq.
 func (n *rabbitNode) prepare(dir, name string) error {
 	place := func(file string) string { return filepath.Join(dir, file) }
 	n.env = append(n.env,
-		"HOME="+dir,                    // of the cookie
-		"ERL_AFLAGS=-start_epmd false", // of every erl: one that has lost our mapper would leave a daemon behind
+		"HOME="+dir,                    // directory of the cookie
+		"ERL_AFLAGS=-start_epmd false", // for every erl: without our epmd it would otherwise start a daemon and leave it behind
 		"RABBITMQ_NODENAME="+name+"@localhost",
 		"RABBITMQ_BASE="+dir, "RABBITMQ_MNESIA_BASE="+place("mnesia"), "RABBITMQ_LOG_BASE="+dir, "RABBITMQ_LOGS=-",
 		"RABBITMQ_PID_FILE="+place("pid"), "RABBITMQ_ENABLED_PLUGINS_FILE="+place("enabled_plugins"),
 		"RABBITMQ_CONF_ENV_FILE="+place("env.conf"), "RABBITMQ_CONFIG_FILE="+place("rabbitmq.conf"),
 		"RABBITMQ_CONFIG_FILES="+place("conf.d"), "RABBITMQ_ADVANCED_CONFIG_FILE="+place("advanced.config"),
-		"RABBITMQ_ALLOW_INPUT=1", // the script becomes the broker instead of its parent
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none", // idle threads do not spin
+		"RABBITMQ_ALLOW_INPUT=1", // The script executes the broker directly instead of as a child.
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none", // Idle threads do not spin.
 	)
 	home, err := n.lend(dir)
 	if err != nil {
@@ -122,12 +122,12 @@ func (n *rabbitNode) prepare(dir, name string) error {
 	return os.Mkdir(place("conf.d"), 0o700)
 }
 
-// lend makes a home for the broker, with links to its libraries and none to its plugins, which are all off. Erlang looks for
-// each of the hundreds of modules of a start in one library after the other: half of those were plugins, and a start without
-// them takes a third less of the processor.
+// lend creates a home directory for the broker, with links to its libraries but not to its plugins. All plugins are
+// off. Erlang searches one library after the other for each of hundreds of modules. Half of the libraries were plugins,
+// and a start without them takes a third less processor time.
 func (n *rabbitNode) lend(dir string) (home string, err error) {
 	home = filepath.Join(dir, "home")
-	lent := filepath.Join(home, "plugins") // RabbitMQ's name for both kinds
+	lent := filepath.Join(home, "plugins") // RabbitMQ uses this name for plugins and libraries.
 	if err := os.MkdirAll(lent, 0o700); err != nil {
 		return "", err
 	}
@@ -146,13 +146,14 @@ func (n *rabbitNode) lend(dir string) (home string, err error) {
 	return home, nil
 }
 
-// isPlugin tells rabbitmq_shovel-3.10.8 from ra-2.2.0, and from what a broker or its scripts start with.
+// isPlugin reports whether a library is a plugin, for example rabbitmq_shovel-3.10.8. Other libraries are ra-2.2.0 and
+// those that a broker or its scripts need at the start.
 func isPlugin(library string) bool {
 	name, _, _ := strings.Cut(library, "-")
 	return strings.HasPrefix(name, "rabbitmq_") && name != "rabbitmq_prelaunch" && name != "rabbitmq_cli"
 }
 
-// argv is the broker's command line for a port; what stands in its configuration is written first.
+// argv returns the broker's command line for a port. It writes the configuration first.
 func (n *rabbitNode) argv(dir, name string, port int, script string, settings []string) ([]string, error) {
 	other, err := freePort()
 	if err != nil {
@@ -180,7 +181,7 @@ func (n *rabbitNode) administer(args []string) (string, error) {
 
 func (n *rabbitNode) version() string { return filepath.Base(n.installed()) }
 
-// installed is where the broker's scripts and libraries lie. It is named after the version.
+// installed returns the directory of the broker's scripts and libraries. Its name contains the version.
 func (n *rabbitNode) installed() string {
 	target, err := filepath.EvalSymlinks(n.scripts + "/rabbitmq-server")
 	if err != nil {

@@ -28,7 +28,8 @@ var redisServers = source{
 	packages: []string{"redis-server"},
 }
 
-// replicaServers are apart from redisServers because a replica dials: in a container it needs the host's network.
+// replicaServers is separate from redisServers, because a replica connects to its master. In a container it needs the
+// host's network for that.
 var replicaServers = source{
 	kind:     "Redis replica",
 	given:    "REDIS_ADDR",
@@ -37,8 +38,8 @@ var replicaServers = source{
 	packages: []string{"redis-server"},
 }
 
-// SharedRedis returns the server that all tests of this process share, and starts it on first use. Kill and
-// the like panic on it.
+// SharedRedis returns the server that all tests of this process share, and starts it on first use. Kill and similar
+// methods panic on it.
 func SharedRedis(tb testing.TB) *RedisServer {
 	tb.Helper()
 	shared.mu.Lock()
@@ -69,15 +70,15 @@ func sharedRedis() (machine, error) {
 	return given{address}, nil
 }
 
-// NewRedis starts a server for this test alone, and ends it with the test. It writes nothing to disk, so
-// Restart brings it back empty, unless the flags say otherwise: "--appendonly", "yes".
+// NewRedis starts a server for this test alone and ends it with the test. It writes nothing to disk, so Restart brings
+// it back empty. Flags can change that, for example "--appendonly", "yes".
 func NewRedis(tb testing.TB, flags ...string) *RedisServer {
 	tb.Helper()
 	return newRedis(tb, &redisServers, flags)
 }
 
-// NewRedisReplica is NewRedis for a server that will be told to follow another one: it reaches the address of
-// any server here, and of a proxy in this process.
+// NewRedisReplica is like NewRedis for a server that will follow another one. It can reach any server of this package
+// and any proxy in this process.
 func NewRedisReplica(tb testing.TB, flags ...string) *RedisServer {
 	tb.Helper()
 	return newRedis(tb, &replicaServers, flags)
@@ -94,8 +95,8 @@ func newRedis(tb testing.TB, from *source, flags []string) *RedisServer {
 	return server
 }
 
-// Prefix returns a key prefix no other test uses. On a shared server every key that contains it is deleted
-// with the test.
+// Prefix returns a key prefix that no other test uses. On a shared server, every key that contains it is deleted at the
+// end of the test.
 func (s *RedisServer) Prefix(tb testing.TB) string {
 	prefix := newPrefix()
 	if s.owner == nil {
@@ -123,14 +124,14 @@ func (s *RedisServer) deleteKeys(tb testing.TB, prefix string) {
 	}
 }
 
-// usualRedisFlags write nothing to disk.
+// usualRedisFlags make Redis write nothing to disk.
 var usualRedisFlags = []string{"--save", "", "--appendonly", "no"}
 
 func startLocalRedis(flags []string) (machine, string, error) {
 	return startRedisProgram(func(int) ([]string, error) { return flags, nil })
 }
 
-// startRedisProgram asks for the flags once for each port it tries.
+// startRedisProgram calls flags once for each port that it tries.
 func startRedisProgram(flags func(port int) ([]string, error)) (machine, string, error) {
 	path, err := findProgram("redis-server")
 	if err != nil {
@@ -155,8 +156,8 @@ func startRedisProgram(flags func(port int) ([]string, error)) (machine, string,
 	return server, version, nil
 }
 
-// askRedis returns nil when the server on that address is ready, and is the process with that id; 0 stands
-// for any. It speaks the protocol itself: a client's own retries would make a start of 15 ms take 100.
+// askRedis returns nil when the server at the address is ready and has this process id. 0 accepts any process. It
+// speaks the protocol itself: with a client's retries, a start of 15 ms would take 100 ms.
 func askRedis(address string, pid int) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {

@@ -17,13 +17,13 @@ const (
 	clusterSlots = 16384
 )
 
-// RedisCluster is a Redis Cluster of three masters without replicas, so a killed node takes its slots away
-// until Restart; its keys are gone then.
+// RedisCluster is a Redis Cluster of three masters without replicas. The slots of a killed node are unavailable until
+// Restart, and its keys are lost.
 type RedisCluster struct {
 	Nodes []*RedisServer
 }
 
-// clusterServers are apart from redisServers because a node in a container needs the host's network.
+// clusterServers is separate from redisServers, because a node in a container needs the host's network.
 var clusterServers = source{
 	kind:     "Redis Cluster",
 	given:    "REDIS_ADDR",
@@ -32,8 +32,8 @@ var clusterServers = source{
 	packages: []string{"redis-server"},
 }
 
-// NewRedisCluster starts a cluster for this test alone, waits until it serves all slots, and ends it with
-// the test. It takes about two seconds, and Redis 7 or newer.
+// NewRedisCluster starts a cluster for this test alone and ends it with the test. It waits until the cluster serves all
+// slots, which takes about two seconds. It needs Redis 7 or newer.
 func NewRedisCluster(tb testing.TB, flags ...string) *RedisCluster {
 	tb.Helper()
 	cluster := &RedisCluster{}
@@ -48,7 +48,7 @@ func NewRedisCluster(tb testing.TB, flags ...string) *RedisCluster {
 	return cluster
 }
 
-// Addrs are the addresses of all nodes, for redis.ClusterOptions.
+// Addrs returns the addresses of all nodes, for redis.ClusterOptions.
 func (c *RedisCluster) Addrs() []string {
 	var addresses []string
 	for _, node := range c.Nodes {
@@ -57,10 +57,10 @@ func (c *RedisCluster) Addrs() []string {
 	return addresses
 }
 
-// Prefix returns a key prefix no other test uses.
+// Prefix returns a key prefix that no other test uses.
 func (c *RedisCluster) Prefix(testing.TB) string { return newPrefix() }
 
-// Move has another node take over a key's slot, with all that is in it, while clients go on.
+// Move migrates the slot of key, with all its keys, to another node while clients continue.
 func (c *RedisCluster) Move(tb testing.TB, key string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -70,7 +70,7 @@ func (c *RedisCluster) Move(tb testing.TB, key string) {
 	}
 }
 
-// move does what redis-cli --cluster reshard does.
+// move does the same as redis-cli --cluster reshard.
 func (c *RedisCluster) move(ctx context.Context, key string) error {
 	var clients []*redis.Client
 	for _, node := range c.Nodes {
@@ -118,7 +118,7 @@ func (c *RedisCluster) move(ctx context.Context, key string) error {
 	return nil
 }
 
-// ownerOf is the place among the nodes of the one that has a slot.
+// ownerOf returns the index of the node that owns a slot.
 func ownerOf(ctx context.Context, nodes []*redis.Client, slot int64) (int, error) {
 	for i, node := range nodes {
 		id, err := node.Do(ctx, "CLUSTER", "MYID").Text()
@@ -138,7 +138,7 @@ func ownerOf(ctx context.Context, nodes []*redis.Client, slot int64) (int, error
 	return 0, fmt.Errorf("no node has slot %d", slot)
 }
 
-// join does what redis-cli --cluster create does.
+// join does the same as redis-cli --cluster create.
 func (c *RedisCluster) join(ctx context.Context) error {
 	for i, node := range c.Nodes {
 		err := node.ask(func(client *redis.Client) error {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// homeDir is where all test processes of this user keep templates and data. Others must not be able to
-// plant anything there, since a server will run on it.
+// homeDir returns the directory in which all test processes of this user keep templates and data. Other users must not
+// be able to write there, because a server will run on that data.
 func homeDir() (string, error) {
 	temp, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
@@ -31,8 +31,8 @@ func homeDir() (string, error) {
 	return dir, nil
 }
 
-// lockFile takes an exclusive lock that the system gives back when this process ends. With wait false it
-// returns an error when somebody else holds the lock.
+// lockFile takes an exclusive lock. The operating system releases the lock when this process ends. If wait is false and
+// another process holds the lock, lockFile returns an error.
 func lockFile(path string, wait bool) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -58,11 +58,11 @@ func lockFile(path string, wait bool) (*os.File, error) {
 var run struct {
 	mu   sync.Mutex // guards the fields
 	dir  string
-	lock *os.File // held as long as this process lives: tells others not to sweep dir away
+	lock *os.File // held for the life of this process, so that other processes do not delete dir
 }
 
-// runDir returns the directory of this process's servers. On first use it makes it, and removes those that
-// processes which were killed have left.
+// runDir returns the directory of this process's servers. The first call creates it and removes directories of killed
+// processes.
 func runDir() (string, error) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -91,8 +91,8 @@ func runDir() (string, error) {
 	return dir, nil
 }
 
-// sweep removes the run directories whose process is gone. The caller holds the sweep lock, under which
-// alone run directories are made.
+// sweep removes the run directories whose process has ended. The caller holds the sweep lock. Run directories are
+// created only under that lock.
 func sweep(home string) {
 	dirs, _ := filepath.Glob(filepath.Join(home, "run-*"))
 	for _, dir := range dirs {

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// way is how a server comes about; see the package comment.
+// way is one way to get a server. The package comment lists them.
 type way string
 
 const (
@@ -21,7 +21,7 @@ const (
 
 var ways = []way{byDSN, byDocker, byLocal, byInstall}
 
-// allowed returns the ways that COMPENSATOR_SERVERS leaves open, in their order.
+// allowed returns the ways that COMPENSATOR_SERVERS allows, in their order.
 func allowed() ([]way, error) {
 	only := way(os.Getenv("COMPENSATOR_SERVERS"))
 	switch {
@@ -33,20 +33,20 @@ func allowed() ([]way, error) {
 	return nil, fmt.Errorf("COMPENSATOR_SERVERS=%s is none of dsn, docker, local, install", only)
 }
 
-// source starts servers of one kind. The first way that brings one up is kept for the whole process, so
-// that a later failure is a failure and not a change of server.
+// source starts servers of one kind. The first way that works is kept for the whole process. A later failure is then
+// reported and does not change the kind of server.
 type source struct {
-	kind     string // for messages: "SQL"
-	given    string // environment variable of a given server
+	kind     string // name in messages, for example "SQL"
+	given    string // environment variable that names a running server
 	docker   func(flags []string) (started machine, description string, err error)
-	local    func(flags []string) (started machine, description string, err error) // errNotInstalled: try install
-	packages []string                                                              // what apt-get installs for local
+	local    func(flags []string) (started machine, description string, err error) // an errNotInstalled result leads to the way install
+	packages []string                                                              // packages that apt-get installs for local
 
 	mu     sync.Mutex // guards chosen; held while the first server starts
 	chosen way
 }
 
-// start starts a server of our own with these flags added to the usual ones.
+// start starts a new server with flags added to the usual ones.
 func (s *source) start(flags []string) (machine, error) {
 	s.mu.Lock()
 	if s.chosen != "" {
@@ -94,7 +94,7 @@ func (s *source) startBy(w way, flags []string) (machine, string, error) {
 	return nil, "", fmt.Errorf("%s names a shared server; this test needs one that it may kill", s.given)
 }
 
-// enqueue tells once a process and kind what the tests run against.
+// enqueue prints the kind of server that the tests use, once per process and kind.
 func (s *source) enqueue(w way, description string) {
 	fmt.Fprintf(os.Stderr, "testservers: %s by way of %s: %s\n", s.kind, w, description)
 }

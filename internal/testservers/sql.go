@@ -13,14 +13,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// askLimit bounds one question to a server that should answer at once.
+// askLimit limits one query to a server that should answer at once.
 const askLimit = 10 * time.Second
 
-// SQLServer is a MariaDB or MySQL server with an all-powerful user.
+// SQLServer is a MariaDB or MySQL server with a user that has all privileges.
 type SQLServer struct {
 	control
 	Flavor  string // "mariadb" or "mysql"
-	Version string // as SELECT VERSION() says
+	Version string // result of SELECT VERSION()
 	config  *mysql.Config
 }
 
@@ -32,8 +32,8 @@ var sqlServers = source{
 	packages: []string{"mariadb-server"},
 }
 
-// SharedSQL returns the server that all tests of this process share, and starts it on first use. Kill and
-// the like panic on it.
+// SharedSQL returns the server that all tests of this process share, and starts it on first use. Kill and similar
+// methods panic on it.
 func SharedSQL(tb testing.TB) *SQLServer {
 	tb.Helper()
 	shared.mu.Lock()
@@ -72,8 +72,8 @@ func givenSQL(dsn string) (*SQLServer, error) {
 	return server, nil
 }
 
-// NewSQL starts a server for this test alone, and ends it and deletes its data with the test. The flags are
-// added to the server's command line, and win over the usual ones: "--max-connections=20".
+// NewSQL starts a server for this test alone. It ends the server and deletes its data at the end of the test. The flags
+// are added to the server's command line and override the usual ones, for example "--max-connections=20".
 func NewSQL(tb testing.TB, flags ...string) *SQLServer {
 	tb.Helper()
 	server, err := startSQL(&sqlServers, flags)
@@ -108,7 +108,7 @@ func rootConfig(address string) *mysql.Config {
 	return config
 }
 
-// identify asks the server what it is.
+// identify reads the server's flavor and version.
 func (s *SQLServer) identify() error {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
@@ -122,8 +122,8 @@ func (s *SQLServer) identify() error {
 	return err
 }
 
-// DSN returns the data source name of a database on this server, for github.com/go-sql-driver/mysql. Params
-// are its parameters, "parseTime=true"; an empty database selects none.
+// DSN returns the data source name of a database on this server, for github.com/go-sql-driver/mysql. params are its
+// parameters, for example "parseTime=true". An empty database selects none.
 func (s *SQLServer) DSN(database string, params ...string) string {
 	config := s.config.Clone()
 	config.DBName = database
@@ -138,15 +138,15 @@ func (s *SQLServer) DSN(database string, params ...string) string {
 	return dsn
 }
 
-// Database creates an empty utf8mb4 database on the shared server, drops it with the test, and returns its
-// DSN with these parameters.
+// Database creates an empty utf8mb4 database on the shared server and returns its DSN with these parameters. The
+// database is dropped at the end of the test.
 func Database(tb testing.TB, params ...string) string {
 	tb.Helper()
 	return SharedSQL(tb).Database(tb, params...)
 }
 
-// Database creates an empty utf8mb4 database on this server and returns its DSN with these parameters. The
-// database of a shared server is dropped with the test.
+// Database creates an empty utf8mb4 database on this server and returns its DSN with these parameters. On a shared
+// server, the database is dropped at the end of the test.
 func (s *SQLServer) Database(tb testing.TB, params ...string) string {
 	tb.Helper()
 	name := "compensator_" + strings.ToLower(rand.Text()[:12])
@@ -178,8 +178,8 @@ func (s *SQLServer) exec(statements ...string) error {
 	})
 }
 
-// withRoot lends one connection that selects no database and keeps its errors to itself: while a server
-// starts, refusals are no news.
+// withRoot calls use with one connection that selects no database. The driver logs no errors of it, because a starting
+// server refuses connections.
 func withRoot(config *mysql.Config, use func(*sql.DB) error) error {
 	config = config.Clone()
 	config.DBName, config.Logger = "", &mysql.NopLogger{}

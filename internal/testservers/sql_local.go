@@ -17,7 +17,7 @@ import (
 // sqlProgram is an installed mariadbd or mysqld.
 type sqlProgram struct {
 	path    string
-	version string // what --version prints
+	version string // output of --version
 }
 
 // startLocalSQL runs an installed server on a copy of the template.
@@ -39,7 +39,7 @@ func startLocalSQL(flags []string) (machine, string, error) {
 		return nil, "", fmt.Errorf("copy %s: %w: %s", template, err, output)
 	}
 	if err := os.Remove(filepath.Join(data, "auto.cnf")); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, "", err // MySQL's name for itself, which no two servers may share
+		return nil, "", err // MySQL's server UUID, which no two servers may share
 	}
 	server := &program{
 		path: installed.path,
@@ -70,7 +70,7 @@ func findSQL() (sqlProgram, error) {
 
 func (p sqlProgram) mariadb() bool { return strings.Contains(p.version, "MariaDB") }
 
-// asRoot is the flag without which the servers refuse to run as root.
+// asRoot returns the flag that the servers need to run as root.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -78,8 +78,8 @@ func asRoot() []string {
 	return nil
 }
 
-// usualSQLFlags suit every MariaDB and MySQL. They keep a server as durable as a real one: what it
-// acknowledged survives Kill.
+// usualSQLFlags work on every MariaDB and MySQL. They keep a server as durable as in production: committed data
+// survives Kill.
 var usualSQLFlags = []string{
 	"--max-connections=500",
 	"--innodb-flush-log-at-trx-commit=1",
@@ -88,14 +88,14 @@ var usualSQLFlags = []string{
 	"--skip-log-bin",
 }
 
-// flags also keep a server small and its files in its directory.
+// flags returns flags that also keep the server small and its files in its directory.
 func (p sqlProgram) flags(data string, port int) []string {
 	flags := append([]string{"--no-defaults"}, asRoot()...)
 	flags = append(flags,
 		"--datadir="+data,
 		"--bind-address=127.0.0.1",
 		"--port="+strconv.Itoa(port),
-		"--socket=server.sock", // relative to the data directory: a long path would not fit a socket's name
+		"--socket=server.sock", // Relative to the data directory, because a socket's path must be short.
 		"--pid-file="+filepath.Join(data, "server.pid"),
 		"--innodb-buffer-pool-size=32M",
 		"--innodb-buffer-pool-dump-at-shutdown=OFF",
@@ -109,8 +109,8 @@ func (p sqlProgram) flags(data string, port int) []string {
 	return append(flags, "--mysqlx=OFF", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=8M")
 }
 
-// template returns a data directory freshly made by this very program; a server runs on a copy. It is made
-// once a user, and test processes that need it at the same time take turns.
+// template returns a data directory that this program has initialized. A server runs on a copy of it. It is made once
+// per user, under a lock between test processes.
 func (p sqlProgram) template() (string, error) {
 	home, err := homeDir()
 	if err != nil {
@@ -125,7 +125,7 @@ func (p sqlProgram) template() (string, error) {
 	if _, err := os.Stat(made); !errors.Is(err, os.ErrNotExist) {
 		return made, err
 	}
-	making := made + ".part" // left there only by a process that was killed
+	making := made + ".part" // This is left only by a process that was killed.
 	if err := os.RemoveAll(making); err != nil {
 		return "", err
 	}
@@ -150,8 +150,8 @@ func (p sqlProgram) initFlags(data string) []string {
 		"--innodb-flush-log-at-trx-commit=0", "--skip-log-bin", "--performance-schema=OFF")
 }
 
-// initialize makes a data directory. What it starts outlives a process that is killed meanwhile: it keeps the turn until it has ended,
-// so that nobody else works in that directory.
+// initialize creates a data directory. The program that it starts survives if this process is killed. That program
+// keeps the lock turn until it ends, so that no other process works in the directory.
 func (p sqlProgram) initialize(data string, turn *os.File) error {
 	path := p.path
 	if p.mariadb() {
@@ -162,15 +162,15 @@ func (p sqlProgram) initialize(data string, turn *os.File) error {
 	}
 	cmd := exec.Command(path, p.initFlags(data)...)
 	cmd.ExtraFiles = []*os.File{turn}
-	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // swept, as by a server that starts
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+filepath.Dir(data)) // The program cleans this directory, like a server that starts.
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w:\n%s", path, err, lastLines(string(output), 20))
 	}
 	return nil
 }
 
-// askSQL returns nil when the server on that address runs on this data directory; a stranger's may have
-// taken the port.
+// askSQL returns nil when the server at the address runs on this data directory. Another server may have taken the
+// port.
 func askSQL(address, data string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// replicatedSQL are servers that follow each other: from inside a container one would look for the other on 127.0.0.1 in
-// itself, so they run as programs.
+// replicatedSQL starts servers that replicate from each other. They run as local programs. In a container, 127.0.0.1
+// would be the container itself and not the other server.
 var replicatedSQL = source{
 	kind:  "replicated SQL",
 	given: "MYSQL_DSN",
@@ -22,8 +22,8 @@ var replicatedSQL = source{
 	packages: []string{"mariadb-server"},
 }
 
-// NewSQLPair starts two servers for this test alone, of which the second follows the first: it has all that was
-// committed there a moment later, until Lag.
+// NewSQLPair starts two servers for this test alone. The second replicates from the first, with a short delay, until
+// Lag is called.
 func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
 	tb.Helper()
 	var pair [2]*SQLServer
@@ -50,7 +50,7 @@ func NewSQLPair(tb testing.TB) (primary, replica *SQLServer) {
 	return primary, replica
 }
 
-// words chooses between the two servers' languages.
+// words returns the text for the server's flavor.
 func (s *SQLServer) words(mariadb, mysql string) string {
 	if s.Flavor == "mariadb" {
 		return mariadb
@@ -58,7 +58,7 @@ func (s *SQLServer) words(mariadb, mysql string) string {
 	return mysql
 }
 
-// Lag waits until the replica has all that its primary has, and from then on it gets no more.
+// Lag waits until the replica has all data of its primary, and then stops the replication.
 func (s *SQLServer) Lag(tb testing.TB, primary *SQLServer) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
@@ -84,7 +84,7 @@ func (s *SQLServer) Lag(tb testing.TB, primary *SQLServer) {
 	}
 }
 
-// position is where the server's binary log ends.
+// position reads the end of the server's binary log.
 func (s *SQLServer) position(ctx context.Context, file *string, position *int64) error {
 	return withRoot(s.config, func(db *sql.DB) error {
 		rows, err := db.QueryContext(ctx, s.words("SHOW MASTER STATUS", "SHOW BINARY LOG STATUS"))
@@ -104,7 +104,7 @@ func (s *SQLServer) position(ctx context.Context, file *string, position *int64)
 	})
 }
 
-// Promote makes the replica a server of its own: what it has not applied yet, it never will.
+// Promote makes the replica an independent server. Changes that it has not applied are lost.
 func (s *SQLServer) Promote(tb testing.TB) {
 	tb.Helper()
 	if err := s.exec(s.words("STOP SLAVE", "STOP REPLICA"), s.words("RESET SLAVE ALL", "RESET REPLICA ALL")); err != nil {

@@ -1,3 +1,3 @@
-// Package settling holds the way of an outcome into the database: once, fenced, behind locks, through outages and lost
-// answers, and before the queue is told (G5, G8).
+// Package settling tests how an outcome gets into the database (G5, G8). It is stored once and fenced by its token. It
+// passes locks, outages and lost answers. The queue learns of it only afterwards.
 package settling

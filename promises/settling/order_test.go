@@ -22,7 +22,7 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, store := w.OnHooks(w.Quick())
 	store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
-		pause := time.NewTimer(300 * time.Millisecond) // Run would have returned by then
+		pause := time.NewTimer(300 * time.Millisecond) // Run would have returned by then.
 		defer pause.Stop()
 		<-pause.C
 		return settle()
@@ -41,10 +41,10 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	}
 }
 
-// outcomeRetry is when what has failed comes due again.
+// outcomeRetry is the delay before a failed entry is due again.
 const outcomeRetry = time.Hour
 
-// steps notes in which order things happen.
+// steps notes the order in which things happen.
 type steps struct {
 	mu    sync.Mutex // guards taken
 	taken []string
@@ -62,8 +62,8 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue notes when it is told of outcomes. What a claim puts back for a moment is none: it has failed, or the database
-// does not find the entry due yet, whose clock is not the queue's.
+// toldQueue notes when it receives an outcome. A short delay is no outcome. A claim that failed puts an entry back for
+// a moment. So does a claim for which the entry is not due yet by the database's clock.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps
@@ -86,9 +86,9 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 			queue, err := redisqueue.Open(w.Redis, w.Name)
 			require.NoError(t, err)
 			var sequence steps
-			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // the queue's, not a poll's
+			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // The queue must find the entry, not a poll.
 			var claims atomic.Int64
-			store.OnClaim = func() error { // the first one puts the entry back
+			store.OnClaim = func() error { // The first claim puts the entry back.
 				if claims.Add(1) == 1 {
 					return errors.New("deadlock")
 				}

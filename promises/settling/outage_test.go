@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// logLines counts the lines an operator would see.
+// logLines counts the log lines that an operator would see.
 type logLines struct{ n atomic.Int64 }
 
 func (l *logLines) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
@@ -29,7 +29,7 @@ func (l *logLines) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 func (l *logLines) WithGroup(string) slog.Handler { return l }
 
-// counted dials and counts.
+// counted returns a dial function that counts its calls.
 func counted(calls *atomic.Int64) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		calls.Add(1)
@@ -57,7 +57,7 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 				w.Put(orders, i, compensator.Options{Delay: 300 * time.Millisecond})
 			}
 			proxy.Refuse()
-			back.Open() // its outcome finds no database
+			back.Open() // Its outcome cannot be stored.
 			health := c.Health(t.Context())
 			require.Error(t, health.Database)
 			w.Eventually(func() bool {
@@ -90,7 +90,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	lines := new(logLines)
 	cfg := w.Quick()
 	cfg.DB, cfg.Redis, cfg.Logger = db, client, slog.New(lines)
-	cfg.PollInterval = time.Second // as it is by default
+	cfg.PollInterval = time.Second // the default
 	c := w.New(cfg)
 	names := []string{"one", "two", "three", "four", "five"}
 	for _, name := range names {
@@ -108,7 +108,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	seen, asked, askedToo := lines.n.Load(), sqlDials.Load(), redisDials.Load()
 	sqlProxy.Refuse()
 	redisProxy.Refuse()
-	g.Open() // three outcomes find no database
+	g.Open() // Three outcomes cannot be stored.
 	for _, name := range names {
 		w.Exec("UPDATE common_process_log SET state=0, ended_by='', next_at=1, epoch=epoch+1, version=version+1 WHERE business_type=?", name)
 	}

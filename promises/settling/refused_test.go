@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refuse has a trigger of the administrators' refuse to change entries as the condition says, until allow is called.
+// refuse creates a trigger that rejects changes of the entries ids under the condition when. allow drops the trigger.
 func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -28,7 +28,7 @@ func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow fun
 	return func() { w.Exec("DROP TRIGGER refuse") }
 }
 
-// threeOf returns three entries that stand apart.
+// threeOf returns three entries that are not adjacent.
 func threeOf(ids []compensator.EntryID) []compensator.EntryID {
 	return []compensator.EntryID{ids[3], ids[4], ids[len(ids)-1]}
 }
@@ -118,7 +118,8 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome: a history that a trigger writes may have the log's name as a part of its own.
+// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome has a trigger that writes into a missing table. The table's name may
+// contain the name of the log. The library must not take the error for a missing log.
 func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	t.Parallel()
 	for _, history := range []string{"common_process_log_history", "old_common_process_log", "history"} {
@@ -150,7 +151,8 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	}
 }
 
-// A wait for a lock is 2 s. One for each half of what is refused would outlast the statement's own deadline.
+// A wait for a lock takes 2 s. One wait for each half of the refused outcomes would exceed the deadline of the
+// statement.
 // Failure: F75
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
@@ -178,7 +180,8 @@ func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	allow()
 }
 
-// A trigger refuses the outcomes of 3 entries of 40. The others are stored, people are told which, and no handler runs twice.
+// A trigger rejects the outcomes of 3 of 40 entries. The others must be stored. Health must name the three, and no
+// handler may run twice.
 // Failure: F75
 func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T) {
 	t.Parallel()
@@ -220,7 +223,7 @@ func TestRefusedOutcomesAreToldByTheirIdsAndStoredOnceTheyAreTaken(t *testing.T)
 	})
 }
 
-// names reports whether Health tells of a problem with all these entries.
+// names reports whether a problem in Health names all these entries.
 func names(c *compensator.Compensator, what string, ids []compensator.EntryID) bool {
 	for _, problem := range c.Health(context.Background()).Problems {
 		if strings.HasPrefix(problem.What, what) {
@@ -230,7 +233,7 @@ func names(c *compensator.Compensator, what string, ids []compensator.EntryID) b
 	return false
 }
 
-// A trigger refuses the claims of 3 due entries, which stand in front of the others.
+// A trigger rejects the claims of 3 due entries, which come before the others.
 // Failure: F75
 func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -243,7 +246,7 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 		}
 		refused := ids[:3]
 		allow := refuse(w, refused, "NEW.delivery_count>OLD.delivery_count")
-		w.Exec("UPDATE common_process_log SET lease_until=0, token=X'', delivery_count=0, version=version+1") // none is taken on as it was born
+		w.Exec("UPDATE common_process_log SET lease_until=0, token=X'', delivery_count=0, version=version+1") // No entry is started from its insert.
 		w.Run(c)
 		for _, id := range ids[3:] {
 			w.WaitState(id, compensator.Succeeded)
@@ -259,7 +262,7 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	})
 }
 
-// A Run that ends while outcomes are refused says which entries will run again.
+// Run ends while outcomes are refused. Its error must name the entries that will run again.
 // Failure: F75
 func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	t.Parallel()
@@ -278,8 +281,8 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	allow()
 }
 
-// TestRunStoresOutcomesThatTheDatabaseTakesAgain: people remove the trigger, and restart the service. Its refused outcomes rest for
-// up to a minute, and Run ends long before.
+// TestRunStoresOutcomesThatTheDatabaseTakesAgain refuses outcomes, then drops the trigger and stops Run. Refused
+// outcomes wait up to a minute between attempts. Run must store them before it returns, which is much earlier.
 func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -291,7 +294,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	})
 	stop := w.Run(c)
 	var ids []compensator.EntryID
-	for i := range entriesBesideRefused { // more than are offered together
+	for i := range entriesBesideRefused { // more than one statement offers
 		ids = append(ids, w.Put(orders, i, compensator.Options{}))
 	}
 	w.Eventually(func() bool { return calls.Total() == len(ids) }, "all handlers run")
@@ -300,7 +303,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	w.Eventually(func() bool {
 		for _, problem := range c.Health(t.Context()).Problems {
 			if strings.HasPrefix(problem.What, "the database refuses to store outcomes") {
-				return problem.Times >= 6 // by now they rest for seconds
+				return problem.Times >= 6 // By now, they wait for seconds between attempts.
 			}
 		}
 		return false
@@ -313,7 +316,8 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	}
 }
 
-// Entries that wait for their turn are put back, and made due, together. A trigger refuses it for some of them, or for their notes.
+// Blocked entries are put back together, and made due together. A trigger rejects this for some entries, or for their
+// positions. The others must not wait.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()

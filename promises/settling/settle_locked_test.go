@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeBeside opens a store on a pool, beside entries that are committed.
+// storeBeside opens a store on a pool and records entries.
 func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (processlog.Store, *compensator.Receipt) {
 	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -32,8 +32,8 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 	return store, receipt
 }
 
-// A transaction that holds many entries must not make a settle wait once for each: it would outlast its own
-// deadline, try again, and never come to the end.
+// A transaction locks many entries. A settle must not wait once for each. It would then exceed its deadline, try again,
+// and never succeed.
 // Failure: F27
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	t.Parallel()
@@ -42,11 +42,11 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	holder := w.Begin(w.DB)
 	var outcomes []processlog.Outcome
 	for i, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Retrying, ProcessCount: i + 1}) // no two share a statement
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Retrying, ProcessCount: i + 1}) // No two outcomes share a statement.
 		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
 		require.NoError(t, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // a wait is 2 s
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // one wait takes 2 s
 	defer cancel()
 	results, err := store.Settle(ctx, processlog.Token{1}, outcomes)
 	require.NoError(t, err)
@@ -56,12 +56,13 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	require.NoError(t, holder.Rollback())
 }
 
-// A client that gives up before the server does learns of no lock: it loses its connection, and the others must not wait for that one.
+// A client gives up before the server reports the lock wait. It loses its connection and does not learn of the lock.
+// The other outcomes must not wait for this one.
 // Failure: F27
 func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // a wait is 2 s
+	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // one wait takes 2 s
 	store, receipt := storeBeside(t, w, db, 6)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
@@ -70,7 +71,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	slices.SortFunc(outcomes, func(a, b processlog.Outcome) int { return a.ID.Compare(b.ID) })
 	defer w.LockRow(outcomes[0].ID)()
 	var results []processlog.Settled
-	for try := 1; ; try++ { // a slow server's silence is none of a lock
+	for try := 1; ; try++ { // A slow server is no sign of a lock.
 		var err error
 		if results, err = store.Settle(t.Context(), processlog.Token{1}, outcomes); err == nil {
 			break
@@ -83,8 +84,8 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	}
 }
 
-// A server that ends a statement while it waits for a row says nothing of a lock: max_statement_time does so (MariaDB), and a
-// watchdog of the administrators that kills what waits.
+// A server ends a statement that waits for a row lock, without naming the lock. On MariaDB, max_statement_time does so.
+// An administrator's watchdog that kills waiting statements does so, too. The other outcomes must be stored.
 // Failure: F74
 func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	t.Parallel()
@@ -124,14 +125,15 @@ func killWaiting(w *harness.World) (stop func()) {
 	done.Go(func() {
 		for ctx.Err() == nil {
 			for _, id := range w.WaitingForRows() {
-				_, _ = w.DB.ExecContext(ctx, "KILL QUERY "+id) // it may be over
+				_, _ = w.DB.ExecContext(ctx, "KILL QUERY "+id) // The statement may be over already.
 			}
 		}
 	})
 	return func() { cancel(); done.Wait() }
 }
 
-// A hundred errors as long as the column takes, each of its own, over a client that sends a quarter of a megabyte at once.
+// A hundred entries fail, each with a different error of the maximum length. The client's packet limit is a quarter of
+// a megabyte. All outcomes must be stored.
 // Failure: F34
 func TestOutcomesWithLongErrorsFitThePacketsOfTheirClient(t *testing.T) {
 	t.Parallel()
@@ -168,7 +170,7 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	require.Empty(t, found.Gone)
 }
 
-// A handler that goes on after Record has refused would be refused its commit for ever.
+// A handler swallows an error of Record. Its commit would be refused for ever, so the attempt must count as failed.
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

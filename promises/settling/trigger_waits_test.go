@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedBy creates a trigger that counts changes of the entries in a row of another table, for as long as the condition holds,
-// and locks that row in a transaction. release ends both.
+// countedBy creates a trigger that counts changes of the entries in a row of another table, under the condition when.
+// It locks that row in a transaction. release ends the transaction and drops the trigger.
 func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) (release func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -37,7 +37,7 @@ func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) 
 	}
 }
 
-// likeTheEngine calls try under the deadline of a statement of the engine, again and again, until it reports true.
+// likeTheEngine calls try with the engine's deadline for a statement, again and again, until try reports true.
 func likeTheEngine(w *harness.World, try func(ctx context.Context) bool, what string) {
 	w.Eventually(func() bool {
 		ctx, cancel := context.WithTimeout(w.T.Context(), 10*time.Second)
@@ -46,8 +46,8 @@ func likeTheEngine(w *harness.World, try func(ctx context.Context) bool, what st
 	}, what)
 }
 
-// patientPools runs test on each kind of pool. The sessions of the plain one wait for locks for longer than a statement may take,
-// as a server's default of 50 s makes them.
+// patientPools runs test on each kind of pool. Sessions of the plain pool wait for locks longer than a statement may
+// take. The server's default of 50 s has the same effect.
 func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +58,8 @@ func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sq
 	}
 }
 
-// TestTriggerThatWaitsForALockHoldsUpNoOther: a trigger waits for a row of another table whenever three entries of 40 change.
-// All others are claimed, renewed, released and settled while it waits.
+// TestTriggerThatWaitsForALockHoldsUpNoOther has a trigger that waits for a row of another table when one of three
+// entries of 40 changes. All other entries must be claimed, renewed, released and settled meanwhile.
 func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -153,7 +153,7 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged is the same for DELETE.
+// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged does the same for DELETE.
 func TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -163,7 +163,7 @@ func TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged(t *testing.T) {
 		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=1, lease_until=0")
 		release := countedBy(w, waiting, "DELETE", "1=1")
 		likeTheEngine(w, func(ctx context.Context) bool {
-			_, _ = store.Purge(ctx, "", compensator.Succeeded, time.Hour, 1000) // some are always left
+			_, _ = store.Purge(ctx, "", compensator.Succeeded, time.Hour, 1000) // Some entries are always left.
 			return w.Count("common_process_log") == len(waiting)
 		}, "all others are purged")
 		release()

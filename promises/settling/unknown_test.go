@@ -23,7 +23,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 		for _, watched := range []bool{true, false} {
 			for name, statement := range map[string]string{"failure": "SET state=-1", "success": "SET state=1", "failure's commit": "SET state=-1"} {
 				if watched && name == "failure's commit" {
-					continue // there it is a single statement
+					continue // This is a single statement there.
 				}
 				t.Run(fmt.Sprintf("%s of %s, connector %t", fault, name, watched), func(t *testing.T) {
 					t.Parallel()
@@ -53,7 +53,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 						rule.Match = harness.Following(settle, faultproxy.Commit())
 					}
 					trap := proxy.Arm(rule)
-					// The process looks for what is due several times before its outcome is offered again.
+					// The process searches for due entries several times before it offers its outcome again.
 					again := proxy.Arm(faultproxy.Rule{Match: settle, Nth: 2, Fault: faultproxy.DelayRequest, Delay: time.Second})
 					require.NoError(t, harness.CommitTx(c, w.DB, func(tx compensator.Tx) error {
 						_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
@@ -76,7 +76,7 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		fault    string
-		question bool // asking what became of the commit fails, too
+		question bool // The query for the result of the commit fails, too.
 		runs     int
 	}{
 		{"request lost", false, 2}, {"reply lost", false, 1}, {"request lost", true, 2}, {"reply lost", true, 1},

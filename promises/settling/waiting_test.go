@@ -15,13 +15,13 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The database takes no outcome for longer than the lease. Whoever holds one must not take his own entry for that of
-// somebody who died.
+// The database stores no outcome for longer than the lease. A process that holds the outcome must not take its own
+// entry for one of a crashed process.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
-		for _, lost := range []string{"0", "id%2", "2"} { // those of two lost leases run alone; of none, no lane keeps a claim out
+		for _, lost := range []string{"0", "id%2", "2"} { // Entries that lost two leases run alone. Entries that lost none are claimed without any limit.
 			t.Run(name+", "+lost+" lost leases", func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
@@ -53,7 +53,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	}
 }
 
-// A whole server that stands still for longer than the lease.
+// The whole server stops for longer than the lease.
 // Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 		g.Await(t)
 	}
 	server.Pause()
-	harness.Elapse(400 * time.Millisecond) // renewals and polls hang now
+	harness.Elapse(400 * time.Millisecond) // Renewals and polls are stuck now.
 	g.Open()
 	harness.Elapse(2500 * time.Millisecond)
 	server.Resume()
@@ -86,8 +86,8 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
 }
 
-// Another process cannot know that the first one lives and has a success to report. It leaves the entry alone for a
-// lease.
+// Another process cannot know that the first process is alive and holds a success. It must leave the entry alone for
+// one more lease.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,8 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	}
 }
 
-// What is undone is undone, whoever has the entry by the time the database learns of it.
+// A compensation has succeeded, and its outcome cannot be stored for a while. It must stay final, even if another
+// process holds the entry by then.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -152,8 +153,8 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	require.Equal(t, 1, w.Ended(compensator.Compensated, 0))
 }
 
-// A database that can be read and takes no writes proves nothing to those who wait for somebody else's word, however long
-// it lasts.
+// The database can be read and refuses writes. A process waits whether another process stores an outcome. Time without
+// writes must not count as proof of a crash, however long it lasts.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -185,7 +186,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	}
 	reads := other.Arm(faultproxy.Rule{Match: faultproxy.Contains("common_process_log")})
 	w.Run(instances[1])
-	harness.Elapse(3 * time.Second) // what a clock could count
+	harness.Elapse(3 * time.Second) // long enough for a count based on the clock
 	w.Eventually(func() bool { return reads.Matched() >= 4 }, "it looks")
 	other.Heal()
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count>3 OR state<>0") == 1 }, "the other one writes")
@@ -195,7 +196,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
 }
 
-// With no Observer to tell, the log does: the work is done, and the entry says otherwise.
+// A success comes too late: the entry has another state. Without an Observer, the log must report it.
 // Failure: F64
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	t.Parallel()
@@ -221,7 +222,7 @@ func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	proxy.Heal()
 	line := harness.Next(t, lines)
 	for !strings.Contains(line, "outcome dropped") {
-		line = harness.Next(t, lines) // of what could not be stored before
+		line = harness.Next(t, lines) // the outcome that could not be stored before
 	}
 	require.Contains(t, line, "level=WARN")
 	require.Contains(t, line, "entry="+id.String())

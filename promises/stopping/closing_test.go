@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// closable is a store or a queue that is closed, once.
+// closable is a store or a queue that must be closed exactly once.
 type closable struct{ closed int }
 
 func (c *closable) Close() error { c.closed++; return nil }
@@ -35,7 +35,8 @@ type givenQueue struct {
 
 func (q givenQueue) Close() error { return q.closable.Close() }
 
-// TestNewThatFailsClosesWhatItWasGiven: who gives a store and a queue away need not ask how far New has come.
+// TestNewThatFailsClosesWhatItWasGiven makes New fail at different points. New must close the Store and the Queue of
+// its Config each time.
 func TestNewThatFailsClosesWhatItWasGiven(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -1,3 +1,3 @@
-// Package stopping holds the end of a process: stopped in order it loses nothing (G15), and killed or frozen at any point
-// it loses no more than its lease (G1, G5).
+// Package stopping tests the end of a process. A process that stops in order loses nothing (G15). A process that is
+// killed or frozen at any point loses no more than its leases (G1, G5).
 package stopping

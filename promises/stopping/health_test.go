@@ -15,7 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Run has told of the handler that it gave up, and nothing looks at it any more: its timeout is far, and no Run goes on.
+// Run has ended and reported a handler that it left behind. No Run observes that handler any more, and its timeout is
+// far. Health must still name it.
 func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

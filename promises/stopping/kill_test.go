@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// requireEffectsOnce requires that each paid order was paid once and each closed one undone once.
+// requireEffectsOnce requires that each paid order was paid once and each closed order was compensated once.
 func requireEffectsOnce(w *harness.World) {
 	w.T.Helper()
 	for effect, where := range map[string]string{"paid ": "business_type='pay_order' AND state=1", "undone ": "business_type='close_order' AND state=2"} {
@@ -109,9 +109,10 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 			w.Eventually(func() bool { return w.LeaseOf(pay) > 0 && w.LeaseOf(ship) > 0 && child.Times("paused") == 2 }, "the child runs both")
 			child.Signal(syscall.SIGSTOP)
 			stopped := time.Now()
-			w.Run(c) // takes them over when their leases end
+			w.Run(c) // This instance claims the entries when their leases end.
 			w.Eventually(func() bool {
-				// It may have been stopped midway in a statement, with a row of the log locked: it is let end that.
+				// The process may have been frozen inside a statement, with a row of the log locked. Let it finish that
+				// statement.
 				if time.Since(stopped) > 15*time.Second {
 					child.Signal(syscall.SIGCONT)
 					harness.Elapse(100 * time.Millisecond)
@@ -135,7 +136,7 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 	}
 }
 
-// atWork records entries while instances work them off, and breaks a server meanwhile.
+// atWork records entries while instances run them. It breaks a server meanwhile.
 func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	w.T.Helper()
 	for range 2 {
@@ -164,7 +165,7 @@ func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	requireEffectsOnce(w)
 }
 
-// tryPut records an entry, which a broken server may refuse.
+// tryPut records an entry. A broken server may refuse it.
 func tryPut(w *harness.World, orders *compensator.Type[harness.Order], number int) error {
 	tx, err := w.DB.Begin()
 	if err != nil {
@@ -200,7 +201,7 @@ func TestKilledRedisLosesNothing(t *testing.T) {
 			t.Cleanup(func() { _ = w.Redis.Close() })
 			atWork(w, func(round int) {
 				server.Kill()
-				if round > 0 { // the first time it stays away for the rest of the round
+				if round > 0 { // In the first round, the server stays away until the round ends.
 					server.Restart(t)
 				}
 			}, false)

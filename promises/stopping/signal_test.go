@@ -35,7 +35,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 			}
 			stop()
 			require.NoError(t, <-stopped)
-			<-time.After(15 * time.Second) // the slot set aside for the entry has lapsed
+			<-time.After(15 * time.Second) // The slot reserved for the entry has expired.
 			return nil
 		}))
 		synctest.Wait()
@@ -94,7 +94,8 @@ func TestNoTransactionalHandlerStartsOnceRunsContextHasEnded(t *testing.T) {
 	require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "nothing is spent")
 }
 
-// A batch that timed out, and breaks only when Run's context has ended, is not run again entry by entry.
+// A batch times out and returns without a verdict only after Run's context has ended. Its entries must not be run again
+// one by one.
 func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -142,7 +143,7 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	go func() { done <- c.Run(ctx) }()
 	w.Eventually(func() bool { return ran.Load() > 500 }, "it works")
 	server.Pause()
-	harness.Elapse(200 * time.Millisecond) // what has been claimed is on its way
+	harness.Elapse(200 * time.Millisecond) // The claimed entries are starting.
 	cancel()
 	harness.Elapse(50 * time.Millisecond)
 	ended.Store(true)
@@ -152,7 +153,7 @@ func TestNoHandlerStartsWhenAStoppedDatabaseComesBackAfterTheSignal(t *testing.T
 	require.Zero(t, w.Count("common_process_log WHERE lease_until>0"))
 }
 
-// An observer, or whatever else uses the processors, may hold up what has been let in.
+// An observer, or a busy processor, may delay entries that were admitted before the stop.
 // Failure: F80
 func TestNoHandlerStartsOnceRunsContextHasEndedWhileItsStartWasHeldUp(t *testing.T) {
 	t.Parallel()

@@ -18,10 +18,10 @@ type (
 	customizer = testcontainers.ContainerCustomizer
 )
 
-// officialPassword is root's where the image sets one up.
+// officialPassword is the root password in images that set one.
 const officialPassword = "compensator"
 
-// waitLater hands the container back as soon as it is created and started; awaitReady asks the server.
+// waitLater makes testcontainers return a container as soon as it is started. awaitReady waits for the server.
 var waitLater = testcontainers.WithWaitStrategy(wait.ForNop(func(context.Context, wait.StrategyTarget) error { return nil }))
 
 func runMySQL(ctx context.Context, s *server, options ...customizer) (running, error) {
@@ -40,7 +40,7 @@ func runMySQL(ctx context.Context, s *server, options ...customizer) (running, e
 	return created.Container, err
 }
 
-// exposeOnly drops the module's other ports, which Docker would publish to everybody.
+// exposeOnly removes the module's other ports, which Docker would publish on all interfaces.
 func exposeOnly(port string) testcontainers.CustomizeRequestOption {
 	return func(request *testcontainers.GenericContainerRequest) error {
 		request.ExposedPorts = []string{port}
@@ -52,7 +52,7 @@ func runRedis(ctx context.Context, s *server, options ...customizer) (running, e
 	return startRedis(ctx, s, append(options, s.publish("6379/tcp"))...)
 }
 
-// runRedisOnHost leaves the port to the flags, but knows better on which address the tests look for it.
+// runRedisOnHost leaves the port to the flags. It replaces the address that testcontainers would report.
 func runRedisOnHost(ctx context.Context, s *server, options ...customizer) (running, error) {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
@@ -89,7 +89,7 @@ func runRabbit(ctx context.Context, s *server, options ...customizer) (running, 
 	return created, err
 }
 
-// command is what the image runs by itself, with our flags. It pulls the image when it is not here.
+// command returns the image's own command with our flags. It pulls the image if it is not present.
 func (s *server) command(ctx context.Context) ([]string, error) {
 	image, err := s.provider.Client().ImageInspect(ctx, s.image)
 	if err != nil {
@@ -107,8 +107,8 @@ func (s *server) command(ctx context.Context) ([]string, error) {
 	return withFlags(image.Config.Cmd, s.flags), nil
 }
 
-// withFlags appends flags to a command. A command that is a shell script gets them at the script's end, as
-// that is where it starts the server.
+// withFlags appends flags to a command. If the command is a shell script, it appends them to the last line, which
+// starts the server.
 func withFlags(command, flags []string) []string {
 	if len(command) == 3 && strings.HasSuffix(command[0], "sh") && command[1] == "-c" {
 		script := command[2]

@@ -3,18 +3,17 @@
 //	docker mysql|redis|redis-on-host port [server flags…]
 //	docker rabbitmq port [lines of rabbitmq.conf…]
 //
-// The server becomes reachable on that port of the Docker host, and stays so across restarts. The first
-// line of standard output tells where it answers. Then each line of standard input is a command: kill,
-// stop, restart, pause, resume, log, or rabbitmqctl with a JSON list of its arguments, and each is answered by one line. Lines of output are JSON. When the
-// input ends or SIGTERM comes, the container is removed and the command ends.
+// The server is reachable on that port of the Docker host and keeps the port across restarts. The first line of
+// standard output holds its address. After that, each line of standard input is a command: kill, stop, restart, pause,
+// resume, log, or rabbitmqctl with a JSON list of its arguments. Each command is answered by one line. All output lines
+// are JSON. When the input ends or SIGTERM comes, the command removes the container and exits.
 //
-// COMPENSATOR_MYSQL_IMAGE, COMPENSATOR_REDIS_IMAGE and COMPENSATOR_RABBITMQ_IMAGE replace the official images; for the
-// first two any image will do whose
-// own command, with the flags appended, starts a server that root may enter from outside: with the password
-// in MYSQL_ROOT_PASSWORD or none.
+// COMPENSATOR_MYSQL_IMAGE, COMPENSATOR_REDIS_IMAGE and COMPENSATOR_RABBITMQ_IMAGE replace the official images. For
+// MySQL and Redis, an image works if its own command, with flags appended, starts a server that root can reach from
+// outside. The root password is MYSQL_ROOT_PASSWORD or empty.
 //
-// Testcontainers' reaper is off unless TESTCONTAINERS_RYUK_DISABLED=false: its image would have to be
-// pulled, and the end of the input removes the container however the tests end.
+// The reaper of testcontainers is off unless TESTCONTAINERS_RYUK_DISABLED=false. Its image would have to be pulled, and
+// the container is removed anyway when the input ends.
 package main
 
 import (
@@ -39,10 +38,10 @@ type answer struct {
 }
 
 func main() {
-	// An interrupt at the terminal reaches the tests too; they close our input when they have ended.
+	// An interrupt at the terminal also reaches the tests. They close this command's input when they have ended.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
 	if os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
-		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // fails only for a bad name
+		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true") // This fails only for an invalid name.
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -75,7 +74,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 }
 
-// readCommands passes on the lines of the input. When it ends, whatever is under way is cancelled.
+// readCommands passes on the lines of the input. When the input ends, it cancels the running command.
 func readCommands(ctx context.Context, cancel context.CancelFunc) <-chan string {
 	commands := make(chan string)
 	go func() {
@@ -126,6 +125,6 @@ func imageOr(variable, official string) string {
 
 func tell(a answer) {
 	if err := json.NewEncoder(os.Stdout).Encode(a); err != nil {
-		os.Exit(1) // nobody listens any more
+		os.Exit(1) // The parent has closed the output.
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	startLimit = 5 * time.Minute // the official image of MySQL initializes its data first
+	startLimit = 5 * time.Minute // The official MySQL image initializes its data first.
 	endLimit   = 30 * time.Second
 	askLimit   = 2 * time.Second
 	askEvery   = 20 * time.Millisecond
@@ -30,17 +30,17 @@ const (
 // server is one container.
 type server struct {
 	image    string
-	port     int // on the Docker host
+	port     int // port on the Docker host
 	flags    []string
-	settings []string // lines of a configuration file; only RabbitMQ
+	settings []string // lines of a configuration file (RabbitMQ only)
 	run      func(ctx context.Context, s *server, options ...customizer) (running, error)
-	ask      func(ctx context.Context) error // nil when the server is ready
+	ask      func(ctx context.Context) error // returns nil when the server is ready
 
 	provider  *testcontainers.DockerProvider
-	container running // nil: not created
+	container running // nil if not created
 	paused    bool
 	addr      string
-	password  string // of root; settled by the first successful ask
+	password  string // root's password, set by the first successful ask
 }
 
 // start creates the container and returns when the server answers.
@@ -65,15 +65,15 @@ func (s *server) start(ctx context.Context) error {
 	return s.awaitReady(ctx)
 }
 
-// host is the address at which the tests reach the engine's host; a node of a cluster tells no name to others.
-// For tests that run in a container themselves it is not the loopback address.
+// host returns the address at which the tests reach the Docker host. A node of a cluster must be given an address and
+// not a name. For tests that run in a container, it is not the loopback address.
 func (s *server) host(ctx context.Context) (string, error) {
 	name, err := s.provider.DaemonHost(ctx)
 	if err != nil {
 		return "", err
 	}
 	if name == "localhost" {
-		return "127.0.0.1", nil // Docker may not listen on ::1
+		return "127.0.0.1", nil // Docker may not listen on ::1.
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *server) host(ctx context.Context) (string, error) {
 	return addresses[0].Unmap().String(), nil
 }
 
-// publish maps the server's port to the one we promised: a port chosen by Docker would change with every
-// restart. A server without a password is shown to the outside only where the tests are outside.
+// publish maps the server's port to the promised port. A port chosen by Docker would change with every restart. A
+// server without a password listens on outside interfaces only if the tests run elsewhere.
 func (s *server) publish(inner string) testcontainers.CustomizeRequestOption {
 	return testcontainers.WithHostConfigModifier(func(config *container.HostConfig) {
 		binding := network.PortBinding{HostPort: strconv.Itoa(s.port)}
@@ -94,8 +94,7 @@ func (s *server) publish(inner string) testcontainers.CustomizeRequestOption {
 	})
 }
 
-// awaitReady asks from outside until the server answers. No line of a log is waited for, since every image
-// logs as it likes.
+// awaitReady asks the server until it answers. It does not wait for a log line, because every image logs differently.
 func (s *server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -117,7 +116,7 @@ func (s *server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// obey runs one command. What is done already is done again without complaint.
+// obey runs one command. Repeating a command that has taken effect is no error.
 func (s *server) obey(ctx context.Context, verb string) answer {
 	actions := map[string]func(context.Context) error{
 		"kill": s.kill, "stop": s.stop, "restart": s.restart, "pause": s.pause, "resume": s.resume,
@@ -149,7 +148,7 @@ func (s *server) kill(ctx context.Context) error {
 	if err != nil || !state.Running {
 		return err
 	}
-	if err := s.resume(ctx); err != nil { // not every engine kills a frozen container
+	if err := s.resume(ctx); err != nil { // Some engines cannot kill a frozen container.
 		return err
 	}
 	_, err = s.provider.Client().ContainerKill(ctx, s.container.GetContainerID(), client.ContainerKillOptions{Signal: "KILL"})
@@ -248,7 +247,7 @@ func (s *server) logEnd() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
-// remove may come at any time, also when the start was given up half-way.
+// remove removes the container. It may be called at any time, also after a start that failed half-way.
 func (s *server) remove() error {
 	if s.container == nil {
 		return nil
