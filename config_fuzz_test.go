@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fieldErrors takes a joined error apart; each of its parts must be a *FieldError with a reason.
+// fieldErrors splits a joined error. Each part must be a *FieldError with a reason.
 func fieldErrors(t *testing.T, err error) []*FieldError {
 	t.Helper()
 	if err == nil {
@@ -51,8 +51,8 @@ func requireFieldsOf(t *testing.T, config any, err error) {
 	}
 }
 
-// Whatever a Config holds, checking it reports fields that exist, all of them, and lets nothing pass that the
-// rest of the library would choke on: every name it accepts makes keys and tables.
+// FuzzConfig checks that validating any Config reports every invalid field, and only fields that exist. It also checks
+// that every accepted name works for keys and tables.
 func FuzzConfig(f *testing.F) {
 	f.Add("", "", int64(0), int64(0), 0, 0, byte(0))
 	f.Add("db.log", "a:b", int64(time.Second), int64(time.Hour), 1000, 1, byte(1))
@@ -116,8 +116,8 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// Whatever a TypeConfig and a business type hold, registering names fields that exist, and what it accepts has
-// room for at least one attempt at a time.
+// FuzzTypeConfig checks that registering any type reports only fields that exist. It also checks that an accepted type
+// allows at least one attempt at a time.
 func FuzzTypeConfig(f *testing.F) {
 	f.Add("close_order", 0, 0, int64(0), int64(0), byte(0))
 	f.Add("", -1, 1, int64(-1), int64(time.Second), byte(3))
@@ -166,15 +166,15 @@ func FuzzTypeConfig(f *testing.F) {
 	})
 }
 
-// carried is a Propagator whose values are fixed.
+// carried is a Propagator with fixed values.
 type carried map[string]string
 
 func (c carried) Inject(context.Context) map[string]string { return c }
 
 func (c carried) Extract(ctx context.Context, _ map[string]string) context.Context { return ctx }
 
-// Headers that were accepted fit the column and come back as they were, but for bytes that are no UTF-8; none
-// are refused that fit.
+// FuzzHeaders checks that accepted headers fit the column and are read back unchanged, except for bytes that are not
+// UTF-8. Headers that fit must be accepted.
 func FuzzHeaders(f *testing.F) {
 	f.Add("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
 	f.Add("", "")

@@ -21,7 +21,8 @@ var (
 	testDeclared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(\w+ \*testing\.`)
 )
 
-// TestDocsNameOnlyWhatExists: a file that was moved, or a test that was renamed, would leave a promise without its proof.
+// TestDocsNameOnlyWhatExists requires that every file and test named in the docs exists. Otherwise a moved file or a
+// renamed test would leave a promise without its proof.
 func TestDocsNameOnlyWhatExists(t *testing.T) {
 	files, tests := sourceTree(t)
 	pages, err := filepath.Glob("docs/*.md")
@@ -43,7 +44,8 @@ func TestDocsNameOnlyWhatExists(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// TestRecipesAreCompiled: what a recipe shows is a piece of what is compiled, whatever its depth there.
+// TestRecipesAreCompiled requires that each Go block in docs/recipes.md is part of a compiled file. Indentation may
+// differ.
 func TestRecipesAreCompiled(t *testing.T) {
 	flat := func(text string) (lines string) {
 		for line := range strings.Lines(text) {
@@ -62,7 +64,7 @@ func TestRecipesAreCompiled(t *testing.T) {
 	}
 }
 
-// sourceTree is every file, and every test of every module.
+// sourceTree returns every file and every test of every module.
 func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
 	tests = make(map[string]bool)
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -94,8 +96,8 @@ var (
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestDocsHaveATestForEachFailure compares the rows of docs/failures.md with the marks in the comments of tests. A row without a test
-// says so, and a mark stands right above its test.
+// TestDocsHaveATestForEachFailure compares the rows of docs/failures.md with the marks in the comments of tests. Each
+// row has a test or says that it has none. Each mark stands directly above its test.
 func TestDocsHaveATestForEachFailure(t *testing.T) {
 	files, _ := sourceTree(t)
 	marked := make(map[string][]string)
@@ -132,7 +134,7 @@ func TestDocsHaveATestForEachFailure(t *testing.T) {
 	}
 }
 
-// TestDocsCountWhatThereIs compares numbers on pages with what they count.
+// TestDocsCountWhatThereIs compares numbers in the docs with the things that they count.
 func TestDocsCountWhatThereIs(t *testing.T) {
 	reliability := page(t, "docs/reliability.md")
 	failures := len(failureRow.FindAllString(page(t, "docs/failures.md"), -1))

@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An id is read back from what String wrote, and from nothing else: two spellings of one id would make two
-// members of the queue, of which an acknowledgement removes one.
+// FuzzParseEntryID checks that an id is parsed only from the text that String returns. Two spellings of one id would
+// become two members of the queue, and an acknowledgement would remove only one.
 func FuzzParseEntryID(f *testing.F) {
 	for _, text := range []string{"", "0", "1", "007", "+1", "-1", " 1", "1 ", "1_000", "0x1", "1e3", "१", "18446744073709551615", "18446744073709551616"} {
 		f.Add(text)
@@ -41,7 +41,7 @@ func FuzzParseEntryID(f *testing.F) {
 	})
 }
 
-// parcel is content with a field of every kind a caller is likely to have.
+// parcel is content with a field of each common kind.
 type parcel struct {
 	Text   string             `json:"text"`
 	Bytes  []byte             `json:"bytes"`
@@ -53,8 +53,8 @@ type parcel struct {
 	Next   *parcel            `json:"next,omitempty"`
 }
 
-// Content that was accepted is decoded to what was given; content that cannot be written is refused with a
-// *FieldError, before anything is sent.
+// FuzzContentRoundTrip checks that accepted content is decoded to the same value. Content that cannot be encoded must
+// be refused with a *FieldError before any statement is sent.
 func FuzzContentRoundTrip(f *testing.F) {
 	f.Add("", []byte(nil), int64(0), uint64(0), 0.0, "")
 	f.Add("订单 \x00 \u2028 <&> \U0001F4E6", []byte{0xff, 0}, int64(math.MinInt64), uint64(math.MaxUint64), -0.1, "tag")
@@ -90,7 +90,7 @@ func FuzzContentRoundTrip(f *testing.F) {
 	})
 }
 
-// validJSON is what JSON makes of a text: each byte that is no UTF-8 becomes the replacement character.
+// validJSON returns a text as JSON stores it. Each byte that is not UTF-8 becomes the replacement character.
 func validJSON(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -101,7 +101,7 @@ func validJSON(text string) string {
 
 var errMoody = errors.New("not in the mood")
 
-// moodyCodec fails or panics as it is told.
+// moodyCodec fails or panics, depending on mood.
 type moodyCodec struct{ mood byte }
 
 func (c moodyCodec) Marshal(any) ([]byte, error) { return []byte{c.mood}, c.act() }
@@ -125,8 +125,9 @@ func (c moodyCodec) act() error {
 	return nil
 }
 
-// A codec that fails on stored content spends no attempt, whatever its error says, because a newer version of
-// the code may be able to read it; one that panics fails the attempt. Either way the entry has an outcome.
+// FuzzFailingCodec runs a codec that fails on stored content. A failure must cost no attempt, whatever its error is,
+// because a newer version of the code may be able to decode the content. A panic must fail the attempt. Either way, the
+// entry must get an outcome.
 func FuzzFailingCodec(f *testing.F) {
 	for mood := range byte(6) {
 		f.Add(mood, []byte(`{}`), false)
@@ -167,7 +168,7 @@ func FuzzFailingCodec(f *testing.F) {
 	})
 }
 
-// Encoding refuses with the codec's own words, whichever error it returns.
+// TestEntryNamesWhatItsCodecRefused requires that the error for refused content contains the text of the codec's error.
 func TestEntryNamesWhatItsCodecRefused(t *testing.T) {
 	for mood := byte(1); mood < 4; mood++ {
 		err := (&Type[parcel]{name: "x", codec: moodyCodec{mood}}).Entry(parcel{}, Options{}).err

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// golden is what other programs read. A change of it breaks them.
+// golden is the JSON that other programs read. A change of it breaks them.
 const golden = `{
   "id": "18446744073709551615",
   "idempotent_id": "close-42",
@@ -76,7 +76,7 @@ func TestEntryIsWrittenAsJSONUnderNamesThatStay(t *testing.T) {
 	require.Error(t, json.Unmarshal([]byte(`{"state":"lost"}`), &back))
 }
 
-// The field names are those of the docs, too.
+// TestPageIsWrittenAsJSON requires the field names that the docs give.
 func TestPageIsWrittenAsJSON(t *testing.T) {
 	written, err := json.Marshal(Page{Next: "c"})
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestContentTellsWhetherItIsJSON(t *testing.T) {
 	}
 }
 
-// Whatever the content is, it comes back: byte by byte, or as the same JSON.
+// FuzzEntryJSON checks that any content is read back byte by byte or as the same JSON.
 func FuzzEntryJSON(f *testing.F) {
 	for _, seed := range []string{"", "null", `{"a":"<b> \u2028"}`, "\xff", "1e999", "[1,2", "\"\\ud800\""} {
 		f.Add([]byte(seed), "error", uint64(1<<60), int64(0))

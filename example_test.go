@@ -36,17 +36,17 @@ type Mail struct {
 func deliver(ctx context.Context, key string, m Mail) error      { return nil }
 func deliverAll(ctx context.Context, mails []Mail) (bad []error) { return nil }
 
-// A process that works entries off registers its types, calls Run, and stops in order: Run ends with its
-// context, and Close comes after it.
+// A process registers its types, calls Run and then stops in order. Run returns when its context is cancelled. Call
+// Close after Run.
 func ExampleNew() {
-	var db *sql.DB // the service's
+	var db *sql.DB // the service's database
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	rdb := redis.NewClient(&redis.Options{Addr: "redis:6379"})
 
 	c, err := compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
 	if err != nil {
-		log.Fatal(err) // everything that is wrong with the configuration, the server and the table
+		log.Fatal(err) // lists every problem of the configuration, the server and the table
 	}
 	defer c.Close()
 
@@ -60,11 +60,11 @@ func ExampleNew() {
 	err = c.Run(ctx)
 	var stuck *compensator.StuckError
 	if errors.As(err, &stuck) {
-		slog.Error("handlers did not return", "stuck", len(stuck.Stuck)) // their entries run again after their leases
+		slog.Error("handlers did not return", "stuck", len(stuck.Stuck)) // Their entries run again when their leases have ended.
 	}
 }
 
-// Plain transactions on a database opened this way enqueue their entries by themselves.
+// Plain transactions on a database that was opened this way enqueue their entries automatically.
 func ExampleConnector() {
 	cfg, err := mysql.ParseDSN("app:secret@tcp(db:3306)/shop?readTimeout=30s&writeTimeout=30s")
 	if err != nil {
@@ -78,20 +78,20 @@ func ExampleConnector() {
 	defer db.Close()
 }
 
-// The handler runs at least once: a crash between its work and its outcome brings the entry back. Whatever it
-// calls is given the entry's key, which is the same for every attempt.
+// The handler runs at least once: after a crash between the work and its outcome, the entry runs again. Pass the
+// entry's CallKey to every system that the handler calls. The key is the same for every attempt.
 func ExampleHandle() {
 	var c *compensator.Compensator // made by New
-	var db *sql.DB                 // the service's
+	var db *sql.DB                 // the service's database
 	sendMail, err := compensator.Handle(c, "mail", func(ctx context.Context, e *compensator.Entry, m Mail) error {
 		err := deliver(ctx, e.CallKey(), m)
 		switch {
 		case errors.Is(err, errNoSuchAddress):
-			return compensator.Permanent(err) // no use trying again
+			return compensator.Permanent(err) // a retry cannot help
 		case errors.Is(err, errTooMany):
 			return compensator.RetryAfter(time.Minute, err)
 		}
-		return err // nil: done; otherwise again, by the schedule
+		return err // nil means success; other errors are retried with the Retry schedule
 	}, compensator.TypeConfig{
 		MaxProcessCount: 5,
 		Timeout:         10 * time.Second,
@@ -111,7 +111,7 @@ func ExampleHandle() {
 		log.Fatal(err)
 	}
 	defer tx.Rollback()
-	// … the business statements …
+	// … your own statements …
 	receipt, err := sendMail.Record(ctx, tx, Mail{To: "ann@example.com"}, compensator.Options{IdempotencyKey: "welcome-ann"})
 	if err != nil {
 		log.Fatal(err)
@@ -119,7 +119,7 @@ func ExampleHandle() {
 	if err := tx.Commit(); err != nil {
 		log.Fatal(err)
 	}
-	receipt.Committed() // only for speed, and not needed on a Connector
+	receipt.Committed() // starts the entry sooner; not needed with Connector
 }
 
 var (
@@ -128,8 +128,8 @@ var (
 	errTooMany       = errors.New("too many messages")
 )
 
-// What the handler writes through tx commits together with the entry's success: the stock is given back
-// exactly once, whatever crashes.
+// The statements that the handler runs through tx commit together with the entry's success. The stock is returned
+// exactly once, even after a crash.
 func ExampleHandleTx() {
 	var c *compensator.Compensator // made by New
 	closeOrder, err := compensator.HandleTx(c, "close_order",
@@ -139,7 +139,7 @@ func ExampleHandleTx() {
 				return err
 			}
 			if n, err := res.RowsAffected(); err != nil || n == 0 {
-				return err // paid in time: nothing to do
+				return err // The order was paid in time, so there is nothing to do.
 			}
 			_, err = tx.ExecContext(ctx, "UPDATE stock SET n=n+? WHERE sku=?", o.Quantity, o.SKU)
 			return err
@@ -147,10 +147,10 @@ func ExampleHandleTx() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = closeOrder // to record with
+	_ = closeOrder // use it to record entries
 }
 
-// A batch handler answers for each entry, or with nil for all of them.
+// A batch handler returns one error for each entry, or nil if all succeeded.
 func ExampleHandleBatch() {
 	var c *compensator.Compensator // made by New
 	_, err := compensator.HandleBatch(c, "mail", func(ctx context.Context, items []compensator.Item[Mail]) []error {
@@ -165,7 +165,8 @@ func ExampleHandleBatch() {
 	}
 }
 
-// InTx begins, commits and rolls back; what is recorded in it enqueues itself.
+// InTx begins a transaction and commits it or rolls it back. Entries that are recorded in it are enqueued
+// automatically.
 func ExampleCompensator_InTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -181,14 +182,14 @@ func ExampleCompensator_InTx() {
 	})
 	switch {
 	case errors.Is(err, compensator.ErrCommitUnknown):
-		// it may have happened: see the example of Resolve
+		// The transaction may have been committed. See the example of Resolve.
 	case errors.Is(err, compensator.ErrTxAborted):
-		// the server rolled back, after a deadlock for example: run it all again
+		// The server rolled back, for example after a deadlock. Run the whole transaction again.
 	}
 }
 
-// An order with all that follows it: entries of several types go into one statement. The receipt answers for each, in their order; its
-// ID and Duplicate are the first one's.
+// Record inserts entries of several types with one statement. The receipt lists them in the same order. The receipt's
+// ID and Duplicate are those of the first entry.
 func ExampleCompensator_Record() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -213,8 +214,8 @@ func ExampleCompensator_Record() {
 	}
 }
 
-// The order was paid: the transaction that says so also says that it need not be closed any more, and that it is to be shipped.
-// That last entry is the proof by which a lost COMMIT is known.
+// When an order is paid, one transaction marks it as paid, cancels its close entry and records its shipment. If the
+// COMMIT is lost, the entry "ship-42" proves whether the transaction happened.
 func ExampleType_CancelTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -227,10 +228,10 @@ func ExampleType_CancelTx() {
 				return err
 			}
 			if n, err := paid.RowsAffected(); err != nil || n == 0 {
-				return cmp.Or(err, errNotUnpaid) // paid before, or closed: what a payment starts is started once
+				return cmp.Or(err, errNotUnpaid) // paid or closed before: do not ship twice
 			}
 			if _, err := closeOrder.CancelTx(ctx, tx, compensator.IdempotencyKey("close-42")); err != nil {
-				return err // nil: it runs no more, whether it waited, ran, was dead, or somebody had cancelled it
+				return err // nil: the entry will not run again, whether it was waiting, running, dead or already cancelled
 			}
 			_, err = ship.Record(ctx, tx, 42, compensator.Options{IdempotencyKey: "ship-42", FailOnDuplicate: true})
 			return err
@@ -238,18 +239,18 @@ func ExampleType_CancelTx() {
 	})
 	var late *compensator.StateError
 	switch {
-	case err == nil: // paid, once
-	case errors.Is(err, errNotUnpaid): // the order's row says which: this payment come again, or one that is too late
-	case errors.As(err, &late): // too late: succeeded is closed, any other late.State a person's
-	case errors.Is(err, compensator.ErrNotFound): // no closing of this id: recorded under another, or purged
-	case errors.Is(err, compensator.ErrCommitUnknown): // nobody could tell: the same request may come again
+	case err == nil: // paid exactly once
+	case errors.Is(err, errNotUnpaid): // The order's row shows the reason: the payment was repeated, or it came too late.
+	case errors.As(err, &late): // Too late. If late.State is succeeded, the order is closed. In any other state, a person must decide.
+	case errors.Is(err, compensator.ErrNotFound): // No entry has this key. It was recorded with another key, or purged.
+	case errors.Is(err, compensator.ErrCommitUnknown): // The result is unknown. The request may be sent again.
 	default:
-		log.Print(err) // nothing has happened
+		log.Print(err) // Nothing was changed.
 	}
 }
 
-// A transaction is run again when it lost against others, by a deadlock say, and when its COMMIT was lost and did not happen.
-// Any ORM's will do.
+// RetryTx runs a transaction again if it lost a conflict, for example a deadlock, or if its COMMIT was lost and did not
+// happen. It works with the transactions of any ORM.
 func ExampleCompensator_RetryTx() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
@@ -258,7 +259,7 @@ func ExampleCompensator_RetryTx() {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			if err != nil || receipt.Duplicate() {
-				return err // or the order has been placed before: the same request, come again
+				return err // A duplicate means that the same request has placed the order before.
 			}
 			_, err = tx.ExecContext(ctx, "INSERT INTO orders (id, state) VALUES (?, 'unpaid')", 42)
 			return err
@@ -269,7 +270,7 @@ func ExampleCompensator_RetryTx() {
 	}
 }
 
-// A consumer stores what it was sent, and says so: the entry need not send it again. A message that comes twice is
+// A consumer stores a message and completes the entry that would send it again. A message that is delivered twice is
 // stored once.
 func ExampleType_CompleteTx() {
 	var c *compensator.Compensator              // made by New
@@ -277,7 +278,7 @@ func ExampleType_CompleteTx() {
 	ctx := context.Background()
 	err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := sendOrder.CompleteTx(ctx, tx, compensator.IdempotencyKey("send-42")); err != nil {
-			return err // before anything else: ErrAlreadySucceeded rolls all of it back
+			return err // Do this first: ErrAlreadySucceeded rolls the whole transaction back.
 		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO received (id) VALUES (?)", 42)
 		return err
@@ -290,15 +291,15 @@ func ExampleType_CompleteTx() {
 	}
 }
 
-// The connection broke around COMMIT. With an idempotency key of the business's own, the entry tells whether the
-// transaction happened.
+// The connection broke during COMMIT. If you chose the idempotency key, Resolve finds out from the entry whether the
+// transaction was committed.
 func ExampleCompensator_Resolve() {
 	var c *compensator.Compensator               // made by New
 	var closeOrder *compensator.Type[CloseOrder] // made by Handle
 	ctx := context.Background()
 	placeOrder := func() error {
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
-			// … the business statements …
+			// … your own statements …
 			_, err := closeOrder.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "close-42"})
 			return err
 		})
@@ -307,7 +308,7 @@ func ExampleCompensator_Resolve() {
 	if errors.Is(err, compensator.ErrCommitUnknown) {
 		_, err = c.Resolve(ctx, compensator.IdempotencyKey("close-42"))
 		if errors.Is(err, compensator.ErrNotFound) {
-			err = placeOrder() // it did not happen, and never will
+			err = placeOrder() // It was not committed and never will be.
 		}
 	}
 	if err != nil {
@@ -315,7 +316,7 @@ func ExampleCompensator_Resolve() {
 	}
 }
 
-// A person has repaired what was broken, and starts the dead entries of a type afresh.
+// An operator has fixed the cause and requeues the dead entries of a type.
 func ExampleCompensator_Requeue() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()
@@ -330,7 +331,7 @@ func ExampleCompensator_Requeue() {
 				AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "mail server replaced"},
 			})
 			if err != nil {
-				log.Print(err) // somebody else was faster, for example: a *StateError
+				log.Print(err) // for example a *StateError, because another person was faster
 			}
 		}
 		if page.Next == "" {
@@ -340,7 +341,7 @@ func ExampleCompensator_Requeue() {
 	}
 }
 
-// Level n is the wait after the n-th failure; the last one repeats.
+// The n-th level is the wait after the n-th failure. The last level repeats.
 func ExampleParseDelayLevels() {
 	retry, err := compensator.ParseDelayLevels("1s 5s 10s 30s 1m 1h")
 	if err != nil {
@@ -361,7 +362,7 @@ func ExampleParseDelayLevels() {
 	// compensator: delay levels: "5x": want a number and s, m, h or d, at most 100 years
 }
 
-// Middleware wraps handlers as in net/http. Use comes before the types it is for.
+// Middleware wraps handlers as in net/http. Call Use before you register the types.
 func ExampleMiddleware() {
 	var c *compensator.Compensator // made by New
 	timed := func(next compensator.HandlerFunc) compensator.HandlerFunc {
@@ -377,7 +378,7 @@ func ExampleMiddleware() {
 
 type requestID struct{}
 
-// requestIDs carries a request's id from where an entry is recorded to where it is handled.
+// requestIDs carries a request's id from the code that records an entry to its handler.
 type requestIDs struct{}
 
 func (requestIDs) Inject(ctx context.Context) map[string]string {
@@ -392,10 +393,10 @@ func (requestIDs) Extract(ctx context.Context, headers map[string]string) contex
 	return context.WithValue(ctx, requestID{}, headers["request-id"])
 }
 
-// What Inject returns is stored with the entry. Extract makes the handler's context of it, days later and in
-// another process if need be.
+// The headers that Inject returns are stored with the entry. Extract puts them into the handler's context, possibly
+// days later in another process.
 func ExamplePropagator() {
-	var db *sql.DB // the service's
+	var db *sql.DB // the service's database
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Propagator: requestIDs{}})
 	if err != nil {
 		log.Fatal(err)
@@ -403,8 +404,8 @@ func ExamplePropagator() {
 	defer c.Close()
 }
 
-// An idempotency key stands for one event of one type. Under the id of another type's entry nothing would run, and nobody would
-// know: put the type into the id.
+// An idempotency key stands for one event of one type. If an entry of another type has the key already, Record fails
+// with OtherTypeError. Put the type into the key.
 func ExampleOtherTypeError() {
 	ctx := context.Background()
 	c, err := compensator.New(ctx, compensator.Config{Store: compensatortest.NewMemoryStore()})
@@ -418,7 +419,7 @@ func ExampleOtherTypeError() {
 		if _, err := closing.Record(ctx, tx, CloseOrder{OrderID: 42}, compensator.Options{IdempotencyKey: "order-42"}); err != nil {
 			return err
 		}
-		_, err := mail.Record(ctx, tx, Mail{To: "buyer"}, compensator.Options{IdempotencyKey: "order-42"}) // better: "mail-42"
+		_, err := mail.Record(ctx, tx, Mail{To: "buyer"}, compensator.Options{IdempotencyKey: "order-42"}) // "mail-42" would be better
 		return err
 	})
 	var other *compensator.OtherTypeError
@@ -428,7 +429,7 @@ func ExampleOtherTypeError() {
 	// Output: order-42 stands for close and not for mail
 }
 
-// A periodic type's value is its slot, however late its handler runs.
+// The value of a periodic entry is its slot, however late the handler runs.
 func ExamplePeriodic() {
 	var c *compensator.Compensator // made by New
 	ctx := context.Background()
@@ -440,16 +441,17 @@ func ExamplePeriodic() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// After an outage the last day's hours are made up for.
+	// After an outage, make up for the slots of the last 24 hours.
 	if err := compensator.Periodic(ctx, settleHour, compensator.Every(time.Hour), compensator.PeriodicConfig{CatchUp: 24}); err != nil {
 		log.Fatal(err)
 	}
 	log.Print(c.Run(ctx))
 }
 
-// What has ended well goes after a month; of one type, whose ids may come again for longer, after a year.
+// Succeeded entries are purged after 30 days. Entries of the type "refund" are kept for a year, because their keys may
+// be used again for longer.
 func ExampleConfig_keep() {
-	var db *sql.DB // the service's
+	var db *sql.DB // the service's database
 	const day = 24 * time.Hour
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Keep: 30 * day})
 	if err != nil {

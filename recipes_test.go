@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/serve"
 )
 
-// recipe is a Compensator on the doubles. runUntil runs it until so many entries have ended, and closes it.
+// recipe returns a Compensator on in-memory doubles. runUntil runs it until this number of entries has ended, and
+// closes it.
 func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
 	ends := make(chan compensator.SettledEvent, 100)
 	c, err := compensator.New(context.Background(), compensator.Config{
@@ -45,7 +46,7 @@ func recipe() (c *compensator.Compensator, runUntil func(ended int)) {
 	}
 }
 
-// record writes an entry in a transaction of its own.
+// record records an entry in its own transaction.
 func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, opts compensator.Options) {
 	err := c.InTx(context.Background(), func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := typ.Record(ctx, tx, v, opts)
@@ -56,11 +57,11 @@ func record[T any](c *compensator.Compensator, typ *compensator.Type[T], v T, op
 	}
 }
 
-// The work was handed to somebody who answers later. Asking again is no failure, and costs no attempt; how long to go on
-// asking is the handler's to say, for nothing else ends it.
+// The work was handed to another system that answers later. Snooze asks again later. It is no failure and costs no
+// attempt. The handler must limit the total time itself.
 func ExampleSnooze() {
 	c, runUntil := recipe()
-	answers := []string{"pending", "pending", "booked"} // of the bank
+	answers := []string{"pending", "pending", "booked"} // answers of the bank
 	ask := func(context.Context, string) (answer string, err error) {
 		answer, answers = answers[0], answers[1:]
 		return answer, nil
@@ -70,13 +71,13 @@ func ExampleSnooze() {
 		fmt.Println(answer, "at attempt", e.Attempt())
 		switch {
 		case err != nil:
-			return err // counts
+			return err // counts as a failed attempt
 		case answer == "booked":
 			return nil
 		case time.Since(e.CreatedAt) > 3*24*time.Hour:
 			return compensator.Permanent(errors.New("no answer for three days"))
 		}
-		return compensator.Snooze(100 * time.Millisecond) // a minute, say
+		return compensator.Snooze(100 * time.Millisecond) // use about a minute in production
 	}, compensator.TypeConfig{})
 	if err != nil {
 		log.Fatal(err)
@@ -89,8 +90,8 @@ func ExampleSnooze() {
 	// booked at attempt 1
 }
 
-// A type gets another name. As long as entries under the old one wait, the handler answers to both; the old name goes once
-// Count finds none of it that has not ended.
+// A type gets a new name. Register the handler under both names as long as entries with the old name wait. Remove the
+// old name when Count finds no unfinished entry of it.
 func ExampleHandle_renamed() {
 	c, runUntil := recipe()
 	closeOrder := func(_ context.Context, e *compensator.Entry, id string) error {
@@ -105,25 +106,26 @@ func ExampleHandle_renamed() {
 		}
 		types[name] = typ
 	}
-	record(c, types["close"], "41", compensator.Options{})       // by the release before
-	record(c, types["close_order"], "42", compensator.Options{}) // from now on
+	record(c, types["close"], "41", compensator.Options{})       // by the previous release
+	record(c, types["close_order"], "42", compensator.Options{}) // by this release
 	runUntil(2)
 	// Unordered output:
 	// closed 41 of type close
 	// closed 42 of type close_order
 }
 
-// Two versions of a program run side by side while one is rolled out. A new field may be missing in what the old one has
-// recorded, and is dropped by it when it reads; where that would be wrong the new meaning gets a type of its own. Entries of a type that
-// a process has no handler for, and content that it cannot decode, are left to those that do, at no attempt.
+// During a rollout, two versions of a program run side by side. An entry of the old version lacks a new field, and the
+// old version drops that field when it decodes an entry. If that would be wrong, give the new meaning its own type. A
+// process leaves entries to other processes if it has no handler for their type or cannot decode their content. That
+// costs no attempt.
 func ExampleHandle_versions() {
 	c, runUntil := recipe()
 	type PaymentV1 struct{ Cents int }
 	type Payment struct {
 		Cents    int
-		Currency string // new; empty in entries of the version before
+		Currency string // new; empty in entries of the previous version
 	}
-	old, err := compensator.Declare[PaymentV1](c, "pay", compensator.TypeConfig{}) // of the version before
+	old, err := compensator.Declare[PaymentV1](c, "pay", compensator.TypeConfig{}) // the previous version
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -145,8 +147,8 @@ func ExampleHandle_versions() {
 	// 200 CHF
 }
 
-// A program stops from the outside in: first what records, then what works off, then what people look through, then what all
-// of it stands on. Each step is waited for before the next.
+// A program stops in this order: first the servers and consumers that record, then the handlers, then the operators'
+// server, and last the clients of databases. Each step waits for the one before.
 func Example_gracefulStop() {
 	c, _ := recipe()
 	if _, err := compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, string) error { return nil }, compensator.TypeConfig{}); err != nil {
@@ -154,7 +156,7 @@ func Example_gracefulStop() {
 	}
 	public, operators := http.NewServeMux(), http.NewServeMux()
 	operators.Handle("GET /readyz", probe.Ready(c, time.Second))
-	consume := func(ctx context.Context) error { // rabbitmq.Consumer.Run, intake's Run, a router's
+	consume := func(ctx context.Context) error { // rabbitmq.Consumer.Run, intake's Run, or a router's Run
 		<-ctx.Done()
 		return nil
 	}
@@ -164,22 +166,23 @@ func Example_gracefulStop() {
 			Consumers: []func(context.Context) error{consume},
 			Inside:    []serve.Server{{Server: &http.Server{Addr: "127.0.0.1:0", Handler: operators, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}}},
 		})
-		return errors.Join(err, c.Close()) // what is enqueued still goes out; then telemetry's providers, the database's pool, Redis's client
+		return errors.Join(err, c.Close()) // Close sends what is still to be enqueued; then close telemetry providers, the database pool and the Redis client
 	}
-	ctx, stop := context.WithCancel(context.Background()) // signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := context.WithCancel(context.Background()) // in production: signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	stop()
 	fmt.Println("stopped:", run(ctx))
 	// Output: stopped: <nil>
 }
 
-// A message is done once, however often it comes: the entry that says so is in the transaction of its rows.
+// A message is processed once, however often it is delivered. The entry that marks it as processed commits together
+// with its rows.
 func ExampleType_Once() {
 	c, _ := recipe()
 	inbox, err := compensator.Declare[string](c, "orders_inbox", compensator.TypeConfig{Keep: 30 * 24 * time.Hour})
 	if err != nil {
 		log.Fatal(err)
 	}
-	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
+	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge the message
 		id := compensator.IdempotencyKey("orders:" + messageID)
 		return c.RetryTx(ctx, id, func(ctx context.Context) error {
 			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
@@ -202,7 +205,8 @@ func ExampleType_Once() {
 	// rows of order of m2
 }
 
-// A message writes its rows once, and what has to follow them is recorded with them: that entry tells whether it came before.
+// A message writes its rows once. The follow-up entry is recorded in the same transaction. If that entry is a
+// duplicate, the message was delivered before.
 func ExampleReceipt_onceAMessage() {
 	c, runUntil := recipe()
 	confirm, err := compensator.Handle(c, "confirm", func(_ context.Context, _ *compensator.Entry, order string) error {
@@ -212,7 +216,7 @@ func ExampleReceipt_onceAMessage() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge
+	receive := func(ctx context.Context, messageID, order string) error { // nil: acknowledge the message
 		return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			receipt, err := confirm.Record(ctx, tx, order, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("confirm:" + messageID), Delay: 50 * time.Millisecond})
 			if err != nil || receipt.Duplicate() {
@@ -233,8 +237,9 @@ func ExampleReceipt_onceAMessage() {
 	// mail about order of m1
 }
 
-// The same event has one IdempotencyKey, and one entry. What the handler calls gets the entry's Key: the same for each attempt, so
-// that a call that is tried again is known there, and another one once a person has requeued the entry, so that it is made again.
+// One event has one IdempotencyKey and one entry. Send the entry's CallKey with the handler's own calls. It is the same
+// for each attempt, so that the called system recognizes a repeated call. After a manual requeue the key is different,
+// so that the call is made again.
 func ExampleEntry_CallKey() {
 	c, runUntil := recipe()
 	first := true
@@ -256,10 +261,10 @@ func ExampleEntry_CallKey() {
 	// pay-42 1-0
 }
 
-// What a handler calls over HTTP is given the entry's Key, and its answer becomes the entry's outcome.
+// PostJSON sends the entry's CallKey with an HTTP call and turns the answer into the outcome of the entry.
 func ExampleUnavailable() {
 	c, runUntil := recipe()
-	answers := []int{http.StatusConflict, http.StatusOK} // of the bank
+	answers := []int{http.StatusConflict, http.StatusOK} // answers of the bank
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println(r.Header.Get("Idempotency-Key"), answers[0])
 		w.WriteHeader(answers[0])
@@ -267,9 +272,9 @@ func ExampleUnavailable() {
 	}))
 	defer bank.Close()
 	pay, err := compensator.Handle(c, "pay", func(ctx context.Context, e *compensator.Entry, cents int) error {
-		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.CallKey(), cents, nil) // as it stands: it says what becomes of the entry
+		return httpcall.PostJSON(ctx, bank.Client(), bank.URL, e.CallKey(), cents, nil) // Return this error unchanged. It decides the outcome of the entry.
 	}, compensator.TypeConfig{
-		MaxWait: 24 * time.Hour, // a bank that is down costs no attempt for a day
+		MaxWait: 24 * time.Hour, // for a day, attempts cost nothing while the bank is down
 		Breaker: compensator.Breaker{Of: 20},
 		Retry:   compensator.Fixed(100 * time.Millisecond),
 	})
@@ -283,7 +288,8 @@ func ExampleUnavailable() {
 	// 1-0 200
 }
 
-// A charge that is given up takes its order back, in one transaction with the entry that sees to the money.
+// When a charge is exhausted, its compensation marks the order as refused. In the same transaction it records the entry
+// that refunds the money.
 func ExampleTypeConfig_compensation() {
 	var c *compensator.Compensator // made by New
 	var callBank func(ctx context.Context, e *compensator.Entry, orderID int64) error
@@ -310,8 +316,8 @@ func ExampleTypeConfig_compensation() {
 	fmt.Println(charge.Name())
 }
 
-// The report of an upload comes once all its rows have ended, and once only: it is recorded with them, and names the batch it
-// comes after.
+// The report of an upload runs once, after all rows of the upload have ended. It is recorded together with the rows and
+// names the batch that it follows.
 func ExampleCompensator_WaitBatch() {
 	c, runUntil := recipe()
 	rows, err := compensator.Handle(c, "row", func(_ context.Context, _ *compensator.Entry, line string) error {
@@ -328,7 +334,7 @@ func ExampleCompensator_WaitBatch() {
 		if err != nil {
 			return err
 		}
-		// To wait for a person who repairs the others: if p.Dead > 0 { return compensator.Snooze(time.Hour) }
+		// To wait until a person has repaired the dead rows: if p.Dead > 0 { return compensator.Snooze(time.Hour) }
 		fmt.Printf("%s: %d of %d rows are in\n", upload, p.Succeeded, p.Total)
 		return nil
 	}, compensator.TypeConfig{AfterBatch: func(e *compensator.Entry) string { return e.BusinessID }})
@@ -348,20 +354,20 @@ func ExampleCompensator_WaitBatch() {
 		log.Fatal(err)
 	}
 	runUntil(4)
-	p, err := c.WaitBatch(context.Background(), "upload-7") // in another process, say, and while they run
+	p, err := c.WaitBatch(context.Background(), "upload-7") // may run in another process, while the entries run
 	fmt.Println(p.Finished(), p.Dead, err)
 	// Output:
 	// upload-7: 2 of 3 rows are in
 	// true 1 <nil>
 }
 
-// Of each account one entry runs at a time, in the order in which they were recorded; accounts run beside each other. Who
-// changes the account's row before he records, as a booking does, makes the order of ids that of commits.
+// Entries of one account run one at a time, in the order of their ids. Accounts run in parallel. Change the account's
+// row before you record, as a booking does. Then the order of the ids is the order of the commits.
 func ExampleTypeConfig_serial() {
 	c, runUntil := recipe()
 	book, err := compensator.Handle(c, "book", func(_ context.Context, e *compensator.Entry, cents int) error {
 		if cents < 0 && e.ProcessCount == 0 {
-			return errors.New("the bank is busy") // and those behind it wait, too
+			return errors.New("the bank is busy") // the later entries wait, too
 		}
 		fmt.Println(e.UserID, cents)
 		return nil
@@ -382,15 +388,16 @@ func ExampleTypeConfig_serial() {
 	// ann 5
 }
 
-// One at a time by a lock on the account's row, in no order: where the row is to be changed anyway, and nothing else is
-// needed. Who finds it locked comes again, instead of holding a connection and a slot.
+// A lock on the account's row makes entries of one account run one at a time, in no particular order. Use it if the
+// handler changes that row anyway and you need no order. An entry that finds the row locked comes again later, and
+// holds no connection and no slot meanwhile.
 func ExampleHandleTx_rowLock() {
 	c, _ := recipe()
 	_, err := compensator.HandleTx(c, "book", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, cents int) error {
 		var balance int
 		err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE user=? FOR UPDATE NOWAIT", e.UserID).Scan(&balance)
 		if err != nil {
-			return compensator.Snooze(100 * time.Millisecond) // of MySQL's errors only 3572, MariaDB's 1205, in earnest
+			return compensator.Snooze(100 * time.Millisecond) // in production, only for MySQL's error 3572 and MariaDB's 1205
 		}
 		_, err = tx.ExecContext(ctx, "UPDATE accounts SET balance=? WHERE user=?", balance+cents, e.UserID)
 		return err
@@ -400,16 +407,16 @@ func ExampleHandleTx_rowLock() {
 	}
 }
 
-// In order with no lock while it works, and with no table of the library's: entries carry numbers that are drawn in the
-// transaction which records them, from the account's row, and each waits until the one before it is done.
+// Entries run in order without a lock and without a table of the library. Each entry carries a number from the
+// account's row, drawn in the transaction that records the entry. Each entry waits until the one before it has ended.
 func ExampleSnooze_inOrder() {
 	c, runUntil := recipe()
-	done := 0 // a column of the account's row; it moves in the transaction that does the work
+	done := 0 // a column of the account's row, changed in the transaction that does the work
 	book, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, number int) error {
 		if done < number-1 {
 			return compensator.Snooze(100 * time.Millisecond)
 		}
-		if done < number { // otherwise it is done already: UPDATE accounts SET done=? WHERE user=? AND done=?-1
+		if done < number { // A smaller number was done before. In SQL: UPDATE accounts SET done=? WHERE user=? AND done=?-1
 			fmt.Println("booking", number)
 			done = number
 		}
@@ -418,7 +425,7 @@ func ExampleSnooze_inOrder() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, number := range []int{2, 1, 3} { // UPDATE accounts SET recorded=recorded+1 WHERE user=?, and read it
+	for _, number := range []int{2, 1, 3} { // In SQL: UPDATE accounts SET recorded=recorded+1 WHERE user=?, then read the value
 		record(c, book, number, compensator.Options{UserID: "ann"})
 	}
 	runUntil(3)

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hardTexts are texts that some layer between a caller and a column may change, cut, refuse or take for another.
+// hardTexts are texts that some layer between a caller and a column may change, cut, refuse or confuse with another.
 var hardTexts = []string{
 	"", "a", "A", "a ", " a", "a\t", "a\u00a0", "a\u3000", "ß", "ss", "é", "e\u0301", "ı", "\u00ad", "a\u200b", "\ufeffa", "\u2028",
 	"\u202e", "\x00", "a\x00", "\x01", "\x1a", "\n", "\r\n", "\x7f", "\u0085", "'", "\"", "\\", "\\'", "`", "%", "_", "?", ":x", "$1",
@@ -29,8 +29,9 @@ var hardTexts = []string{
 	"{x}:0:due", "a:0:due", "*", "\u0627\u0644", "\U000e0001", "\u180e",
 }
 
-// A text is accepted exactly if every database stores it as it is: valid UTF-8, no NUL, no more characters than
-// the column has. A name is printable at its ends, too. Refusing says why, and an entry names every field.
+// FuzzTexts checks that a text is accepted exactly if every database stores it unchanged. It must be valid UTF-8
+// without NUL and fit the column. A name must also begin and end with a printable character. A refusal must give the
+// reason, and the error of an entry must name every invalid field.
 func FuzzTexts(f *testing.F) {
 	for _, text := range hardTexts {
 		f.Add(text, processlog.MaxName)
@@ -66,7 +67,7 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// A delay that was accepted is whole milliseconds, never shorter than asked for, and at most 100 years.
+// FuzzDelay checks that an accepted delay is whole milliseconds, never shorter than requested, and at most 100 years.
 func FuzzDelay(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 999_999, 1_000_000, 1_000_001, int64(processlog.MaxDelay), int64(processlog.MaxDelay) + 1, 1<<63 - 1, -1 << 63} {
 		f.Add(n, int64(0), false)
@@ -95,7 +96,8 @@ func FuzzDelay(f *testing.F) {
 	})
 }
 
-// An id drawn for an entry without one is accepted, unique and in the order of time.
+// TestDrawnIdsAreAcceptedAndInOrder generates keys for entries without one. They must be accepted, unique and ordered
+// by time.
 func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	last := ""
 	for range 2000 {
@@ -106,7 +108,8 @@ func TestDrawnIdsAreAcceptedAndInOrder(t *testing.T) {
 	}
 }
 
-// What the checks accept, a real server stores and finds again as it is, and it takes no two of them for one.
+// TestTextsThatAreAcceptedAreStoredAsTheyAre records accepted texts on a real server. The server must store each
+// unchanged, find it again, and treat no two as equal.
 func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.Database(t))
 	require.NoError(t, err)
@@ -136,7 +139,7 @@ func TestTextsThatAreAcceptedAreStoredAsTheyAre(t *testing.T) {
 	require.Greater(t, len(stored), len(hardTexts))
 }
 
-// requireStored records an entry and finds it, by each of its names, as it was given.
+// requireStored records an entry and finds it unchanged by each of its names.
 func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	t.Helper()
 	var receipt *Receipt
@@ -171,7 +174,7 @@ func requireStored(t *testing.T, c *Compensator, e NewEntry) Entry {
 	return *got
 }
 
-// failWith stores a text as an attempt's error, and something odd as headers; the row must still be read.
+// failWith stores text as the error of an attempt, and an invalid value as headers. The row must still be readable.
 func failWith(t *testing.T, plain *sql.DB, c *Compensator, e Entry, text string) {
 	t.Helper()
 	settled, err := c.store.Settle(t.Context(), processlog.NewToken(), []processlog.Outcome{{ID: e.ID, IdempotencyKey: e.IdempotencyKey, Version: e.Version, To: Retrying, ProcessCount: 1, After: time.Hour, LastError: text}})

@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/compensator-go/compensator"
 
-// TestArrowsRunOneWay holds the rooms to the table in CONTRIBUTING.md.
+// TestArrowsRunOneWay requires that packages import only what the table in CONTRIBUTING.md allows.
 func TestArrowsRunOneWay(t *testing.T) {
 	allowed := importTable(t)
 	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}\n"+testsOf+"{{.ImportPath}} {{join .TestImports \" \"}}", "./...").Output()
@@ -24,7 +24,7 @@ func TestArrowsRunOneWay(t *testing.T) {
 		words := strings.Fields(line)
 		may, known := allowed[packageDir(words[0])]
 		if !known {
-			continue // it stands above
+			continue // The package is above those in the table.
 		}
 		seen[packageDir(words[0])] = true
 		for _, imported := range words[1:] {
@@ -36,10 +36,10 @@ func TestArrowsRunOneWay(t *testing.T) {
 	require.Len(t, seen, len(allowed), "every room in the table is there")
 }
 
-// testsOf marks a package's tests. Only chapters are held to the table in them.
+// testsOf marks the tests of a package. Only the tests under promises are in the table.
 const testsOf = "tests:"
 
-// packageDir is a package's directory; of tests in a chapter, that of any of them.
+// packageDir returns a package's directory. For tests under promises it returns "promises/*".
 func packageDir(importPath string) string {
 	if chapter, tests := strings.CutPrefix(importPath, testsOf); tests {
 		if strings.HasPrefix(chapter, module+"/promises/") {
@@ -53,7 +53,7 @@ func packageDir(importPath string) string {
 	return strings.TrimPrefix(importPath, module+"/")
 }
 
-// importTable reads the rooms, and what each may import.
+// importTable reads the packages in the table and the imports that each may have.
 func importTable(t *testing.T) map[string]map[string]bool {
 	text, err := os.ReadFile("CONTRIBUTING.md")
 	require.NoError(t, err)
@@ -82,7 +82,8 @@ func importTable(t *testing.T) map[string]map[string]bool {
 	return table
 }
 
-// TestRootIsWhatAUserMeets: what he does not meet has a package of its own.
+// TestRootIsWhatAUserMeets limits the number of files in the root package. Code that users do not call belongs in other
+// packages.
 func TestRootIsWhatAUserMeets(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

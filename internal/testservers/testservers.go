@@ -10,12 +10,13 @@
 //
 // For each kind of server, the first of these ways that works is used:
 //
-// 1. dsn: MYSQL_DSN, REDIS_ADDR and AMQP_URL name running servers. They serve only as shared servers, because tests
-// must not kill a server that they did not start. 2. docker: a Docker engine runs COMPENSATOR_MYSQL_IMAGE,
-// COMPENSATOR_REDIS_IMAGE and COMPENSATOR_RABBITMQ_IMAGE through testcontainers-go, which is in a nested module. 3.
-// local: mariadbd or mysqld, redis-server and rabbitmq-server run as throw-away processes. COMPENSATOR_MYSQLD names the
-// mysqld to use. If it is set, Docker is not used for SQL. 4. install: as root on Debian, apt-get installs the programs
-// that are missing for local.
+//  1. dsn: MYSQL_DSN, REDIS_ADDR and AMQP_URL name running servers. They serve only as shared servers, because tests
+//     must not kill a server that they did not start.
+//  2. docker: a Docker engine runs COMPENSATOR_MYSQL_IMAGE, COMPENSATOR_REDIS_IMAGE and COMPENSATOR_RABBITMQ_IMAGE
+//     through testcontainers-go, which is in a nested module.
+//  3. local: mariadbd or mysqld, redis-server and rabbitmq-server run as throw-away processes. COMPENSATOR_MYSQLD
+//     names the mysqld to use. If it is set, Docker is not used for SQL.
+//  4. install: as root on Debian, apt-get installs the programs that are missing for local.
 //
 // COMPENSATOR_SERVERS=dsn, docker, local or install allows only that way. A test that cannot get a server fails. It is
 // never skipped.

@@ -52,7 +52,8 @@ func runRedis(ctx context.Context, s *server, options ...customizer) (running, e
 	return startRedis(ctx, s, append(options, s.publish("6379/tcp"))...)
 }
 
-// runRedisOnHost leaves the port to the flags. It replaces the address that testcontainers would report.
+// runRedisOnHost runs Redis in the host's network. The flags choose the port. The server listens on, and announces, the
+// address at which the tests reach the Docker host.
 func runRedisOnHost(ctx context.Context, s *server, options ...customizer) (running, error) {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
@@ -107,8 +108,8 @@ func (s *server) command(ctx context.Context) ([]string, error) {
 	return withFlags(image.Config.Cmd, s.flags), nil
 }
 
-// withFlags appends flags to a command. If the command is a shell script, it appends them to the last line, which
-// starts the server.
+// withFlags appends flags to a command. If the command is a shell script, it appends them to the end of the script,
+// where the script starts the server.
 func withFlags(command, flags []string) []string {
 	if len(command) == 3 && strings.HasSuffix(command[0], "sh") && command[1] == "-c" {
 		script := command[2]
