@@ -1,11 +1,15 @@
-// Package compensatortest is for testing code that uses package compensator. Call runs one handler, RequireRecorded, Run,
-// WaitIdle and Elapse follow entries; all of them take any Compensator. One with no server and a real database, on which
-// transactional handlers run, is New of module compensatortest/sqlitetest.
+// Package compensatortest helps you to test code that uses package compensator.
 //
-// With no SQL at all, MemoryStore stands in for the database and, with no Redis configured, the timing wheel for the queue; in a
-// testing/synctest bubble both run on the bubble's clock: a month of delay takes some 3 seconds where PollInterval and
-// ReconcileInterval are an hour, for the bubble lives each of the library's looks. MemoryQueue stands in for a Redis that several
-// Compensators share.
+// Call and Attempt run one handler. RequireRecorded lists entries. Run, WaitIdle and Elapse let entries run. All of
+// them take any Compensator. New of module compensatortest/sqlitetest gives you a Compensator on a real database
+// without a server. Transactional handlers run on it.
 //
-// Whoever writes a store or a queue finds the suites that hold it to the contract in package suite.
+// MemoryStore replaces the database when a test needs no SQL. Without a Redis in the Config, the library uses its
+// in-process timing wheel as the queue. MemoryQueue replaces a Redis that several Compensators share.
+//
+// In a testing/synctest bubble the doubles use the bubble's clock. A month of delay then takes about 3 seconds of real
+// time if PollInterval and ReconcileInterval are an hour. Shorter intervals take longer, because the bubble runs each
+// poll.
+//
+// Package suite holds the conformance tests for your own store or queue.
 package compensatortest

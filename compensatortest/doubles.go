@@ -2,13 +2,13 @@ package compensatortest
 
 import "github.com/compensator-go/compensator/compensatortest/memory"
 
-// MemoryStore stands in for the database, as Config.Store.
+// MemoryStore replaces the database in a test. Set it as Config.Store.
 type MemoryStore = memory.Store
 
-// MemoryTx is a transaction of a MemoryStore: what its BeginTx returns, and Record takes.
+// MemoryTx is a transaction of a MemoryStore. MemoryStore.BeginTx returns it, and Record takes it.
 type MemoryTx = memory.Tx
 
-// MemoryQueue stands in for the Redis that several Compensators share: each has a Client of it as its Config.Queue.
+// MemoryQueue replaces a Redis that several Compensators share. Set a Client of it as each one's Config.Queue.
 type MemoryQueue = memory.Queue
 
 // NewMemoryStore returns an empty store.

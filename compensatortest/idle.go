@@ -14,15 +14,18 @@ import (
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
-// waitTimeout is how long WaitIdle waits with nothing happening.
+// waitTimeout is how long WaitIdle waits without seeing a change before it fails the test.
 const waitTimeout = time.Minute
 
-// lookAgain is the pause between two looks at the log.
+// lookAgain is the pause between two reads of the log.
 const lookAgain = 5 * time.Millisecond
 
-// WaitIdle waits until no entry of c's log is due or running, in whichever process. What is delayed, or waits for its next
-// attempt, is not due, nor is what stands behind such an entry in a line that c knows (TypeConfig.Serial). When nothing has
-// changed for a minute the test fails, and is told what is left.
+// WaitIdle waits until no entry in c's log is due or running in any process.
+//
+// An entry that waits for its delay or for its next attempt is not due. An entry that such an entry blocks is not due
+// either, if c has the type's TypeConfig.Serial.
+//
+// WaitIdle fails the test when nothing has changed for a minute. The failure lists the entries that are left.
 func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	tb.Helper()
 	var left []string
@@ -45,8 +48,9 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	}
 }
 
-// looks describes what is due or running, by two looks, between which nothing may have moved: a look is several reads, and what
-// ends between two of them may have recorded something behind them, or looked at its line in vain.
+// looks describes the entries that are due or running. It reports idle only after two equal reads of the log. One read
+// is several statements. An entry that ends between two of them may have recorded an entry that the read missed, or may
+// have found no entry of its key to make due.
 func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	tb.Helper()
 	first := waiting(tb, c)
@@ -61,7 +65,7 @@ func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	return left
 }
 
-// unrest describes what is due or running of those that wait.
+// unrest describes the entries of waiting that are due or running.
 func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Entry) (left []string) {
 	tb.Helper()
 	ids := make([]compensator.EntryID, len(waiting))
@@ -86,7 +90,7 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	if moved {
 		return []string{"the next of a line"}
 	}
-	// The database's clock may be ahead of this process's.
+	// The database's clock may be ahead of this process's clock.
 	health := c.Health(tb.Context())
 	require.NoError(tb, health.Database)
 	if health.OldestOverdue > 0 {
@@ -95,16 +99,20 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	return left
 }
 
-// waiting lists what is in no terminal state.
+// waiting lists the entries that are in no terminal state.
 func waiting(tb testing.TB, c *compensator.Compensator) []compensator.Entry {
 	tb.Helper()
 	return list(tb, c, compensator.Filter{States: []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating}})
 }
 
-// Elapse makes entries due as if d had passed: each that waits for its delay or its next attempt comes due d sooner, at
-// once if that is past. It reschedules them, so nothing is slept and no clock is moved; what a handler reads of a clock
-// stays as it is. A compensation that has failed cannot be rescheduled, and waits for its next attempt. By this process's
-// clock, so on a server whose clock is another the entries are off by the difference.
+// Elapse makes entries due as if d had passed. Each entry that waits for its delay or its next attempt comes due d
+// sooner. An entry comes due at once when its remaining wait is d or less.
+//
+// Elapse reschedules the entries. It does not sleep and it moves no clock, so a handler still reads the real time. It
+// leaves a failed compensation as it is, because a compensation cannot be rescheduled.
+//
+// Elapse computes the waits by this process's clock. If the database server's clock differs, the due times are off by
+// the difference.
 func Elapse(tb testing.TB, c *compensator.Compensator, d time.Duration) {
 	tb.Helper()
 	for _, e := range waiting(tb, c) {
@@ -114,7 +122,7 @@ func Elapse(tb testing.TB, c *compensator.Compensator, d time.Duration) {
 		}
 		err := c.Reschedule(tb.Context(), e.ID, max(0, left-d))
 		if errors.As(err, new(*compensator.StateError)) {
-			continue // it came due by itself, and has run
+			continue // the entry came due by itself and has run
 		}
 		require.NoError(tb, err)
 	}

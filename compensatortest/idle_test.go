@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// greeter is a Compensator on the doubles that greets, as handler says.
+// greeter returns a Compensator on the doubles with a type "greet" that runs handler.
 func greeter(t *testing.T, handler func(e *compensator.Entry) error) (*compensator.Compensator, *compensator.Type[string]) {
 	c, err := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore()})
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestWaitIdleWaitsForWhatIsDueAndForNothingElse(t *testing.T) {
 	})
 }
 
-// failing is a test that may fail.
+// failing is a testing.TB whose failure the test expects.
 type failing struct {
 	testing.TB
 	said string
@@ -64,7 +64,7 @@ func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(for
 func (f *failing) FailNow()                          { runtime.Goexit() }
 func (f *failing) Helper()                           {}
 
-// said is what a test is told that fails.
+// said returns the messages with which test fails.
 func said(t *testing.T, test func(tb testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {
@@ -78,7 +78,7 @@ func said(t *testing.T, test func(tb testing.TB)) string {
 func TestWaitIdleTellsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, greet := greeter(t, func(*compensator.Entry) error { return nil })
-		record(t, c, greet, compensator.Options{}) // and nobody runs it
+		record(t, c, greet, compensator.Options{}) // no process runs it
 		told := said(t, func(tb testing.TB) { compensatortest.WaitIdle(tb, c) })
 		assert.Contains(t, told, "greet "+compensatortest.RequireRecorded(t, c, "greet", 1)[0].ID.String())
 		assert.Contains(t, told, "pending")
@@ -124,7 +124,7 @@ func TestWhatAnAttemptRecordsWaitsForARun(t *testing.T) {
 		c, greet = greeter(t, func(e *compensator.Entry) error {
 			if ran++; ran == 1 {
 				record(t, c, greet, compensator.Options{})
-				<-time.After(time.Second) // time enough, in a bubble
+				<-time.After(time.Second) // long enough in a bubble
 			}
 			return nil
 		})

@@ -8,9 +8,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// RequireRecorded returns the committed entries of a type, in the order they were recorded and whatever has become of
-// them since, and fails the test unless there are n of them. c may be any Compensator on their log, also one that has no
-// handler for the type, on a real server as on a double.
+// RequireRecorded returns the committed entries of a type in the order in which they were recorded. It fails the test
+// unless there are n of them. It returns each entry in its current state.
+//
+// c may be any Compensator on the same log. It needs no handler for the type. The log may be on a real server or on a
+// double.
 //
 //	placeOrder(ctx, c, db) // the code under test
 //	entries := compensatortest.RequireRecorded(t, c, "close_order", 1)
@@ -21,7 +23,7 @@ func RequireRecorded(tb testing.TB, c *compensator.Compensator, businessType str
 	return entries
 }
 
-// list reads all pages.
+// list returns the entries of all pages of a listing.
 func list(tb testing.TB, c *compensator.Compensator, filter compensator.Filter) (entries []compensator.Entry) {
 	tb.Helper()
 	filter.Limit = 1000

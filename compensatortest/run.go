@@ -10,8 +10,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testkit"
 )
 
-// Run runs c for the rest of the test and returns a function that stops it earlier and waits; both require
-// that nothing was left undone. In a testing/synctest bubble call it before the bubble ends.
+// Run runs c until the test ends. The returned function stops c earlier and waits until c has stopped. Both fail the
+// test when Run returns an error, which means that work was left undone. In a testing/synctest bubble, call the
+// function before the bubble ends.
 func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,11 +32,15 @@ func Run(tb testing.TB, c *compensator.Compensator) (stop func()) {
 	return stop
 }
 
-// Call records v and makes one attempt of it: the type's handler runs with its middleware, its timeout and, if it is
-// transactional, in a transaction that commits with its success. It returns the entry as the attempt has left it: State,
-// LastError, ProcessCount and NextAt are the outcome. Nothing else runs, not even what the handler records. c must have
-// the type's handler, and not be inside Run. opts must leave the entry due at once, and its idempotency key be new. Of an entry
-// that are blocked (TypeConfig.Serial) nothing runs: the test fails, and is told which entry is in front.
+// Call records v and makes one attempt of the entry. The type's handler runs with its middleware and its timeout. A
+// transactional handler runs in a transaction that commits when the handler succeeds.
+//
+// Call returns the entry after the attempt. State, LastError, ProcessCount and NextAt hold the outcome. No other entry
+// runs, not even an entry that the handler records.
+//
+// c must have the type's handler and must not be inside Run. opts must leave the entry due at once, with an idempotency
+// key that is not in the log. If an earlier entry of the same ordering key blocks the entry (TypeConfig.Serial), Call
+// runs nothing and fails the test. The failure names the earlier entry.
 //
 //	entry := compensatortest.Call(t, c, closeOrder, Order{ID: 42}, compensator.Options{})
 //	require.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
@@ -50,8 +55,8 @@ func Call[T any](tb testing.TB, c *compensator.Compensator, typ *compensator.Typ
 	return Attempt(tb, c, receipt.ID())
 }
 
-// Attempt makes one attempt of an entry that is due, also of one that is compensated next, and returns it as Call does,
-// under the same conditions.
+// Attempt makes one attempt of an entry that is due. The attempt may be a compensation. Attempt returns the entry as
+// Call does, and has the same conditions.
 func Attempt(tb testing.TB, c *compensator.Compensator, ref compensator.Ref) compensator.Entry {
 	tb.Helper()
 	entry, err := c.Get(tb.Context(), ref)

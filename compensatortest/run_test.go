@@ -12,7 +12,8 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// lineUp is a Compensator on the doubles with a serial type, and what its handler was called with.
+// lineUp returns a Compensator on the doubles with a serial type. It also returns the list of calls of the type's
+// handler.
 func lineUp(t *testing.T, cfg compensator.TypeConfig, handler func(name string) error) (*compensator.Compensator, *compensator.Type[string], *[]string) {
 	c := newLog(t)
 	ran := new([]string)
@@ -34,7 +35,7 @@ func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 	record(t, c, book, compensator.Options{IdempotencyKey: "second", UserID: "ann"})
 	before, err := c.Get(t.Context(), second)
 	require.NoError(t, err)
-	for range 2 { // however often it is asked for
+	for range 2 { // a second call changes nothing
 		told := said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, second) })
 		for _, word := range []string{"in front", `"first"`, `"ann"`, "pending"} {
 			require.Contains(t, told, word)

@@ -22,7 +22,7 @@ func newLog(t *testing.T) *compensator.Compensator {
 	return c
 }
 
-// docs/testing-your-handlers.md says what stands in an entry after whatever its handler returned.
+// docs/testing-your-handlers.md lists what an entry holds after each kind of result of its handler.
 func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	busy := errors.New("busy")
@@ -33,7 +33,7 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 		compensates bool
 		state       compensator.State
 		counted     int
-		due         time.Duration // 0: it is due at once, or has ended
+		due         time.Duration // 0 if the entry is due at once or has ended
 		endedBy     compensator.EndedBy
 	}{
 		"nil":                    {nil, false, compensator.Succeeded, 0, 0, compensator.EndedByHandler},
@@ -75,7 +75,7 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 	}
 }
 
-// MaxWait is told by the store's clock, which is a bubble's where the doubles are.
+// MaxWait is measured by the store's clock. With the doubles in a bubble this is the bubble's clock.
 func TestWaitsCountInABubbleOnceMaxWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newLog(t)
@@ -90,7 +90,8 @@ func TestWaitsCountInABubbleOnceMaxWaitIsOver(t *testing.T) {
 	})
 }
 
-// A batch handler is called with a batch of one, however often, and whatever its breaker has heard.
+// Call must give a batch handler a batch of one entry. This must hold for every call and for any state of the type's
+// breaker.
 func TestCallOfABatchIsABatchOfOne(t *testing.T) {
 	t.Parallel()
 	c := newLog(t)

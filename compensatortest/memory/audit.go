@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// History implements processlog.Store: oldest first.
+// History implements processlog.Store. It lists the oldest record first.
 func (s *Store) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

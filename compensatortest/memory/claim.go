@@ -11,10 +11,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockedRetry is when a claim should look again at a row that it found locked.
+// lockedRetry is the wait after which a claim should try a locked row again.
 const lockedRetry = 50 * time.Millisecond
 
-// Claim implements processlog.Store. accept runs while the store is locked: it must not call the store.
+// Claim implements processlog.Store. It calls accept while it holds the store's lock, so accept must not call the
+// store.
 func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return processlog.Claimed{}, err
@@ -32,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	return c.found, nil
 }
 
-// claiming is one Claim call under way.
+// claiming is the state of one Claim call.
 type claiming struct {
 	store  *Store
 	now    int64
@@ -67,15 +68,16 @@ func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
 	}
 }
 
-// mine is the row as the store on SQL answers it: what it read, brought up to what it wrote.
+// mine returns a claimed row as the SQL store returns it. UpdatedAt is the value from before the claim, and LeaseLeft
+// is the whole lease.
 func (c *claiming) mine(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	row.LeaseLeft, row.UpdatedAt = c.lease, before.UpdatedAt
 	return row
 }
 
-// Release implements processlog.Store. It returns ErrBusy when a transaction kept one of the rows for two
-// seconds; the others are released.
+// Release implements processlog.Store. It waits up to 2 seconds for rows that a transaction holds, and then returns
+// ErrBusy. It releases all other rows.
 func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -102,7 +104,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	return nil
 }
 
-// unreleased says why some entries were not released; nil: all were.
+// unreleased returns why some entries were not released, or nil when all were.
 func unreleased(busy []int, refused []processlog.Refusal) error {
 	var left []error
 	if len(busy) > 0 {
@@ -114,8 +116,8 @@ func unreleased(busy []int, refused []processlog.Refusal) error {
 	return errors.Join(left...)
 }
 
-// Refuse has the store refuse to lease entries, to renew and to take back their leases, and to store their outcomes, as a trigger
-// of a database does. A nil error allows them again. It may be called at any time.
+// Refuse makes the store fail with err when a call claims, renews, releases or settles one of the entries. A database
+// trigger does the same. A nil err allows these calls again. Refuse may be called at any time.
 func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +131,8 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls do for every id; row is nil when there is none. It does the free rows first and then waits
-// for the others, lockWait in all: the places of those still held are busy.
+// eachLocked calls do for every id, with a nil row when there is none. It handles the free rows first. Then it waits
+// for the held rows, up to lockWait for all of them together. busy lists the indexes of the rows that are still held.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busy []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()
@@ -156,8 +158,8 @@ func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i i
 	return busy, nil
 }
 
-// Renew implements processlog.Store. The lease of a row that a transaction holds stays as it is, and is not
-// lost for that.
+// Renew implements processlog.Store. It does not renew the lease of a row that a transaction holds, and it does not
+// report that lease as lost.
 func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Duration) (left processlog.Unrenewed, err error) {
 	if err := ctx.Err(); err != nil {
 		return left, err
@@ -181,7 +183,8 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 	return left, nil
 }
 
-// renewed is the one write that is no transition: the holder's fence must hold on.
+// renewed returns v with a longer lease. It keeps the version and the token, because the holder's outcome must still
+// match them.
 func (v *version) renewed(until int64) *version {
 	next := *v
 	next.leaseUntil = until

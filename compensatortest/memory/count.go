@@ -29,7 +29,7 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.C
 		return processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
 	})
 	more := false
-	if filter.BatchID != "" && len(found) > atMost { // a batch is counted as a whole
+	if filter.BatchID != "" && len(found) > atMost { // for a batch, atMost limits the sum of all counts
 		found, more = found[:atMost+1], true
 	}
 	counts := make(map[group]processlog.Count)
@@ -45,7 +45,7 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.C
 	}), nil
 }
 
-// group is what Heads and Count group by.
+// group is the pair of values by which Heads and Count group entries.
 type group struct {
 	businessType string
 	state        processlog.State
@@ -53,7 +53,7 @@ type group struct {
 
 func (v *version) group() group { return group{v.entry.BusinessType, v.entry.State} }
 
-// sortedGroups lists the values by type, then state.
+// sortedGroups lists the values ordered by type, then by state.
 func sortedGroups[T any](groups map[group]T) []T {
 	var keys []group
 	for key := range groups {

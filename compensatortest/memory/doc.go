@@ -1,9 +1,13 @@
-// Package memory keeps the three contracts of package processlog in this process, without servers: Store, with Operations,
-// as InnoDB does at READ COMMITTED, Queue as Redis does, to the millisecond. In a testing/synctest bubble both run on the
-// bubble's clock. Users' unit tests and the simulation stand on them.
+// Package memory implements the three contracts of package processlog in this process, without servers. Unit tests of
+// users and the simulation use it.
 //
-// Both pass the suites of package suite, and programs drawn at random compare them with a database and a Redis.
-// No goroutine is theirs: each call does its work, and what waits waits in its caller's.
+// Store implements the store and Operations. It behaves like InnoDB at READ COMMITTED. Queue behaves like Redis, to the
+// millisecond. In a testing/synctest bubble both use the bubble's clock.
 //
-// On purpose they can do what servers do on bad days: lose, go back to a snapshot, crash, and have a wrong clock.
+// Both pass the suites of package suite. Random programs compare them with a real database and a real Redis.
+//
+// The package starts no goroutine. A call that has to wait blocks its caller's goroutine.
+//
+// Store and Queue can also fail as servers do. A test can make them lose data, go back to a snapshot, crash, or have a
+// wrong clock.
 package memory

@@ -10,9 +10,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Insert implements processlog.Store. It waits for a transaction that holds one of the keys until that one
-// or ctx ends, 50 seconds at most. Until tx ends, nobody else can write an entry it found to be a duplicate;
-// claims pass by. It always knows whether tx is open, so proven makes no difference.
+// Insert implements processlog.Store. It waits up to 50 seconds for a transaction that holds one of the keys. Until tx
+// ends, no other transaction can write an entry that Insert found to be a duplicate. Claims do not wait for such an
+// entry. Insert always knows whether tx is open, so it ignores proven.
 func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, _ bool) ([]processlog.Inserted, error) {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) Insert(ctx context.Context, tx processlog.Tx, drafts []processlo
 	return answers, nil
 }
 
-// byKey lists the places of drafts in the order in which they go in.
+// byKey lists the indexes of drafts in the order of their idempotency keys. Insert writes them in this order.
 func byKey(drafts []processlog.Draft) []int {
 	order := make([]int, len(drafts))
 	for i := range order {
@@ -44,8 +44,8 @@ func byKey(drafts []processlog.Draft) []int {
 	return order
 }
 
-// freeKeysLocked returns when nobody else holds any of the keys. A wait may let others take a key seen free
-// before, so every wait starts over.
+// freeKeysLocked waits until no other transaction holds any of the keys. It checks all keys again after every wait,
+// because another transaction may take a free key during the wait.
 func (s *Store) freeKeysLocked(ctx context.Context, tx *Tx, drafts []processlog.Draft) error {
 	ctx, cancel := withLockWait(ctx, tx)
 	defer cancel()
@@ -97,7 +97,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, idempotencyKeys []pro
 	return ids, nil
 }
 
-// unwrapOptional is unwrap where tx may be nil.
+// unwrapOptional is unwrap for a tx that may be nil.
 func (s *Store) unwrapOptional(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if tx == nil {
 		return nil, ctx.Err()
@@ -135,7 +135,7 @@ func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog
 	return versions, nil
 }
 
-// committedOfLocked lists the committed versions of entries, each once, in the order of ids.
+// committedOfLocked lists the committed versions of entries, each once, in id order.
 func (s *Store) committedOfLocked(ids []processlog.ID) []*version {
 	versions := make([]*version, 0, len(ids))
 	read := make(map[processlog.ID]bool, len(ids))
@@ -148,7 +148,7 @@ func (s *Store) committedOfLocked(ids []processlog.ID) []*version {
 	return versions
 }
 
-// Resolve implements processlog.Store. It waits ten seconds at most.
+// Resolve implements processlog.Store. It waits up to 10 seconds for a transaction that holds the row.
 func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row, error) {
 	if err := ctx.Err(); err != nil {
 		return processlog.Row{}, err

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// List implements processlog.Store: in the orders of the store on SQL, and with cursors of its own.
+// List implements processlog.Store. It sorts as the SQL store does. Its cursors have a different format.
 func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.Page, error) {
 	if err := ctx.Err(); err != nil {
 		return processlog.Page{}, err
@@ -26,7 +26,8 @@ func (s *Store) List(ctx context.Context, filter processlog.Filter) (processlog.
 	return l.page(inReach, s.nowLocked()), nil
 }
 
-// page takes what the filter admits of the versions in reach, and one more to know whether there is another page.
+// page takes the versions that match the filter from inReach. It reads one more than the limit to know whether there is
+// another page.
 func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 	var last *version
 	for _, v := range inReach {
@@ -49,7 +50,7 @@ func (l *listing) page(inReach []*version, now int64) (page processlog.Page) {
 	return page
 }
 
-// reaches reports whether the index that a store on SQL reads along would give the row.
+// reaches reports whether the SQL store would find the row in the index that it reads.
 func (l *listing) reaches(v *version) bool {
 	index := processlog.Filter{States: l.filter.States, BusinessType: l.filter.BusinessType}
 	switch l.order {
@@ -62,17 +63,17 @@ func (l *listing) reaches(v *version) bool {
 	return index.Admits(&v.entry)
 }
 
-// listing is how one List call sorts.
+// listing is the order and the filter of one List call.
 type listing struct {
 	filter processlog.Filter
 	order  string // "id", "created" or "due"
 	limit  int
-	after  *listPosition // where the page before ended
+	after  *listPosition // end of the previous page
 
-	narrowed bool // rows in reach are looked at one by one
+	narrowed bool // the store checks each row in reach against the filter
 }
 
-// listPosition is a place in a listing.
+// listPosition is a position in a listing.
 type listPosition struct{ at, id int64 }
 
 func newListing(filter processlog.Filter) (*listing, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A memory store given any text as a cursor refuses it with a *FieldError or lists entries beyond one place,
-// in order, none twice. Its pages, followed to the end, hold every entry once.
+// A memory store gets an arbitrary text as a cursor. It must refuse the text with a *FieldError, or list each entry
+// after one position once and in order. The pages from the first to the last must hold every entry once.
 func FuzzMemoryListing(f *testing.F) {
 	const rows = 9
 	store := memory.NewStore()

@@ -13,10 +13,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitsItsFill are promises that take the store's whole timeout. Package suite tries them, as all others, in a bubble.
+// waitsItsFill names the promises that wait for the store's longest timeout. Package suite tests them in a bubble
+// instead.
 var waitsItsFill = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
 
-// TestMemoryStoreKeepsEveryPromise on a clock that goes on during a call, as a bubble's does not.
+// TestMemoryStoreKeepsEveryPromise uses the real clock, which advances during a call. A bubble's clock does not.
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		if slices.Contains(waitsItsFill, path.Base(t.Name())) {
@@ -42,7 +43,7 @@ func TestMemoryQueueKeepsTheQueuesPromises(t *testing.T) {
 	})
 }
 
-// autocommit is a handle that is no transaction.
+// autocommit is a database handle without a transaction.
 type autocommit struct{}
 
 func (autocommit) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }

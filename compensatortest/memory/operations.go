@@ -14,7 +14,7 @@ import (
 
 var _ processlog.Operations = (*Store)(nil)
 
-// operations is what a Store keeps for people, all of it committed.
+// operations is the committed data of processlog.Operations in a Store.
 type operations struct {
 	cases    map[processlog.ID]processlog.Case
 	done     []processlog.AuditLogRecord
@@ -29,10 +29,10 @@ func (o operations) clone() operations {
 	return operations{maps.Clone(o.cases), slices.Clone(o.done), maps.Clone(o.settings)}
 }
 
-// CheckOperations implements processlog.Operations: nothing can be missing here.
+// CheckOperations implements processlog.Operations. It finds no problem, because no table can be missing.
 func (s *Store) CheckOperations(ctx context.Context) error { return ctx.Err() }
 
-// openCaseLocked opens the case of a dead entry, or opens it again: its owner stays.
+// openCaseLocked opens or reopens the case of a dead entry. A reopened case keeps its owner.
 func (s *Store) openCaseLocked(v *version, draft processlog.CaseDraft) {
 	now := s.nowLocked()
 	c, again := s.ops.cases[v.entry.ID]
@@ -68,7 +68,7 @@ func (s *Store) ChangeAll(ctx context.Context, seen []processlog.Version, change
 	})
 }
 
-// eraseOperationsLocked blanks what cases and operations tell of an entry.
+// eraseOperationsLocked clears the personal data of an entry in cases and operations.
 func (s *Store) eraseOperationsLocked(id processlog.ID) {
 	if c, found := s.ops.cases[id]; found {
 		c.Error = ""
@@ -179,7 +179,7 @@ func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) (cases []proce
 	return cases, nil
 }
 
-// openLocked lists open cases, the one due earliest first.
+// openLocked lists the open cases, the earliest due first.
 func (s *Store) openLocked() []processlog.Case {
 	var open []processlog.Case
 	for _, c := range s.ops.cases {
@@ -224,7 +224,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (page proces
 	return page, nil
 }
 
-// ofTypes reports whether a type is one of these; of nil any is.
+// ofTypes reports whether types contains businessType. A nil list contains every type.
 func ofTypes(types []string, businessType string) bool {
 	return types == nil || slices.Contains(types, businessType)
 }
@@ -277,7 +277,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	return found[:min(len(found), 1000)], nil
 }
 
-// typesRead is how many of the newest operations tell of types, as in the other stores.
+// typesRead is how many of the newest operations Types reads, as in the other stores.
 const typesRead = 1000
 
 // Types implements processlog.Operations.
@@ -343,7 +343,7 @@ func (s *Store) operateLocked(op processlog.Operation) {
 		EntryID: op.EntryID, BusinessType: op.BusinessType, Subject: op.Subject, Reason: op.Reason})
 }
 
-// AuditLog implements processlog.Operations. Its cursor is how many of those that there were then have been seen.
+// AuditLog implements processlog.Operations. Its cursor is the number of older records that are not listed yet.
 func (s *Store) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (page processlog.AuditLogPage, err error) {
 	limit, err := opsLimit(ctx, f.Limit)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey names a line, and line is who is noted in it.
+// orderingKey is an ordering key of one type. notes holds the entries that are noted under one key.
 type (
 	orderingKey struct{ businessType, key string }
 	notes       map[processlog.ID]noted
 )
 
-// noted is the note of an entry.
+// noted is the note of one entry under a key.
 type noted struct {
 	epoch   uint32
-	blocked uint64 // the version that a Park has left; 0: none
+	blocked uint64 // version after Block, 0 if the entry was not blocked
 	orderID processlog.ID
 }
 
@@ -46,14 +46,14 @@ func (s *Store) Join(ctx context.Context, tx processlog.Tx, positions []processl
 	return nil
 }
 
-// joinLocked notes turns that are committed.
+// joinLocked notes the positions of committed entries.
 func (s *Store) joinLocked(positions []processlog.Position) {
 	for _, t := range positions {
 		s.noteLocked(t, 0)
 	}
 }
 
-// noteLocked writes a note. One that exists keeps its place.
+// noteLocked writes a note. A note that already exists keeps its orderID.
 func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
@@ -69,7 +69,7 @@ func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
 	s.ordering[key][t.ID] = noted{t.Epoch, blocked, orderID}
 }
 
-// leaveKeyLocked forgets the turns of an erased entry that has ended.
+// leaveKeyLocked deletes the notes of an erased entry that has ended.
 func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
 	for key, l := range s.ordering {
 		if key.businessType == businessType {
@@ -78,7 +78,7 @@ func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
 	}
 }
 
-// inPositionLocked lists the notes of a key in order.
+// inPositionLocked lists the notes of a key by position.
 func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	notes := s.ordering[key]
 	return slices.SortedFunc(maps.Keys(notes), func(a, b processlog.ID) int {
@@ -86,7 +86,7 @@ func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	})
 }
 
-// standingLocked lists the committed entries that count among those of a key, in order.
+// standingLocked lists by position the committed entries that count under a key.
 func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
 	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
@@ -96,7 +96,7 @@ func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked returns the committed version of an entry that counts under a key, and nil for any other.
+// countsLocked returns the committed version of an entry that counts under a key. It returns nil for any other entry.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
@@ -108,7 +108,7 @@ func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *vers
 	return row.committed
 }
 
-// firstLocked returns the first entry that counts under a key, and nil where none does.
+// firstLocked returns the first entry that counts under a key, or nil if there is none.
 func (s *Store) firstLocked(key orderingKey, dead bool) *version {
 	if standing := s.standingLocked(key, dead); len(standing) > 0 {
 		return standing[0]
@@ -283,7 +283,8 @@ func (s *Store) Advance(ctx context.Context, businessType string, left []process
 	return next, nil
 }
 
-// clearLocked forgets the notes in front of the first entry that counts, unless those that have ended are at the front.
+// clearLocked deletes the notes in front of the first entry that counts. It deletes nothing when the front note belongs
+// to an entry of left.
 func (s *Store) clearLocked(key orderingKey, standing []*version, left []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(standing) > 0 && standing[0].entry.ID == id
@@ -310,7 +311,7 @@ func (s *Store) Forget(ctx context.Context, ended []processlog.Position) error {
 	return nil
 }
 
-// wakeFirstLocked makes the first of a line due, if it is blocked.
+// wakeFirstLocked makes the first entry of a key due if it is blocked.
 func (s *Store) wakeFirstLocked(key orderingKey, id processlog.ID) bool {
 	row := s.rows[id]
 	v := row.committed

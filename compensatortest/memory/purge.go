@@ -9,11 +9,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxPassed is how many rows of a type that transactions hold a Purge goes on behind.
+// maxPassed is how many locked rows of one type a Purge skips before it stops.
 const maxPassed = 1000
 
-// Purge implements processlog.Store: by type, oldest first. It leaves rows that a transaction holds for another
-// time.
+// Purge implements processlog.Store. It deletes the oldest rows of a type first. It skips rows that a transaction
+// holds.
 func (s *Store) Purge(ctx context.Context, businessType string, state processlog.State, age time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -11,40 +11,41 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Queue is what a Redis is to the processes that share it: a queue for several Compensators of one test,
-// each of which gets a Client of its own. It answers as the queue on Redis does, to the millisecond, and runs
-// on the clock of a testing/synctest bubble, so that a test may simulate instances that come and go, and a
-// Redis that forgets, goes back in time or has a wrong clock.
+// Queue plays the role of one Redis for several Compensators of a test. Give each Compensator its own Client.
+//
+// A Queue returns what the queue on Redis returns, to the millisecond. In a testing/synctest bubble it uses the
+// bubble's clock. A test can start and stop instances, and can make the Queue lose data, go back in time or have a
+// wrong clock.
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Queue struct {
-	mu        sync.Mutex // guards what follows; never held while waiting
+	mu        sync.Mutex // guards the fields below, never held while waiting
 	keys      queueKeys
-	epochs    int           // drawn so far
-	clients   int           // made so far
-	shift     time.Duration // of its clock
+	epochs    int           // number of epochs drawn
+	clients   int           // number of clients created
+	shift     time.Duration // added to this process's clock
 	full      bool
 	listeners []*listener
 }
 
-// queueKeys is all that the queue stores, by what a Redis would store it under.
+// queueKeys holds everything that the queue stores. Each field is a kind of key in Redis.
 type queueKeys struct {
-	due         map[string]*zset // by business type; no empty ones
+	due         map[string]*zset // by business type, without empty sets
 	epoch       int              // 0: none
-	owner       string           // fingerprint; empty: none
-	leader      int              // client; 0: none
-	leaderUntil int64            // unix ms, the last one of its lead
+	owner       string           // fingerprint of the log, empty if none
+	leader      int              // number of the leading client, 0 if none
+	leaderUntil int64            // last unix ms of the lead
 }
 
 // Member is one entry in a Queue.
 type Member struct {
 	BusinessType string
 	ID           processlog.ID
-	At           int64         // due, or lease end while claimed; unix ms of the queue's clock
-	In           time.Duration // the same from now
+	At           int64         // due time, or end of the lease while claimed, in unix ms of the queue's clock
+	In           time.Duration // time from now until At
 }
 
-// QueueState is all that a Queue holds at one moment.
+// QueueState is the whole content of a Queue at one moment.
 type QueueState struct{ keys queueKeys }
 
 // NewQueue returns an empty queue.
@@ -54,8 +55,8 @@ func NewQueue() *Queue {
 	return q
 }
 
-// Client returns the queue as one process sees it, for that process's Config.Queue. A process that is started
-// again is another one.
+// Client returns a new client of the queue. Set it as Config.Queue of one Compensator. A process that restarts takes a
+// new client.
 func (q *Queue) Client() *QueueClient {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,21 +64,22 @@ func (q *Queue) Client() *QueueClient {
 	return &QueueClient{queue: q, number: q.clients}
 }
 
-// Lose forgets everything, as FLUSHALL or a restart without persistence does. Clients learn it from Kept.
+// Lose deletes everything, as FLUSHALL or a restart without persistence does. Kept then returns false to each client.
 func (q *Queue) Lose() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.keys = queueKeys{due: make(map[string]*zset)}
 }
 
-// LoseType forgets the entries of one type, as a Redis does that evicts a key. Clients learn it from what they ask.
+// LoseType deletes the entries of one type, as a Redis does that evicts a key. The calls of a client then report the
+// type as lost.
 func (q *Queue) LoseType(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.keys.due, businessType)
 }
 
-// LoseWhole forgets only that it knows all entries of a type.
+// LoseWhole keeps the entries of a type and deletes only the mark that they are complete.
 func (q *Queue) LoseWhole(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,14 +89,15 @@ func (q *Queue) LoseWhole(businessType string) {
 	}
 }
 
-// Fill makes the queue take in nothing more, as a Redis does that is at its memory limit, or makes it take in again.
+// Fill with true makes the queue refuse new entries, as a Redis does at its memory limit. Fill with false makes it
+// accept them again.
 func (q *Queue) Fill(full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.full = full
 }
 
-// Occupy puts somebody else's data in the place of a type's entries. LoseType takes it away.
+// Occupy replaces a type's entries with data of a foreign program under the same key. LoseType removes that data.
 func (q *Queue) Occupy(businessType string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +105,8 @@ func (q *Queue) Occupy(businessType string) {
 	q.keys.due[businessType].foreign = true
 }
 
-// Rename puts what is held of one type, if anything, in the place of another's.
+// Rename moves the entries of type from to type to, as RENAME does, and replaces those of to. It does nothing when from
+// has none.
 func (q *Queue) Rename(from, to string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,29 +116,29 @@ func (q *Queue) Rename(from, to string) {
 	}
 }
 
-// Snapshot returns what the queue holds now.
+// Snapshot returns the current content of the queue.
 func (q *Queue) Snapshot() QueueState {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return QueueState{q.keys.clone()}
 }
 
-// Restore makes the queue hold what it held at a snapshot, as a restart from an old file or a failover to a
-// replica that lags does. Kept notices only if the queue was lost in between.
+// Restore replaces the content of the queue with a snapshot. A restart from an old file or a failover to a lagging
+// replica does the same. Kept returns false only if Lose was called in between.
 func (q *Queue) Restore(state QueueState) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.keys = state.keys.clone()
 }
 
-// ShiftClock moves the queue's clock by d from where it stands: forward, or back when d is negative.
+// ShiftClock moves the queue's clock by d. A negative d moves it back.
 func (q *Queue) ShiftClock(d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.shift += d
 }
 
-// Members lists what the queue holds: by type, and within a type in the order of claiming.
+// Members lists the entries in the queue by type, and within a type in claim order.
 func (q *Queue) Members() []Member {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,8 +161,8 @@ func (k queueKeys) clone() queueKeys {
 	return k
 }
 
-// queueNow is one reading of the clock, in unix ms. Due moments are computed from the millisecond that ends
-// it, and compared with the one that began it: so nothing comes due early.
+// queueNow is one reading of the clock, rounded down and up, in unix ms. Due times are computed from ceil and compared
+// with floor, so nothing comes due early.
 type queueNow struct{ floor, ceil int64 }
 
 func (q *Queue) nowLocked() queueNow {
@@ -170,7 +174,7 @@ func (q *Queue) nowLocked() queueNow {
 	return at
 }
 
-// after is the moment wait ms from now.
+// after returns the moment wait ms from now.
 func (n queueNow) after(wait int64) int64 {
 	if wait > 0 {
 		return n.ceil + wait
@@ -178,16 +182,16 @@ func (n queueNow) after(wait int64) int64 {
 	return n.floor
 }
 
-// until is how long a member at this place has to wait.
+// until returns how long a member with due time at has to wait.
 func (n queueNow) until(at int64) time.Duration { return duration(max(0, at-n.floor)) }
 
-// maxScriptMembers is how many entries one script of the queue on Redis takes.
+// maxScriptMembers is the maximum number of entries that one script of the queue on Redis takes.
 const maxScriptMembers = 1000
 
-// fullPause is how many ms what had no room is left to itself.
+// fullPause is how many ms a full queue refuses a rebuild after it left an entry out.
 const fullPause = 5000
 
-// enqueueLocked reports as well whether entries were left out.
+// enqueueLocked adds items to a type. leftOut reports that a full queue did not store some of them.
 func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry, rules processlog.EnqueueRules) (newHead, lost, leftOut bool) {
 	now := q.nowLocked()
 	set := q.setLocked(businessType)
@@ -202,7 +206,7 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 		place, known := set.place(item.ID)
 		switch {
 		case known && place <= now.ceil+wait+waitMillis(rules.MaxLease):
-			continue // as far as we know somebody leases it
+			continue // another process may hold a lease on it
 		case !known && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
 			continue
 		case q.full:
@@ -212,14 +216,14 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 		set.put(item.ID, due)
 		newHead = newHead || !hasHead || due < head
 	}
-	if leftOut { // nobody who is rebuilding the type may call it whole, and for a while it is no use to begin
+	if leftOut { // stop all rebuilds of the type, and let none begin during the pause
 		clear(set.marks)
 		set.whole, set.marks[queueMark{businessType: businessType}] = "", now.floor+fullPause
 	}
 	return newHead, set.whole != businessType, leftOut
 }
 
-// setLocked makes the set of a type if there is none.
+// setLocked returns the set of a type. It creates the set if there is none.
 func (q *Queue) setLocked(businessType string) *zset {
 	set := q.keys.due[businessType]
 	if set == nil {
@@ -281,7 +285,7 @@ func (q *Queue) peekLocked(businessType string) (wait time.Duration, lost bool) 
 	return processlog.Never, set.whole != businessType
 }
 
-// rebuildLocked leaves the mark of whoever begins to rebuild a type.
+// rebuildLocked marks a type as being rebuilt under token. It reports whether the caller may rebuild.
 func (q *Queue) rebuildLocked(businessType string, token processlog.Token, period time.Duration) (mine bool) {
 	now, mark := q.nowLocked().floor, queueMark{token, businessType}
 	set := q.setLocked(businessType)
@@ -305,7 +309,7 @@ func (q *Queue) rebuiltLocked(businessType string, token processlog.Token) (whol
 	return set.whole == businessType
 }
 
-// checkLocked writes the fingerprint where there is none.
+// checkLocked compares the stored fingerprint with fingerprint. It stores the fingerprint if there is none.
 func (q *Queue) checkLocked(fingerprint string) error {
 	q.keys.owner = cmp.Or(q.keys.owner, fingerprint)
 	if q.keys.owner != fingerprint {
@@ -314,7 +318,7 @@ func (q *Queue) checkLocked(fingerprint string) error {
 	return nil
 }
 
-// epochLocked draws an epoch where there is none.
+// epochLocked returns the epoch. It draws a new one if there is none.
 func (q *Queue) epochLocked() int {
 	if q.keys.epoch == 0 {
 		q.epochs++
@@ -332,5 +336,5 @@ func (q *Queue) leadLocked(client int, period time.Duration) bool {
 	return true
 }
 
-// waitMillis rounds up, because nothing may come due early. What is past is now.
+// waitMillis rounds up, because nothing may come due early. A negative d counts as 0.
 func waitMillis(d time.Duration) int64 { return max(0, processlog.Millis(d)) }

@@ -11,21 +11,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// QueueClient is a processlog.Queue: a Queue as one process sees it. It passes
-// suite.TestQueue.
+// QueueClient implements processlog.Queue. It is a Queue as one process sees it, and passes suite.TestQueue.
 type QueueClient struct {
 	queue  *Queue
-	number int // from 1
+	number int // counts from 1
 	closed atomic.Bool
 
-	epoch int // guarded by queue.mu: as seen last
+	epoch int // last epoch seen, guarded by queue.mu
 }
 
 var _ processlog.Queue = (*QueueClient)(nil)
 
 var errQueueClosed = errors.New("compensatortest/memory: queue client is closed")
 
-// open locks the queue for one operation, unless ctx has ended or the client is closed.
+// open locks the queue for one operation. It returns an error if ctx has ended or the client is closed.
 func (c *QueueClient) open(ctx context.Context, operation string) error {
 	err := ctx.Err()
 	if err == nil && c.closed.Load() {
@@ -74,7 +73,7 @@ func (c *QueueClient) Enqueue(ctx context.Context, items []processlog.QueueEntry
 	return newHeads, lost, nil
 }
 
-// Claim implements processlog.Queue. It takes at most 1,000 entries, whatever the limit.
+// Claim implements processlog.Queue. It takes at most 1,000 entries, even when limit is higher.
 func (c *QueueClient) Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (processlog.Leased, error) {
 	if err := c.open(ctx, "claim "+businessType); err != nil {
 		return processlog.Leased{}, err
@@ -139,7 +138,7 @@ func addIf(so bool, types []string, businessType string) []string {
 	return types
 }
 
-// Notify implements processlog.Queue: every client that listens hears it, this one included.
+// Notify implements processlog.Queue. It notifies every listening client, this client included.
 func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error {
 	if len(businessTypes) == 0 {
 		return nil
@@ -152,19 +151,19 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 		l.heard = append(l.heard, businessTypes...)
 		select {
 		case l.news <- struct{}{}:
-		default: // it has not looked since the last ones
+		default: // the listener has not read the previous notification yet
 		}
 	}
 	return nil
 }
 
-// listener is one Listen call.
+// listener is the state of one Listen call.
 type listener struct {
-	news  chan struct{} // holds one when heard is not empty
-	heard []string      // guarded by the queue's mu
+	news  chan struct{} // holds a value when heard is not empty
+	heard []string      // business types, guarded by the queue's mu
 }
 
-// Listen implements processlog.Queue. A closed client hears nothing.
+// Listen implements processlog.Queue. A closed client receives no notifications.
 func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)) {
 	l := &listener{news: make(chan struct{}, 1)}
 	q := c.queue
@@ -194,7 +193,7 @@ func (c *QueueClient) Listen(ctx context.Context, wake func(businessType string)
 	}
 }
 
-// Kept implements processlog.Queue. The first call knows nothing and returns false.
+// Kept implements processlog.Queue. The first call of a client returns false.
 func (c *QueueClient) Kept(ctx context.Context) (bool, error) {
 	if err := c.open(ctx, "read epoch"); err != nil {
 		return false, err
@@ -206,8 +205,8 @@ func (c *QueueClient) Kept(ctx context.Context) (bool, error) {
 	return kept, nil
 }
 
-// Lead implements processlog.Queue: the client that leads leads on, and another one takes over once a period
-// passed without its asking.
+// Lead implements processlog.Queue. The leading client stays the leader as long as it calls Lead within each period.
+// Another client takes over after a period without such a call.
 func (c *QueueClient) Lead(ctx context.Context, period time.Duration) (bool, error) {
 	if err := c.open(ctx, "lead"); err != nil {
 		return false, err
@@ -216,7 +215,7 @@ func (c *QueueClient) Lead(ctx context.Context, period time.Duration) (bool, err
 	return c.queue.leadLocked(c.number, period), nil
 }
 
-// Close implements processlog.Queue: later calls of this client fail. The queue and its other clients stay.
+// Close implements processlog.Queue. Later calls of this client fail. The queue and its other clients keep working.
 func (c *QueueClient) Close() error {
 	c.closed.Store(true)
 	return nil

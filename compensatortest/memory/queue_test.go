@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// inQueueBubble runs a test on one client of a queue, beginning within a millisecond: a bubble begins at a
-// whole one, the one moment that is easy.
+// inQueueBubble runs a test on one client of a queue. The test starts between two whole milliseconds. A bubble starts
+// at a whole millisecond, where a rounding fault would not show.
 func inQueueBubble(t *testing.T, test func(t *queueTest, shared *Queue)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)
@@ -22,14 +22,14 @@ func inQueueBubble(t *testing.T, test func(t *queueTest, shared *Queue)) {
 	})
 }
 
-// queueTest is a test by way of one client.
+// queueTest is a test that uses one client.
 type queueTest struct {
 	*testing.T
 	ctx   context.Context
 	queue processlog.Queue
 }
 
-// of is the same test through another client.
+// of returns the same test with another client.
 func (t *queueTest) of(q processlog.Queue) *queueTest { return &queueTest{t.T, t.ctx, q} }
 
 func (t *queueTest) kept() bool {
@@ -72,7 +72,7 @@ func (t *queueTest) peek(businessType string) time.Duration {
 	return waits[0]
 }
 
-// pass lets d of the bubble's time pass.
+// pass advances the bubble's clock by d.
 func (t *queueTest) pass(d time.Duration) { <-time.After(d) }
 
 func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEntry {

@@ -12,18 +12,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storedRow is one row: the version everybody reads, and the one of the transaction that holds it.
+// storedRow is one row. It has the version that all readers see, and the version of the transaction that holds the row.
 type storedRow struct {
 	id        processlog.ID
 	key       processlog.IdempotencyKey
-	committed *version // nil: inserted and not committed yet
-	working   *version // the holder's
+	committed *version // nil until the insert commits
+	working   *version // version that the holder sees
 	holder    *Tx
-	sharers   []*Tx         // found it to be a duplicate of theirs; nobody else may write it
-	released  chan struct{} // nil unless somebody waits: closed when the holder or a sharer lets go
+	sharers   []*Tx         // transactions that found a duplicate here, so no other transaction may write the row
+	released  chan struct{} // closed when the holder or a sharer releases the row, nil unless a call waits
 }
 
-// seenBy is the version that tx works on, or that everybody reads.
+// seenBy returns the working version if tx holds the row, and the committed version otherwise.
 func (r *storedRow) seenBy(tx *Tx) *version {
 	if tx != nil && r.holder == tx {
 		return r.working
@@ -31,15 +31,15 @@ func (r *storedRow) seenBy(tx *Tx) *version {
 	return r.committed
 }
 
-// freeFor reports whether tx, or a statement of its own when that is nil, may write the row.
+// freeFor reports whether tx may write the row. A nil tx stands for a statement outside any transaction.
 func (r *storedRow) freeFor(tx *Tx) bool {
 	return r.sharedFor(tx) && !slices.ContainsFunc(r.sharers, func(sharer *Tx) bool { return sharer != tx })
 }
 
-// sharedFor reports whether tx may read the row and keep it as it is.
+// sharedFor reports whether tx may read the row and keep others from writing it.
 func (r *storedRow) sharedFor(tx *Tx) bool { return r.holder == nil || r.holder == tx }
 
-// owners are the transactions that others may have to wait for.
+// owners returns the transactions that another transaction may have to wait for.
 func (r *storedRow) owners() []*Tx {
 	if r.holder != nil {
 		return []*Tx{r.holder}
@@ -47,7 +47,8 @@ func (r *storedRow) owners() []*Tx {
 	return r.sharers
 }
 
-// waitsFor reports whether somebody whom tx would wait for waits, through however many others, for tx.
+// waitsFor reports whether an owner of the row waits for tx, directly or through other transactions. A wait of tx would
+// then be a deadlock.
 func (r *storedRow) waitsFor(tx *Tx) bool {
 	for _, owner := range r.owners() {
 		if owner != tx && owner.waits != nil && (slices.Contains(owner.waits.owners(), tx) || owner.waits != r && owner.waits.waitsFor(tx)) {
@@ -57,7 +58,7 @@ func (r *storedRow) waitsFor(tx *Tx) bool {
 	return false
 }
 
-// nextRelease is closed when somebody lets go of the row.
+// nextRelease returns a channel that closes when a transaction releases the row.
 func (r *storedRow) nextRelease() <-chan struct{} {
 	if r.released == nil {
 		r.released = make(chan struct{})
@@ -65,7 +66,7 @@ func (r *storedRow) nextRelease() <-chan struct{} {
 	return r.released
 }
 
-// release lets go of the row.
+// release ends the hold or the share of tx on the row.
 func (r *storedRow) release(tx *Tx) {
 	if r.holder == tx {
 		r.holder, r.working = nil, nil
@@ -77,10 +78,10 @@ func (r *storedRow) release(tx *Tx) {
 	}
 }
 
-// rowStep is one write: what a rollback undoes and a commit publishes.
+// rowStep is one write. A rollback undoes it and a commit publishes it.
 type rowStep struct {
 	row           *storedRow
-	before, after *version // before is nil for an insert
+	before, after *version // before is nil for an insert, after is nil for a purge
 	audit         *processlog.AuditRecord
 }
 
@@ -94,15 +95,15 @@ func (st rowStep) mustFollow() {
 	}
 }
 
-// version is a row at one moment. It never changes once it is stored; the next one is a copy.
+// version is a row at one moment. A stored version never changes. Each write stores a new copy.
 type version struct {
-	entry      processlog.Row // without what follows
+	entry      processlog.Row // without the fields below
 	token      processlog.Token
 	nextAt     int64 // unix ms
-	leaseUntil int64 // unix ms; 0: no lease
+	leaseUntil int64 // unix ms, 0 without a lease
 }
 
-// newVersion is the row that draft inserts.
+// newVersion returns the first version of the row that draft inserts.
 func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	v := &version{token: draft.Token, nextAt: dueAt(now, draft.Delay)}
 	v.entry = processlog.Row{
@@ -111,7 +112,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 		Content: append([]byte{}, draft.Content...), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
 	}
 	if len(draft.Headers) > 0 {
-		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // unreadable headers must not keep an entry from running
+		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // an entry runs even if its headers are unreadable
 	}
 	if draft.Done {
 		v.entry.State, v.entry.EndedBy = processlog.Succeeded, processlog.EndedByComplete
@@ -122,7 +123,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 	return v
 }
 
-// row is what a reader gets at now: a copy that shares nothing. It is zero for no version.
+// row returns the row that a reader gets at now. It is a deep copy. A nil version gives a zero Row.
 func (v *version) row(now int64) processlog.Row {
 	if v == nil {
 		return processlog.Row{}
@@ -135,7 +136,7 @@ func (v *version) row(now int64) processlog.Row {
 	return row
 }
 
-// next is the version a write at now starts from.
+// next returns a copy of v with a new token, the next version number and UpdatedAt set to now.
 func (v *version) next(token processlog.Token, now int64) *version {
 	next := *v
 	next.token = token
@@ -144,7 +145,8 @@ func (v *version) next(token processlog.Token, now int64) *version {
 	return &next
 }
 
-// claimed is the version that a claim leaves. A delivery of the caller's own is counted already.
+// claimed returns the version after a claim. own means that the caller inserted the entry with a lease, so the delivery
+// is counted already.
 func (v *version) claimed(token processlog.Token, lease time.Duration, now int64, own bool) *version {
 	next := v.next(token, now)
 	if !own || next.entry.DeliveryCount == 0 {
@@ -161,22 +163,22 @@ func (v *version) released(now int64) *version {
 	return next
 }
 
-// blocked is the version of a released entry that is to wait.
+// blocked returns the version after Block. The entry is released and waits for wait.
 func (v *version) blocked(wait time.Duration, now int64) *version {
 	next := v.released(now)
 	next.nextAt = dueAt(now, wait)
 	return next
 }
 
-// woken is the version of a blocked entry whose turn has come.
+// woken returns the version of a blocked entry that becomes the first of its key. It is due now.
 func (v *version) woken(now int64) *version {
 	next := v.next(v.token, now)
 	next.nextAt = now
 	return next
 }
 
-// settled is the version that outcome leaves. An absorbed success keeps the counts: another attempt may have
-// recorded a failure since.
+// settled returns the version after outcome. An absorbed success keeps the counts, because a later attempt may have
+// recorded a failure.
 func (v *version) settled(outcome processlog.Outcome, token processlog.Token, now int64) *version {
 	next := v.next(token, now)
 	if !outcome.Absorb {
@@ -192,14 +194,14 @@ func (v *version) settled(outcome processlog.Outcome, token processlog.Token, no
 	return next
 }
 
-// changed is the version that a Change leaves, which computed after from v's row.
+// changed returns the version after a Change. The Change computed after from v's row.
 func (v *version) changed(after processlog.Row, now int64) *version {
 	next := v.next(after.Token, now)
 	next.entry.State, next.entry.EndedBy = after.State, after.EndedBy
 	next.entry.ProcessCount, next.entry.CompensateCount = after.ProcessCount, after.CompensateCount
 	next.entry.DeliveryCount, next.entry.Epoch = after.DeliveryCount, after.Epoch
 	next.entry.Version = after.Version
-	if after.Erased && !v.entry.Erased { // the moment of its end stays
+	if after.Erased && !v.entry.Erased { // keep the time at which the entry ended
 		next.entry.Content, next.entry.Headers, next.entry.UserName, next.entry.LastError, next.entry.Erased = nil, nil, "", "", true
 		return next
 	}
@@ -213,12 +215,12 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 func (v *version) due(now int64) bool    { return v.nextAt <= now }
 func (v *version) leased(now int64) bool { return v.leaseUntil > now }
 
-// scheduled says when the entry wants attention.
+// scheduled returns when the entry is next due, or when its lease ends if that is later.
 func (v *version) scheduled(now int64) processlog.Scheduled {
 	return processlog.Scheduled{ID: v.entry.ID, In: duration(max(v.nextAt, v.leaseUntil) - now), DueIn: duration(v.nextAt - now), NextAt: v.nextAt}
 }
 
-// place compares rows by their place in the schedule.
+// place orders two rows by their due times, then by id.
 func place(a, b processlog.Scheduled) int {
 	return cmp.Or(cmp.Compare(a.NextAt, b.NextAt), a.ID.Compare(b.ID))
 }
@@ -227,7 +229,8 @@ func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// dueAt is delay from now. Now was cut to milliseconds, so one more keeps it from being early.
+// dueAt returns the moment delay from now. now is rounded down to milliseconds, so a millisecond is added to keep the
+// entry from being early.
 func dueAt(now int64, delay time.Duration) int64 {
 	return now + processlog.DueAfter(delay)
 }

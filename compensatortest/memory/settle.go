@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Settle implements processlog.Store. Rows that a transaction keeps for two seconds are answered as busy;
-// the others are settled before it waits.
+// Settle implements processlog.Store. It settles the free rows first. Then it waits up to 2 seconds for rows that a
+// transaction holds, and reports the rest as busy.
 func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return answers, nil
 }
 
-// settleLocked writes one outcome to a free row. The fence is asked first: a row that still stands as it was
-// claimed carries the claim's token.
+// settleLocked writes one outcome to a free row. It checks the fence first. A row that was not written since its claim
+// still has the claim's token.
 func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome processlog.Outcome) processlog.Settled {
 	if row == nil {
 		return processlog.Settled{Missing: true}
@@ -58,7 +58,7 @@ func (s *Store) settleLocked(row *storedRow, token processlog.Token, outcome pro
 	return processlog.Settled{Applied: true, State: outcome.To}
 }
 
-// admits asks the outcome's fence.
+// admits reports whether the version matches the outcome's fence.
 func (v *version) admits(outcome processlog.Outcome) bool {
 	switch {
 	case !v.of(outcome):
@@ -71,19 +71,18 @@ func (v *version) admits(outcome processlog.Outcome) bool {
 	return v.entry.Version == outcome.Version && !v.entry.State.Terminal()
 }
 
-// of reports whether the row is the entry that the outcome is about.
+// of reports whether the row is the entry of the outcome.
 func (v *version) of(outcome processlog.Outcome) bool {
 	return v.entry.IdempotencyKey == outcome.IdempotencyKey
 }
 
-// SettleTx implements processlog.Store. It waits for a transaction that holds the row until that one or ctx
-// ends, 50 seconds at most.
+// SettleTx implements processlog.Store. It waits up to 50 seconds for a transaction that holds the row.
 func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog.Token, outcome processlog.Outcome) error {
 	own, err := s.unwrap(ctx, tx)
 	if err != nil {
 		return err
 	}
-	outcome.Absorb = false // the effect stands and falls with the fence
+	outcome.Absorb = false // the transaction must not commit its effect without the fence
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := own.refusalLocked(); err != nil {
@@ -96,13 +95,13 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(own).admits(outcome):
-		return processlog.ErrLeaseLost // and the row is free for others: READ COMMITTED locks only what it writes
+		return processlog.ErrLeaseLost // release the row, because READ COMMITTED locks only rows that a statement writes
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
 	return nil
 }
 
-// holdLocked finds a row and holds it for tx; nil when there is none.
+// holdLocked finds a row and holds it for tx. It returns nil when there is no row.
 func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*storedRow, error) {
 	if err := tx.refusalLocked(); err != nil {
 		return nil, err
@@ -114,9 +113,9 @@ func (s *Store) holdLocked(ctx context.Context, tx *Tx, ref processlog.Ref) (*st
 	return row, err
 }
 
-// Change implements processlog.Store. In a transaction it waits for another that holds the row until that
-// one or ctx ends, 50 seconds at most, and holds the row itself even when the change is refused; without one
-// it waits for two seconds. It always knows whether tx is open, so proven makes no difference.
+// Change implements processlog.Store. With a transaction it waits up to 50 seconds for another transaction that holds
+// the row. It then holds the row for tx, even when it refuses the change. Without a transaction it waits up to 2
+// seconds. Change always knows whether tx is open, so it ignores proven.
 func (s *Store) Change(ctx context.Context, tx processlog.Tx, _ bool, change processlog.Change) (processlog.Row, error) {
 	own, err := s.unwrapOptional(ctx, tx)
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *Store) RequeueAll(ctx context.Context, seen []processlog.Version, chang
 	return s.changeSeen(ctx, seen, change, func(processlog.Row) {})
 }
 
-// changeSeen changes entries that stand as they were seen, and has changed told of each.
+// changeSeen changes the entries that still have the version in seen. It calls changed for each of them.
 func (s *Store) changeSeen(ctx context.Context, seen []processlog.Version, change processlog.Change, changed func(before processlog.Row)) ([]processlog.Changed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -8,13 +8,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// mark is how far a periodic type has come.
+// mark is the moment up to which the entries of a periodic type are recorded.
 type mark struct {
-	at     int64 // ms, committed
-	holder *Tx   // who has moved it, until its end
+	at     int64 // committed mark in unix ms
+	holder *Tx   // open transaction that has moved the mark
 }
 
-// markMove is a mark's move that is not committed.
+// markMove is a move of a mark that is not committed yet.
 type markMove struct {
 	mark *mark
 	to   int64
@@ -71,7 +71,7 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return true, nil
 }
 
-// seenBy is where a transaction sees the mark.
+// seenBy returns the mark as tx sees it, in unix ms.
 func (m *mark) seenBy(tx *Tx) int64 {
 	for _, move := range slices.Backward(tx.moves) {
 		if move.mark == m {
@@ -81,7 +81,7 @@ func (m *mark) seenBy(tx *Tx) int64 {
 	return m.at
 }
 
-// marksLocked is where all marks stand.
+// marksLocked returns all committed marks by type, in unix ms.
 func (s *Store) marksLocked() map[string]int64 {
 	marks := make(map[string]int64, len(s.marks))
 	for businessType, m := range s.marks {

@@ -13,39 +13,41 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// How long a row is waited for that a transaction holds.
+// How long a statement waits for a row that a transaction holds.
 const (
-	lockWait    = 2 * time.Second  // by a statement of the store's own
-	resolveWait = 10 * time.Second // by Resolve
-	txLockWait  = 50 * time.Second // by a statement in a caller's transaction, as innodb_lock_wait_timeout has it
+	lockWait    = 2 * time.Second  // for a statement without a caller's transaction
+	resolveWait = 10 * time.Second // for Resolve
+	txLockWait  = 50 * time.Second // for a statement in a caller's transaction, as in innodb_lock_wait_timeout
 )
 
-// ErrLockWait is what a statement in a caller's transaction returns that has waited for a row for 50 seconds.
-// The transaction stays open.
+// ErrLockWait reports that a statement in a caller's transaction waited 50 seconds for a row. The transaction stays
+// open.
 var ErrLockWait = errors.New("compensatortest/memory: lock wait timeout exceeded")
 
-// Store is a processlog.Store that keeps its rows in this process: for unit tests of code that records
-// entries, and for simulations in a testing/synctest bubble, whose clock it then uses. It behaves as InnoDB
-// does at READ COMMITTED: others read committed rows only, a transaction holds the rows it wrote until it
-// ends, and a second insert of an idempotency key waits for the first. It passes suite.TestStore.
+// Store is a processlog.Store that keeps its rows in this process. Use it in unit tests of code that records entries.
+// In a testing/synctest bubble it uses the bubble's clock.
+//
+// A Store behaves like InnoDB at READ COMMITTED. Other transactions read only committed rows. A transaction holds the
+// rows that it wrote until it ends. An insert of an idempotency key waits for an open transaction that has inserted the
+// same key. A Store passes suite.TestStore.
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Store struct {
 	name string
 
-	mu            sync.Mutex // guards what follows, and every storedRow and Tx; never held while waiting
+	mu            sync.Mutex // guards the fields below, every storedRow and every Tx, never held while waiting
 	rows          map[processlog.ID]*storedRow
-	inOrder       []*storedRow                             // the same, by ascending id
-	keys          map[processlog.IdempotencyKey]*storedRow // by idempotency key, those not committed included
-	lastID        uint64                                   // a rolled back insert has used up its id, as AUTO_INCREMENT has
-	lastCommitted uint64                                   // the highest id that ever was; all that a replica hears of
+	inOrder       []*storedRow                             // all rows by ascending id
+	keys          map[processlog.IdempotencyKey]*storedRow // includes rows that are not committed
+	lastID        uint64                                   // a rolled-back insert uses up its id, as with AUTO_INCREMENT
+	lastCommitted uint64                                   // highest id ever committed, as a replica knows it
 	audit         map[processlog.ID][]processlog.AuditRecord
 	marks         map[string]*mark
 	ordering      map[orderingKey]notes
 	ops           operations
 	open          []*Tx
 	watch         func(before, after processlog.Row)
-	shift         time.Duration // of the store's clock
+	shift         time.Duration // added to this process's clock
 	refused       map[processlog.ID]error
 }
 
@@ -67,9 +69,9 @@ func NewStore() *Store {
 	}
 }
 
-// Watch has fn see every committed transition from now on, in the order of commits, each one version after
-// the other. before is zero when the row was inserted, after when it was purged; a renewed lease is no
-// transition. fn runs while the store is locked: it must not call the store.
+// Watch makes the store call fn for every committed transition from now on, in commit order. A version follows its
+// predecessor. before is zero for an insert, and after is zero for a purge. A renewal of a lease is not a transition.
+// The store calls fn while it holds its lock, so fn must not call the store.
 func (s *Store) Watch(fn func(before, after processlog.Row)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +91,8 @@ func (s *Store) Rows() []processlog.Row {
 	return rows
 }
 
-// Crash ends every open transaction as a server crash does: its writes are gone, and its Commit reports a
-// broken connection. What was committed stays.
+// Crash ends every open transaction as a server crash does. The transaction's writes are lost, and its Commit returns a
+// connection error. Committed rows stay.
 func (s *Store) Crash() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,9 +102,9 @@ func (s *Store) Crash() {
 	}
 }
 
-// StoreState is what a Store holds at one moment.
+// StoreState is the committed content of a Store at one moment.
 type StoreState struct {
-	versions []*version // never changed once they are committed
+	versions []*version // committed versions never change
 	lastID   uint64
 	audit    map[processlog.ID][]processlog.AuditRecord
 	marks    map[string]int64
@@ -110,16 +112,16 @@ type StoreState struct {
 	ops      operations
 }
 
-// Snapshot returns what the store holds now, as a replica has it.
+// Snapshot returns the committed content of the store, as a replica would have it.
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // records are only appended
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // the records are only ever appended to, so a shallow clone is enough
 }
 
-// Restore makes the store hold what it held at a snapshot, as a replica that is promoted although it lags: open
-// transactions end as by Crash, what was committed since is gone, and the ids of what was inserted since are
-// given out again. Watch is told nothing of it.
+// Restore sets the store back to a snapshot, as if a lagging replica had been promoted. Open transactions end as in
+// Crash. Everything committed since the snapshot is lost. The store gives out again the ids of entries that were
+// inserted since then. Restore does not call the function of Watch.
 func (s *Store) Restore(state StoreState) {
 	s.Crash()
 	s.mu.Lock()
@@ -137,31 +139,31 @@ func (s *Store) Restore(state StoreState) {
 	}
 }
 
-// ShiftClock moves the store's clock by d from where it stands: forward, or back when d is negative. Leases
-// and due moments stay where they are, as those of a database whose clock is set.
+// ShiftClock moves the store's clock by d. A negative d moves it back. Stored leases and due times do not change, as in
+// a database whose clock is set.
 func (s *Store) ShiftClock(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shift += d
 }
 
-// Now is the store's clock.
+// Now returns the time of the store's clock.
 func (s *Store) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return instant(s.nowLocked())
 }
 
-// nowLocked is the store's clock, cut to what a row stores.
+// nowLocked returns the time of the store's clock in unix ms, which is the precision of a row.
 func (s *Store) nowLocked() int64 { return time.Now().Add(s.shift).UnixMilli() }
 
-// Check implements processlog.Store: nothing can be wrong here.
+// Check implements processlog.Store. It returns an error only when ctx has ended.
 func (s *Store) Check(ctx context.Context) error { return ctx.Err() }
 
-// Fingerprint implements processlog.Store. It is unique in this process.
+// Fingerprint implements processlog.Store. Each Store has a fingerprint that is unique in this process.
 func (s *Store) Fingerprint(ctx context.Context) (string, error) { return s.name, ctx.Err() }
 
-// Close implements processlog.Store. The rows stay, so that a test may look at them afterwards.
+// Close implements processlog.Store. It keeps the rows, so that a test can read them afterwards.
 func (s *Store) Close() error { return nil }
 
 // committedLocked lists the committed version of every row, by ascending id.
@@ -172,7 +174,7 @@ func (s *Store) committedLocked() []*version {
 // matchingLocked lists the committed versions that match, by ascending id.
 func (s *Store) matchingLocked(match func(*version) bool) []*version { return s.seenLocked(nil, match) }
 
-// seenLocked is what tx sees of what matches: of the rows that it has written its own version.
+// seenLocked lists the versions that tx sees and that match. For a row that tx holds this is the working version.
 func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	var versions []*version
 	for _, row := range s.inOrder {
@@ -183,14 +185,14 @@ func (s *Store) seenLocked(tx *Tx, match func(*version) bool) []*version {
 	return versions
 }
 
-// addLocked adds a row whose id is higher than all there are.
+// addLocked adds a row. Its id must be higher than every id in the store.
 func (s *Store) addLocked(row *storedRow) {
 	s.rows[row.id], s.keys[row.key] = row, row
 	s.inOrder = append(s.inOrder, row)
 }
 
-// writeLocked is the one way from a version of a row to its next, in tx or, when tx is nil, at once; the row
-// must be free for it. A version that does not follow its predecessor is a bug of ours and panics.
+// writeLocked writes the next version of a row, in tx or at once when tx is nil. Every write of a row goes through it.
+// The row must be free for tx. It panics when the version number does not follow its predecessor.
 func (s *Store) writeLocked(tx *Tx, row *storedRow, next *version, audit *processlog.AuditRecord) {
 	step := rowStep{row: row, before: row.seenBy(tx), after: next, audit: audit}
 	step.mustFollow()
@@ -224,7 +226,7 @@ func (s *Store) publishLocked(step rowStep) {
 	s.watch(step.before.row(now), step.after.row(now))
 }
 
-// removeLocked forgets a row: its insert was rolled back, or it was purged.
+// removeLocked deletes a row after a purge or after the rollback of its insert.
 func (s *Store) removeLocked(row *storedRow) {
 	delete(s.rows, row.id)
 	delete(s.keys, row.key)
@@ -232,14 +234,14 @@ func (s *Store) removeLocked(row *storedRow) {
 	s.inOrder = slices.Delete(s.inOrder, at, at+1)
 }
 
-// freeLocked finds a row and waits until it is free for tx to write: until ctx ends, with the error of that. A
-// tx that would wait for itself through others is ended, as by a server's deadlock detection. The row is
-// looked up anew after each wait; nil means that there is none.
+// freeLocked finds a row and waits until tx may write it. It finds the row again after each wait, and returns nil when
+// there is none. It returns the error of ctx when ctx ends first. It rolls tx back when the wait would be a deadlock,
+// as a server does.
 func (s *Store) freeLocked(ctx context.Context, tx *Tx, find func() *storedRow) (*storedRow, error) {
 	return s.untilLocked(ctx, tx, find, (*storedRow).freeFor)
 }
 
-// untilLocked is freeLocked for any condition.
+// untilLocked is freeLocked with any condition instead of freeFor.
 func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow, free func(*storedRow, *Tx) bool) (*storedRow, error) {
 	for {
 		row := find()
@@ -252,7 +254,8 @@ func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow,
 	}
 }
 
-// awaitLocked gives up the lock until somebody has let go of row, or tx or ctx has ended.
+// awaitLocked unlocks the store and waits until a transaction releases row, or until tx or ctx ends. Then it locks the
+// store again.
 func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 	if tx != nil && row.waitsFor(tx) {
 		tx.undoLocked(0)
@@ -276,7 +279,7 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 		return tx.refusalLocked()
 	}
 	if tx != nil && tx.end == nil && !isLockWait(err) {
-		tx.undoLocked(0) // a driver gives up the connection with a statement that it no longer waits for
+		tx.undoLocked(0) // a driver closes the connection when it stops waiting for a statement
 		tx.endLocked(endDropped)
 	}
 	return err
@@ -284,8 +287,8 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 
 func isLockWait(err error) bool { return err == processlog.ErrBusy || err == ErrLockWait }
 
-// withLockWait bounds ctx by lockWait, and by txLockWait when the statement is one of a transaction;
-// freeLocked then returns ErrBusy or ErrLockWait.
+// withLockWait limits ctx to txLockWait for a statement in a transaction, and to lockWait otherwise. After that time
+// freeLocked returns ErrLockWait or ErrBusy.
 func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelFunc) {
 	if tx != nil {
 		return context.WithTimeoutCause(ctx, txLockWait, ErrLockWait)
@@ -293,7 +296,7 @@ func withLockWait(ctx context.Context, tx *Tx) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, lockWait, processlog.ErrBusy)
 }
 
-// byRef finds what ref names; call it with the lock held.
+// byRef returns a function that finds the row of ref. Call that function with the lock held.
 func (s *Store) byRef(ref processlog.Ref) func() *storedRow {
 	return func() *storedRow {
 		switch ref := ref.(type) {

@@ -15,20 +15,21 @@ import (
 
 var errNoSQL = errors.New("compensatortest/memory: a Tx runs no SQL")
 
-// Tx is a transaction of a Store. It runs no SQL: it is what Record, CompleteTx, CancelTx and the like take
-// in a unit test, directly or inside a wrapper that passes ExecContext's context on. Its methods may be called
-// concurrently; it is meant for one goroutine, as *sql.Tx is.
+// Tx is a transaction of a Store. It runs no SQL. A unit test passes it to Record, CompleteTx, CancelTx and the like,
+// directly or inside a wrapper that passes ExecContext's context on.
+//
+// Its methods may be called concurrently. As with *sql.Tx, one goroutine should use it.
 type Tx struct {
 	store *Store
 	ctx   context.Context
-	stop  func() bool   // stops watching ctx
-	ended chan struct{} // closed at its end
+	stop  func() bool   // stops watching the context
+	ended chan struct{} // closed when the transaction ends
 
-	// guarded by store.mu
-	end   *txEnd       // how it ended; nil while open
-	told  bool         // Commit or Rollback has said so
-	waits *storedRow   // the row another transaction keeps it waiting for
-	held  []*storedRow // held or shared until its end
+	// The fields below are guarded by store.mu.
+	end   *txEnd       // how the transaction ended, nil while open
+	told  bool         // Commit or Rollback has returned the end
+	waits *storedRow   // row that tx waits for because another transaction holds it
+	held  []*storedRow // rows held or shared until tx ends
 	steps []rowStep
 	moves []markMove
 	joins []processlog.Position
@@ -37,7 +38,7 @@ type Tx struct {
 
 var _ processlog.Transaction = (*Tx)(nil)
 
-// savepoint is a name for the first steps of a transaction.
+// savepoint names a number of steps. RollbackTo keeps that many steps.
 type savepoint struct {
 	name  string
 	steps int
@@ -45,18 +46,20 @@ type savepoint struct {
 	joins int
 }
 
-// txEnd is a way for a transaction to end.
+// txEnd is one way in which a transaction ends.
 type txEnd struct {
-	refusal error // what its statements return afterwards
-	answer  error // what the first Commit or Rollback afterwards returns
+	refusal error // error of later statements
+	answer  error // error of the first Commit or Rollback afterwards
 }
 
 var (
 	endFinished = &txEnd{refusal: processlog.ErrNoTransaction, answer: sql.ErrTxDone}
 	endCrashed  = &txEnd{refusal: fmt.Errorf("%w: %w", processlog.ErrNoTransaction, driver.ErrBadConn), answer: driver.ErrBadConn}
-	// A driver cannot tell whether a connection that it gave up was needed for what comes now.
+	// endDropped ends a transaction whose connection the driver closed. A driver cannot know whether the next statement
+	// needed that connection.
 	endDropped = &txEnd{refusal: driver.ErrBadConn, answer: mysql.ErrInvalidConn}
-	// A server that ended a transaction by itself has nothing against a COMMIT: there is just nothing left.
+	// endAborted ends a transaction that the server rolled back. The server accepts a later COMMIT, which then commits
+	// nothing.
 	endAborted = &txEnd{refusal: processlog.ErrTxAborted}
 )
 
@@ -69,7 +72,7 @@ func (s *Store) Begin(ctx context.Context) (processlog.Transaction, error) {
 	return tx, nil
 }
 
-// BeginTx starts a transaction. As with *sql.DB it is rolled back when ctx ends before it does.
+// BeginTx starts a transaction. As with *sql.DB, the end of ctx rolls an open transaction back.
 func (s *Store) BeginTx(ctx context.Context) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -95,14 +98,14 @@ func (s *Store) Probe(ctx context.Context, tx processlog.Tx) error {
 
 type txKey struct{}
 
-// unwrap finds the Tx that tx is, or wraps: through a wrapper it asks by the context of a statement.
+// unwrap returns the Tx that tx is or wraps. It finds a wrapped Tx by a value in the context of a statement.
 func (s *Store) unwrap(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	own, ok := tx.(*Tx)
 	if !ok && tx != nil {
-		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &own), "SELECT 1") // the answer is own
+		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &own), "SELECT 1") // ExecContext sets own
 	}
 	if own == nil || own.store != s {
 		return nil, processlog.ErrNoTransaction
@@ -110,7 +113,7 @@ func (s *Store) unwrap(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	return own, nil
 }
 
-// ExecContext returns an error: a Tx runs no SQL.
+// ExecContext always returns an error, because a Tx runs no SQL.
 func (tx *Tx) ExecContext(ctx context.Context, _ string, _ ...any) (sql.Result, error) {
 	if asked, ok := ctx.Value(txKey{}).(**Tx); ok {
 		*asked = tx
@@ -118,13 +121,13 @@ func (tx *Tx) ExecContext(ctx context.Context, _ string, _ ...any) (sql.Result, 
 	return nil, errNoSQL
 }
 
-// QueryContext returns an error: a Tx runs no SQL.
+// QueryContext always returns an error, because a Tx runs no SQL.
 func (tx *Tx) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
 	return nil, errNoSQL
 }
 
-// Commit makes the transaction's writes visible, all at once. It returns sql.ErrTxDone when the transaction
-// was finished before.
+// Commit makes all writes of the transaction visible at once. It returns sql.ErrTxDone when the transaction has already
+// ended.
 func (tx *Tx) Commit() error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -147,7 +150,7 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// Rollback undoes the transaction's writes. It returns sql.ErrTxDone when the transaction was finished before.
+// Rollback undoes the writes of the transaction. It returns sql.ErrTxDone when the transaction has already ended.
 func (tx *Tx) Rollback() error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -160,8 +163,8 @@ func (tx *Tx) Rollback() error {
 	return nil
 }
 
-// Abort ends the transaction as a server does with the victim of a deadlock: its writes are undone, later
-// statements report ErrTxAborted, and yet Commit returns nil.
+// Abort ends the transaction as a server ends a deadlock victim. Its writes are undone, and later statements return
+// ErrTxAborted. Commit still returns nil.
 func (tx *Tx) Abort() {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -171,7 +174,7 @@ func (tx *Tx) Abort() {
 	}
 }
 
-// Savepoint names this moment of the transaction for RollbackTo, in place of an earlier one of that name.
+// Savepoint sets a savepoint for RollbackTo. It replaces an earlier savepoint of the same name.
 func (tx *Tx) Savepoint(name string) error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -183,8 +186,8 @@ func (tx *Tx) Savepoint(name string) error {
 	return nil
 }
 
-// RollbackTo undoes what was written since the savepoint, which stays. Rows changed since then stay held
-// until the transaction ends; rows inserted since then are gone.
+// RollbackTo undoes the writes since the savepoint. The savepoint stays. Rows changed since then stay held until the
+// transaction ends. Rows inserted since then are removed.
 func (tx *Tx) RollbackTo(name string) error {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -201,7 +204,7 @@ func (tx *Tx) RollbackTo(name string) error {
 	return nil
 }
 
-// expire rolls back a transaction whose context has ended.
+// expire rolls back the transaction because its context has ended.
 func (tx *Tx) expire() {
 	tx.store.mu.Lock()
 	defer tx.store.mu.Unlock()
@@ -211,7 +214,7 @@ func (tx *Tx) expire() {
 	}
 }
 
-// holdLocked makes row the transaction's own until it ends.
+// holdLocked lets no other transaction write or share row until the transaction ends.
 func (tx *Tx) holdLocked(row *storedRow) {
 	if row.holder == tx {
 		return
@@ -220,7 +223,7 @@ func (tx *Tx) holdLocked(row *storedRow) {
 	row.holder, row.working = tx, row.committed
 }
 
-// shareLocked keeps everybody from writing row until the transaction ends.
+// shareLocked keeps other transactions from writing row until the transaction ends.
 func (tx *Tx) shareLocked(row *storedRow) {
 	if row.holder == tx || slices.Contains(row.sharers, tx) {
 		return
@@ -229,14 +232,14 @@ func (tx *Tx) shareLocked(row *storedRow) {
 	row.sharers = append(row.sharers, tx)
 }
 
-// keepLocked notes a row to let go of.
+// keepLocked notes that the transaction must release row when it ends.
 func (tx *Tx) keepLocked(row *storedRow) {
 	if !slices.Contains(row.sharers, tx) {
 		tx.held = append(tx.held, row)
 	}
 }
 
-// undoLocked takes back every step but the first keep.
+// undoLocked undoes every step after the first keep steps.
 func (tx *Tx) undoLocked(keep int) {
 	for _, step := range slices.Backward(tx.steps[keep:]) {
 		step.row.working = step.before
@@ -249,7 +252,7 @@ func (tx *Tx) undoLocked(keep int) {
 	tx.steps = tx.steps[:keep]
 }
 
-// endLocked lets go of every row.
+// endLocked ends the transaction and releases all its rows.
 func (tx *Tx) endLocked(how *txEnd) {
 	for _, row := range tx.held {
 		row.release(tx)
@@ -265,7 +268,7 @@ func (tx *Tx) endLocked(how *txEnd) {
 	close(tx.ended)
 }
 
-// answerLocked is what Commit and Rollback return after the end.
+// answerLocked returns the result of Commit or Rollback after the transaction has ended.
 func (tx *Tx) answerLocked() error {
 	if tx.told {
 		return sql.ErrTxDone
@@ -274,7 +277,7 @@ func (tx *Tx) answerLocked() error {
 	return tx.end.answer
 }
 
-// refusalLocked is why tx runs no statement; nil while it is open, and for no transaction.
+// refusalLocked returns why tx runs no statement. It returns nil while tx is open, and for a nil tx.
 func (tx *Tx) refusalLocked() error {
 	if tx == nil || tx.end == nil {
 		return nil
@@ -282,7 +285,8 @@ func (tx *Tx) refusalLocked() error {
 	return tx.end.refusal
 }
 
-// waitLocked notes which row tx waits for, and returns what tells its end; never, for no transaction.
+// waitLocked notes the row that tx waits for. The channel closes when tx ends. For a nil tx the channel is nil, so it
+// never closes.
 func (tx *Tx) waitLocked(row *storedRow) <-chan struct{} {
 	if tx == nil {
 		return nil

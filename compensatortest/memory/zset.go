@@ -9,17 +9,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// zset is a sorted set of Redis: entries by their place, those of one place by the bytes of their id's
-// text.
+// zset is a sorted set as in Redis. It orders members by due time, and members with the same due time by the bytes of
+// their ids.
 type zset struct {
 	members []zsetMember
 	places  map[processlog.ID]int64
-	whole   string              // the type of which nothing that was enqueued since is lost: another's, once it was moved
-	marks   map[queueMark]int64 // of those that rebuild it -> end of the period
-	foreign bool                // it is no set at all, but somebody else's
+	whole   string              // type whose entries are complete in this set, another type after Rename
+	marks   map[queueMark]int64 // running rebuilds and the end of each one's period in unix ms
+	foreign bool                // the key holds data of a foreign program
 }
 
-// queueMark is whose rebuild of which type it is.
+// queueMark is the token and the type of a rebuild.
 type queueMark struct {
 	token        processlog.Token
 	businessType string
@@ -38,7 +38,7 @@ func (z *zset) clone() *zset {
 	return &zset{members: slices.Clone(z.members), places: maps.Clone(z.places), whole: z.whole, marks: maps.Clone(z.marks), foreign: z.foreign}
 }
 
-// marked reports whether somebody rebuilds the type.
+// marked reports whether a process is rebuilding the type.
 func (z *zset) marked(businessType string, now int64) bool {
 	for mark, until := range z.marks {
 		if mark.businessType == businessType && until >= now {
@@ -53,7 +53,7 @@ func (z *zset) place(id processlog.ID) (at int64, known bool) {
 	return at, known
 }
 
-// head is the place of the first member.
+// head returns the due time of the first member.
 func (z *zset) head() (at int64, found bool) {
 	if len(z.members) == 0 {
 		return 0, false
@@ -61,7 +61,7 @@ func (z *zset) head() (at int64, found bool) {
 	return z.members[0].at, true
 }
 
-// due lists the first limit members whose place has come.
+// due lists the first limit members whose due time has come.
 func (z *zset) due(now int64, limit int) []processlog.ID {
 	var ids []processlog.ID
 	for _, m := range z.members[:min(len(z.members), limit)] {
@@ -73,7 +73,7 @@ func (z *zset) due(now int64, limit int) []processlog.ID {
 	return ids
 }
 
-// put adds a member or moves it.
+// put adds a member or changes its due time.
 func (z *zset) put(id processlog.ID, at int64) {
 	z.remove(id)
 	m := zsetMember{id, at}

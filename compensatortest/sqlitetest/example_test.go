@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// open is a shop with one piece in stock, and how many mails it has sent.
+// open returns a shop with one piece in stock and the number of mails that the shop has sent.
 func open(t *testing.T) (s *shop, mails *atomic.Int32) {
 	t.Helper()
 	c, db := sqlitetest.New(t)
@@ -34,7 +34,7 @@ func read[T any](t *testing.T, db *sql.DB, query string) (v T) {
 	return v
 }
 
-// What the service's code records, and under which conditions.
+// The test checks which entry the service's code records, and with which options.
 func TestOrderIsToBeClosedInHalfAnHour(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -44,10 +44,10 @@ func TestOrderIsToBeClosedInHalfAnHour(t *testing.T) {
 	assert.WithinDuration(t, entry.CreatedAt.Add(closeAfter), entry.NextAt, time.Second)
 
 	require.ErrorContains(t, s.order(t.Context(), "43"), "sold out")
-	compensatortest.RequireRecorded(t, s.c, "close_order", 1) // of what was rolled back there is no entry
+	compensatortest.RequireRecorded(t, s.c, "close_order", 1) // the rolled-back order has no entry
 }
 
-// One handler alone, as the library calls it: its effect is there because it commits with the success.
+// The test runs one handler as the library runs it. The handler's effect commits together with the success.
 func TestClosingGivesTheStockBack(t *testing.T) {
 	t.Parallel()
 	s, mails := open(t)
@@ -55,7 +55,7 @@ func TestClosingGivesTheStockBack(t *testing.T) {
 	entry := compensatortest.Call(t, s.c, s.close, "42", compensator.Options{})
 	assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
 	assert.Equal(t, 1, read[int](t, s.db, "SELECT n FROM stock"))
-	compensatortest.RequireRecorded(t, s.c, "tell_buyer", 1) // recorded in the handler's transaction
+	compensatortest.RequireRecorded(t, s.c, "tell_buyer", 1) // the handler recorded it in its transaction
 	assert.Zero(t, mails.Load(), "and not run")
 
 	again := compensatortest.Call(t, s.c, s.close, "42", compensator.Options{})
@@ -64,7 +64,7 @@ func TestClosingGivesTheStockBack(t *testing.T) {
 	assert.Equal(t, 1, read[int](t, s.db, "SELECT n FROM stock"), "its transaction was rolled back")
 }
 
-// The whole way, and half an hour that nobody waits for.
+// The test runs the whole flow. Elapse skips the half hour of delay.
 func TestUnpaidOrderIsClosedAndItsBuyerTold(t *testing.T) {
 	t.Parallel()
 	s, mails := open(t)
@@ -92,7 +92,7 @@ func TestPaidOrderStaysPaid(t *testing.T) {
 	assert.Equal(t, compensator.Cancelled, compensatortest.RequireRecorded(t, s.c, "close_order", 1)[0].State)
 }
 
-// A handler that fails, until its attempts are used up and what undoes it runs: attempt by attempt.
+// The handler fails until its attempts are used up. Then the compensation runs. The test makes each attempt separately.
 func TestBuyerWhomNoMailReachesGetsALetter(t *testing.T) {
 	t.Parallel()
 	s, _ := open(t)
@@ -110,7 +110,7 @@ func TestBuyerWhomNoMailReachesGetsALetter(t *testing.T) {
 }
 
 func ExampleNew() {
-	testPayment := func(t *testing.T) { // of yours: func TestPayment(t *testing.T)
+	testPayment := func(t *testing.T) { // your test: func TestPayment(t *testing.T)
 		c, db := sqlitetest.New(t)
 		_, err := db.Exec("CREATE TABLE payments (amount INTEGER)")
 		require.NoError(t, err)

@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// shop is the code under test: it closes orders that nobody pays, gives their stock back, and tells the buyer.
+// shop is the code under test. It closes unpaid orders, returns their stock and notifies the buyer.
 type shop struct {
 	c     *compensator.Compensator
 	db    *sql.DB
 	close *compensator.Type[string]
 	tell  *compensator.Type[string]
-	mail  func(text string) error // another service
+	mail  func(text string) error // calls another service
 }
 
 const closeAfter = 30 * time.Minute
@@ -29,7 +29,7 @@ func newShop(c *compensator.Compensator, db *sql.DB, mail func(string) error) (*
 	return s, errors.Join(errs[:]...)
 }
 
-// order sells a piece, to be paid in half an hour.
+// order sells one piece. The buyer has half an hour to pay.
 func (s *shop) order(ctx context.Context, id string) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *shop) order(ctx context.Context, id string) error {
 	return tx.Commit()
 }
 
-// pay is too late once the order is closed.
+// pay fails once the order is closed.
 func (s *shop) pay(ctx context.Context, id string) error {
 	return s.c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=?", id); err != nil {
@@ -82,7 +82,7 @@ func (s *shop) tellBuyer(_ context.Context, _ *compensator.Entry, id string) err
 	return s.mail("order " + id + " was closed")
 }
 
-// print is for buyers whom no mail reaches.
+// print prints a letter for a buyer whom no mail reaches.
 func (s *shop) print(ctx context.Context, _ *compensator.Entry, id string) error {
 	_, err := s.db.ExecContext(ctx, "INSERT INTO letters (text) VALUES (?)", "order "+id+" was closed")
 	return err

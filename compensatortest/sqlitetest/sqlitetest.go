@@ -1,8 +1,11 @@
-// Package sqlitetest gives tests a whole Compensator with no server: the process log on SQLite in memory, the queue the
-// timing wheel, beside whatever tables the test makes. What it does is what runs in production, transactional handlers
-// included; what it proves, and what only the real server does, is said in docs/testing-your-handlers.md.
+// Package sqlitetest gives a test a whole Compensator without a server. The process log is on SQLite in memory, beside
+// the tables that the test creates. The queue is the in-process timing wheel.
 //
-// What works on any Compensator stands in package compensatortest: Call, Attempt, Run, WaitIdle, Elapse, RequireRecorded.
+// The Compensator is the one that runs in production, transactional handlers included. docs/testing-your-handlers.md
+// says what such a test proves and what only a test on the real server proves.
+//
+// Package compensatortest has the functions that work on any Compensator: Call, Attempt, Run, WaitIdle, Elapse and
+// RequireRecorded.
 package sqlitetest
 
 import (
@@ -19,17 +22,18 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// New returns a Compensator and its database, which is empty but for the log's tables. Both are the test's own, and are
-// closed when it ends; tests may run in parallel. db is opened on a Connector: a commit enqueues what was recorded.
+// New returns a Compensator and its database. The database has only the log's tables. Both belong to this test alone
+// and are closed when it ends, so tests may run in parallel.
 //
-// Each of change may set what New is given, but for DB. By default the database is polled every 100 ms, and warnings go
-// to the test's output.
+// db is opened on a Connector, so a commit enqueues the entries that were recorded in its transaction. By default the
+// Compensator polls the database every 100 ms and logs warnings to the test's output. A change function may set every
+// field of the Config except DB.
 //
 //	c, db := sqlitetest.New(t)
 //	shop := NewShop(c, db) // registers its handlers
 //
-// A writer shuts out readers, too: while a transaction holds the database, whoever asks outside it waits for up to 5
-// seconds, and is refused then.
+// A transaction that writes blocks readers too. A statement outside the transaction waits for up to 5 seconds and then
+// fails.
 func New(tb testing.TB, change ...func(*compensator.Config)) (*compensator.Compensator, *sql.DB) {
 	tb.Helper()
 	db := Open(tb)
@@ -48,17 +52,19 @@ func New(tb testing.TB, change ...func(*compensator.Config)) (*compensator.Compe
 	return c, db
 }
 
-// databases counts those opened by this process: each has a name of its own.
+// databases counts the databases that this process has opened. The number is part of each database's name.
 var databases atomic.Int64
 
-// Open returns New's database alone, without any table, for a test that migrates and configures by itself.
+// Open returns the database of New without any table. Use it in a test that runs the migration and builds the Config
+// itself.
 func Open(tb testing.TB) *sql.DB {
 	tb.Helper()
 	dsn := fmt.Sprintf("file:/compensator-%d?vfs=memdb&_txlock=immediate&_pragma=busy_timeout(5000)", databases.Add(1))
 	db, err := compensator.Open("sqlite", dsn)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
-	// The database is there for as long as somebody is connected to it, and a pool may close what is idle.
+	// SQLite deletes the database when its last connection closes, and a pool may close idle connections. The anchor
+	// connection keeps the database alive.
 	anchor, err := db.Driver().Open(dsn)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, anchor.Close()) })

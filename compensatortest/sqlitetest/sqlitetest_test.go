@@ -36,7 +36,7 @@ func TestEachTestHasItsOwnDatabase(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A pool that has closed all its connections finds its database again.
+// A pool closes all its connections. The next connection must find the same database.
 func TestDatabaseOutlivesItsConnections(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -49,7 +49,7 @@ func TestDatabaseOutlivesItsConnections(t *testing.T) {
 	compensatortest.RequireRecorded(t, c, "any", 0)
 }
 
-// Many handlers write at once, and record what others run.
+// Many handlers write at once and record entries for other handlers. All entries must succeed.
 func TestManyRunBesideEachOther(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -86,7 +86,7 @@ func TestManyRunBesideEachOther(t *testing.T) {
 	assert.Equal(t, all, read[int](t, db, "SELECT COUNT(*) FROM effects"))
 }
 
-// Who stands in a line is not due before his turn has come, and WaitIdle waits for him all the same.
+// An entry that an earlier entry of its key blocks is not due. WaitIdle must still wait for the blocked entry.
 func TestIdleIsWhenKeysHaveBeenWorkedOff(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
@@ -109,7 +109,7 @@ func TestIdleIsWhenKeysHaveBeenWorkedOff(t *testing.T) {
 	}
 }
 
-// One attempt at a time, an entry still waits for those of its key that are in front of it.
+// Attempt runs one entry at a time. An entry must still wait for the earlier entries of its key.
 func TestOrderIsKeptOneAttemptAtATime(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)
@@ -138,7 +138,7 @@ func TestOrderIsKeptOneAttemptAtATime(t *testing.T) {
 	require.Equal(t, []int{0, 1}, order)
 }
 
-// refused is a test that may fail.
+// refused is a testing.TB whose failure the test expects.
 type refused struct {
 	testing.TB
 	said string
@@ -147,7 +147,7 @@ type refused struct {
 func (r *refused) Errorf(format string, args ...any) { r.said += fmt.Sprintf(format, args...) }
 func (r *refused) FailNow()                          { runtime.Goexit() }
 
-// The report of a batch is made in one transaction with what it counts.
+// A handler counts the entries of a batch and writes its report in one transaction.
 func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t)
@@ -188,7 +188,8 @@ func TestReportOfABatchCountsInItsTransaction(t *testing.T) {
 	assert.Equal(t, 21, read[int](t, db, "SELECT told FROM reports"))
 }
 
-// What is recorded in the test's own transaction is enqueued by its commit, as on a Connector.
+// The test records an entry in its own transaction. The commit must enqueue the entry, because the database is opened
+// on a Connector.
 func TestCommitIsSeen(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, func(cfg *compensator.Config) { cfg.PollInterval = time.Hour })

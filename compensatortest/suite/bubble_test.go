@@ -23,7 +23,7 @@ func TestMemoryStoreKeepsEveryPromiseInABubble(t *testing.T) {
 	}
 }
 
-// autocommit is a handle that is no transaction.
+// autocommit is a database handle without a transaction.
 type autocommit struct{}
 
 func (autocommit) ExecContext(context.Context, string, ...any) (sql.Result, error) { return nil, nil }
@@ -47,7 +47,8 @@ func memoryQueue() QueueHarness {
 	}
 }
 
-// inBubble begins within a millisecond: a bubble begins at a whole one, the one moment that is easy.
+// inBubble runs a test that starts between two whole milliseconds. A bubble starts at a whole millisecond, where a
+// rounding fault would not show.
 func inBubble(t *testing.T, test func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		<-time.After(700 * time.Microsecond)

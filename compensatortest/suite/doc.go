@@ -1,7 +1,10 @@
-// Package suite is for whoever writes a store or a queue: TestStore and TestQueue try every promise of the contracts
-// in package processlog, TestStore those of Operations too where the store is one. An implementation that passes, with
-// nothing skipped that it can do, may stand behind a Compensator; the library's own are held to it, on every database and
-// queue, and the doubles of package memory with them.
+// Package suite tests implementations of a store or a queue. TestStore and TestQueue test every promise of the
+// contracts in package processlog. TestStore also tests Operations if the store implements it.
 //
-// It knows the contracts and nothing else of the library: no SQL, no Redis. New in a contract means a new promise here.
+// An implementation may serve a Compensator if it passes, and if the suite skips nothing that the implementation can
+// do. The library's own stores and queues pass on every supported database and queue. The doubles of package memory
+// pass too.
+//
+// The package knows only the contracts. It uses no SQL and no Redis. Each addition to a contract needs a new promise
+// here.
 package suite

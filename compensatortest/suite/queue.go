@@ -11,24 +11,27 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// QueueHarness is a queue under test, and a way to do to it what others do.
+// QueueHarness is a queue under test, with functions that do to it what other processes and servers do.
 type QueueHarness struct {
-	Queue processlog.Queue // as one process sees it; the suite closes it
+	Queue processlog.Queue // queue as one process sees it, closed by the suite
 
-	// Another opens the same queue as one more process sees it; the suite closes that as well. Nil, where no other
-	// process can, leaves out the promises about several.
+	// Another opens the same queue as a further process sees it. The suite closes it too. If Another is nil, the suite
+	// skips the promises about several processes. Leave it nil only if no other process can use the queue.
 	Another func(t *testing.T) processlog.Queue
 
-	// Lose makes the queue forget everything, as a restart without persistence does. Nil leaves out the promises about it.
+	// Lose makes the queue forget everything, as a restart without persistence does. If Lose is nil, the suite skips the
+	// promises about such a loss.
 	Lose func(t *testing.T)
 }
 
-// TestQueue is the conformance suite of processlog.Queue: an implementation that passes it may stand behind
-// a Compensator. open returns a fresh, empty queue that shares nothing with others. What a harness leaves out is skipped,
-// and says so: a queue that processes share, or that can lose what it holds, passes only where nothing is.
+// TestQueue is the conformance suite of processlog.Queue. An implementation that passes may serve a Compensator. open
+// returns a new, empty queue that shares nothing with other queues.
 //
-// The suite reads the real clock. It waits for what must happen and measures only that nothing is early, so
-// a slow machine makes it slow, not red.
+// The suite skips promises for which the harness lacks a function, and the skip names the reason. A queue that
+// processes share, or that can lose its content, passes only if nothing is skipped.
+//
+// The suite uses the real clock. It waits for events and asserts only that nothing happens early, so a slow machine
+// does not make it fail.
 // Failure: F42, F50
 func TestQueue(t *testing.T, open func(t *testing.T) QueueHarness) {
 	for _, promise := range queuePromises {
@@ -91,14 +94,14 @@ var queuePromises = []queuePromise{
 	{"ClosedQueueRefuses", (*queueTest).closedQueueRefuses},
 }
 
-// queueTimeout bounds every wait of the suite.
+// queueTimeout limits every wait of the suite.
 const queueTimeout = 30 * time.Second
 
 type queueTest struct {
 	*testing.T
 	harness QueueHarness
 	ctx     context.Context
-	queue   processlog.Queue // as this test's process sees it
+	queue   processlog.Queue // as the process of this test sees it
 }
 
 func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
@@ -110,7 +113,7 @@ func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 	return &queueTest{t, h, ctx, h.Queue}
 }
 
-// another is the same test in another process, which whoever asks for it closes.
+// another returns the same test in another process. The caller closes its queue.
 func (t *queueTest) another() *queueTest {
 	t.Helper()
 	if t.harness.Another == nil {
@@ -137,7 +140,7 @@ func dueIn(businessType string, row uint64, d time.Duration) processlog.QueueEnt
 	return processlog.QueueEntry{BusinessType: businessType, ID: processlog.RowID(row), In: d}
 }
 
-// enqueue uses a longest lease of an hour, and no limit.
+// enqueue adds entries with a longest lease of an hour and without a limit.
 func (t *queueTest) enqueue(items ...processlog.QueueEntry) (newHeads []string) {
 	t.Helper()
 	return t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Hour}, items...)
@@ -157,7 +160,7 @@ func (t *queueTest) claim(businessType string, limit int, lease time.Duration) p
 	return leased
 }
 
-// awaitClaim claims until there is something to claim.
+// awaitClaim claims until it gets at least one entry.
 func (t *queueTest) awaitClaim(businessType string, limit int, lease time.Duration) processlog.Leased {
 	t.Helper()
 	for {
@@ -181,7 +184,7 @@ func (t *queueTest) peek(businessType string) time.Duration {
 	return waits[0]
 }
 
-// pass lets at least d pass.
+// pass waits for at least d.
 func (t *queueTest) pass(d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -193,7 +196,7 @@ func (t *queueTest) pass(d time.Duration) {
 	}
 }
 
-// within asserts that a wait is what is left of total after at most a minute.
+// within asserts that got is at most total and at least a minute less.
 func (t *queueTest) within(total, got time.Duration) {
 	t.Helper()
 	assert.LessOrEqual(t, got, total+time.Millisecond)

@@ -90,7 +90,7 @@ func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
-	t.within(10*time.Minute, second.Next) // when the other lease ends
+	t.within(10*time.Minute, second.Next) // the other lease ends then
 	third := t.claim("order", 1, time.Minute)
 	assert.Empty(t, third.IDs)
 	t.within(10*time.Minute, third.Next)
@@ -114,8 +114,8 @@ func (t *queueTest) settlePutsOffOnlyUnderItsOwnToken() {
 	t.within(3*time.Hour, t.peek("order"))
 }
 
-// settlePullsInUnderAnyToken: who ran an entry for longer than the queue's lease knows better when it is due again
-// than who has only found it running.
+// A process may run an entry for longer than the queue's lease. Its settle must move the due time forward, although
+// another process has claimed the entry since.
 func (t *queueTest) settlePullsInUnderAnyToken() {
 	old, current := t.twoLeases()
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old, In: 10 * time.Minute})
@@ -130,13 +130,13 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	assert.Equal(t, processlog.Never, t.peek("stock"), "an entry that is not there stays away")
 }
 
-// settleBringsBackWhatIsLost: whoever rebuilds the type may have read the entry before it was settled, and enqueue the
-// end of its lease.
+// A process that rebuilds the type may read an entry before another process settles it. It then enqueues the entry at
+// the end of its lease.
 func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
 	if !t.lost("order") {
-		return // it loses nothing
+		return // this queue loses nothing
 	}
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, In: 10 * time.Minute})
 	t.within(10*time.Minute, t.peek("order"))
@@ -144,7 +144,7 @@ func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.within(10*time.Minute, t.peek("order"))
 }
 
-// twoLeases leaves entry 1 leased for an hour, after an earlier lease ended.
+// twoLeases leaves entry 1 with a lease of an hour. An earlier lease of the entry has ended.
 func (t *queueTest) twoLeases() (old, current int64) {
 	t.Helper()
 	t.enqueue(dueIn("order", 1, 0))
@@ -185,7 +185,7 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 
 func (t *queueTest) knownEntryKeepsItsPlace() {
 	t.enqueue(dueIn("order", 1, time.Hour))
-	t.enqueue(dueIn("order", 1, 30*time.Minute)) // could be a lease that begins then
+	t.enqueue(dueIn("order", 1, 30*time.Minute)) // a lease could begin then
 	t.within(time.Hour, t.peek("order"))
 	t.enqueue(dueIn("order", 1, 3*time.Hour))
 	t.within(time.Hour, t.peek("order"))
@@ -194,7 +194,7 @@ func (t *queueTest) knownEntryKeepsItsPlace() {
 func (t *queueTest) leasedEntryKeepsItsLeaseWhenEnqueued() {
 	t.enqueue(dueIn("order", 1, 0))
 	require.Len(t, t.claim("order", 1, time.Hour).IDs, 1)
-	for range 50 { // the longest lease, enqueued in the same millisecond
+	for range 50 { // enqueue in the same millisecond as a lease of maximum length
 		t.enqueue(dueIn("order", 1, 0))
 	}
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
@@ -387,7 +387,7 @@ func (t *queueTest) sameFingerprintIsAcceptedAgain() {
 	}
 }
 
-// threeAnHour are the rules of a type that is full with three members.
+// threeAnHour limits a type to three members, with a longest lease of an hour.
 var threeAnHour = processlog.EnqueueRules{MaxLease: time.Hour, Limit: 3}
 
 func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
@@ -395,7 +395,7 @@ func (t *queueTest) fullTypeLeavesOutEntriesNotDueYet() {
 	t.within(time.Hour, t.peek("order"))
 	assert.Empty(t, t.enqueueBy(threeAnHour, dueIn("order", 5, time.Minute)))
 	t.within(time.Hour, t.peek("order"))
-	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // one that is already there is no new member
+	t.enqueueBy(threeAnHour, dueIn("order", 1, time.Hour)) // entry 1 is already a member
 	t.enqueueBy(processlog.EnqueueRules{MaxLease: time.Minute, Limit: 3}, dueIn("order", 2, time.Minute))
 	t.within(time.Minute, t.peek("order"))
 }
@@ -448,7 +448,8 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// lost asks in every way whether a type is lost. It enqueues entry 1, due in an hour.
+// lost reports whether the queue has lost a type. It checks all calls that report a loss. It enqueues entry 1, due in
+// an hour.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
@@ -462,7 +463,7 @@ func (t *queueTest) lost(businessType string) bool {
 }
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
-	t.lost("order") // a queue may say so of a type that was never rebuilt
+	t.lost("order") // a queue may report a type as lost that was never rebuilt
 	t.rebuild(processlog.Token{1}, "order", "stock")
 	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
@@ -487,7 +488,7 @@ func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
 
 func (t *queueTest) lostTypeIsOnesToRebuild() {
 	if !t.lost("order") {
-		return // it loses nothing
+		return // this queue loses nothing
 	}
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
@@ -498,7 +499,7 @@ func (t *queueTest) lostTypeIsOnesToRebuild() {
 
 func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 	if !t.lost("order") {
-		return // it is whole
+		return // the type is complete
 	}
 	assert.Empty(t, t.rebuilt(processlog.Token{1}, "order"))
 	t.rebuild(processlog.Token{1}, "order")
@@ -511,7 +512,7 @@ func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 
 func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
 	if !t.lost("order") {
-		return // it is whole
+		return // the type is complete
 	}
 	const period = 60 * time.Millisecond
 	begun := time.Now()

@@ -20,7 +20,8 @@ func (t *queueTest) lossIsToldOnce() {
 	assert.Equal(t, []bool{false, true}, []bool{t.kept(), t.kept()})
 }
 
-// lossIsToldToEachProcess: the first to ask does not hide it from the others, nor does one that begins after it.
+// Each process must learn of a loss. The first call of one process must not hide the loss from another. A process that
+// starts after the loss must not hide it either.
 func (t *queueTest) lossIsToldToEachProcess() {
 	other := t.another()
 	defer other.close()
@@ -53,7 +54,8 @@ func (t *queueTest) anotherFingerprintIsRefused() {
 	}
 }
 
-// anotherHearsWhatIsNotified notifies until it is heard: what is said while a connection is made is lost.
+// The test repeats the notification until the other process receives it. A notification is lost while the connection is
+// being made.
 func (t *queueTest) anotherHearsWhatIsNotified() {
 	other := t.another()
 	defer other.close()
@@ -65,7 +67,7 @@ func (t *queueTest) anotherHearsWhatIsNotified() {
 		other.queue.Listen(ctx, func(businessType string) {
 			select {
 			case heard <- businessType:
-			default: // this test does not listen any more
+			default: // this test no longer listens
 			}
 		})
 	})

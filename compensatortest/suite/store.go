@@ -15,35 +15,37 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Harness is a store under test, and a caller's own way into its database.
+// Harness is a store under test, with a caller's access to its database.
 type Harness struct {
 	Store processlog.Store
 
-	// Begin starts a transaction as a caller of the library would, not through Store. At least three may
-	// be open at once, unless SingleWriter.
+	// Begin starts a transaction as a caller of the library does, not through Store. At least three transactions may be
+	// open at once, unless SingleWriter is set.
 	Begin func(ctx context.Context) (processlog.Transaction, error)
 
-	// SingleWriter says that an open transaction that has written keeps every other writer out, as in
-	// SQLite. The promises about several writers at once are then not asked for.
+	// SingleWriter says that an open transaction that has written blocks every other writer, as in SQLite. The suite
+	// then skips the promises about several writers at once.
 	SingleWriter bool
 
-	// Autocommit is a handle of a caller's that has no transaction open, as *sql.DB is one. Nil leaves out
-	// the promises about it.
+	// Autocommit is a caller's handle without an open transaction, for example a *sql.DB. If Autocommit is nil, the
+	// suite skips the promises about such a handle.
 	Autocommit processlog.Tx
 
-	// Crash ends every open transaction as a crash of the server does, and returns when the store can be
-	// used again. Nil leaves out the promises about it.
+	// Crash ends every open transaction as a server crash does. It returns when the store is usable again. If Crash is
+	// nil, the suite skips the promises about a crash.
 	Crash func(t *testing.T)
 
-	// Refuse has the database refuse every change of the entries' rows, as a trigger does, until allow is called. Nil leaves
-	// out the promises about it.
+	// Refuse makes the database refuse every change of the entries' rows, as a trigger does. allow ends this. If Refuse
+	// is nil, the suite skips the promises about such rows.
 	Refuse func(t *testing.T, ids []processlog.ID) (allow func())
 }
 
-// TestStore is the conformance suite of processlog.Store: an implementation that passes it may stand behind
-// a Compensator. open returns a fresh, empty store that shares nothing with others. The suite reads the real
-// clock, waits for what must happen and measures only that nothing is early. What a harness leaves out is skipped, and says
-// so. Where the store is a processlog.Operations as well, it is held to that contract, too.
+// TestStore is the conformance suite of processlog.Store. An implementation that passes may serve a Compensator. open
+// returns a new, empty store that shares nothing with other stores. If the store implements processlog.Operations,
+// TestStore tests that contract too.
+//
+// The suite skips promises for which the harness lacks a field, and the skip names the reason. It uses the real clock.
+// It waits for events and asserts only that nothing happens early.
 // Failure: F27
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 	for _, promise := range everyStorePromise() {
@@ -63,7 +65,7 @@ func everyStorePromise() []storePromise {
 
 type storePromise struct {
 	name    string
-	writers bool // it takes several transactions that write at once
+	writers bool // needs several transactions that write at once
 	test    func(*storeTest)
 }
 
@@ -125,7 +127,7 @@ var storePromises = []storePromise{
 	{"PurgeTakesOnlyOldTerminalEntries", false, (*storeTest).purgeTakesOnlyOldTerminalEntries},
 }
 
-// storeTest is one promise being tested.
+// storeTest is the test of one promise.
 type storeTest struct {
 	*testing.T
 	Harness
@@ -133,10 +135,10 @@ type storeTest struct {
 	keys int
 }
 
-// eventually bounds how long a promise waits for what must happen.
+// eventually limits how long a promise waits for an event.
 const eventually = 30 * time.Second
 
-// until waits until check holds. It asks in the test's own goroutine, so that check may end the test.
+// until waits until check returns true. It calls check in the test's own goroutine, so check may end the test.
 func (t *storeTest) until(check func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(eventually); !check(); {
@@ -145,7 +147,7 @@ func (t *storeTest) until(check func() bool, what string) {
 	}
 }
 
-// leased asserts that a lease is what is left of total after at most a minute.
+// leased asserts that left is at most total and at least a minute less.
 func (t *storeTest) leased(total, left time.Duration) {
 	t.Helper()
 	assert.InDelta(t, total, left, float64(time.Minute), "of a lease of %s %s is left", total, left)
@@ -159,7 +161,7 @@ func (t *storeTest) begin() processlog.Transaction {
 	return tx
 }
 
-// draft is a valid draft with a key of its own.
+// draft returns a valid draft with a new idempotency key.
 func (t *storeTest) draft(businessType string) processlog.Draft {
 	t.keys++
 	return processlog.Draft{BusinessType: businessType, Content: []byte(`{"n":1}`), IdempotencyKey: processlog.IdempotencyKey(fmt.Sprintf("key-%04d", t.keys))}
@@ -234,13 +236,13 @@ func token(b byte) (token processlog.Token) {
 	return token
 }
 
-// claim claims one entry, which must be free.
+// claim claims one entry. The entry must be free.
 func (t *storeTest) claim(id processlog.ID, by processlog.Token, lease time.Duration) processlog.Row {
 	t.Helper()
 	return t.claimAll(by, lease, id)[0]
 }
 
-// claimAll claims entries that must be free, and returns them in any order.
+// claimAll claims entries and returns them in any order. All of them must be free.
 func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...processlog.ID) []processlog.Row {
 	t.Helper()
 	wanted := make([]processlog.Wanted, len(ids))
@@ -253,7 +255,7 @@ func (t *storeTest) claimAll(by processlog.Token, lease time.Duration, ids ...pr
 	return found.Mine
 }
 
-// outcome is an outcome of a claimed row, fenced by its version.
+// outcome returns an outcome of a claimed row, with the row's version as its fence.
 func outcome(row processlog.Row, to processlog.State) processlog.Outcome {
 	o := processlog.Outcome{ID: row.ID, IdempotencyKey: row.IdempotencyKey, Epoch: row.Epoch, Version: row.Version, To: to, ProcessCount: row.ProcessCount, CompensateCount: row.CompensateCount}
 	if to.Terminal() {
@@ -270,7 +272,7 @@ func (t *storeTest) settle(by processlog.Token, o processlog.Outcome) processlog
 	return answers[0]
 }
 
-// inState makes an entry that stands in a state.
+// inState inserts an entry and brings it into a state.
 func (t *storeTest) inState(state processlog.State) processlog.Row {
 	t.Helper()
 	row := t.insertOne("states")
@@ -309,7 +311,7 @@ func (t *storeTest) change(ref processlog.Ref, action processlog.Action) {
 
 var changeTokens atomic.Uint32
 
-// newChange is a valid change under a token of its own.
+// newChange returns a valid change with a new token.
 func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	change := processlog.Change{Ref: ref, Action: action, Token: token(byte(100 + changeTokens.Add(1)%100))}
 	if change.Audited() {
@@ -318,7 +320,7 @@ func newChange(ref processlog.Ref, action processlog.Action) processlog.Change {
 	return change
 }
 
-// follows asserts what every write must leave: the version one further, a new token.
+// follows asserts that after has the next version and a new token. Every write must leave both.
 func (t *storeTest) follows(before, after processlog.Row) {
 	t.Helper()
 	assert.Equal(t, before.Version+1, after.Version, "version")

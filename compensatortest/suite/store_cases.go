@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// casePromises are those about the cases of a store that is processlog.Operations as well.
+// casePromises are the promises about cases, for a store that implements processlog.Operations.
 var casePromises = []storePromise{
 	{"CaseOpensWithTheDeathOfItsEntry", false, ofOperations((*storeTest).caseOpensWithTheDeathOfItsEntry)},
 	{"CaseOpensWithNothingElse", false, ofOperations((*storeTest).caseOpensWithNothingElse)},
@@ -35,7 +35,7 @@ func caseDraft(print byte, minor int64, currency string) *processlog.CaseDraft {
 	return &processlog.CaseDraft{Kind: processlog.CaseDead, Fingerprint: processlog.Fingerprint{print}, Amount: processlog.Amount{Minor: minor, Currency: currency}, Due: time.Hour}
 }
 
-// die makes an entry that is dead, with a case.
+// die inserts an entry and makes it dead, with a case if draft is not nil.
 func (t *storeTest) die(businessType string, draft *processlog.CaseDraft) processlog.Row {
 	t.Helper()
 	d := t.draft(businessType)
@@ -51,7 +51,7 @@ func (t *storeTest) dieAgain(row processlog.Row, draft *processlog.CaseDraft) pr
 	return t.load(row.ID)
 }
 
-// caseOf reads an entry's case, and whether it has one.
+// caseOf returns an entry's case and whether the entry has one.
 func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
 	t.Helper()
 	cases := t.casesOf([]processlog.ID{id, processlog.RowID(id.Row() + 100_000)})
@@ -60,7 +60,7 @@ func (t *storeTest) caseOf(id processlog.ID) (processlog.Case, bool) {
 	return c, found
 }
 
-// casesOf are the cases of those that have one, which is no more than one each.
+// casesOf returns the cases of the entries by id. It asserts that no entry has two cases.
 func (t *storeTest) casesOf(ids []processlog.ID) map[processlog.ID]processlog.Case {
 	t.Helper()
 	cases, err := t.ops().CasesOf(t.ctx, ids)
@@ -120,7 +120,7 @@ func (t *storeTest) caseOpensWithNothingElse() {
 
 // Failure: F118
 func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
-	drafts := make([]processlog.Draft, 240) // several statements' worth
+	drafts := make([]processlog.Draft, 240) // needs several statements
 	for i := range drafts {
 		drafts[i] = t.draft("refund")
 	}
@@ -134,7 +134,7 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 		}
 		outcomes = append(outcomes, o)
 	}
-	for range 2 { // the second time as if the answer had been lost
+	for range 2 { // repeat the call, as if its answer had been lost
 		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
 		require.NoError(t, err)
 		states, cases := t.statesOf(ids), t.casesOf(ids)
@@ -186,7 +186,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
 	assert.Equal(t, processlog.Fingerprint{8}, t.openCase(with.ID).Fingerprint)
-	// One that was made alive since it was read.
+	// This entry was requeued after it was read.
 	t.change(closed.ID, processlog.ActionRequeue)
 	_, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	assert.Empty(t, t.withoutCase(0, 10))
 }
 
-// openCases opens cases of rows as they were read, and returns how many it has opened.
+// openCases opens cases for rows in the version in which they were read. It returns how many cases the call opened.
 func (t *storeTest) openCases(rows ...processlog.Row) int {
 	t.Helper()
 	drafts := make([]processlog.CaseDraft, len(rows))
@@ -208,7 +208,7 @@ func (t *storeTest) openCases(rows ...processlog.Row) int {
 	return n
 }
 
-// withoutCase are the dead entries that have no case.
+// withoutCase returns the dead entries that have no case.
 func (t *storeTest) withoutCase(since time.Duration, limit int) []processlog.ID {
 	t.Helper()
 	rows, err := t.ops().DeadWithoutCase(t.ctx, since, limit)
@@ -231,7 +231,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 func (t *storeTest) caseIsOpenedOfWhatIsAsItWasRead() {
 	moved, same := t.die("refund", nil), t.die("refund", nil)
 	stale := moved
-	stale.Version-- // before it was as it is, and it was dead then for all that is known
+	stale.Version-- // a row as read before its last write, as if it had been dead then
 	assert.Equal(t, 1, t.openCases(stale, same))
 	t.openCase(same.ID)
 	_, found := t.caseOf(moved.ID)
@@ -253,7 +253,7 @@ func (t *storeTest) caseOfWhatAnotherHoldsIsNotOpened() {
 	assert.False(t, found, "of one that is dead no more")
 }
 
-// closedCaseIsKeptForAWhile, and no shorter.
+// A closed case must be kept for the whole age.
 func (t *storeTest) closedCaseIsKeptForAWhile() {
 	const age = 100 * time.Millisecond
 	var closed []processlog.Row
@@ -264,7 +264,7 @@ func (t *storeTest) closedCaseIsKeptForAWhile() {
 	for _, row := range closed {
 		t.change(row.ID, processlog.ActionCancel)
 	}
-	began := time.Now() // they are closed after this
+	began := time.Now() // the cases are closed after this moment
 	n, err := t.ops().CloseCases(t.ctx, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n, "no more than asked")
@@ -400,7 +400,8 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	}
 }
 
-// groupsAreCutAmongTheirTypesAlone: groups of types that were not asked for leave no less room for the others.
+// CaseGroups limits the number of groups. Groups of types that the call does not name must not count towards that
+// limit.
 // Failure: F122
 func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	rare := t.die("rare", caseDraft(0, 1, "CNY"))
@@ -417,7 +418,7 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	}
 	_, err := t.Store.Settle(t.ctx, token(12), many)
 	require.NoError(t, err)
-	more := t.die("many", caseDraft(0, 1, "CNY")) // of which there are two then
+	more := t.die("many", caseDraft(0, 1, "CNY")) // the group then has two cases
 	t.die("many", caseDraft(0, 1, "CNY"))
 	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)
@@ -468,7 +469,7 @@ func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
 		"what was left alone has left nothing")
 }
 
-// assign is AssignCases of one.
+// assign assigns one case.
 func (t *storeTest) assign(id processlog.ID, version uint64, owner string, op processlog.Operation) error {
 	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{{EntryID: id, Version: version}}, owner, op)
 	return errors.Join(append(answers, err)...)

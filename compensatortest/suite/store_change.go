@@ -12,11 +12,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// contract is the table of what a service and people may do: from where, to where.
+// contract lists for each action of a service or a person the states from which it is allowed and the state to which it
+// leads.
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
-	to    processlog.State // ignored for reschedule and erase, which stay
-	epoch uint32           // added
+	to    processlog.State // ignored for reschedule and erase, which keep the state
+	epoch uint32           // added to the epoch
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
 	processlog.ActionCancel:     {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Cancelled, 0},
@@ -32,7 +33,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 	for action, line := range contract {
 		for _, state := range processlog.States {
 			if action == processlog.ActionCancel && state == processlog.Cancelled {
-				continue // see whatIsCancelledCanBeCancelledAgain
+				continue // whatIsCancelledCanBeCancelledAgain tests this case
 			}
 			before := t.inState(state)
 			change := newChange(before.IdempotencyKey, action)
@@ -160,7 +161,8 @@ func (t *storeTest) resolveWaitsForAnInsertInFlight() {
 	}
 }
 
-// referenceThatOnlyLooksAlikeIsNotFound: two ids are one only byte by byte, also to who asks for an entry or changes it.
+// Two keys are equal only if all their bytes are equal. This must also hold when a caller reads or changes an entry by
+// its key.
 // Failure: F15
 func (t *storeTest) referenceThatOnlyLooksAlikeIsNotFound() {
 	d := t.draft("alike")
@@ -203,7 +205,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 	unknown := seenAs(gone)
 	unknown.ID = processlog.RowID(gone.ID.Row() + 1000)
 	another := seenAs(gone)
-	another.IdempotencyKey = "another's" // a database that has gone back gives ids away again
+	another.IdempotencyKey = "another's" // a database that was restored from a backup gives out ids again
 	seen = append(seen, unknown, another)
 	requeue := newChange(nil, processlog.ActionRequeue)
 	requeue.Delay = time.Hour
@@ -272,7 +274,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		d.Headers = []byte(`{"city":"Ghent"}`)
 		row := t.insert(d)[0]
 		t.settleTo(row, processlog.Dead)
-		t.change(row.ID, processlog.ActionRequeue) // a record of an error and a reason
+		t.change(row.ID, processlog.ActionRequeue) // adds an audit record with an error and a reason
 		switch state {
 		case processlog.Cancelled:
 			t.change(row.ID, processlog.ActionCancel)
@@ -298,7 +300,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		want := before
 		want.Version, want.Epoch, want.Token, want.UpdatedAt, want.Erased = after.Version, before.Epoch+1, erase.Token, after.UpdatedAt, true
 		want.Content, want.Headers, want.UserName, want.LastError = nil, nil, "", ""
-		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // less some time
+		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // time has passed since
 		assert.Empty(t, after.Content)
 		after.Content = nil
 		assert.Equal(t, want, after, "ids, state, counts and times stay")

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serviceEnds are a service's actions that end an entry.
+// serviceEnds are the actions with which a service ends an entry.
 var serviceEnds = map[processlog.Action]struct {
 	to processlog.State
 	by processlog.EndedBy
@@ -18,7 +18,8 @@ var serviceEnds = map[processlog.Action]struct {
 	processlog.ActionComplete: {processlog.Succeeded, processlog.EndedByComplete},
 }
 
-// dead makes an entry that was ended so, after so many compensations, and returns it with its last claim.
+// dead inserts an entry and makes it dead. by is the reason, and undone is the number of compensations before. It
+// returns the row and its last claim.
 func (t *storeTest) dead(by processlog.EndedBy, undone int) (row, claimed processlog.Row) {
 	t.Helper()
 	claimed = t.claim(t.insertOne("dead").ID, token(9), time.Minute)
@@ -54,8 +55,8 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 	}
 }
 
-// An attempt that was taken for dead may still come to something: all kinds of outcomes, of the claim it ran under, in
-// one call.
+// An entry is dead-lettered after repeated crashes, and then a service ends it. Late outcomes of the last claim must not
+// change the entry. The test settles outcomes of all kinds in one call.
 // Failure: F68
 func (t *storeTest) deadEntryThatAServiceEndedTakesNoLateOutcome() {
 	for action, want := range serviceEnds {

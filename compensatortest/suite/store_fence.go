@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// fencePromises are about writers that come too late, too early, or all at once.
+// fencePromises are the promises about writers that come too late, too early or at the same time.
 var fencePromises = []storePromise{
 	{"SettleNeverMovesATerminalEntry", false, (*storeTest).settleNeverMovesATerminalEntry},
 	{"AbsorbedSuccessKeepsTheCounts", false, (*storeTest).absorbedSuccessKeepsTheCounts},
@@ -69,7 +69,7 @@ func (t *storeTest) successIsNotAbsorbedWhileCompensating() {
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
-// undone is what a plain compensation comes to that returned nil under the claim of row.
+// undone returns the outcome of a successful compensation under the claim of row.
 func undone(row processlog.Row) processlog.Outcome {
 	o := outcome(row, processlog.Compensated)
 	o.Absorb = true
@@ -135,7 +135,7 @@ func (t *storeTest) absorbedSuccessesOfBothKindsKeepApart() {
 func (t *storeTest) leaseYieldsOnlyToItsOwnToken() {
 	row := t.insertOne("token")
 	want := []processlog.Wanted{{ID: row.ID}}
-	t.claim(row.ID, processlog.Token{}, time.Hour) // a zero token names nobody
+	t.claim(row.ID, processlog.Token{}, time.Hour) // a zero token belongs to no claim
 	for _, other := range []processlog.Token{{}, token(2)} {
 		want[0].Token = other
 		found, err := t.Store.Claim(t.ctx, want, token(3), time.Hour, all)
@@ -179,10 +179,10 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			running := t.claim(t.inState(state).ID, token(1), time.Hour)
 			before, err := t.Store.Change(t.ctx, nil, false, newChange(running.ID, action))
 			require.NoError(t, err, "%s a %s entry", action, state)
-			t.leased(time.Hour, before.LeaseLeft) // the caller is told that an attempt runs
+			t.leased(time.Hour, before.LeaseLeft) // the caller learns that an attempt is running
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
-				t.leased(time.Hour, after.LeaseLeft) // the attempt that runs keeps it
+				t.leased(time.Hour, after.LeaseLeft) // the running attempt keeps its lease
 				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "its outcome may be dropped, which must not look like a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)
@@ -223,19 +223,19 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 		},
 	} {
 		row := t.insertOne("put off")
-		began := time.Now() // the delay counts from a write that comes after this
+		began := time.Now() // the delay counts from a write after this moment
 		putOff(row)
 		require.Eventually(t, func() bool {
 			found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 			return err == nil && len(found.Mine) == 1
-		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // a millisecond early must show
+		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // the interval is short enough to notice an entry that comes due a millisecond early
 		assert.GreaterOrEqual(t, time.Since(began), delay, name)
 	}
 }
 
 const writers = 8
 
-// together runs work in as many goroutines as there are writers.
+// together runs work in one goroutine per writer and waits for all of them.
 func together(work func(writer int)) {
 	var wg sync.WaitGroup
 	for i := range writers {
@@ -244,7 +244,7 @@ func together(work func(writer int)) {
 	wg.Wait()
 }
 
-// settleAll hands the outcomes in until none is busy, and returns the answers.
+// settleAll settles the outcomes again until none is busy. It returns the answers.
 func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome) (answers []processlog.Settled) {
 	busy := func(s processlog.Settled) bool { return s.Busy }
 	for deadline := time.Now().Add(eventually); time.Now().Before(deadline); {

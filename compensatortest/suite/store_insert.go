@@ -87,9 +87,9 @@ func (t *storeTest) insertRefusesAFinishedTransaction() {
 
 func (t *storeTest) manyDraftsKeepTheirOrder() {
 	var drafts []processlog.Draft
-	for i := range 1200 { // more than one statement holds
+	for i := range 1200 { // more rows than one statement holds
 		d := t.draft("many")
-		d.IdempotencyKey = processlog.IdempotencyKey(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // not in the order of keys
+		d.IdempotencyKey = processlog.IdempotencyKey(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // not in key order
 		d.Content = fmt.Appendf(nil, "%d", i)
 		drafts = append(drafts, d)
 	}
@@ -176,7 +176,7 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	t.follows(row, found.Mine[0])
 }
 
-// entryInsertedAsDoneHasSucceededAndNeverRuns has one among others in an insert.
+// One insert holds a draft that is done among other drafts.
 func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	done := t.draft("done")
 	done.Done = true
@@ -199,8 +199,8 @@ func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	assert.Equal(t, processlog.Succeeded, inserted[0].State)
 }
 
-// deliveryOfTheCallersOwnIsCountedOnce has a claim take over two entries that were inserted with a lease, the lease of one
-// of which has ended, because its transaction took long, and one that no lease was ever on.
+// One claim takes three entries. Two of them were inserted with a lease. The lease of one of these two has ended,
+// because its transaction took long. The third entry never had a lease. Each entry must then have one delivery.
 func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running, ended, free := t.draft("own"), t.draft("own"), t.draft("own")
 	running.Token, ended.Token, free.Token = token(7), token(7), token(7)
@@ -236,7 +236,7 @@ func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 			defer func() { _ = tx.Rollback() }()
 			inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 			if err != nil {
-				return // the victim of a deadlock; it would start over
+				return // a deadlock victim, which a real caller would repeat
 			}
 			if assert.NoError(t, tx.Commit()) && !inserted[0].Duplicate {
 				created <- inserted[0].ID

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// operationPromises are those of a store that is processlog.Operations as well.
+// operationPromises are the promises of a store that implements processlog.Operations.
 var operationPromises = []storePromise{
 	{"ChangeAllDoesClosesAndRecordsInOne", false, ofOperations((*storeTest).changeAllDoesClosesAndRecordsInOne)},
 	{"ChangeAllTakesWhatStandsAsItWasSeen", false, ofOperations((*storeTest).changeAllTakesWhatStandsAsItWasSeen)},
@@ -73,7 +73,7 @@ func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
 	var refused *processlog.StateError
 	require.ErrorAs(t, answers[2].Err, &refused)
 	require.ErrorIs(t, answers[3].Err, processlog.ErrNotFound)
-	t.openCase(moved.ID) // a service's cancellation writes nothing to it
+	t.openCase(moved.ID) // a service's cancellation leaves the case unchanged
 	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleManually))
 	require.NoError(t, err)
 	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
@@ -123,7 +123,8 @@ func (t *storeTest) outlinesAreRowsWithoutContent() {
 	assert.Empty(t, none)
 }
 
-// typesAreThoseOfLogAndOperations, each once; also those that are paused, or were, which the newest operations may not tell of.
+// Types must list each type of the log and of the operations once. This includes types that are or were paused, even
+// when the newest operations do not name them.
 func (t *storeTest) typesAreThoseOfLogAndOperations() {
 	t.insertOne("refund")
 	t.die("mail", nil)
@@ -146,7 +147,7 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 func (t *storeTest) auditLogTellsAllNewestFirst() {
 	row := t.inState(processlog.Dead)
 	other := t.inState(processlog.Dead)
-	at := func() { // each in a millisecond of its own
+	at := func() { // wait so that each operation has a different millisecond
 		now := time.Now()
 		t.until(func() bool { return time.Since(now) > 4*time.Millisecond }, "time passes")
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderPromises are about what comes first, and how much comes at all.
+// orderPromises are the promises about the order of results and their number.
 var orderPromises = []storePromise{
 	{"DueListsTheEarliestFirstAndNothingTerminal", false, (*storeTest).dueListsTheEarliestFirstAndNothingTerminal},
 	{"DueFindsEveryStateThatCanBeClaimed", false, (*storeTest).dueFindsEveryStateThatCanBeClaimed},

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingPromises are about the lines of serial types.
+// orderingPromises are the promises about ordering keys of serial types.
 var orderingPromises = []storePromise{
 	{"LineIsInTheOrderOfIds", false, (*storeTest).keyIsInTheOrderOfIDs},
 	{"OrderIDDecides", false, (*storeTest).orderIDDecides},
@@ -38,7 +38,7 @@ func positionOf(key string, row processlog.Row) processlog.Position {
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
 }
 
-// lined commits n entries that stand in the line of a key.
+// lined commits n entries that are noted under a key.
 func (t *storeTest) lined(key string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -61,7 +61,7 @@ func (t *storeTest) join(key string, rows ...processlog.Row) {
 	require.NoError(t, tx.Commit())
 }
 
-// line reads how the entries of a key stand, for one of them. Firsts tells a part of that, and the same.
+// line returns the state of a key, asked for one of its entries. It asserts that Firsts returns the same first entry.
 func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.KeyState {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, row.Token, dead)
@@ -73,7 +73,7 @@ func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.K
 	return lines[key]
 }
 
-// members are entries as a Line tells them.
+// members converts rows to the Members of a KeyState.
 func members(rows ...processlog.Row) (list []processlog.Member) {
 	for _, row := range rows {
 		list = append(list, processlog.Member{ID: row.ID, Epoch: row.Epoch})
@@ -81,7 +81,7 @@ func members(rows ...processlog.Row) (list []processlog.Member) {
 	return list
 }
 
-// standing asserts which entries count under a key, in order. None of them is claimed.
+// standing asserts which entries count under a key, in order. None of these entries may be claimed.
 func (t *storeTest) standing(key string, dead bool, want []processlog.Row, why ...any) {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{{BusinessType: "serial", Key: key}}, token(99), dead)
@@ -107,7 +107,7 @@ func (t *storeTest) advance(dead bool, keys ...string) []processlog.ID {
 	return t.advanceBehind(dead, left...)
 }
 
-// advanceBehind is advance where entries have ended.
+// advanceBehind calls Advance for entries that have ended.
 func (t *storeTest) advanceBehind(dead bool, left ...processlog.Position) []processlog.ID {
 	t.Helper()
 	next, err := t.Store.Advance(t.ctx, "serial", left, dead)
@@ -138,11 +138,11 @@ func (t *storeTest) keyIsInTheOrderOfIDs() {
 	assert.NoError(t, err, "the table is there")
 }
 
-// orderIDDecides has entries stand in the order of their places, which are a permutation of their ids.
+// The entries' order ids are a permutation of their ids. The positions must follow the order ids.
 // Failure: F112
 func (t *storeTest) orderIDDecides() {
 	rows := t.committed("serial", 3)
-	orderID := []int{2, 0, 1} // the first entry stands last
+	orderID := []int{2, 0, 1} // the first entry has the last position
 	var positions []processlog.Position
 	for i, row := range rows {
 		position := positionOf("a", row)
@@ -167,7 +167,7 @@ func (t *storeTest) orderIDDecides() {
 	t.standing("a", true, []processlog.Row{t.load(rows[0].ID), behind})
 }
 
-// committed inserts n entries that are noted under no key.
+// committed commits n entries that are noted under no key.
 func (t *storeTest) committed(businessType string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -184,7 +184,7 @@ func (t *storeTest) blocked(ids []processlog.ID, dead bool) []processlog.ID {
 	return blocked
 }
 
-// fronts reads all keys, a few at a time.
+// fronts reads the fronts of all keys in small pages.
 func (t *storeTest) fronts(dead bool) (found []processlog.ID) {
 	t.Helper()
 	for after := ""; ; {
@@ -238,7 +238,8 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// membersAreReadWhereNoneIsClaimed: only then nobody among them can start without finding those in front of it.
+// KeyStates must return Members only if no other claim holds an entry of the key. Otherwise an entry among them could
+// start without noticing the entries in front of it.
 // Failure: F117
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.lined("a", 3)
@@ -251,7 +252,7 @@ func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	assert.Equal(t, members(rows...), t.line("a", first, true).Members)
 }
 
-// longKeyIsToldToItsEnd has more entries under one key than a Line tells.
+// The key has more entries than a KeyState lists.
 // Failure: F117
 func (t *storeTest) longKeyIsToldToItsEnd() {
 	var rows []processlog.Row
@@ -358,7 +359,8 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.line("a", again, true).Members, "once")
 }
 
-// noteOfAnEarlierEpochBlocksNothing: whoever has read it then may delete it, and nobody would tell its entry.
+// A process that read the note in the earlier epoch may delete it. Nothing would then make the blocked
+// entry due.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.lined("a", 2)
 	second := []processlog.ID{rows[1].ID}
@@ -412,7 +414,7 @@ func (t *storeTest) firstOfAKeyIsMadeDue() {
 	assert.Equal(t, second.ID, t.line("a", claimed, true).First)
 }
 
-// blockedAsItWasInsertedIsMadeDue has an entry blocked that nobody has written since it was inserted.
+// The test blocks an entry whose row was not written since its insert.
 // Failure: F115
 func (t *storeTest) blockedAsItWasInsertedIsMadeDue() {
 	d := t.draft("serial")
@@ -509,7 +511,7 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	assert.Equal(t, 1, t.known("a", rows[3]), "of one that is not erased the note stays until the line moves on")
 }
 
-// known counts the notes of an entry.
+// known returns the number of notes of an entry under a key.
 func (t *storeTest) known(key string, row processlog.Row) int {
 	t.Helper()
 	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Position{positionOf(key, row)}, true)

@@ -53,7 +53,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	var rows []processlog.Row
 	for i := range 10 {
 		d := t.draft("scan")
-		d.Delay = time.Duration(i/2) * time.Minute // two share each moment
+		d.Delay = time.Duration(i/2) * time.Minute // two entries share each due time
 		rows = append(rows, t.insert(d)[0])
 	}
 	window := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
@@ -92,7 +92,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	assert.Equal(t, rows[1].ID, page[0].ID)
 }
 
-// pages reads a listing to its end, two entries at a time.
+// pages reads all pages of a listing with two entries a page.
 func (t *storeTest) pages(filter processlog.Filter) (keys []processlog.IdempotencyKey) {
 	t.Helper()
 	filter.Limit = 2
@@ -198,7 +198,7 @@ func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
 	require.ErrorAs(t, err, new(*processlog.FieldError), "of any state it would be the whole table")
 }
 
-// pagesOfSomeTypesAreFullOfThemAlone: rows of others leave no trace, neither a short page nor a cursor.
+// Rows of other types must not shorten a page or its cursor.
 // Failure: F122
 func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
 	var mine []processlog.ID
@@ -317,7 +317,7 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 	tx := t.begin()
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{t.draft("versions")}, false)
 	require.NoError(t, err)
-	unknown := processlog.RowID(claimed.ID.Row() + 1) // in flight, or of nobody
+	unknown := processlog.RowID(claimed.ID.Row() + 1) // an uncommitted row or no row
 	got, err := t.Store.Versions(t.ctx, []processlog.ID{fresh.ID, claimed.ID, unknown})
 	require.NoError(t, err)
 	var want []processlog.Version

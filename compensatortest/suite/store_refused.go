@@ -10,14 +10,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusalPromises are about rows that the database refuses to write, by a trigger or a constraint.
+// refusalPromises are the promises about rows that the database refuses to write because of a trigger or a constraint.
 var refusalPromises = []storePromise{
 	{"RefusedClaimHoldsUpNoOther", false, (*storeTest).refusedClaimHoldsUpNoOther},
 	{"RefusedReleaseAndRenewalHoldUpNoOther", false, (*storeTest).refusedReleaseAndRenewalHoldUpNoOther},
 	{"RefusedOutcomeHoldsUpNoOther", false, (*storeTest).refusedOutcomeHoldsUpNoOther},
 }
 
-// besideRefused inserts entries, and returns the ids of all and of the two that are refused.
+// besideRefused inserts entries. It returns all rows, all ids, and the ids of the two entries that the database
+// refuses.
 func (t *storeTest) besideRefused() (rows []processlog.Row, ids, refused []processlog.ID) {
 	if t.Refuse == nil {
 		t.Skip("the harness has no change refused")

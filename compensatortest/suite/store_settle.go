@@ -41,7 +41,7 @@ func (t *storeTest) outcomesGoWhereTheContractSays() {
 	}
 }
 
-// farthest is the longest wait there is.
+// farthest is the longest possible delay.
 const farthest = 100 * 365 * 24 * time.Hour
 
 // Failure: F54
@@ -85,7 +85,7 @@ func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
 func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	row := t.insertOne("absorb")
 	first := t.claim(row.ID, token(1), time.Minute)
-	t.change(row.ID, processlog.ActionReschedule) // the version moves on, the epoch stays
+	t.change(row.ID, processlog.ActionReschedule) // increases the version and keeps the epoch
 	success := outcome(first, processlog.Succeeded)
 	success.Absorb = true
 	assert.True(t, t.settle(token(2), success).Applied)
@@ -104,7 +104,7 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	assert.Equal(t, processlog.Settled{State: processlog.Cancelled, EndedBy: processlog.EndedByCancel}, t.settle(token(5), success))
 }
 
-// A database that has gone back gives the ids of what it has lost to other entries.
+// A database that was restored from a backup gives the ids of lost entries to new entries.
 func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
 	for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Dead} {
 		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)

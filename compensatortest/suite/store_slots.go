@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// slotPromises are about the marks of periodic types.
+// slotPromises are the promises about the marks of periodic types.
 var slotPromises = []storePromise{
 	{"MarkBeginsAtTheDatabasesNowAndStays", false, (*storeTest).markBeginsAtTheDatabasesNowAndStays},
 	{"MarkMovesWithItsTransactionOnly", false, (*storeTest).markMovesWithItsTransactionOnly},
@@ -22,7 +22,7 @@ var slotPromises = []storePromise{
 	{"MarkOutlivesTheEntriesOfItsType", false, (*storeTest).markOutlivesTheEntriesOfItsType},
 }
 
-// marks reads the marks of types, in their order, and begins those that there are not.
+// marks returns the marks of types in the given order. It begins a mark that does not exist yet.
 func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.Time) {
 	t.Helper()
 	now, marks, err := t.Store.Marks(t.ctx, businessTypes)
@@ -44,7 +44,7 @@ func (t *storeTest) marks(businessTypes ...string) (now time.Time, list []time.T
 	return now, list
 }
 
-// move moves a mark in a transaction that is left open.
+// move moves a mark in a transaction and leaves the transaction open.
 func (t *storeTest) move(businessType string, from, to time.Time) (processlog.Transaction, bool) {
 	t.Helper()
 	tx, err := t.Store.Begin(t.ctx)
@@ -118,7 +118,7 @@ func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	require.True(t, moved)
 	ctx := t.ctx
 	var cancel context.CancelFunc
-	t.ctx, cancel = context.WithTimeout(ctx, eventually) // less than any server waits for a lock
+	t.ctx, cancel = context.WithTimeout(ctx, eventually) // shorter than the lock timeout of any server
 	defer cancel()
 	second, moved := t.move("nightly", marks[0], marks[0].Add(time.Minute))
 	assert.False(t, moved, "held")

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionPromises are about where a transaction begins and ends.
+// transactionPromises are the promises about the begin and the end of a transaction.
 var transactionPromises = []storePromise{
 	{"FingerprintIsThereAndStays", false, (*storeTest).fingerprintIsThereAndStays},
 	{"ProbeTellsAnOpenTransactionAndLeavesItOpen", false, (*storeTest).probeTellsAnOpenTransactionAndLeavesItOpen},
@@ -74,7 +74,7 @@ func (t *storeTest) finishedTransactionIsRefusedEverywhere() {
 	}
 }
 
-// refusesEnded is refuses for the calls that are given a handle which has had a transaction, and look no further.
+// refusesEnded is refuses for the calls that get a handle whose transaction has ended and that check nothing else.
 func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.insertOne("ended")
@@ -98,8 +98,8 @@ func (t *storeTest) handleWithoutTransactionIsRefusedEverywhere() {
 	})
 }
 
-// refuses asserts that nothing is written through a handle that has no open transaction, and that every call
-// with it fails as refusal asserts.
+// refuses asserts that no call writes through a handle without an open transaction. refusal asserts the error of each
+// call.
 func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call string)) {
 	t.Helper()
 	row := t.claim(t.insertOne("refused").ID, token(1), time.Hour)
@@ -121,7 +121,7 @@ func (t *storeTest) refuses(tx processlog.Tx, refusal func(err error, call strin
 	assert.Equal(t, row.Version, t.load(row.ID).Version)
 }
 
-// savepointer is a transaction that has methods where SQL has statements.
+// savepointer is a transaction with methods for savepoints, in place of SQL statements.
 type savepointer interface {
 	Savepoint(name string) error
 	RollbackTo(name string) error
@@ -170,7 +170,8 @@ func (t *storeTest) savepointRollbackTakesPositionsAndMarksBack() {
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
 }
 
-// savepoints are those of a transaction, by method or by statement.
+// savepoints returns the savepoint functions of a transaction. It uses methods if the transaction has them, and SQL
+// otherwise.
 func (t *storeTest) savepoints(tx processlog.Transaction) savepointer {
 	if sp, ok := tx.(savepointer); ok {
 		return sp
