@@ -38,7 +38,7 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 		case !slices.Equal(now, left):
 			left, since = now, time.Now()
 		case time.Since(since) > waitTimeout:
-			require.FailNowf(tb, "not idle", "for %v nothing has changed. Is a Compensator inside Run that has the types' handlers? Left:\n%s", waitTimeout, strings.Join(left, "\n"))
+			require.FailNowf(tb, "not idle", "nothing has changed for %v. Check that a Compensator with handlers for these types is inside Run. Entries left:\n%s", waitTimeout, strings.Join(left, "\n"))
 		}
 		select {
 		case <-time.After(lookAgain):
@@ -60,7 +60,7 @@ func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	second := waiting(tb, c)
 	left = unrest(tb, c, second)
 	if len(left) == 0 && !slices.EqualFunc(first, second, func(a, b compensator.Entry) bool { return a.ID == b.ID && a.Version == b.Version }) {
-		left = []string{"something that moves between two looks"}
+		left = []string{"entries that changed between two reads of the log"}
 	}
 	return left
 }
@@ -77,9 +77,9 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	for _, e := range waiting {
 		switch {
 		case e.DeliveryCount > 0:
-			left = append(left, fmt.Sprintf("%s %v: runs, or its process died; %s", e.BusinessType, e.ID, e.LastError))
+			left = append(left, fmt.Sprintf("%s %v: is running, or its process has died: %s", e.BusinessType, e.ID, e.LastError))
 		case !e.NextAt.After(time.Now()) && !slices.Contains(blocked, e.ID):
-			left = append(left, fmt.Sprintf("%s %v: %v, due since %v; %s", e.BusinessType, e.ID, e.State, e.NextAt, e.LastError))
+			left = append(left, fmt.Sprintf("%s %v: %v, due since %v: %s", e.BusinessType, e.ID, e.State, e.NextAt, e.LastError))
 		}
 	}
 	if len(left) > 0 {
@@ -88,7 +88,7 @@ func unrest(tb testing.TB, c *compensator.Compensator, waiting []compensator.Ent
 	moved, err := testkit.AdvanceKeys(tb.Context(), c, ids)
 	require.NoError(tb, err)
 	if moved {
-		return []string{"the next of a line"}
+		return []string{"the next entry of an ordering key"}
 	}
 	// The database's clock may be ahead of this process's clock.
 	health := c.Health(tb.Context())

@@ -61,7 +61,7 @@ func Attempt(tb testing.TB, c *compensator.Compensator, ref compensator.Ref) com
 	tb.Helper()
 	entry, err := c.Get(tb.Context(), ref)
 	require.NoError(tb, err)
-	require.NoError(tb, testkit.Attempt(tb.Context(), c, entry.ID), "attempt of %s, entry %v; Elapse makes due what waits", entry.BusinessType, entry.ID)
+	require.NoError(tb, testkit.Attempt(tb.Context(), c, entry.ID), "attempt of %s, entry %v. If the entry waits for its due time, call Elapse first", entry.BusinessType, entry.ID)
 	entry, err = c.Get(tb.Context(), entry.ID)
 	require.NoError(tb, err)
 	return *entry

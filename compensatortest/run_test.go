@@ -69,10 +69,10 @@ func TestAttemptOfWhatIsNotNotedUnderItsKeyRuns(t *testing.T) {
 	require.Equal(t, compensator.Dead, dead.State)
 	assert.Contains(t, said(t, func(tb testing.TB) {
 		compensatortest.Call(tb, c, book, "behind", compensator.Options{UserID: "ann"})
-	}), "dead", "a dead entry keeps the turn")
+	}), "dead", "a dead entry keeps its position")
 	fails = false
 	require.NoError(t, c.Requeue(t.Context(), dead.ID, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ann", Reason: "the account is there"}}))
-	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, dead.ID).State, "under a new epoch")
+	require.Equal(t, compensator.Succeeded, compensatortest.Attempt(t, c, dead.ID).State, "the entry runs in a new epoch")
 	require.Equal(t, []string{"dead", "dead"}, *ran)
 }
 

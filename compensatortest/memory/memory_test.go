@@ -21,7 +21,7 @@ var waitsItsFill = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeld
 func TestMemoryStoreKeepsEveryPromise(t *testing.T) {
 	suite.TestStore(t, func(t *testing.T) suite.Harness {
 		if slices.Contains(waitsItsFill, path.Base(t.Name())) {
-			t.Skip("it waits for seconds: package suite tries it in a bubble")
+			t.Skip("this promise waits for seconds, so package suite tests it in a bubble")
 		}
 		t.Parallel()
 		store := memory.NewStore()

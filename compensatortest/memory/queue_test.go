@@ -95,7 +95,7 @@ func TestClientsOfAMemoryQueueShareItsEntries(t *testing.T) {
 		assert.Equal(t, entryIDs(1), mine.IDs)
 		assert.Equal(t, entryIDs(2), theirs.IDs)
 		other.settle("order", processlog.QueueOutcome{ID: mine.IDs[0], Token: mine.Token, Remove: true})
-		assert.Len(t, shared.Members(), 1, "the token decides, not the client")
+		assert.Len(t, shared.Members(), 1, "the token decides who may remove an entry, not the client")
 
 		require.NoError(t, other.queue.Close())
 		_, err := other.queue.Claim(t.ctx, "order", 1, time.Minute)
@@ -114,7 +114,7 @@ func TestEachClientOfAMemoryQueueLearnsOfALossOnce(t *testing.T) {
 		shared.Lose()
 		assert.Empty(t, shared.Members())
 		assert.Equal(t, []bool{false, true, false, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept()})
-		require.NoError(t, other.queue.Check(t.ctx, "two"), "nobody owns it now")
+		require.NoError(t, other.queue.Check(t.ctx, "two"), "the lost queue has no owner")
 	})
 }
 
@@ -135,7 +135,7 @@ func TestMemoryQueueGoesBackToASnapshotUnnoticed(t *testing.T) {
 		shared.Lose()
 		assert.False(t, t.kept())
 		shared.Restore(snapshot)
-		assert.False(t, t.kept(), "a loss and another queue than the one seen since")
+		assert.False(t, t.kept(), "the queue was lost and then restored, so the epoch differs")
 	})
 }
 
@@ -144,7 +144,7 @@ func TestMemoryQueueGoesByItsOwnClock(t *testing.T) {
 		t.enqueue(dueIn("order", 1, time.Hour))
 		began := shared.Members()[0]
 		shared.ShiftClock(50 * time.Minute)
-		assert.Equal(t, 10*time.Minute, began.In-50*time.Minute-time.Millisecond, "rounded up by one")
+		assert.Equal(t, 10*time.Minute, began.In-50*time.Minute-time.Millisecond, "the due time is rounded up by a millisecond")
 		assert.Equal(t, began.In-50*time.Minute, t.peek("order"))
 		shared.ShiftClock(-10 * time.Minute)
 		assert.Equal(t, []Member{{"order", processlog.RowID(1), began.At, began.In - 40*time.Minute}}, shared.Members())
@@ -161,7 +161,7 @@ func TestOneClientOfAMemoryQueueLeads(t *testing.T) {
 		assert.True(t, t.leads(time.Second))
 		assert.False(t, other.leads(time.Second))
 		t.pass(time.Second)
-		assert.False(t, other.leads(time.Second), "the period's last millisecond")
+		assert.False(t, other.leads(time.Second), "the first client leads up to the period's last millisecond")
 		assert.True(t, t.leads(time.Second))
 		t.pass(time.Second + time.Millisecond)
 		assert.True(t, other.leads(time.Second))

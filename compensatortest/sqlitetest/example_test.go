@@ -56,12 +56,12 @@ func TestClosingGivesTheStockBack(t *testing.T) {
 	assert.Equal(t, compensator.Succeeded, entry.State, entry.LastError)
 	assert.Equal(t, 1, read[int](t, s.db, "SELECT n FROM stock"))
 	compensatortest.RequireRecorded(t, s.c, "tell_buyer", 1) // the handler recorded it in its transaction
-	assert.Zero(t, mails.Load(), "and not run")
+	assert.Zero(t, mails.Load(), "Call does not run the entry that the handler recorded")
 
 	again := compensatortest.Call(t, s.c, s.close, "42", compensator.Options{})
 	assert.Equal(t, compensator.Dead, again.State)
 	assert.Equal(t, "order 42 is not open", again.LastError)
-	assert.Equal(t, 1, read[int](t, s.db, "SELECT n FROM stock"), "its transaction was rolled back")
+	assert.Equal(t, 1, read[int](t, s.db, "SELECT n FROM stock"), "the failed handler's transaction was rolled back")
 }
 
 // The test runs the whole flow. Elapse skips the half hour of delay.

@@ -78,7 +78,7 @@ func TestManyRunBesideEachOther(t *testing.T) {
 		}))
 	}
 	compensatortest.WaitIdle(t, c)
-	assert.EqualValues(t, all-all/5, told.Load(), "the others wait for an hour")
+	assert.EqualValues(t, all-all/5, told.Load(), "the other entries wait for an hour")
 	compensatortest.Elapse(t, c, time.Hour)
 	compensatortest.WaitIdle(t, c)
 	assert.EqualValues(t, all, told.Load())
@@ -205,6 +205,6 @@ func TestCommitIsSeen(t *testing.T) {
 	select {
 	case <-ran:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody enqueued the entry")
+		t.Fatal("the commit did not enqueue the entry")
 	}
 }

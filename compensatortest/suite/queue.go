@@ -117,7 +117,7 @@ func newQueueTest(t *testing.T, h QueueHarness) *queueTest {
 func (t *queueTest) another() *queueTest {
 	t.Helper()
 	if t.harness.Another == nil {
-		t.Skip("the harness opens the queue for no other process")
+		t.Skip("QueueHarness.Another is nil")
 	}
 	return &queueTest{t.T, t.harness, t.ctx, t.harness.Another(t.T)}
 }
@@ -131,7 +131,7 @@ func (t *queueTest) close() {
 func (t *queueTest) lose() {
 	t.Helper()
 	if t.harness.Lose == nil {
-		t.Skip("the harness makes the queue lose nothing")
+		t.Skip("QueueHarness.Lose is nil")
 	}
 	t.harness.Lose(t.T)
 }
@@ -192,7 +192,7 @@ func (t *queueTest) pass(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-t.ctx.Done():
-		require.FailNow(t, "waited too long")
+		require.FailNow(t, "waited for too long")
 	}
 }
 

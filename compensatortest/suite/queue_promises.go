@@ -86,7 +86,7 @@ func (t *queueTest) concurrentClaimersGetEachEntryOnce() {
 }
 
 func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
-	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next, "no entry at all")
+	assert.Equal(t, processlog.Never, t.claim("order", 1, time.Minute).Next, "the queue has no entry left")
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
@@ -127,7 +127,7 @@ func (t *queueTest) settlePullsInUnderAnyToken() {
 	t.rebuild(processlog.Token{1}, "stock")
 	t.rebuilt(processlog.Token{1}, "stock")
 	t.settle("stock", processlog.QueueOutcome{ID: processlog.RowID(1), Token: old})
-	assert.Equal(t, processlog.Never, t.peek("stock"), "an entry that is not there stays away")
+	assert.Equal(t, processlog.Never, t.peek("stock"), "settle does not add an entry that is not in the queue")
 }
 
 // A process that rebuilds the type may read an entry before another process settles it. It then enqueues the entry at
@@ -220,12 +220,12 @@ func (t *queueTest) removedEntryMayBeEnqueuedAgain() {
 
 func (t *queueTest) enqueueReportsTypesWhoseHeadMovedForward() {
 	assert.Equal(t, []string{"order"}, t.enqueue(dueIn("order", 1, time.Hour)), "first entry")
-	assert.Empty(t, t.enqueue(dueIn("order", 2, 2*time.Hour)), "later than the first")
+	assert.Empty(t, t.enqueue(dueIn("order", 2, 2*time.Hour)), "the entry is later than the first one, so it is no new head")
 	assert.Empty(t, t.enqueue(dueIn("order", 1, time.Hour)), "known")
 	assert.ElementsMatch(t, []string{"order", "stock"}, t.enqueue(
 		dueIn("order", 3, time.Minute), dueIn("order", 4, 3*time.Hour), dueIn("stock", 5, 0), dueIn("stock", 6, 0), dueIn("order", 7, 0)))
 	t.claim("order", 10, 2*time.Minute)
-	assert.Equal(t, []string{"order"}, t.enqueue(dueIn("order", 8, 0)), "before the earliest lease end")
+	assert.Equal(t, []string{"order"}, t.enqueue(dueIn("order", 8, 0)), "the entry is due before the earliest lease ends, so it is a new head")
 }
 
 func (t *queueTest) peekAnswersInTheOrderAsked() {
@@ -332,7 +332,7 @@ func (t *queueTest) endedContextIsObeyed() {
 	assert.ErrorIs(t, err, context.Canceled)
 	_, _, err = t.queue.Peek(ctx, []string{"order"})
 	assert.ErrorIs(t, err, context.Canceled)
-	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs, "nothing was done")
+	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs, "the call with an ended context changed nothing")
 }
 
 func (t *queueTest) listenReturnsWhenItsContextEnds() {
@@ -457,8 +457,8 @@ func (t *queueTest) lost(businessType string) bool {
 	_, enqueued, err := t.queue.Enqueue(t.ctx, []processlog.QueueEntry{dueIn(businessType, 1, time.Hour)}, processlog.EnqueueRules{MaxLease: 2 * time.Hour})
 	require.NoError(t, err)
 	lost := t.claim(businessType, 0, time.Minute).Lost
-	assert.Equal(t, lost, slices.Contains(peeked, businessType), "what Peek says of %s", businessType)
-	assert.Equal(t, lost, slices.Contains(enqueued, businessType), "what Enqueue says of %s", businessType)
+	assert.Equal(t, lost, slices.Contains(peeked, businessType), "Peek reports whether %s is lost", businessType)
+	assert.Equal(t, lost, slices.Contains(enqueued, businessType), "Enqueue reports whether %s is lost", businessType)
 	return lost
 }
 
@@ -470,8 +470,8 @@ func (t *queueTest) rebuiltTypeIsNotLost() {
 	assert.False(t, t.lost("order"))
 	assert.False(t, t.lost("stock"))
 	assert.Equal(t, entryIDs(2), t.claim("order", 10, time.Hour).IDs)
-	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"), "nothing is lost")
-	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"), "it is whole all the same")
+	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"), "a type that is not lost needs no rebuild")
+	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"), "the type is complete")
 }
 
 func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
@@ -493,8 +493,8 @@ func (t *queueTest) lostTypeIsOnesToRebuild() {
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
 	assert.Equal(t, []string{"stock"}, t.rebuild(processlog.Token{2}, "order", "stock"))
-	assert.True(t, t.lost("order"), "nobody has said that all is enqueued")
-	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"), "whoever rebuilds may ask for more time")
+	assert.True(t, t.lost("order"), "no process has reported the end of the rebuild")
+	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"), "the rebuilding process may extend its period")
 }
 
 func (t *queueTest) onlyWhoRebuildsMakesWhole() {
@@ -521,7 +521,7 @@ func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
 		t.pass(time.Millisecond)
 	}
 	assert.GreaterOrEqual(t, time.Since(begun), period)
-	assert.Empty(t, t.rebuild(processlog.Token{3}, "order"), "whoever has taken over is at it")
+	assert.Empty(t, t.rebuild(processlog.Token{3}, "order"), "the process that took over is rebuilding the type")
 	assert.Equal(t, []string{"order"}, t.rebuilt(processlog.Token{2}, "order"))
 }
 

@@ -29,7 +29,7 @@ func (t *queueTest) lossIsToldToEachProcess() {
 	t.lose()
 	late := t.another()
 	defer late.close()
-	assert.False(t, late.kept(), "it has enqueued nothing yet")
+	assert.False(t, late.kept(), "the new process has enqueued nothing yet")
 	assert.Equal(t, []bool{false, true, false, true, true}, []bool{other.kept(), other.kept(), t.kept(), t.kept(), late.kept()})
 }
 
@@ -38,7 +38,7 @@ func (t *queueTest) anotherIsNotGivenWhatIsLeased() {
 	defer other.close()
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0))
 	theirs, mine := other.claim("order", 1, time.Hour), t.claim("order", 10, 2*time.Hour)
-	assert.Len(t, theirs.IDs, 1, "it knows what was enqueued elsewhere")
+	assert.Len(t, theirs.IDs, 1, "the process finds the entry that another process enqueued")
 	assert.ElementsMatch(t, entryIDs(1, 2), slices.Concat(theirs.IDs, mine.IDs))
 	assert.Empty(t, other.claim("order", 10, time.Hour).IDs)
 	t.within(time.Hour, mine.Next)
@@ -50,7 +50,7 @@ func (t *queueTest) anotherFingerprintIsRefused() {
 	require.NoError(t, t.queue.Check(t.ctx, "database one"))
 	for _, q := range []processlog.Queue{other.queue, t.queue} {
 		require.Error(t, q.Check(t.ctx, "database two"))
-		require.NoError(t, q.Check(t.ctx, "database one"), "the refused one has changed nothing")
+		require.NoError(t, q.Check(t.ctx, "database one"), "the refused Check changed nothing")
 	}
 }
 
@@ -92,7 +92,7 @@ func (t *queueTest) anotherLeadsOnceALeadHasEnded() {
 	assert.False(t, other.leads(time.Millisecond))
 	const period = 60 * time.Millisecond
 	begun := time.Now()
-	require.True(t, t.leads(period), "for the period that it asks for last")
+	require.True(t, t.leads(period), "the last period that the client asked for counts")
 	for !other.leads(time.Hour) {
 		t.pass(time.Millisecond)
 	}
@@ -109,7 +109,7 @@ func (t *queueTest) closedQueueRefuses() {
 	q := closed.queue
 	for name, call := range map[string]func() error{
 		"Check": func() error { return q.Check(t.ctx, "database") },
-		"Enqueue": func() error {
+		"Announce": func() error {
 			_, _, err := q.Enqueue(t.ctx, []processlog.QueueEntry{dueIn("order", 2, 0)}, processlog.EnqueueRules{MaxLease: time.Hour})
 			return err
 		},
@@ -127,6 +127,6 @@ func (t *queueTest) closedQueueRefuses() {
 	} {
 		assert.Error(t, call(), name)
 	}
-	assert.True(t, t.leads(time.Hour), "the others go on, and nothing was done")
+	assert.True(t, t.leads(time.Hour), "the other clients keep working, and the closed client changed nothing")
 	assert.Equal(t, entryIDs(1), t.claim("order", 10, time.Hour).IDs)
 }

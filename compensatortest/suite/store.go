@@ -52,7 +52,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 		t.Run(promise.name, func(t *testing.T) {
 			h := open(t)
 			if promise.writers && h.SingleWriter {
-				t.Skip("there is one writer at a time")
+				t.Skip("the store allows one writer at a time")
 			}
 			promise.test(&storeTest{T: t, Harness: h, ctx: t.Context()})
 		})
@@ -142,7 +142,7 @@ const eventually = 30 * time.Second
 func (t *storeTest) until(check func() bool, what string) {
 	t.Helper()
 	for end := time.Now().Add(eventually); !check(); {
-		require.True(t, time.Now().Before(end), "waited too long: %s", what)
+		require.True(t, time.Now().Before(end), "waited for too long until this holds: %s", what)
 		<-time.After(2 * time.Millisecond)
 	}
 }
@@ -150,7 +150,7 @@ func (t *storeTest) until(check func() bool, what string) {
 // leased asserts that left is at most total and at least a minute less.
 func (t *storeTest) leased(total, left time.Duration) {
 	t.Helper()
-	assert.InDelta(t, total, left, float64(time.Minute), "of a lease of %s %s is left", total, left)
+	assert.InDelta(t, total, left, float64(time.Minute), "a lease of %s has %s left", total, left)
 }
 
 func (t *storeTest) begin() processlog.Transaction {

@@ -94,9 +94,9 @@ func (t *storeTest) caseOpensWithTheDeathOfItsEntry() {
 	assert.Equal(t, processlog.Amount{}, unknown.Amount)
 	scrubbed := caseDraft(7, 0, "")
 	scrubbed.Error = "card …1111 '\\ " + strings.Repeat("超", 300)
-	assert.Equal(t, string([]rune(scrubbed.Error)[:processlog.MaxCaseError]), t.openCase(t.die("refund", scrubbed).ID).Error, "it is told apart from the entry's")
+	assert.Equal(t, string([]rune(scrubbed.Error)[:processlog.MaxCaseError]), t.openCase(t.die("refund", scrubbed).ID).Error, "the case stores its own error text, not the entry's")
 	beyond := t.openCase(t.die("refund", caseDraft(7, processlog.MaxAmount+1, "CNY")).ID)
-	assert.Equal(t, processlog.Amount{}, beyond.Amount, "which could not be summed up")
+	assert.Equal(t, processlog.Amount{}, beyond.Amount, "an amount that could overflow a sum is not stored")
 }
 
 func (t *storeTest) caseOpensWithNothingElse() {
@@ -106,16 +106,16 @@ func (t *storeTest) caseOpensWithNothingElse() {
 	again.Case = caseDraft(1, 1, "CNY")
 	require.True(t, t.settle(token(2), again).Applied)
 	_, found := t.caseOf(row.ID)
-	assert.False(t, found, "of one that is tried again")
+	assert.False(t, found, "an entry that is tried again has no case")
 	stale := outcome(claimed, processlog.Dead)
 	stale.Case = caseDraft(1, 1, "CNY")
 	assert.False(t, t.settle(token(3), stale).Applied)
 	_, found = t.caseOf(row.ID)
-	assert.False(t, found, "of an outcome that was dropped")
+	assert.False(t, found, "a dropped outcome opens no case")
 	plain := outcome(t.claim(row.ID, token(9), time.Minute), processlog.Dead)
 	require.True(t, t.settle(token(4), plain).Applied)
 	_, found = t.caseOf(row.ID)
-	assert.False(t, found, "where none is asked for")
+	assert.False(t, found, "an outcome without a case opens none")
 }
 
 // Failure: F118
@@ -178,10 +178,10 @@ func (t *storeTest) missingCaseIsFoundAndOpened() {
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	assert.Equal(t, without.ID, rows[0].ID)
-	assert.Equal(t, without.Content, rows[0].Content, "from which an amount is told")
+	assert.Equal(t, without.Content, rows[0].Content, "the row has the content from which the amount is read")
 	n, err := t.ops().OpenCases(t.ctx, []processlog.Row{rows[0], alive, with}, []processlog.CaseDraft{*caseDraft(9, 5, "USD"), *caseDraft(9, 5, "USD"), *caseDraft(8, 6, "EUR")})
 	require.NoError(t, err)
-	assert.Equal(t, 2, n, "that of one that has a case is opened again, and the entry that lives has none")
+	assert.Equal(t, 2, n, "an existing case is reopened, and an entry that is not dead gets no case")
 	assert.Equal(t, processlog.Amount{Minor: 5, Currency: "USD"}, t.openCase(without.ID).Amount)
 	_, found := t.caseOf(alive.ID)
 	assert.False(t, found)
@@ -224,7 +224,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 	}
 	assert.Len(t, t.withoutCase(0, 1), 1)
 	t.until(func() bool { return max(t.load(refund.ID).DueIn, t.load(mail.ID).DueIn) < -20*time.Millisecond }, "they have been dead for a while")
-	assert.Empty(t, t.withoutCase(10*time.Millisecond, 10), "they died before")
+	assert.Empty(t, t.withoutCase(10*time.Millisecond, 10), "both died before that period")
 	assert.ElementsMatch(t, both, t.withoutCase(0, 10))
 }
 
@@ -250,7 +250,7 @@ func (t *storeTest) caseOfWhatAnotherHoldsIsNotOpened() {
 	t.openCase(free.ID)
 	require.NoError(t, tx.Commit())
 	_, found := t.caseOf(held.ID)
-	assert.False(t, found, "of one that is dead no more")
+	assert.False(t, found, "an entry that is no longer dead gets no case")
 }
 
 // A closed case must be kept for the whole age.
@@ -267,7 +267,7 @@ func (t *storeTest) closedCaseIsKeptForAWhile() {
 	began := time.Now() // the cases are closed after this moment
 	n, err := t.ops().CloseCases(t.ctx, 2)
 	require.NoError(t, err)
-	assert.Equal(t, 2, n, "no more than asked")
+	assert.Equal(t, 2, n, "the call closes no more cases than its limit")
 	n, err = t.ops().CloseCases(t.ctx, 10)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
@@ -280,7 +280,7 @@ func (t *storeTest) closedCaseIsKeptForAWhile() {
 			assert.GreaterOrEqual(t, time.Since(began), age)
 		}
 		return forgotten == 3
-	}, "closed ones are forgotten")
+	}, "closed cases are deleted")
 	assert.Len(t, t.casesOf(append(idsOf(closed), open.ID)), 1)
 	t.openCase(open.ID)
 }
@@ -314,7 +314,7 @@ func (t *storeTest) caseOfAnEntryThatLivesIsClosed() {
 		require.NoError(t, err)
 		forgotten += n
 		return forgotten == 3
-	}, "closed ones are forgotten")
+	}, "closed cases are deleted")
 	t.openCase(dead.ID)
 }
 
@@ -348,7 +348,7 @@ func (t *storeTest) casesAreListedAsTheyAreDue() {
 	assert.Empty(t, list(processlog.CaseFilter{BusinessTypes: []string{}}), "no types")
 	page, err := t.ops().Cases(t.ctx, processlog.CaseFilter{BusinessTypes: []string{"mail"}, Limit: 3})
 	require.NoError(t, err)
-	assert.Empty(t, page.Next, "what is behind is another type's")
+	assert.Empty(t, page.Next, "the remaining cases belong to another type")
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Fingerprint: processlog.Fingerprint{2}}))
 	assert.Equal(t, []processlog.ID{ids[5], ids[3], ids[1]}, list(processlog.CaseFilter{Kind: processlog.CaseUnknown}))
 	assert.Equal(t, []processlog.ID{ids[3]}, list(processlog.CaseFilter{Owner: "mei"}))
@@ -389,7 +389,7 @@ func (t *storeTest) groupsAddUpToTheirCases() {
 	require.NotEmpty(t, one)
 	assert.ElementsMatch(t, slices.DeleteFunc(slices.Clone(groups), func(g processlog.CaseGroup) bool {
 		return g.BusinessType != "mail" || g.Fingerprint != processlog.Fingerprint{2}
-	}), one, "of one failure")
+	}), one, "the groups have the same failure")
 	for _, g := range groups {
 		key := fmt.Sprint(g.BusinessType, g.Fingerprint, g.Currency)
 		assert.Equal(t, []any{n[key], want[key]}, []any{g.N, g.Sum}, key)
@@ -451,12 +451,12 @@ func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
 	answers, err := t.ops().AssignCases(t.ctx, []processlog.SeenCase{seen(ended.ID), before, {EntryID: processlog.RowID(ended.ID.Row() + 1000)}, seen(last.ID), seen(first.ID)}, "mei", op)
 	require.NoError(t, err)
 	require.Len(t, answers, 5)
-	require.ErrorIs(t, answers[0], processlog.ErrNotFound, "it is closed")
+	require.ErrorIs(t, answers[0], processlog.ErrNotFound, "the case is closed")
 	require.ErrorIs(t, answers[1], processlog.ErrChanged)
-	require.ErrorIs(t, answers[2], processlog.ErrNotFound, "it never was")
+	require.ErrorIs(t, answers[2], processlog.ErrNotFound, "the case never existed")
 	require.NoError(t, errors.Join(answers[3:]...))
 	assert.Equal(t, []string{"mei", "bob", "mei"}, []string{t.openCase(first.ID).Owner, t.openCase(second.ID).Owner, t.openCase(last.ID).Owner})
-	require.NoError(t, t.assign(first.ID, seen(first.ID).Version, "", op), "it is given back")
+	require.NoError(t, t.assign(first.ID, seen(first.ID).Version, "", op), "an empty owner gives the case back")
 	assert.Empty(t, t.openCase(first.ID).Owner)
 	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "take case"})
 	require.NoError(t, err)
@@ -466,7 +466,7 @@ func (t *storeTest) casesAreAssignedAsTheyWereSeen() {
 	}
 	assert.ElementsMatch(t, []string{fmt.Sprint("mei refund ", first.ID, " mine"), fmt.Sprint("mei refund ", first.ID, " mine"), fmt.Sprint("mei mail ", second.ID, " mine"),
 		fmt.Sprint("mei mail ", last.ID, " mine")}, told,
-		"what was left alone has left nothing")
+		"a case that was not assigned has no record")
 }
 
 // assign assigns one case.

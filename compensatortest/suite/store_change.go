@@ -127,7 +127,7 @@ func (t *storeTest) changeInATransactionEndsWithIt() {
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Cancelled, t.load(row.ID).State)
 	_, err = t.Store.Change(t.ctx, tx, false, newChange(row.ID, processlog.ActionRequeue))
-	require.Error(t, err, "the transaction is over")
+	require.Error(t, err, "the transaction has ended")
 	assert.Equal(t, processlog.Cancelled, t.load(row.ID).State)
 }
 
@@ -240,7 +240,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 	require.ErrorIs(t, answers[7].Err, processlog.ErrChanged)
 	again, err := t.Store.RequeueAll(t.ctx, seen[:1], newChange(nil, processlog.ActionRequeue))
 	require.NoError(t, err)
-	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
+	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "a repeated call changes nothing")
 	none, err := t.Store.RequeueAll(t.ctx, nil, newChange(nil, processlog.ActionRequeue))
 	require.NoError(t, err)
 	assert.Empty(t, none)
@@ -303,7 +303,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // time has passed since
 		assert.Empty(t, after.Content)
 		after.Content = nil
-		assert.Equal(t, want, after, "ids, state, counts and times stay")
+		assert.Equal(t, want, after, "erasing keeps ids, state, counts and times")
 
 		history, err := t.Store.History(t.ctx, row.ID)
 		require.NoError(t, err)
@@ -311,7 +311,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		for i, r := range kept {
 			got := history[i]
 			got.Ago = r.Ago
-			assert.Equal(t, r.Erased(), got, "who did what and when")
+			assert.Equal(t, r.Erased(), got, "the record keeps the actor, the action and the time")
 			assert.Empty(t, got.Reason+got.Before.LastError+got.After.LastError)
 		}
 		own := history[len(kept)]
@@ -320,7 +320,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 
 		was, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionErase))
 		require.NoError(t, err)
-		assert.True(t, was.Erased, "to erase it again")
+		assert.True(t, was.Erased, "an entry may be erased again")
 		assert.Equal(t, want.Version, t.load(row.ID).Version, "writes nothing")
 		_, err = t.Store.Change(t.ctx, nil, false, newChange(row.ID, processlog.ActionRequeue))
 		var refused *processlog.StateError
@@ -335,7 +335,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 		require.NoError(t, err)
 		require.NoError(t, tx.Rollback())
-		assert.Equal(t, processlog.Inserted{ID: row.ID, Duplicate: true, BusinessType: "erased", State: state, ContentMatches: true}, inserted[0], "its id guards")
+		assert.Equal(t, processlog.Inserted{ID: row.ID, Duplicate: true, BusinessType: "erased", State: state, ContentMatches: true}, inserted[0], "the key of an erased entry still prevents a duplicate")
 	}
 }
 

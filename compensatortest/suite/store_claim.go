@@ -116,7 +116,7 @@ func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
 	require.NoError(t, errors.Join(errs[:]...))
 	require.Len(t, owners, len(want))
 	for id, n := range owners {
-		require.Equal(t, 1, n, "owners of entry %s", id)
+		require.Equal(t, 1, n, "exactly one claim has entry %s", id)
 		require.Equal(t, 1, t.load(id).DeliveryCount)
 	}
 }
@@ -144,7 +144,7 @@ func (t *storeTest) releaseUndoesOnlyItsOwnClaim() {
 	theirs := t.claim(other.ID, token(2), time.Minute)
 	ids := []processlog.ID{mine.ID, other.ID, processlog.RowID(1 << 40)}
 	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)))
-	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)), "again, as after an unknown outcome")
+	require.NoError(t, t.Store.Release(t.ctx, ids, token(1)), "the release is repeated, as after an unknown outcome")
 	row := t.load(mine.ID)
 	assert.Equal(t, claimed.Version+1, row.Version)
 	assert.Zero(t, row.DeliveryCount)

@@ -47,10 +47,10 @@ func (t *storeTest) deadEntryIsEndedByAServiceUnlessItsCompensationHasBegun() {
 			t.follows(before, after)
 			assert.Equal(t, []any{want.to, want.by, before.Epoch, before.ProcessCount, before.LastError},
 				[]any{after.State, after.EndedBy, after.Epoch, after.ProcessCount, after.LastError})
-			assert.GreaterOrEqual(t, after.NextAt, before.NextAt, "it has ended now")
+			assert.GreaterOrEqual(t, after.NextAt, before.NextAt, "NextAt is the time of this end")
 			history, err := t.Store.History(t.ctx, before.ID)
 			require.NoError(t, err)
-			assert.Empty(t, history, "no person did it")
+			assert.Empty(t, history, "an action of a service leaves no audit record")
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (t *storeTest) whatIsCancelledCanBeCancelledAgain() {
 		for _, in := range []processlog.Tx{nil, tx} {
 			was, err := t.Store.Change(t.ctx, in, false, newChange(row.ID, processlog.ActionCancel))
 			require.NoError(t, err)
-			assert.Equal(t, processlog.Cancelled, was.State, "which tells that it was")
+			assert.Equal(t, processlog.Cancelled, was.State, "the returned row shows that the entry was cancelled")
 		}
 		require.NoError(t, tx.Commit())
 		after := t.load(row.ID)

@@ -81,11 +81,11 @@ func (t *storeTest) successOfACompensationIsAbsorbedWhileCompensating() {
 	failed := outcome(first, processlog.Compensating)
 	failed.CompensateCount, failed.LastError = 1, "another attempt failed"
 	require.True(t, t.settle(token(2), failed).Applied)
-	require.True(t, t.settle(token(3), undone(first)).Applied, "it is undone, whoever holds the entry now")
+	require.True(t, t.settle(token(3), undone(first)).Applied, "the compensation is stored, although another process holds the entry")
 	after := t.load(first.ID)
 	assert.Equal(t, []any{processlog.Compensated, processlog.EndedByHandler, first.Version + 2}, []any{after.State, after.EndedBy, after.Version})
 	assert.Equal(t, 1, after.CompensateCount, "the recorded failures stay recorded")
-	assert.True(t, t.settle(token(3), undone(first)).Applied, "a try whose answer was lost")
+	assert.True(t, t.settle(token(3), undone(first)).Applied, "the same outcome again, as after a lost answer")
 
 	for _, state := range processlog.States {
 		if state == processlog.Compensating {
@@ -104,14 +104,14 @@ func (t *storeTest) successOfACompensationIsAbsorbedWithinItsEpochOnly() {
 	again.Compensate = true
 	_, err := t.Store.Change(t.ctx, nil, false, again)
 	require.NoError(t, err)
-	assert.Equal(t, processlog.Settled{State: processlog.Compensating}, t.settle(token(5), undone(begunBefore)), "of the epoch before")
+	assert.Equal(t, processlog.Settled{State: processlog.Compensating}, t.settle(token(5), undone(begunBefore)), "the outcome belongs to the epoch before")
 }
 
 func (t *storeTest) successOfACompensationInATransactionIsFenced() {
 	overtaken := t.claim(t.inState(processlog.Compensating).ID, token(1), time.Minute)
 	require.True(t, t.settle(token(6), outcome(overtaken, processlog.Compensating)).Applied)
 	tx := t.begin()
-	assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(7), undone(overtaken)), processlog.ErrLeaseLost, "its effect is in the transaction")
+	assert.ErrorIs(t, t.Store.SettleTx(t.ctx, tx, token(7), undone(overtaken)), processlog.ErrLeaseLost, "the effect of a transactional compensation is in its own transaction")
 	require.NoError(t, tx.Rollback())
 }
 
@@ -183,7 +183,7 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
 				t.leased(time.Hour, after.LeaseLeft) // the running attempt keeps its lease
-				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "its outcome may be dropped, which must not look like a crash")
+				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "the attempt's outcome may be dropped, so its delivery must not count as a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)
 				assert.Zero(t, after.DeliveryCount, "%s a %s entry", action, state)
@@ -254,7 +254,7 @@ func (t *storeTest) settleAll(by processlog.Token, outcomes []processlog.Outcome
 			return answers
 		}
 	}
-	assert.Fail(t, "rows stay busy")
+	assert.Fail(t, "rows are still busy")
 	return nil
 }
 

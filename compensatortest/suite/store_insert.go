@@ -43,7 +43,7 @@ func (t *storeTest) uncommittedEntryIsInvisible() {
 	require.False(t, inserted[0].ID.IsZero(), "the id of a single insert is known")
 	own, err := t.Store.IDs(t.ctx, tx, []processlog.IdempotencyKey{d.IdempotencyKey})
 	require.NoError(t, err)
-	assert.Equal(t, inserted[0].ID, own[d.IdempotencyKey], "the transaction sees its own")
+	assert.Equal(t, inserted[0].ID, own[d.IdempotencyKey], "the transaction sees its own insert")
 	if t.SingleWriter {
 		require.NoError(t, tx.Commit())
 		return
@@ -144,7 +144,7 @@ func (t *storeTest) duplicateChangesNothingAndIsTold() {
 	}
 	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{fresh.IdempotencyKey})
 	require.NoError(t, err)
-	assert.Len(t, ids, 1, "the new one beside a duplicate is there")
+	assert.Len(t, ids, 1, "the new entry in the same insert as a duplicate exists")
 }
 
 func (t *storeTest) equalKeysAreEqualByteByByte() {
@@ -168,10 +168,10 @@ func (t *storeTest) entryInsertedWithALeaseHasItsToken() {
 	assert.Empty(t, due)
 	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(8), time.Minute, all)
 	require.NoError(t, err)
-	assert.Len(t, found.Waiting, 1, "nobody else can claim it")
+	assert.Len(t, found.Waiting, 1, "another process cannot claim the entry")
 	found, err = t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID, Token: token(7)}}, token(8), time.Minute, all)
 	require.NoError(t, err)
-	require.Len(t, found.Mine, 1, "whoever has its token can")
+	require.Len(t, found.Mine, 1, "a claim with the entry's token can claim it")
 	t.leased(time.Minute, t.load(row.ID).LeaseLeft)
 	t.follows(row, found.Mine[0])
 }
@@ -186,7 +186,7 @@ func (t *storeTest) entryInsertedAsDoneHasSucceededAndNeverRuns() {
 	assert.Equal(t, []any{uint64(0), 0, 0}, []any{row.Version, row.DeliveryCount, row.ProcessCount})
 	due, err := t.Store.Due(t.ctx, "done", 10)
 	require.NoError(t, err)
-	assert.Len(t, due, 2, "those beside it")
+	assert.Len(t, due, 2, "the other entries of the insert are claimed")
 	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(8), time.Minute, all)
 	require.NoError(t, err)
 	assert.Equal(t, []processlog.ID{row.ID}, found.Gone)
@@ -206,7 +206,7 @@ func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 	running.Token, ended.Token, free.Token = token(7), token(7), token(7)
 	running.Lease, ended.Lease = time.Minute, time.Millisecond
 	rows := t.insert(running, ended, free)
-	t.until(func() bool { return t.load(rows[1].ID).LeaseLeft <= 0 }, "its lease ends")
+	t.until(func() bool { return t.load(rows[1].ID).LeaseLeft <= 0 }, "the entry's lease ends")
 	var want []processlog.Wanted
 	for _, row := range rows {
 		want = append(want, processlog.Wanted{ID: row.ID, Token: token(7)})
@@ -220,7 +220,7 @@ func (t *storeTest) deliveryOfTheCallersOwnIsCountedOnce() {
 		assert.Equal(t, []any{uint64(1), 1, token(8)}, []any{stored.Version, stored.DeliveryCount, stored.Token}, "stored")
 	}
 	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{rows[0].ID}, token(8)))
-	assert.Zero(t, t.load(rows[0].ID).DeliveryCount, "nothing has run yet")
+	assert.Zero(t, t.load(rows[0].ID).DeliveryCount, "no attempt has run yet")
 }
 
 func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {

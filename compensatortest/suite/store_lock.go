@@ -41,7 +41,7 @@ func waits[T any](t *storeTest, work func() (T, error), end func() error) (T, er
 	}()
 	select {
 	case got := <-answers:
-		require.Fail(t, "answered while the transaction was open", "%v %v", got.value, got.err)
+		require.Fail(t, "the call returned while the transaction was open", "%v %v", got.value, got.err)
 	case <-time.After(early):
 	}
 	require.NoError(t, end())
@@ -121,7 +121,7 @@ func (t *storeTest) settleIsNotHeldUpByALockedRow() {
 		require.NoError(t, err)
 		assert.Equal(t, processlog.Settled{Busy: true}, answers[0])
 		assert.True(t, answers[1].Applied)
-		assert.Equal(t, processlog.Succeeded, t.load(free.ID).State, "while the other is still held")
+		assert.Equal(t, processlog.Succeeded, t.load(free.ID).State, "the other row is still held")
 		if commits {
 			require.NoError(t, tx.Commit())
 		} else {
@@ -143,8 +143,8 @@ func (t *storeTest) renewIsNotHeldUpByALockedRow() {
 	both := []processlog.Held{{ID: held.ID, Version: held.Version}, {ID: free.ID, Version: free.Version}}
 	left, err := t.Store.Renew(t.ctx, both, 3*time.Hour)
 	require.NoError(t, err)
-	assert.Empty(t, left.Lost, "what is about to settle is not lost")
-	assert.Equal(t, []processlog.ID{held.ID}, left.Busy, "nor is its lease any longer than it was")
+	assert.Empty(t, left.Lost, "the lease of a row that a transaction holds is not lost")
+	assert.Equal(t, []processlog.ID{held.ID}, left.Busy, "the lease of a row that a transaction holds is not renewed")
 	t.leased(3*time.Hour, t.load(free.ID).LeaseLeft)
 	require.NoError(t, tx.Commit())
 	assert.Equal(t, processlog.Succeeded, t.load(held.ID).State)
@@ -157,7 +157,7 @@ func (t *storeTest) claimPassesAnUncommittedSettle() {
 	require.NoError(t, t.Store.SettleTx(t.ctx, tx, token(2), outcome(held, processlog.Succeeded)))
 	found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
 	require.NoError(t, err)
-	assert.Empty(t, found.Mine, "its effect may be committed any moment")
+	assert.Empty(t, found.Mine, "the transaction may commit its effect at any moment")
 	require.Len(t, found.Waiting, 1)
 	require.NoError(t, tx.Commit())
 	found, err = t.Store.Claim(t.ctx, []processlog.Wanted{{ID: held.ID}}, token(3), time.Minute, all)
@@ -174,7 +174,7 @@ func (t *storeTest) resolveGivesUpOnALongTransaction() {
 	defer cancel()
 	_, err = t.Store.Resolve(ctx, d.IdempotencyKey)
 	if !errors.Is(err, processlog.ErrBusy) { // each store chooses how long it waits
-		require.ErrorIs(t, err, context.DeadlineExceeded, "an entry in flight is not absent")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "an entry in an open transaction is not reported as missing")
 	}
 	require.NoError(t, tx.Commit())
 	row, err := t.Store.Resolve(t.ctx, d.IdempotencyKey)
@@ -184,7 +184,7 @@ func (t *storeTest) resolveGivesUpOnALongTransaction() {
 
 func (t *storeTest) purgeLeavesALockedRow() {
 	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
-	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both grow old")
+	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both entries are old enough")
 	tx := t.begin()
 	_, err := t.Store.Change(t.ctx, tx, false, newChange(held.ID, processlog.ActionRequeue))
 	require.NoError(t, err)
@@ -192,12 +192,12 @@ func (t *storeTest) purgeLeavesALockedRow() {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	require.NoError(t, tx.Commit())
-	assert.Equal(t, processlog.Pending, t.load(held.ID).State, "what a person brings back is not purged")
+	assert.Equal(t, processlog.Pending, t.load(held.ID).State, "an entry that a person requeues is not purged")
 }
 
 func (t *storeTest) purgePassesByWhatIsRecordedAgain() {
 	held, free := t.inState(processlog.Dead), t.inState(processlog.Dead)
-	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both grow old")
+	t.until(func() bool { return max(t.load(held.ID).DueIn, t.load(free.ID).DueIn) < -5*time.Millisecond }, "both entries are old enough")
 	tx := t.begin()
 	d := t.draft("again")
 	d.IdempotencyKey = held.IdempotencyKey
@@ -206,8 +206,8 @@ func (t *storeTest) purgePassesByWhatIsRecordedAgain() {
 	require.True(t, again[0].Duplicate)
 	n, err := t.Store.Purge(t.ctx, "", processlog.Dead, time.Millisecond, 10)
 	require.NoError(t, err)
-	assert.Equal(t, 1, n, "the other one")
-	assert.Equal(t, processlog.Dead, t.load(held.ID).State, "whose duplicate was told of it finds it there")
+	assert.Equal(t, 1, n, "the purge deletes the other entry")
+	assert.Equal(t, processlog.Dead, t.load(held.ID).State, "the entry that a transaction found as a duplicate still exists")
 	require.NoError(t, tx.Commit())
 	n, err = t.Store.Purge(t.ctx, "", processlog.Dead, time.Millisecond, 10)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ var operationPromises = []storePromise{
 func ofOperations(promise func(*storeTest)) func(*storeTest) {
 	return func(t *storeTest) {
 		if _, is := t.Store.(processlog.Operations); !is {
-			t.Skip("the store is no Operations")
+			t.Skip("the store does not implement processlog.Operations")
 		}
 		promise(t)
 	}
@@ -46,7 +46,7 @@ func (t *storeTest) changeAllDoesClosesAndRecordsInOne() {
 		assert.True(t, found && !c.ClosedAt.IsZero(), "%s closes the case", action)
 		history, err := t.Store.History(t.ctx, row.ID)
 		require.NoError(t, err)
-		require.Len(t, history, 1, "%s by a person is kept", action)
+		require.Len(t, history, 1, "%s by a person keeps the case open", action)
 		assert.Equal(t, []any{action, "ann", "because", processlog.Dead}, []any{history[0].Action, history[0].Actor, history[0].Reason, history[0].Before.State})
 	}
 	row := t.inState(processlog.Retrying)
@@ -76,7 +76,7 @@ func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
 	t.openCase(moved.ID) // a service's cancellation leaves the case unchanged
 	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleManually))
 	require.NoError(t, err)
-	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "asked again, nothing is done twice")
+	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "a repeated call changes nothing")
 	cancelled := t.inState(processlog.Cancelled)
 	change := newChange(nil, processlog.ActionCancel)
 	change.Actor = "ann"
@@ -189,7 +189,7 @@ func (t *storeTest) auditLogTellsAllNewestFirst() {
 	assert.Empty(t, list(processlog.AuditLogFilter{BusinessTypes: []string{}, Actor: "mei"}), "no types")
 	last, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{BusinessTypes: []string{""}, Limit: 1})
 	require.NoError(t, err)
-	assert.Empty(t, last.Next, "what is behind is another type's")
+	assert.Empty(t, last.Next, "the remaining records belong to another type")
 	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{})
 	require.NoError(t, err)
 	requeued := page.Records[2]
@@ -223,7 +223,7 @@ func (t *storeTest) settingIsPutAsItWasSeen() {
 	pause := processlog.Pause("refund")
 	pause.Actor, pause.Reason = "mei", "PSP is down"
 	require.NoError(t, t.ops().PutSetting(t.ctx, pause, op))
-	require.ErrorIs(t, t.ops().PutSetting(t.ctx, pause, op), processlog.ErrChanged, "there is one")
+	require.ErrorIs(t, t.ops().PutSetting(t.ctx, pause, op), processlog.ErrChanged, "the setting exists already")
 	settings, err := t.ops().Settings(t.ctx)
 	require.NoError(t, err)
 	require.Len(t, settings, 1)
@@ -232,12 +232,12 @@ func (t *storeTest) settingIsPutAsItWasSeen() {
 	assert.WithinDuration(t, time.Now(), settings[0].At, time.Hour)
 	pause.Version, pause.Value = 1, ""
 	require.NoError(t, t.ops().PutSetting(t.ctx, pause, op))
-	require.ErrorIs(t, t.ops().PutSetting(t.ctx, pause, op), processlog.ErrChanged, "it is of another version")
+	require.ErrorIs(t, t.ops().PutSetting(t.ctx, pause, op), processlog.ErrChanged, "the setting has another version")
 	settings, err = t.ops().Settings(t.ctx)
 	require.NoError(t, err)
 	_, paused = processlog.PausedType(settings[0])
 	assert.False(t, paused)
 	page, err := t.ops().AuditLog(t.ctx, processlog.AuditLogFilter{Action: "pause"})
 	require.NoError(t, err)
-	assert.Len(t, page.Records, 2, "what was refused has left nothing")
+	assert.Len(t, page.Records, 2, "a refused call leaves no record")
 }

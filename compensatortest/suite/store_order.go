@@ -32,7 +32,7 @@ func (t *storeTest) dueListsTheEarliestFirstAndNothingTerminal() {
 		var err error
 		due, err = t.Store.Due(t.ctx, "order", 10)
 		return err != nil || len(due) >= 2
-	}, "both come due")
+	}, "both entries come due")
 	assert.Equal(t, []processlog.ID{rows[1].ID, rows[0].ID}, due)
 }
 
@@ -48,7 +48,7 @@ func (t *storeTest) dueFindsEveryStateThatCanBeClaimed() {
 	assert.ElementsMatch(t, want, due)
 	due, err = t.Store.Due(t.ctx, "states", 2)
 	require.NoError(t, err)
-	assert.Len(t, due, 2, "the limit is for all states together")
+	assert.Len(t, due, 2, "the limit applies to all states together")
 }
 
 func (t *storeTest) loadAndIDsLeaveOutWhatIsNotThere() {
@@ -106,7 +106,7 @@ func (t *storeTest) purgeTakesNoMoreThanAskedAndFreesTheKey() {
 	for range 3 {
 		rows = append(rows, t.inState(processlog.Cancelled))
 	}
-	t.until(func() bool { return t.load(rows[2].ID).DueIn < -5*time.Millisecond }, "they grow old")
+	t.until(func() bool { return t.load(rows[2].ID).DueIn < -5*time.Millisecond }, "the entries are old enough")
 	n, err := t.Store.Purge(t.ctx, "", processlog.Cancelled, time.Millisecond, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)

@@ -68,8 +68,8 @@ func (t *storeTest) line(key string, row processlog.Row, dead bool) processlog.K
 	require.NoError(t, err)
 	firsts, err := t.Store.Firsts(t.ctx, row.BusinessType, []processlog.Position{positionOf(key, row)}, dead)
 	require.NoError(t, err)
-	assert.Equal(t, lines[key].First, firsts[key].First, "the cheap answer")
-	assert.Equal(t, lines[key].Known, firsts[key].Known, "the cheap answer")
+	assert.Equal(t, lines[key].First, firsts[key].First, "Firsts returns the same first entry as KeyStates")
+	assert.Equal(t, lines[key].Known, firsts[key].Known, "Firsts returns the same count as KeyStates")
 	return lines[key]
 }
 
@@ -132,10 +132,10 @@ func (t *storeTest) keyIsInTheOrderOfIDs() {
 	assert.Equal(t, map[string]processlog.KeyState{"a": {First: rows[0].ID, Known: 2}, "b": {First: other.ID, Known: 1}, "c": {}}, firsts)
 	odd := "ü\x00'\\" + strings.Repeat("x", processlog.MaxOrderingKey-5)
 	last := t.lined(odd, 1)[0]
-	assert.Equal(t, last.ID, t.line(odd, last, true).First, "any bytes are a key")
-	assert.Zero(t, t.line(strings.ToUpper(odd), last, true), "and no other")
+	assert.Equal(t, last.ID, t.line(odd, last, true).First, "a key may hold any bytes")
+	assert.Zero(t, t.line(strings.ToUpper(odd), last, true), "a key that differs in case is another key")
 	_, err = t.Store.KeyStates(t.ctx, "serial", nil, token(1), true)
-	assert.NoError(t, err, "the table is there")
+	assert.NoError(t, err, "the ordering table exists")
 }
 
 // The entries' order ids are a permutation of their ids. The positions must follow the order ids.
@@ -162,7 +162,7 @@ func (t *storeTest) orderIDDecides() {
 	t.settleTo(rows[1], processlog.Succeeded)
 	assert.Equal(t, []processlog.ID{rows[2].ID}, t.advance(true, "a"))
 	t.settleTo(rows[2], processlog.Succeeded)
-	assert.Equal(t, []processlog.ID{rows[0].ID}, t.advance(true, "a"), "a note keeps its place when its entry is parked")
+	assert.Equal(t, []processlog.ID{rows[0].ID}, t.advance(true, "a"), "a note keeps its position when its entry is blocked")
 	behind := t.lined("a", 1)[0]
 	t.standing("a", true, []processlog.Row{t.load(rows[0].ID), behind})
 }
@@ -205,11 +205,11 @@ func (t *storeTest) onlyTheFirstOfAKeyIsNotBlocked() {
 	assert.ElementsMatch(t, []processlog.ID{a[1].ID, a[2].ID, b[1].ID}, t.blocked(ids, true))
 	assert.Empty(t, t.blocked(nil, true))
 	t.settleTo(a[0], processlog.Dead)
-	assert.ElementsMatch(t, []processlog.ID{a[1].ID, a[2].ID}, t.blocked(ids[:3], true), "a dead one blocks")
-	assert.ElementsMatch(t, []processlog.ID{a[2].ID}, t.blocked(ids[1:3], false), "where it is passed it does not")
+	assert.ElementsMatch(t, []processlog.ID{a[1].ID, a[2].ID}, t.blocked(ids[:3], true), "a dead entry blocks the later ones")
+	assert.ElementsMatch(t, []processlog.ID{a[2].ID}, t.blocked(ids[1:3], false), "a dead entry blocks nothing when dead is false")
 	blocked, err := t.Store.Blocked(t.ctx, "another", ids, true)
 	require.NoError(t, err)
-	assert.Empty(t, blocked, "of another type")
+	assert.Empty(t, blocked, "an entry of another type is not blocked")
 }
 
 // Failure: F117
@@ -227,11 +227,11 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	require.NoError(t, err)
 	g := t.lined("g", 2)
 	t.settleTo(g[0], processlog.Dead)
-	assert.Len(t, t.fronts(true), 4, "one that runs, one that is not due, and a dead one block theirs")
+	assert.Len(t, t.fronts(true), 4, "a running entry, an entry that is not due and a dead entry block their keys")
 	assert.Len(t, t.fronts(false), 5)
 	assert.Contains(t, t.fronts(false), g[1].ID)
 	require.True(t, t.settle(token(4), outcome(running, processlog.Succeeded)).Applied)
-	assert.Contains(t, t.fronts(true), e[1].ID, "the note of one that has ended is no hindrance")
+	assert.Contains(t, t.fronts(true), e[1].ID, "the note of an ended entry blocks nothing")
 	ids, last, err := t.Store.Fronts(t.ctx, "another", "", 10, true)
 	require.NoError(t, err)
 	assert.Empty(t, ids)
@@ -244,10 +244,10 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.lined("a", 3)
 	first := t.claim(rows[0].ID, token(1), time.Minute)
-	assert.Equal(t, members(rows...), t.line("a", first, true).Members, "its own claim aside")
+	assert.Equal(t, members(rows...), t.line("a", first, true).Members, "the caller's own claim does not count")
 	third := t.claim(rows[2].ID, token(2), time.Millisecond)
 	t.until(func() bool { return !t.line("a", first, true).Taken }, "the lease ends")
-	assert.Nil(t, t.line("a", first, true).Members, "whoever claimed it may renew its lease still")
+	assert.Nil(t, t.line("a", first, true).Members, "the process with the claim may still renew its lease")
 	require.NoError(t, t.Store.Release(t.ctx, []processlog.ID{third.ID}, token(2)))
 	assert.Equal(t, members(rows...), t.line("a", first, true).Members)
 }
@@ -308,12 +308,12 @@ func (t *storeTest) endedEntryCountsUnderNoKey() {
 	t.change(rows[1].ID, processlog.ActionCancel)
 	t.standing("a", true, rows[2:])
 	t.settleTo(rows[2], processlog.Retrying)
-	assert.Equal(t, rows[2].ID, t.line("a", rows[3], true).First, "it waits, and keeps its turn")
+	assert.Equal(t, rows[2].ID, t.line("a", rows[3], true).First, "the entry waits and keeps its position")
 	t.advance(true, "a")
 	for _, row := range rows[:2] {
 		t.change(row.ID, processlog.ActionRequeue)
 	}
-	t.standing("a", true, []processlog.Row{t.load(rows[2].ID), rows[3]}, "those who have ended are forgotten")
+	t.standing("a", true, []processlog.Row{t.load(rows[2].ID), rows[3]}, "the notes of ended entries are deleted")
 }
 
 // Failure: F117
@@ -328,7 +328,7 @@ func (t *storeTest) namedEntryIsForgotten() {
 	for _, row := range rows[:2] {
 		t.change(row.ID, processlog.ActionRequeue)
 	}
-	t.standing("a", true, rows[1:], "of another epoch nothing was said")
+	t.standing("a", true, rows[1:], "a note of another epoch stays")
 }
 
 // Failure: F113
@@ -339,10 +339,10 @@ func (t *storeTest) deadEntryCountsWhereItIsSaid() {
 	assert.Equal(t, rows[1].ID, t.line("a", rows[1], false).First)
 	t.advance(true, "a")
 	t.change(rows[0].ID, processlog.ActionRequeue)
-	assert.Equal(t, rows[0].ID, t.line("a", rows[1], true).First, "it stood there still, and does so requeued")
+	assert.Equal(t, rows[0].ID, t.line("a", rows[1], true).First, "the note was still there, so the requeued entry has its old position")
 	t.settleTo(t.load(rows[0].ID), processlog.Dead)
 	t.advance(false, "a")
-	assert.Equal(t, rows[1].ID, t.line("a", rows[1], true).First, "where it does not count it is forgotten")
+	assert.Equal(t, rows[1].ID, t.line("a", rows[1], true).First, "the note of a dead entry is deleted when dead is false")
 }
 
 // Failure: F114
@@ -352,7 +352,7 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	t.change(row.ID, processlog.ActionRequeue)
 	again := t.claim(row.ID, token(1), time.Minute)
 	require.NotEqual(t, row.Epoch, again.Epoch)
-	assert.Equal(t, processlog.KeyState{First: row.ID, Members: members(row)}, t.line("a", again, true), "of the epoch before")
+	assert.Equal(t, processlog.KeyState{First: row.ID, Members: members(row)}, t.line("a", again, true), "the note belongs to the epoch before")
 	t.join("a", again)
 	assert.Equal(t, processlog.KeyState{First: row.ID, Known: 1, Members: members(again)}, t.line("a", again, true))
 	t.join("a", again)
@@ -384,13 +384,13 @@ func (t *storeTest) blockedEntryIsGivenBackForAWhile() {
 	t.block("a", time.Hour, second, theirs)
 	row := t.load(second.ID)
 	assert.Equal(t, second.Version+1, row.Version)
-	assert.Equal(t, 1, row.DeliveryCount, "the lease that was lost counts on")
+	assert.Equal(t, 1, row.DeliveryCount, "the lost lease still counts")
 	assert.Equal(t, processlog.Pending, row.State)
 	assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
 	assert.InDelta(t, time.Hour, row.DueIn, float64(time.Minute))
 	assert.Equal(t, theirs.Version, t.load(theirs.ID).Version, "another's claim")
 	t.block("a", time.Minute, second)
-	assert.Equal(t, row.Version, t.load(second.ID).Version, "again, as after an unknown outcome")
+	assert.Equal(t, row.Version, t.load(second.ID).Version, "the call is repeated, as after an unknown outcome")
 }
 
 // Failure: F115
@@ -398,16 +398,16 @@ func (t *storeTest) firstOfAKeyIsMadeDue() {
 	rows := t.lined("a", 3)
 	first, second, third := t.claim(rows[0].ID, token(1), time.Minute), t.claim(rows[1].ID, token(2), time.Minute), t.claim(rows[2].ID, token(2), time.Minute)
 	t.block("a", time.Hour, second, third)
-	assert.Empty(t, t.advance(true, "a", "b"), "somebody is first, and runs")
+	assert.Empty(t, t.advance(true, "a", "b"), "the first entry of each key is running")
 	require.True(t, t.settle(token(4), outcome(first, processlog.Succeeded)).Applied)
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a", "b"))
 	assert.LessOrEqual(t, t.load(second.ID).DueIn, time.Duration(0))
 	assert.Greater(t, t.load(third.ID).DueIn, time.Duration(0))
-	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"), "it is due until somebody claims it")
+	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"), "the first entry stays due until a process claims it")
 	late := t.claim(rows[1].ID, token(6), time.Minute)
 	running := t.claim(t.lined("a", 1)[0].ID, token(7), time.Minute)
 	t.block("a", time.Hour, late)
-	assert.Empty(t, t.advance(true, "a"), "first, and another runs already: it would come in vain")
+	assert.Empty(t, t.advance(true, "a"), "another entry of the key is running, so the first one could not start")
 	require.True(t, t.settle(token(8), outcome(running, processlog.Succeeded)).Applied)
 	assert.Equal(t, []processlog.ID{second.ID}, t.advance(true, "a"))
 	claimed := t.claim(second.ID, token(5), time.Minute)
@@ -435,17 +435,17 @@ func (t *storeTest) onlyWhatIsBlockedIsMadeDue() {
 	ch.Delay = 2 * time.Hour
 	_, err := t.Store.Change(t.ctx, nil, false, ch)
 	require.NoError(t, err)
-	assert.Empty(t, t.advance(true, "a"), "somebody has set another moment")
+	assert.Empty(t, t.advance(true, "a"), "a service rescheduled the entry after it was blocked")
 	d := t.draft("serial")
 	d.Delay = time.Hour
 	t.join("b", t.insert(d)...)
-	assert.Empty(t, t.advance(true, "b"), "it was recorded so")
+	assert.Empty(t, t.advance(true, "b"), "the entry was recorded with this delay")
 	again := t.lined("c", 1)[0]
 	claimed := t.claim(again.ID, token(1), time.Minute)
 	o := outcome(claimed, processlog.Retrying)
 	o.After = time.Hour
 	require.True(t, t.settle(token(2), o).Applied)
-	assert.Empty(t, t.advance(true, "c"), "its schedule says so")
+	assert.Empty(t, t.advance(true, "c"), "the entry's retry waits for its own due time")
 }
 
 // Failure: F115
@@ -486,11 +486,11 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	t.settleTo(rows[0], processlog.Dead)
 	t.change(rows[1].ID, processlog.ActionCancel)
 	t.change(rows[1].ID, processlog.ActionErase)
-	assert.Equal(t, 0, t.known("a", rows[1]), "cancelled in the middle, then erased")
+	assert.Equal(t, 0, t.known("a", rows[1]), "the entry was cancelled in the middle and then erased, so its note is deleted")
 	t.change(rows[0].ID, processlog.ActionErase)
-	assert.Equal(t, rows[0].ID, t.line("a", rows[5], true).First, "a dead one holds its turn, erased too")
+	assert.Equal(t, rows[0].ID, t.line("a", rows[5], true).First, "a dead entry keeps its position even when it is erased")
 	t.change(rows[0].ID, processlog.ActionSettleManually)
-	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "until somebody ends it")
+	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "the position is free once the dead entry has ended")
 	assert.Equal(t, 0, t.known("a", rows[0]))
 
 	t.settleTo(rows[2], processlog.Dead)
@@ -499,7 +499,7 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	_, err := t.Store.Change(t.ctx, tx, false, newChange(rows[2].ID, processlog.ActionCancel))
 	require.NoError(t, err)
 	require.NoError(t, tx.Rollback())
-	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "with its transaction only")
+	assert.Equal(t, rows[2].ID, t.line("a", rows[5], true).First, "a cancellation that is rolled back keeps the position")
 	tx = t.begin()
 	_, err = t.Store.Change(t.ctx, tx, false, newChange(rows[2].ID, processlog.ActionCancel))
 	require.NoError(t, err)
@@ -508,7 +508,7 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	assert.Equal(t, 0, t.known("a", rows[2]))
 	t.change(rows[3].ID, processlog.ActionComplete)
 	assert.Equal(t, rows[4].ID, t.line("a", rows[5], true).First)
-	assert.Equal(t, 1, t.known("a", rows[3]), "of one that is not erased the note stays until the line moves on")
+	assert.Equal(t, 1, t.known("a", rows[3]), "an entry that is not erased keeps its note until Advance deletes it")
 }
 
 // known returns the number of notes of an entry under a key.

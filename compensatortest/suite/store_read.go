@@ -80,8 +80,8 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	page, err := t.Store.Scan(t.ctx, everything)
 	require.NoError(t, err)
 	require.Len(t, page, 2)
-	assert.Greater(t, page[0].In, 30*time.Second, "a leased entry wants attention when its lease ends")
-	assert.Less(t, page[0].DueIn, page[0].In, "and has been due all the same")
+	assert.Greater(t, page[0].In, 30*time.Second, "a leased entry is scheduled for the end of its lease")
+	assert.Less(t, page[0].DueIn, page[0].In, "the entry's due time is earlier")
 	later, err := t.Store.Scan(t.ctx, processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 90 * time.Second, Limit: 1})
 	require.NoError(t, err)
 	assert.InDelta(t, time.Minute, later[0].DueIn, float64(30*time.Second))
@@ -188,14 +188,14 @@ func (t *storeTest) narrowedPagesGoOnWhereReadingStopped() {
 				break
 			}
 		}
-		assert.Equal(t, 5, read, "every row of the state and type is looked at once")
+		assert.Equal(t, 5, read, "each row of the state and type is read once")
 		require.Len(t, found, len(want), "%q", text)
 		for i, row := range found {
 			assert.Equal(t, want[i].ID, row.ID, "%q", text)
 		}
 	}
 	_, err := t.Store.List(t.ctx, processlog.Filter{LastError: "sold out", BusinessType: "narrowed"})
-	require.ErrorAs(t, err, new(*processlog.FieldError), "of any state it would be the whole table")
+	require.ErrorAs(t, err, new(*processlog.FieldError), "a search without states would read the whole table")
 }
 
 // Rows of other types must not shorten a page or its cursor.
@@ -213,7 +213,7 @@ func (t *storeTest) pagesOfSomeTypesAreFullOfThemAlone() {
 	older := time.Now().Add(-time.Hour)
 	for _, f := range []processlog.Filter{{}, {States: []processlog.State{processlog.Pending}}, {BatchID: "batch"}, {CreatedFrom: older}, {BatchID: "batch", UserID: "u"}} {
 		f.BusinessTypes = []string{}
-		assert.Empty(t, t.pages(f), "no types, %+v", f)
+		assert.Empty(t, t.pages(f), "an empty list of types gives no rows, %+v", f)
 	}
 	for name, f := range map[string]processlog.Filter{
 		"all": {}, "a state": {States: []processlog.State{processlog.Pending}}, "a batch": {BatchID: "batch"}, "an id and a state": {BusinessID: "order", States: []processlog.State{processlog.Pending}},
@@ -280,7 +280,7 @@ func (t *storeTest) countsAreRightUpToTheirBound() {
 	_, err := t.Store.Insert(t.ctx, own, []processlog.Draft{d}, false)
 	require.NoError(t, err)
 	tx = own
-	assert.Equal(t, 6, counts(batch)["counted pending"].N, "what the transaction has written")
+	assert.Equal(t, 6, counts(batch)["counted pending"].N, "Count sees the transaction's own writes")
 	assert.Equal(t, 6, counts(processlog.CountFilter{BusinessType: "counted"})["counted pending"].N)
 	require.NoError(t, own.Rollback())
 	_, err = t.Store.Count(t.ctx, own, batch)
@@ -293,23 +293,23 @@ func (t *storeTest) purgeTakesOnlyOldTerminalEntries() {
 	pending, done, dead := t.inState(processlog.Pending), t.inState(processlog.Succeeded), t.inState(processlog.Dead)
 	n, err := t.Store.Purge(t.ctx, "", processlog.Succeeded, time.Hour, 100)
 	require.NoError(t, err)
-	assert.Zero(t, n, "it is young")
+	assert.Zero(t, n, "the entry is too young")
 	t.until(func() bool {
 		n, err = t.Store.Purge(t.ctx, "other", processlog.Succeeded, time.Millisecond, 100)
-		require.Zero(t, n, "it is another type's")
+		require.Zero(t, n, "the entry has another type")
 		if err != nil {
 			return true
 		}
 		n, err = t.Store.Purge(t.ctx, done.BusinessType, processlog.Succeeded, time.Millisecond, 100)
 		return err != nil || n > 0
-	}, "it grows old")
+	}, "the entry is old enough")
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	rows, err := t.Store.Load(t.ctx, []processlog.ID{pending.ID, done.ID, dead.ID})
 	require.NoError(t, err)
 	assert.Len(t, rows, 2)
 	_, err = t.Store.Purge(t.ctx, "", processlog.Retrying, time.Millisecond, 100)
-	require.Error(t, err, "an entry on its way is never purged")
+	require.Error(t, err, "an entry that has not ended is never purged")
 }
 
 func (t *storeTest) versionsAreThoseOfTheRows() {

@@ -21,7 +21,7 @@ var refusalPromises = []storePromise{
 // refuses.
 func (t *storeTest) besideRefused() (rows []processlog.Row, ids, refused []processlog.ID) {
 	if t.Refuse == nil {
-		t.Skip("the harness has no change refused")
+		t.Skip("Harness.Refuse is nil")
 	}
 	for range 9 {
 		rows = append(rows, t.insertOne("refused"))
@@ -55,7 +55,7 @@ func (t *storeTest) refusedClaimHoldsUpNoOther() {
 		assert.Equal(t, 1, row.DeliveryCount)
 	}
 	assert.Empty(t, found.Waiting)
-	assert.Equal(t, before[2].Version, t.load(refused[0]).Version, "it stands as before")
+	assert.Equal(t, before[2].Version, t.load(refused[0]).Version, "the refused row is unchanged")
 	allow()
 	found, err = t.Store.Claim(t.ctx, want, token(2), time.Minute, all)
 	require.NoError(t, err)

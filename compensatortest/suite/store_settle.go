@@ -34,7 +34,7 @@ func (t *storeTest) outcomesGoWhereTheContractSays() {
 		assert.Equal(t, []any{s.to, 3, 2, 0, "why", o.EndedBy}, []any{row.State, row.ProcessCount, row.CompensateCount, row.DeliveryCount, row.LastError, row.EndedBy}, "%s to %s", s.from, s.to)
 		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0))
 		if s.to.Terminal() {
-			assert.LessOrEqual(t, row.DueIn, time.Duration(0), "settled at now")
+			assert.LessOrEqual(t, row.DueIn, time.Duration(0), "the entry was settled now")
 		} else {
 			assert.Greater(t, row.DueIn, time.Minute)
 		}
@@ -96,7 +96,7 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	t.change(other.ID, processlog.ActionRequeue)
 	success = outcome(second, processlog.Succeeded)
 	success.Absorb = true
-	assert.Equal(t, processlog.Settled{State: processlog.Pending}, t.settle(token(4), success), "of the epoch before")
+	assert.Equal(t, processlog.Settled{State: processlog.Pending}, t.settle(token(4), success), "the outcome belongs to the epoch before")
 
 	third := t.inState(processlog.Cancelled)
 	success = outcome(third, processlog.Succeeded)

@@ -58,19 +58,19 @@ func (t *storeTest) move(businessType string, from, to time.Time) (processlog.Tr
 func (t *storeTest) markBeginsAtTheDatabasesNowAndStays() {
 	before, none, err := t.Store.Marks(t.ctx, []string{"nightly"})
 	require.NoError(t, err)
-	assert.Empty(t, none, "there is none, and reading begins none")
+	assert.Empty(t, none, "there is no mark, and reading does not begin one")
 	begun, err := t.Store.BeginMark(t.ctx, "nightly")
 	require.NoError(t, err)
 	assert.True(t, begun)
 	begun, err = t.Store.BeginMark(t.ctx, "nightly")
 	require.NoError(t, err)
-	assert.False(t, begun, "it has one")
+	assert.False(t, begun, "the type has a mark already")
 	first, one := t.marks("nightly")
 	assert.WithinRange(t, one[0], before, first)
-	assert.WithinRange(t, first, one[0], one[0].Add(time.Minute), "it begins at now, which is read after that")
+	assert.WithinRange(t, first, one[0], one[0].Add(time.Minute), "the mark begins at the store's now, which is read afterwards")
 	second, both := t.marks("nightly", "Nightly ünï")
 	assert.Equal(t, one[0], both[0], "it stays")
-	assert.WithinRange(t, both[1], one[0], second, "a new type's is its own")
+	assert.WithinRange(t, both[1], one[0], second, "a new type gets its own mark")
 	assert.Equal(t, time.UTC, second.Location())
 }
 
@@ -93,7 +93,7 @@ func (t *storeTest) markMovesWithItsTransactionOnly() {
 	assert.Equal(t, to, there[0])
 	ids, err := t.Store.IDs(t.ctx, nil, []processlog.IdempotencyKey{d.IdempotencyKey})
 	require.NoError(t, err)
-	assert.Len(t, ids, 1, "and what the transaction has recorded is there")
+	assert.Len(t, ids, 1, "the entry that the transaction recorded exists")
 }
 
 func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
@@ -102,10 +102,10 @@ func (t *storeTest) markThatHasMovedIsNotMovedAgain() {
 	require.True(t, moved)
 	require.NoError(t, tx.Commit())
 	tx, moved = t.move("nightly", marks[0], marks[0].Add(2*time.Second))
-	assert.False(t, moved, "from where it was")
+	assert.False(t, moved, "the mark is no longer at from")
 	require.NoError(t, tx.Commit())
 	tx, moved = t.move("unknown", marks[0], marks[0].Add(time.Second))
-	assert.False(t, moved, "there is none")
+	assert.False(t, moved, "the type has no mark")
 	require.NoError(t, tx.Commit())
 	_, there := t.marks("nightly", "other")
 	assert.Equal(t, []time.Time{marks[0].Add(time.Second), marks[1]}, there)
@@ -123,9 +123,9 @@ func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	second, moved := t.move("nightly", marks[0], marks[0].Add(time.Minute))
 	assert.False(t, moved, "held")
 	third, moved := t.move("other", marks[1], marks[1].Add(time.Second))
-	assert.True(t, moved, "another type's is free")
+	assert.True(t, moved, "the mark of another type is free")
 	_, seen := t.marks("nightly", "other")
-	assert.Equal(t, marks, seen, "and reading waits for nobody")
+	assert.Equal(t, marks, seen, "reading does not wait for the transaction")
 	t.ctx = ctx
 	for _, tx := range []processlog.Transaction{second, third, holder} {
 		require.NoError(t, tx.Rollback())

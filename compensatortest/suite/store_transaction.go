@@ -84,14 +84,14 @@ func (t *storeTest) refusesEnded(tx processlog.Tx, refusal func(err error, call 
 	refusal(err, "move a mark")
 	_, err = t.Store.IDs(t.ctx, tx, []processlog.IdempotencyKey{row.IdempotencyKey})
 	refusal(err, "read ids")
-	assert.Zero(t, t.line("a", row, true), "nobody has joined")
+	assert.Zero(t, t.line("a", row, true), "no position was noted")
 	_, now := t.marks("ended")
 	assert.Equal(t, marks, now)
 }
 
 func (t *storeTest) handleWithoutTransactionIsRefusedEverywhere() {
 	if t.Autocommit == nil {
-		t.Skip("the harness has no handle without a transaction")
+		t.Skip("Harness.Autocommit is nil")
 	}
 	t.refuses(t.Autocommit, func(err error, call string) {
 		assert.ErrorIs(t, err, processlog.ErrNoTransaction, call)
@@ -256,7 +256,7 @@ func (t *storeTest) uncommittedWritesAreInvisibleToEveryRead() {
 	assert.Equal(t, "seen", heads[0].BusinessType)
 	due, err := t.Store.Due(t.ctx, "seen", 10)
 	require.NoError(t, err)
-	assert.Len(t, due, 1, "it locks nothing, so it cannot know")
+	assert.Len(t, due, 1, "Due takes no locks, so it lists the held row too")
 	scanned, err := t.Store.Scan(t.ctx, processlog.Window{BusinessType: "unseen", From: -time.Hour, To: time.Hour, Limit: 10})
 	require.NoError(t, err)
 	assert.Empty(t, scanned)
@@ -272,7 +272,7 @@ func (t *storeTest) uncommittedWritesAreInvisibleToEveryRead() {
 
 func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
 	if t.Crash == nil {
-		t.Skip("the harness crashes no server")
+		t.Skip("Harness.Crash is nil")
 	}
 	row := t.claim(t.insertOne("crash").ID, token(1), time.Hour)
 	lost := t.draft("crash")
@@ -287,5 +287,5 @@ func (t *storeTest) crashLosesOnlyWhatWasNotCommitted() {
 	kept := t.load(row.ID)
 	assert.Equal(t, []any{row.Version, row.State, row.Token}, []any{kept.Version, kept.State, kept.Token})
 	t.leased(time.Hour, kept.LeaseLeft)
-	require.True(t, t.settle(token(2), outcome(row, processlog.Succeeded)).Applied, "nothing holds the row any more")
+	require.True(t, t.settle(token(2), outcome(row, processlog.Succeeded)).Applied, "no transaction holds the row any more")
 }
