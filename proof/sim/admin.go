@@ -13,20 +13,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// adminStream is the stream of what people do through package admin. It leaves all seeds kept until then the lives they were.
+// adminStream is the random stream for people's actions through package admin. A separate stream leaves the course of
+// older seeds unchanged.
 const adminStream = 7766
 
-// visit is a person's who looks at what is dead, thinks for a while, and acts on what was seen.
+// visit is one visit of a person to the Admin. The person lists the dead entries, waits for thinks, and then acts on
+// the listed entries.
 type visit struct {
 	at, thinks time.Duration
-	whom       int // which instance's admin
+	whom       int // picks the instance
 	action     admin.Right
-	takes      bool // the first case, before
+	takes      bool // assigns the open cases first
 }
 
 var adminActions = [...]admin.Right{admin.Requeue, admin.SettleManually, admin.Cancel, admin.Complete, admin.Requeue, admin.Compensate}
 
-// drawAdmin draws whether the operator's side is on, and who comes to the Admin.
+// drawAdmin draws whether Operations is configured and when people visit the Admin.
 func (w *world) drawAdmin() {
 	rng := rand.New(rand.NewPCG(w.seed, adminStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -41,7 +43,7 @@ func (w *world) drawAdmin() {
 	}
 }
 
-// adminAction is what a right is about.
+// adminAction maps a right to the action that it allows.
 var adminAction = map[admin.Right]compensator.Action{
 	admin.Requeue: compensator.ActionRequeue, admin.Compensate: compensator.ActionRequeue, admin.SettleManually: compensator.ActionSettleManually,
 	admin.Cancel: compensator.ActionCancel, admin.Complete: compensator.ActionComplete,
@@ -49,7 +51,7 @@ var adminAction = map[admin.Right]compensator.Action{
 
 var anybody = admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
 
-// visit carries one out. Every refusal of what has changed since is legal.
+// visit carries out one visit. The Admin may refuse every entry that has changed since it was listed.
 func (w *world) visit(v visit) {
 	time.Sleep(v.at)
 	n := w.alive(v.whom)
@@ -90,7 +92,8 @@ func (w *world) visit(v visit) {
 	case <-time.After(v.thinks):
 	case <-n.died:
 	}
-	// Two visitors in three have checked. No new draw decides it, so that all seeds keep their lives.
+	// Two of three visitors have checked the outcome elsewhere. The existing number decides it, because a new draw would
+	// change the course of older seeds.
 	checked := v.thinks%3 > 0
 	if !checked {
 		ctx = context.WithValue(ctx, unchecked{}, true)
@@ -98,10 +101,10 @@ func (w *world) visit(v visit) {
 	_, _ = d.Change(ctx, actor, admin.Change{Action: v.action, Entries: seen, Why: why, Checked: checked})
 }
 
-// unchecked marks the context of a change by somebody who has not checked.
+// unchecked marks the context of a change by a person who has not checked the outcome.
 type unchecked struct{}
 
-// casesOpened: G31, within the step that makes entries dead, their cases have opened.
+// casesOpened asserts G31: the step that makes an entry dead also opens its case.
 func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []processlog.Settled) {
 	if !s.from.w.apart.admin || len(answers) != len(outcomes) {
 		return
@@ -118,7 +121,8 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 	}
 }
 
-// ChangeAll is a step. G32: what it has done is on record, and what is dead no more has no open case, within it.
+// ChangeAll is a step. It asserts G32: the same step writes the audit record and closes the case of an entry that is no
+// longer dead.
 func (s *gatedStore) ChangeAll(ctx context.Context, seen []processlog.Version, change processlog.Change) (answers []processlog.Changed, err error) {
 	op := &operation{kind: opChange, from: s.from, change: change, seen: make(map[compensator.EntryID]uint64)}
 	for _, v := range seen {
@@ -162,7 +166,7 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 	}
 }
 
-// everyCase asserts the rest of G31: in the end each dead entry has an open case, and no other entry has one.
+// everyCase asserts the rest of G31: at the end each dead entry has an open case, and no other entry has one.
 func (w *world) everyCase() {
 	if !w.apart.admin || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -179,7 +183,7 @@ func (w *world) everyCase() {
 		}
 		return wrong == ""
 	}
-	if !w.await(15*time.Minute, right) { // a round that fails, or dies behind its mark, and the next ones
+	if !w.await(15*time.Minute, right) { // enough time for a failed maintenance round and the rounds after it
 		w.oracle.fail("G31: entry %s, and its case tells otherwise", wrong)
 	}
 }

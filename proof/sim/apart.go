@@ -10,39 +10,39 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// apart is what some seeds are like beside their plan. It is drawn from a stream of its own, so that the others stay the
-// lives they were.
+// apart holds extra properties that some seeds have besides their plan. Separate random streams decide them, so that
+// other seeds keep their course.
 type apart struct {
-	requeues bool // in a calm seed: a person requeues what runs again after a failure
+	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
-	// In the others:
-	jammed    compensator.IdempotencyKey // idempotency key of an entry whose handlers hear nothing and return only when all is healed
-	former    int                        // from 1: which of three instances in a row is of a version that lacks some types; 0: none
-	leases    []time.Duration            // of one instance after the other, in place of the configured one
-	sleepy    bool                       // some handlers ask for months
-	connected bool                       // instances can tell that their connections to the database are new; see drawConnections
-	midway    bool                       // some instances are told to stop while they run a batch, which breaks; see drawMidway
-	faulty    bool                       // the database is in a condition that transactional handlers meet; see drawServerFaults
+	// In seeds that are not calm:
+	jammed    compensator.IdempotencyKey // entry whose handlers ignore their context and return only after the healing
+	former    int                        // 1 to 3: which of three consecutive instances is an older version without some types, 0: none
+	leases    []time.Duration            // leases of consecutive instances, in place of Config.Lease
+	sleepy    bool                       // some handlers ask for a delay of months
+	connected bool                       // instances can see that their database connections are new (drawConnections)
+	midway    bool                       // some instances are stopped while they run a batch that then fails (drawMidway)
+	faulty    bool                       // transactional handlers get errors of the database's condition (drawServerFaults)
 
-	wholeServer bool          // that condition is the whole server's
-	slots       slots         // of plain entries that are made by themselves; see drawPeriodic
-	outage      outage        // of what handlers call, where types have breakers; see drawBreakers
-	keep        time.Duration // of ended entries; 0: for ever
-	absent      bool          // nobody runs for most of that time; see outlive
-	admin       bool          // the operator's side is on; see drawAdmin
+	wholeServer bool          // the condition concerns the whole server
+	slots       slots         // slots of a periodic type (drawPeriodic)
+	outage      outage        // outage of the services that handlers call, where types have breakers (drawBreakers)
+	keep        time.Duration // Config.Keep for ended entries, 0: for ever
+	absent      bool          // no instance runs for most of that time (outlive)
+	admin       bool          // Operations is configured (drawAdmin)
 	visits      []visit
-	pausing     pausing  // of a type, by somebody through package admin; see drawPauses
-	ordering    ordering // of entries that take turns; see drawOrdering
+	pausing     pausing  // pause of a type through package admin (drawPauses)
+	ordering    ordering // entries with ordering keys (drawOrdering)
 
-	// In all of them:
-	batchCalls int           // the batch type's Concurrency
-	batchWait  time.Duration // see drawBatches
+	// In all seeds:
+	batchCalls int           // Concurrency of the batch type
+	batchWait  time.Duration // BatchWait of the batch type (drawBatches)
 }
 
-// longWait is longer than anything but a sleepy handler's wish.
+// longWait is longer than every wait except the delay that a sleepy handler asks for.
 const longWait = 24 * time.Hour
 
-// formerLacks are the types that a former version has no handlers for.
+// formerLacks lists the types for which an older version has no handler.
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
 
 func (w *world) drawApart() {
@@ -61,7 +61,7 @@ func (w *world) drawApart() {
 	if rng.IntN(6) == 0 {
 		a.leases = []time.Duration{lease, max(time.Second, lease/time.Duration(2+rng.IntN(3)))}
 	}
-	if rng.IntN(6) == 0 { // for longer than leases last
+	if rng.IntN(6) == 0 { // an outage that lasts longer than a lease
 		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: storeDown, reads: rng.IntN(2) == 0,
 			span: lease + time.Duration(rng.Int64N(int64(3*lease)))})
 	}
@@ -71,7 +71,7 @@ func (w *world) drawApart() {
 	}
 }
 
-// crossOrders makes what is recorded again another event, of another type, under the same id.
+// crossOrders changes the business type of some entries that are recorded a second time under the same idempotency key.
 func (w *world) crossOrders(rng *rand.Rand) {
 	for i := 1; i < len(w.plan.orders); i++ {
 		first, again := &w.plan.orders[i-1], &w.plan.orders[i]
@@ -84,7 +84,7 @@ func (w *world) crossOrders(rng *rand.Rand) {
 	}
 }
 
-// wake has a service call back what sleeps for longer than anybody waits.
+// wake reschedules entries that would sleep for longer than longWait, as a service would.
 func (w *world) wake() {
 	if !w.apart.sleepy {
 		return
@@ -94,12 +94,13 @@ func (w *world) wake() {
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
 			w.oracle.asksFor(compensator.ActionReschedule, false, row.ID)
-			_ = n.c.Reschedule(ctx, row.ID, 0) // or at the next look
+			_ = n.c.Reschedule(ctx, row.ID, 0) // if it fails, the next look repeats it
 		}
 	}
 }
 
-// drawLosses draws what the queue loses of one type, in calm seeds, too: what is due is no later for it.
+// drawLosses draws when the queue loses entries of one type, also in calm seeds. Such a loss must not make an entry
+// late.
 func (w *world) drawLosses() {
 	rng := rand.New(rand.NewPCG(w.seed, 3))
 	if !w.plan.sharedQueue || rng.IntN(4) > 0 {
@@ -111,7 +112,7 @@ func (w *world) drawLosses() {
 	}
 }
 
-// configOf is an instance's configuration.
+// configOf returns the configuration of an instance.
 func (w *world) configOf(n *instance) compensator.Config {
 	cfg := w.plan.config
 	cfg.Propagator, cfg.Keep = courier{}, w.apart.keep

@@ -12,11 +12,11 @@ import (
 // barrierPrefix starts the idempotency keys of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier holds the handlers of a type until as many calls are under way as it has slots.
+// barrier holds the handlers of a type until all slots of the type run a call.
 type barrier struct {
 	slots map[string]int
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	inside map[string]int
 	peak   map[string]int
 	opened map[string]chan struct{}
@@ -30,7 +30,7 @@ func newBarrier(slots func(businessType string) int) *barrier {
 	return b
 }
 
-// wait returns when all slots of the type are taken. When ctx ends before, the entry is to come again.
+// wait returns when all slots of the type are taken. If ctx ends first, it returns an error and the entry is retried.
 func (b *barrier) wait(ctx context.Context, businessType string) error {
 	b.add(businessType, 1)
 	defer b.add(businessType, -1)
@@ -53,7 +53,7 @@ func (b *barrier) add(businessType string, calls int) {
 	}
 }
 
-// most is how many calls of each type were under way at once.
+// most returns for each type the highest number of calls that ran at once.
 func (b *barrier) most() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// batchesStream is the stream of how batches are made. It leaves all seeds kept until then the lives they were.
+// batchesStream is the random stream for the forming of batches. A separate stream leaves the course of older seeds
+// unchanged.
 const batchesStream = 7711
 
-// drawBatches draws whether entries wait for others to share their batch, whether one batch runs at a time, and what is recorded
-// with something that comes after it.
+// drawBatches draws the batch type's BatchWait and Concurrency, and entries that wait for a batch of other entries.
 func (w *world) drawBatches() {
 	rng := rand.New(rand.NewPCG(w.seed, batchesStream))
 	w.apart.batchCalls = w.plan.types.Concurrency
@@ -28,10 +28,11 @@ func (w *world) drawBatches() {
 		w.apart.batchCalls = 1
 	}
 	w.plan.types.BatchSize = max(2, w.plan.types.BatchSize)
-	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // the shortest lease there is
+	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // up to the shortest lease
 }
 
-// drawFollowed draws orders of several types under a batch id, each with an entry that comes after them all.
+// drawFollowed draws orders of several types under one batch id. Each order also has an entry that must run after the
+// batch.
 func (w *world) drawFollowed(rng *rand.Rand) {
 	p := &w.plan
 	for i := range 1 + rng.IntN(2) {
@@ -41,7 +42,7 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 			opts.IdempotencyKey = compensator.IdempotencyKey(key)
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: businessType, Content: strconv.AppendQuote(nil, key), Options: opts})
 		}
-		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // before the others: it waits in any order
+		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // the order within the call must not matter, so this entry comes before the batch
 		for j := range 1 + rng.IntN(5) {
 			add(fmt.Sprintf("%s.%d", batch, j), handledTypes[rng.IntN(len(handledTypes))],
 				compensator.Options{BatchID: batch, Delay: time.Duration(rng.IntN(3)) * time.Second})
@@ -51,14 +52,16 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 	p.countOrders()
 }
 
-// following makes a type one whose entries come after the batch that they are about, if any.
+// following sets AfterBatch to an entry's BusinessID. An entry with a BusinessID then runs after the batch with that
+// id.
 func following(cfg compensator.TypeConfig) compensator.TypeConfig {
 	cfg.AfterBatch = func(e *compensator.Entry) string { return e.BusinessID }
 	return cfg
 }
 
-// follows judges that what comes after a batch runs when all of the batch have ended once. A person may have requeued them since,
-// and a database that has gone back knows less.
+// follows asserts that an entry runs after its batch only if each entry of the batch has ended once. A person may have
+// requeued an entry of the batch since. follows asserts nothing after a loss, because the database may have lost the
+// end of an entry.
 func (o *oracle) follows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
@@ -79,14 +82,14 @@ func (o *oracle) follows(n *instance, e *compensator.Entry) {
 	}
 }
 
-// batches is the configuration of the batch type.
+// batches returns the configuration of the batch type.
 func (w *world) batches() compensator.TypeConfig {
 	cfg := w.plan.types
 	cfg.Concurrency, cfg.BatchWait = w.apart.batchCalls, w.apart.batchWait
 	return cfg
 }
 
-// calls is how many of a type's handler an instance makes at once.
+// calls returns how many calls of a type's handler an instance may run at once.
 func (w *world) calls(businessType string) int {
 	if businessType == batchType {
 		return w.apart.batchCalls
@@ -94,7 +97,7 @@ func (w *world) calls(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// atOnce is how many entries it takes for that many.
+// atOnce returns how many entries of a type an instance may run at once.
 func (w *world) atOnce(businessType string) int {
 	if businessType == batchType {
 		return w.apart.batchCalls * w.plan.types.BatchSize
@@ -102,7 +105,7 @@ func (w *world) atOnce(businessType string) int {
 	return w.plan.types.Concurrency
 }
 
-// lingers is how long entries of a type may wait for others.
+// lingers returns how long entries of a type may wait for others to share their batch.
 func (o *oracle) lingers(businessType string) time.Duration {
 	if businessType == batchType {
 		return o.w.apart.batchWait
@@ -110,8 +113,8 @@ func (o *oracle) lingers(businessType string) time.Duration {
 	return 0
 }
 
-// enter judges that an instance runs no more batches of several than the type allows, and none that is too large. Its entries
-// that run alone may be those of a batch that came to nothing, in the place of that one.
+// enter asserts that an instance runs no more batches than the type's Concurrency and no batch larger than BatchSize.
+// It does not count a batch of one entry. Entries of a failed batch run again alone, in the slot of that batch.
 func (n *instance) enter(entries int) (leave func()) {
 	o, cfg := n.w.oracle, n.w.batches()
 	if entries > cfg.BatchSize {

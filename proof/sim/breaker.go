@@ -10,16 +10,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// breakerStream is the stream of what handlers call that is down. It leaves all seeds kept until then the lives they were.
+// breakerStream is the random stream for outages of called services. A separate stream leaves the course of older seeds
+// unchanged.
 const breakerStream = 7755
 
-// outage is when what the handlers of some types call is down.
+// outage is the period in which the services that the handlers of some types call are down.
 type outage struct {
 	from, to time.Time
 	types    map[string]bool
 }
 
-// drawBreakers draws whether the types have breakers, and what makes those open.
+// drawBreakers draws whether the types have breakers, and an outage that opens them.
 func (w *world) drawBreakers() {
 	rng := rand.New(rand.NewPCG(w.seed, breakerStream))
 	if w.plan.calm || rng.IntN(8) > 0 {
@@ -36,7 +37,7 @@ func (w *world) drawBreakers() {
 	w.plan.countOrders()
 }
 
-// duringOutage are orders that come by themselves: by itself no type has many entries at once.
+// duringOutage returns extra orders for the outage. Without them no type would have many entries at once.
 func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	for i := range 4 + rng.IntN(8) {
 		key, kind := fmt.Sprint("o", i), handledTypes[rng.IntN(len(handledTypes))]
@@ -46,33 +47,33 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	return orders
 }
 
-// cut is what an attempt does while what it calls is down.
+// cut returns the behaviour of an attempt whose called service is down.
 func (w *world) cut(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
 	o, now := w.apart.outage, time.Now()
 	if !o.types[e.BusinessType] || now.Before(o.from) || now.After(o.to) {
 		return behaviour{}, false
 	}
 	b = behaviour{manner: unavailable, took: time.Duration(rng.Int64N(int64(300 * time.Millisecond)))}
-	if rng.IntN(4) == 0 { // or it does not answer
+	if rng.IntN(4) == 0 { // the service does not answer at all
 		b.took, b.deaf = w.plan.types.Timeout+time.Duration(rng.Int64N(int64(w.plan.types.Timeout))), rng.IntN(2) == 0
 	}
 	return b, true
 }
 
-// breakerOn is a type on an instance.
+// breakerOn is the breaker of one type on one instance.
 type breakerOn struct {
 	n    *instance
 	kind string
 }
 
-// opening is what an instance has said of a breaker, and what was let in since.
+// opening is an open breaker as its instance reported it. probes counts the calls since then.
 type opening struct {
 	compensator.OpenBreaker
 	said   time.Time
 	probes int
 }
 
-// openedLocked takes an instance's word.
+// openedLocked records that an instance reported an open breaker.
 func (o *oracle) openedLocked(n *instance, open compensator.OpenBreaker) {
 	o.sights[sawBreakerOpen]++
 	o.sights[sawProbe] += min(1, open.Probes)
@@ -90,17 +91,17 @@ func (o *oracle) closedLocked(n *instance, open compensator.OpenBreaker) {
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// lookedAt is an attempt of an entry that comes after a batch, which asks first whether that has ended.
+// lookedAt is an attempt of an entry that runs after a batch. Such an attempt first checks whether the batch has ended.
 type lookedAt struct {
 	n  *instance
 	id compensator.EntryID
 }
 
-// letInLocked: G25, while a type's breaker is open one call begins after each pause, and no other. An entry that comes after a
-// batch makes none where that has not ended, and gives way to the next.
+// letInLocked asserts G25: while a type's breaker is open, only one call begins after each pause. An entry that runs
+// after an unfinished batch makes no call, so the next entry may make the call.
 func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if open != nil && open.said.Equal(time.Now()) { // let in before, at this very moment
+	if open != nil && open.said.Equal(time.Now()) { // admitted earlier, at the same nanosecond
 		open = nil
 	}
 	if e.BusinessType == txType && e.BusinessID != "" && !e.Compensation {
@@ -109,16 +110,16 @@ func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 		}
 		o.looks[lookedAt{n, e.ID}] = open
 		if open == nil || !time.Now().Before(open.ProbeAt) {
-			return // until its handler is called
+			return // calledAfterLocked counts the call
 		}
 	}
 	o.probesLocked(n, e.ID, open)
 }
 
-// calledAfterLocked is a call for an entry whose batch has ended.
+// calledAfterLocked counts the call of an entry whose batch has ended.
 func (o *oracle) calledAfterLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if let := o.looks[lookedAt{n, e.ID}]; let == open { // or it was let in before that one opened
+	if let := o.looks[lookedAt{n, e.ID}]; let == open { // otherwise the attempt was admitted before this breaker opened
 		o.probesLocked(n, e.ID, open)
 	}
 }
@@ -133,7 +134,7 @@ func (o *oracle) probesLocked(n *instance, id compensator.EntryID, open *opening
 	}
 }
 
-// paused is how long open breakers keep those entries from running that no other instance takes, of one probe or two.
+// paused returns how long open breakers may delay entries that only one instance handles, with a second probe included.
 func (o *oracle) paused() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -145,15 +146,14 @@ func (o *oracle) paused() (longest time.Duration) {
 	return longest
 }
 
-// openOn returns what an instance has last said of a type's breaker; nil: it is closed.
+// openOn returns the open breaker that an instance last reported for a type, or nil if the breaker is closed.
 func (o *oracle) openOn(n *instance, kind string) *opening {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.opened[breakerOn{n, kind}]
 }
 
-// resume asserts the rest of G25: nothing is down any more, so each breaker closes with the first entry that comes after its
-// pause.
+// resume asserts the rest of G25: when all services are up, each breaker closes with the first entry after its pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
 		open := w.oracle.openOn(last, t)
@@ -177,7 +177,8 @@ func (w *world) resume(last *instance) {
 	}
 }
 
-// patient ends a handler that waits for others before its time is up, which would open its breaker.
+// patient limits ctx to three quarters of the timeout if types have breakers. A handler that waits for others would
+// otherwise time out and open its breaker.
 func (w *world) patient(ctx context.Context) context.Context {
 	if w.plan.types.Breaker == (compensator.Breaker{}) {
 		return ctx

@@ -12,12 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// connectionsStream is the stream of what tells instances of their connections. It leaves all seeds kept until then the lives
-// they were.
+// connectionsStream is the random stream for what instances know about their connections. A separate stream leaves the
+// course of older seeds unchanged.
 const connectionsStream = 190
 
-// drawConnections draws, where the database goes back, whether instances can tell that it may be another one: their connections
-// to it are new. Just then there is something to claim, and some get no answer when they ask what the database has kept.
+// drawConnections draws, in seeds where the database goes back, whether instances can see that their database
+// connections are new. It adds entries that come due at the end of the outage. Some instances then get no answer when
+// they ask what the database has kept.
 func (w *world) drawConnections() {
 	rng := rand.New(rand.NewPCG(w.seed, connectionsStream))
 	if rng.IntN(2) > 0 {
@@ -36,7 +37,7 @@ func (w *world) drawConnections() {
 	w.plan.countOrders()
 }
 
-// dueAfter is an order of entries that come due when an outage is over.
+// dueAfter returns an order whose entries come due when an outage is over.
 func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 	o.at = time.Duration(rng.Int64N(int64(2 * time.Second)))
 	o.way = enqueued
@@ -51,18 +52,19 @@ func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 
 // link is an instance's connection to the database.
 type link struct {
-	outage atomic.Int64 // the number of the last one that it has come after; 0: nothing was sent yet
-	opened atomic.Int64 // how many there were
+	outage atomic.Int64 // number of the last outage before the newest connection, 0 before the first statement
+	opened atomic.Int64 // number of connections opened
 }
 
-// connect is a statement that reaches the database: after an outage over a new connection.
+// connect opens a new connection for the first statement after an outage.
 func (n *instance) connect() {
 	if now := n.w.outages.Load(); n.link.outage.Swap(now) != now {
 		n.link.opened.Add(1)
 	}
 }
 
-// Connections is what a pool tells beyond the contract, where the seed has it.
+// Connections returns how many connections were opened, in seeds where instances can see it. It is an optional method
+// of a store.
 func (s *gatedStore) Connections() (own, users int64) {
 	if !s.from.w.apart.connected {
 		return 0, 0
@@ -71,17 +73,17 @@ func (s *gatedStore) Connections() (own, users int64) {
 	return opened, opened
 }
 
-// ReadsCommitted is true of the double.
+// ReadsCommitted returns true, because the memory store reads committed rows.
 func (s *gatedStore) ReadsCommitted() bool { return true }
 
-// claimed is a claim as its instance was told of it.
+// claimed is a claim as its instance received it.
 type claimed struct {
 	row processlog.Row
-	at  time.Time // when it was done
+	at  time.Time // time at which the claim was done
 }
 
-// asks judges that a handler is called. G19: where its connections tell, nothing starts that was claimed after the database
-// went back, before the instance has found out what that has lost of what it ran.
+// asks asserts G19 at the call of a handler. In seeds where instances can see new connections, an entry claimed after a
+// loss must not start before its instance has noticed the loss of an entry that it ran.
 func (o *oracle) asks(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

@@ -1,9 +1,11 @@
-// Package sim runs whole lives of several instances of the production engine in one testing/synctest bubble:
-// over one store and one queue in memory, with every statement and script a step that passes a turnstile, and a
-// seed that decides when each step is done, which fail and how, which instance dies when, and what handlers,
-// producers and people do. What must hold is asserted at every transition and every attempt; then everything
-// is healed, and every entry has to come to rest.
+// Package sim runs random histories of several instances of the production engine in one testing/synctest bubble. The
+// instances share one store and one queue in memory.
 //
-// A seed replays exactly, which TestSameSeedWalksTheSameWay holds it to, but for interruptions by the runtime on a busy
-// machine. See docs/reliability.md, and sim_test.go for how to run one.
+// Every statement and every script is a step of a scheduler. The seed decides when each step is done, which steps fail
+// and how, and which instance dies when. It also decides what handlers, producers and people do. An oracle asserts the
+// promises at every transition of a row and at every attempt. Then the simulation ends all faults, and every entry must
+// come to rest.
+//
+// A seed always replays in the same way, except when the runtime of a busy machine interrupts a goroutine.
+// TestSameSeedWalksTheSameWay checks this. See docs/reliability.md, and sim_test.go for how to run a seed.
 package sim

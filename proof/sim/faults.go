@@ -7,38 +7,38 @@ import (
 	"time"
 )
 
-// class is a kind of step, which decides what can go wrong with it.
+// class is a kind of step. It decides which faults the step can have.
 type class int
 
 const (
-	classOwn    class = iota // the simulation's: handlers beginning and ending
+	classOwn    class = iota // begin or end of a handler, which has no fault
 	classRead                // a statement that changes nothing
-	classWrite               // a transaction of the store's own that may be repeated
-	classOnce                // one that only the engine may repeat
+	classWrite               // a transaction of the store that the store may repeat
+	classOnce                // a transaction that only the engine may repeat
 	classInTx                // a statement in an open transaction
 	classCommit              // COMMIT
 	classQueue               // a script or command of the queue
 )
 
-// fault is what goes wrong with a step, or an event of its own.
+// fault is a fault of a step, or an event that happens between steps.
 type fault int
 
 const (
 	none        fault = iota
-	errBefore         // an error, and nothing was done
-	errAfter          // an error, but it was done
-	hangBefore        // no answer until the caller's context ends; nothing was done
-	hangAfter         // the same, but it was done
-	twice             // done twice, the second answer is given
-	slow              // it takes seconds
+	errBefore         // an error, and the step is not done
+	errAfter          // an error, but the step is done
+	hangBefore        // no answer until the caller's context ends, and the step is not done
+	hangAfter         // no answer until the caller's context ends, but the step is done
+	twice             // the step is done twice and returns the second answer
+	slow              // the step takes seconds
 	crashBefore       // the instance dies and the step is not done
-	crashAfter        // the instance dies once it is done
+	crashAfter        // the instance dies after the step
 	txAborted         // the server rolls the transaction back
 
-	// Events.
+	// The faults below are events.
 	crash      // an instance dies between its steps
-	pause      // an instance stands still
-	restart    // an instance is stopped in order and another one started
+	pause      // all steps of an instance wait
+	restart    // an instance is stopped in order, and another one starts
 	queueLost  // the queue forgets everything
 	queueBack  // the queue goes back to an earlier moment
 	queueJump  // the queue's clock jumps
@@ -48,21 +48,21 @@ const (
 	queueDown  // the queue does not answer for a while
 	lockStorm  // a transaction holds rows
 
-	// Events of a stream of their own; see drawLosses.
+	// The events below have random streams of their own (drawLosses and others).
 	typeLost     // the queue forgets the entries of one type
-	wholeLost    // the queue forgets only that it knows all entries of a type
-	rebuildLost  // it forgets a type, and once more while that is being rebuilt
-	outcomesDown // the database takes neither outcomes nor renewals for a while, but claims
-	storeBack    // after an outage the database is what it was a while before; see drawLoss
+	wholeLost    // the queue forgets only the mark that it knows all entries of a type
+	rebuildLost  // the queue forgets a type, and forgets it again during the rebuild
+	outcomesDown // the database refuses outcomes and renewals for a while, but accepts claims
+	storeBack    // after an outage the database is at an earlier state (drawLoss)
 
-	questionsDown // the database does not say what it has kept, but claims; see drawConnections
-	queueFull     // the queue has no memory for more; see drawKeys
-	keyTaken      // somebody uses the key of a type
-	keyRenamed    // somebody puts a type's entries under the key of another one
-	stoppedMidway // an instance is stopped in order while it runs a batch that breaks, and another one started; see drawMidway
-	rowsRefused   // the database refuses to change some entries for a while; see drawTriggers
+	questionsDown // the database does not answer what it has kept, but accepts claims (drawConnections)
+	queueFull     // the queue is out of memory (drawKeys)
+	keyTaken      // a foreign program uses the key of a type
+	keyRenamed    // a foreign program moves a type's entries to the key of another type
+	stoppedMidway // an instance is stopped in order while it runs a batch that fails, and another one starts (drawMidway)
+	rowsRefused   // the database refuses to change some entries for a while (drawTriggers)
 
-	faults // how many
+	faults // number of faults
 )
 
 var faultNames = [faults]string{
@@ -77,7 +77,7 @@ var faultNames = [faults]string{
 
 func (f fault) String() string { return faultNames[f] }
 
-// faultsOf are the faults a step of each class can meet.
+// faultsOf lists the faults that a step of each class can have.
 var faultsOf = [...][]fault{
 	classRead:   {errBefore, hangBefore, slow, crashBefore, crashAfter},
 	classWrite:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
@@ -87,17 +87,17 @@ var faultsOf = [...][]fault{
 	classQueue:  {errBefore, errAfter, hangBefore, hangAfter, twice, slow, crashBefore, crashAfter},
 }
 
-// slowest is how long a slow step takes at most to the server, and its answer back.
+// slowest is the longest time that a slow step takes to the server, and also the longest time of its answer.
 const slowest = 3 * time.Second
 
-// errBroken is what a caller is told of a step that went wrong: it says nothing about what was done.
+// errBroken is the error of a failed step. It does not say whether the step was done.
 var errBroken = errors.New("sim: connection broken")
 
-// errDead is what an instance that has died would be told.
+// errDead is the error of a step whose instance has died.
 var errDead = errors.New("sim: this instance has died")
 
-// spoil draws what goes wrong with a step. A kind must be active in this seed and its probability hit, so that
-// seeds with one kind of problem and seeds with many both come up. It returns how much later the turn of the step comes.
+// spoil draws the fault of a step. Each seed has a set of active faults, so that seeds with one kind of fault and seeds
+// with many kinds occur. spoil returns by how much it delays the step.
 func (w *world) spoil(r *request) (later time.Duration) {
 	if r.lost != none {
 		r.verdict.fault = r.lost
@@ -119,7 +119,7 @@ func (w *world) spoil(r *request) (later time.Duration) {
 	return later
 }
 
-// outage is the fault of everything of a class right now, or of one operation.
+// outage returns the current fault of all steps of a class, or of one operation.
 func (w *world) outage(c class, op string) fault {
 	var until time.Time
 	switch {
@@ -139,17 +139,17 @@ func (w *world) outage(c class, op string) fault {
 	return none
 }
 
-// event is a fault that comes by itself.
+// event is a fault at a fixed time.
 type event struct {
 	at    time.Time
 	fault fault
-	whom  int           // which instance, row or snapshot: modulo how many there are
-	span  time.Duration // how long, how far
-	reads bool          // the database that is down answers reads
-	after func()        // instead of a fault: what follows from an earlier event
+	whom  int           // picks the instance, row or snapshot, modulo their number
+	span  time.Duration // duration, or distance of a clock jump
+	reads bool          // the database answers reads during its outage
+	after func()        // called in place of a fault, as a consequence of an earlier event
 }
 
-// fire makes an event happen.
+// fire carries out an event.
 func (w *world) fire(e event) {
 	if e.after != nil {
 		e.after()
@@ -222,16 +222,16 @@ func (w *world) fire(e event) {
 	}
 }
 
-// rebuilds takes note that somebody begins to rebuild types.
+// rebuilds notes that a process begins to rebuild types. It may schedule a loss during this rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""
 		w.later(w.loseAfter, func() { w.queue.LoseType(lost) })
-		w.gate.poke() // a step calls this, and the world's own goroutine waits for the events that it knows
+		w.gate.poke() // wake the world's goroutine, because it waits only for the events that it knew
 	}
 }
 
-// later schedules what follows from an event.
+// later schedules a consequence of an event.
 func (w *world) later(in time.Duration, do func()) {
 	w.schedule(event{at: time.Now().Add(in), after: do})
 }
@@ -246,7 +246,7 @@ func (w *world) schedule(e event) {
 	w.events[i] = e
 }
 
-// pauseUntil holds every step of an instance.
+// pauseUntil delays every step of an instance.
 func (w *world) pauseUntil(n *instance, until time.Time) {
 	n.pausedUntil.Store(until.UnixNano())
 	for _, r := range w.gate.pending {

@@ -13,14 +13,14 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// The business types. Every instance handles all of them but stray.
+// The business types. Every instance handles all of them except strayType.
 const (
 	plainType  = "plain"
 	txType     = "tx"
 	batchType  = "batch"
-	undoType   = "undo"   // compensated
-	undoTxType = "undotx" // transactional, and compensated in a transaction
-	strayType  = "stray"  // nobody's
+	undoType   = "undo"   // with a compensation
+	undoTxType = "undotx" // transactional, with a transactional compensation
+	strayType  = "stray"  // without a handler
 )
 
 var handledTypes = []string{plainType, txType, batchType, undoType, undoTxType}
@@ -62,34 +62,34 @@ func (n *instance) register(c *compensator.Compensator) error {
 	return errors.Join(err1, err2, err3, err4, err5, n.periodic(c))
 }
 
-// manner is how an attempt ends.
+// manner is the way in which an attempt ends.
 type manner int
 
 const (
-	unfinished    manner = iota // it has not ended, or in a way that says nothing about the entry
-	fine                        // nil
-	failed                      // an error
-	permanently                 // Permanent
-	laterOn                     // RetryAfter
-	snoozed                     // Snooze
-	unavailable                 // Unavailable
+	unfinished    manner = iota // not ended, or ended without a result for the entry
+	fine                        // returned nil
+	failed                      // returned an error
+	permanently                 // returned Permanent
+	laterOn                     // returned RetryAfter
+	snoozed                     // returned Snooze
+	unavailable                 // returned Unavailable
 	panicked                    // a panic
-	goexited                    // runtime.Goexit
-	interrupted                 // its context ended, and it returned that
-	serverFaulted               // an error of the database's condition
-	serverDowned                // an error of the whole server
+	goexited                    // called runtime.Goexit
+	interrupted                 // returned the error of its ended context
+	serverFaulted               // returned an error of the database's condition
+	serverDowned                // returned an error of the whole server's condition
 )
 
-// behaviour is what an attempt does, drawn from the seed, the entry and how many attempts came before.
+// behaviour is the course of an attempt. The seed, the entry and the number of earlier attempts decide it.
 type behaviour struct {
 	manner manner
 	took   time.Duration
-	deaf   bool // it ignores its context
-	chain  bool // a transactional one records an entry of its own
+	deaf   bool // ignores its context
+	chain  bool // a transactional attempt records another entry
 	after  time.Duration
-	kills  bool // its process dies of it
-	jams   bool // it returns when all is healed
-	deed   int  // from 1: while it runs, somebody does this to its entry
+	kills  bool // kills its process
+	jams   bool // returns only after the healing
+	deed   int  // 1 or more: index of an action on the entry while the attempt runs
 }
 
 func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
@@ -132,12 +132,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	case 0, 1, 2:
 	case 3, 4, 5:
 		b.took = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
-	case 6: // renews
+	case 6: // long enough for a renewal
 		b.took = time.Duration(rng.Int64N(int64(timeout)))
 	case 7:
 		if w.plan.calm {
 			b.took = timeout * 9 / 10
-		} else if rng.Float64() < w.plan.failing { // beyond its timeout, and the lease with it
+		} else if rng.Float64() < w.plan.failing { // longer than its timeout and its lease
 			b.took = timeout + time.Duration(rng.Int64N(int64(timeout)))
 			b.deaf = rng.IntN(2) == 0
 		}
@@ -150,12 +150,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	if w.apart.sleepy && b.deed == 0 && e.State != compensator.Compensating && rng.IntN(2) == 0 {
-		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // a service can call it back; see wake
+		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // wake reschedules such an entry
 	}
 	return b
 }
 
-// attempt is a plain handler, and Compensate.
+// attempt is the plain handler and Compensate.
 func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	n.w.oracle.called(n, e)
 	a, err := n.begin(ctx, e)
@@ -166,7 +166,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b)))
 }
 
-// attemptTx is a transactional handler, and CompensateTx: its effect is in the transaction.
+// attemptTx is the transactional handler and CompensateTx. Its effect is part of the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	n.w.oracle.called(n, e)
 	n.w.oracle.follows(n, e)
@@ -186,7 +186,7 @@ func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *c
 	return n.conclude(a, n.decide(a, b, ended))
 }
 
-// attemptBatch is a batch handler.
+// attemptBatch is the batch handler.
 func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[json.RawMessage]) []error {
 	n.w.oracle.called(n, items[0].Entry)
 	defer n.enter(len(items))()
@@ -226,18 +226,18 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 			if b.manner == panicked {
 				panic("sim: batch panics")
 			}
-			return make([]error, len(items)-1) // the wrong length
+			return make([]error, len(items)-1) // wrong number of results
 		}
 		ends[i] = n.decide(a, b, cut)
 	}
 	verdicts := make([]error, len(items))
-	for i, a := range attempts { // all have ended when the last one has: until then the handler has not returned
+	for i, a := range attempts { // conclude all attempts together, because the batch handler returns only once
 		verdicts[i] = n.conclude(a, ends[i])
 	}
 	return verdicts
 }
 
-// work takes its time. It returns why the context ended, if the handler listens.
+// work waits for as long as b.took says. It returns the context's error if the handler listens to its context.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
 		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
@@ -275,7 +275,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	return nil
 }
 
-// meddle does something to the entry whose attempt is under way, from any instance.
+// meddle acts on the entry of a running attempt, through any instance.
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -286,7 +286,7 @@ func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	}
 }
 
-// begin is the moment the handler starts to act.
+// begin is the step at which the handler starts.
 func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, error) {
 	key := make(args, 0, 16).id(e.ID).num(e.Version)
 	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "run", args: string(key)}); v.dead {
@@ -295,15 +295,15 @@ func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, e
 	return n.w.oracle.began(ctx, n, e), nil
 }
 
-// attemptEnd is how a handler has made up its mind about an entry.
+// attemptEnd is the result that a handler decided on.
 type attemptEnd struct {
 	manner manner
-	after  time.Duration // to be called again
-	cut    error         // short
-	dead   bool          // its instance is
+	after  time.Duration // delay until the next call
+	cut    error         // error that interrupted the handler
+	dead   bool          // its instance has died
 }
 
-// decide is the moment the handler has made up its mind; cut is what cut it short.
+// decide is the step at which the handler decides on its result. cut is the error that interrupted it, if any.
 func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
 	n.w.oracle.attemptEnd(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)
@@ -315,7 +315,7 @@ func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
 	return attemptEnd{how, b.after, cut, v.dead}
 }
 
-// conclude is the handler's return.
+// conclude returns the handler's result.
 func (n *instance) conclude(a *attempt, end attemptEnd) error {
 	if end.dead {
 		return errDead

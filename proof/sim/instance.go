@@ -15,47 +15,47 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instance is one process: a Compensator and what runs in it. When it dies its goroutines go on, as there is no
-// way to end them, but from then on they reach nothing.
+// instance is one process: a Compensator and its handlers. The goroutines of a dead instance go on, because Go cannot
+// end them. All their later steps fail.
 type instance struct {
 	w      *world
-	number int // from 1
+	number int // counts from 1
 	runs   bool
 
 	c        *compensator.Compensator
 	messages *compensator.Type[json.RawMessage]
 	store    *gatedStore
 	link     link
-	opening  bool // inside New, in front of the turnstile
+	opening  bool // inside New, where steps do not wait for the scheduler
 	stop     context.CancelFunc
 	ended    chan struct{} // closed when Run has returned and the Compensator is closed
-	runErr   error         // of Run; read after ended
+	runErr   error         // error of Run, read after ended
 
 	ranWell     atomic.Bool // Run has returned nil
-	mustEndWell atomic.Bool // nothing stands in the way of an orderly stop
+	mustEndWell atomic.Bool // no fault prevents an orderly stop
 
-	compared       time.Time      // when the database last answered what it keeps; guarded by oracle.mu, as the next ones
-	lossSeen       time.Time      // of that, by what it stopped because the database had gone back
-	newest         processlog.Row // what it was last told it had claimed
-	pendingRelease processlog.Row // what the database has lost of that, until it notices
+	compared       time.Time      // last answer of the database about what it keeps, guarded by oracle.mu like the fields below
+	lossSeen       time.Time      // the value of compared at which the instance noticed a loss and stopped
+	newest         processlog.Row // last row that the instance learned it had claimed
+	pendingRelease processlog.Row // newest, if the database has lost it and the instance has not noticed
 	claims         map[compensator.EntryID]claimed
-	ran            processlog.Row // what it last called a handler for
-	lost           processlog.Row // what the database has lost of that, until it notices
+	ran            processlog.Row // last row for which the instance called a handler
+	lost           processlog.Row // ran, if the database has lost it and the instance has not noticed
 
 	dead        atomic.Bool
 	died        chan struct{}
 	once        sync.Once
-	retired     bool         // stopped in order; the world's own goroutine only
-	stoppedAt   atomic.Int64 // when Run's context ended, unix ns; 0: it goes on
+	retired     bool         // stopped in order, used only by the world's goroutine
+	stoppedAt   atomic.Int64 // end of Run's context in unix ns, 0 while Run goes on
 	pausedUntil atomic.Int64 // unix ns
 
 	mu  sync.Mutex
-	txs []*gatedTx // open
+	txs []*gatedTx // open transactions
 
-	batches atomic.Int32 // of several entries, whose handlers run
+	batches atomic.Int32 // number of running batches with several entries
 }
 
-// launch starts an instance, in the world's own goroutine or before it.
+// launch starts an instance. The world's goroutine calls it, or the caller of run before that goroutine starts.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
@@ -90,7 +90,7 @@ func (w *world) launch(runs bool) *instance {
 	return n
 }
 
-// life is Run and Close.
+// life runs the instance: Run and then Close.
 func (n *instance) life(ctx context.Context) {
 	defer close(n.ended)
 	if n.runs {
@@ -107,7 +107,7 @@ func (n *instance) life(ctx context.Context) {
 	}
 }
 
-// afterRun asserts what Run's end promises.
+// afterRun asserts the promises about the end of Run.
 func (n *instance) afterRun() {
 	switch {
 	case n.dead.Load():
@@ -119,7 +119,7 @@ func (n *instance) afterRun() {
 	}
 }
 
-// alive is one of the living instances, or nil.
+// alive returns one of the living instances, or nil.
 func (w *world) alive(which int) *instance {
 	living := w.living()
 	if len(living) == 0 {
@@ -150,7 +150,7 @@ func (w *world) retire(n *instance) {
 	n.stop()
 }
 
-// die makes the instance reach nothing any more. The world buries it at its next turn.
+// die kills the instance. All its later steps fail. The world's goroutine then calls bury.
 func (n *instance) die() {
 	n.once.Do(func() {
 		n.dead.Store(true)
@@ -162,8 +162,8 @@ func (n *instance) die() {
 	})
 }
 
-// bury does what the world does after a death: the server sees its connections go, and somebody starts another
-// instance, or not.
+// bury carries out the consequences of a death. The server ends the dead instance's transactions, and another instance
+// may start.
 func (w *world) bury() {
 	w.mu.Lock()
 	deaths := w.deaths
@@ -195,7 +195,7 @@ func (w *world) bury() {
 					w.launch(true)
 				}
 			})
-		case w.healed.Load(): // it was on its way to die when all was healed
+		case w.healed.Load(): // the instance died during the healing
 			w.someoneWorks()
 		}
 	}
@@ -231,24 +231,25 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step is one statement or script: it waits for its turn, is done or not, and answers or not, as the seed says.
+// step runs one statement or script. It waits for the scheduler. The seed decides whether do runs and whether an answer
+// arrives.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }
 
-// stepUnder is step for what is asked under a claim's token.
+// stepUnder is step for a call under a claim's token.
 func (n *instance) stepUnder(ctx context.Context, token processlog.Token, c class, op, args string, do func() error) error {
 	_, err := n.judged(ctx, &request{from: n, class: c, op: op, args: args, claim: n.w.oracle.claimOf(token)}, func(verdict) error { return do() })
 	return err
 }
 
-// judged is step for those who want to know the verdict.
+// judged is step for a caller that needs the verdict.
 func (n *instance) judged(ctx context.Context, r *request, do func(verdict) error) (verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return verdict{}, err
 	}
 	v := n.w.gate.pass(r)
-	if v.fault == hangBefore || v.fault == hangAfter { // counted before it is done: a row that is locked may hold that up
+	if v.fault == hangBefore || v.fault == hangAfter { // count before do runs, because a locked row may delay do
 		n.w.stuck.Add(1)
 		defer n.w.stuck.Add(-1)
 	}
@@ -283,7 +284,7 @@ func (n *instance) judged(ctx context.Context, r *request, do func(verdict) erro
 	return v, err
 }
 
-// stepIn is a step inside a transaction. When its connection breaks, the transaction is gone.
+// stepIn is a step inside a transaction. A broken connection ends the transaction.
 func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, args args, do func() error) error {
 	tx := gatedOf(in)
 	if tx == nil || tx.broken.Load() {
@@ -300,7 +301,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 		return do()
 	})
 	if errors.Is(err, driver.ErrBadConn) {
-		err = errBroken // the double says more than a broken connection could
+		err = errBroken // hide the double's error, which says more than a broken connection does
 	}
 	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
 		tx.broken.Store(true)
@@ -309,7 +310,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 	return err
 }
 
-// reply is the answer on its way. A paused instance does not see it before it goes on.
+// reply waits until the answer arrives. A paused instance gets the answer after its pause.
 func (n *instance) reply(v verdict) {
 	time.Sleep(v.reply)
 	for until := n.paused(); time.Now().Before(until); until = n.paused() {
@@ -321,8 +322,8 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// hang is no answer at all. That the context has ended is noticed as late as an answer would be: at the very instant
-// other timers of the engine may end, and the order of those is the runtime's own choice.
+// hang waits until ctx ends, and then as long as an answer takes. Other timers of the engine may fire exactly when ctx
+// ends, and the runtime chooses the order of simultaneous timers.
 func (n *instance) hang(ctx context.Context, v verdict) error {
 	select {
 	case <-ctx.Done():

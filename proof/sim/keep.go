@@ -9,26 +9,26 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keepStream is the stream of what is kept for a while only. It leaves all seeds kept until then the lives they were.
+// keepStream is the random stream for Config.Keep. A separate stream leaves the course of older seeds unchanged.
 const keepStream = 68
 
-// drawKeep draws whether ended entries are purged by themselves. Few seeds live that long.
+// drawKeep draws whether the library purges ended entries. Few seeds do, because such a seed takes long.
 func (w *world) drawKeep() {
 	rng := rand.New(rand.NewPCG(w.seed, keepStream))
 	if !w.plan.calm && rng.IntN(40) == 0 {
 		w.apart.keep = time.Hour
-		// An hour of short rounds would take as long to simulate as a hundred other seeds.
+		// An hour with short reconcile intervals would take as long to simulate as a hundred other seeds.
 		w.plan.config.ReconcileInterval *= roundsRarer
 		w.plan.config.PollInterval *= roundsRarer
 		w.apart.absent = rng.IntN(16) > 0
 	}
 }
 
-// roundsRarer is how much longer the intervals are where ended entries are kept for an hour.
+// roundsRarer multiplies the intervals in seeds that keep ended entries for an hour.
 const roundsRarer = 8
 
-// launchWorker starts a lone instance that handles every type. An older version beside it would win rounds, and purge nothing of the
-// types that it lacks.
+// launchWorker starts a single instance that handles every type. An older version beside it would win maintenance
+// rounds, and would not purge the types that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {
@@ -39,10 +39,10 @@ func (w *world) launchWorker() {
 	w.endAllBut(w.worker())
 }
 
-// keptStates are those that Keep is about, written down once more.
+// keptStates lists the states to which Keep applies. It repeats the library's rule independently.
 var keptStates = states(compensator.Succeeded, compensator.Compensated, compensator.Cancelled)
 
-// keptLocked: G24, what is purged by itself has ended, needs nobody, and is as old as it has to be.
+// keptLocked asserts G24: the library purges only entries that have ended in one of keptStates and are old enough.
 func (o *oracle) keptLocked(row processlog.Row) {
 	if !o.keeping {
 		return
@@ -53,17 +53,17 @@ func (o *oracle) keptLocked(row processlog.Row) {
 	}
 }
 
-// lastMinutes is how long before the first entry has been kept for long enough a new instance starts, where nobody runs until then.
+// lastMinutes is how long before the first purge a new instance starts, in seeds where none runs until then.
 const lastMinutes = 5 * time.Minute
 
-// outlive lets time pass, and asserts the rest of G24: all is purged that is to be, and nothing else. In one of sixteen such seeds the
-// lone instance that is left lives on. In the others it ends, and a new one starts for the last minutes. An hour of rounds costs
-// as much as ten other seeds.
+// outlive lets time pass and asserts the rest of G24: every entry that is due for a purge is purged, and no other entry
+// is. In one of sixteen such seeds the last instance lives on. In the other seeds it stops, and a new instance starts
+// for the last minutes. An hour of rounds costs as much as ten other seeds.
 func (w *world) outlive() {
 	if w.apart.keep == 0 || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
 	}
-	var ahead time.Duration // of a database whose clock has gone back since an entry ended
+	var ahead time.Duration // how far the database's clock has gone back since an entry ended
 	for _, row := range w.kept() {
 		ahead = max(ahead, row.DueIn)
 	}
@@ -76,7 +76,7 @@ func (w *world) outlive() {
 		time.Sleep(w.apart.keep + ahead)
 	}
 	overdue := func() int {
-		rows := slices.DeleteFunc(w.kept(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // a slot may have come due late
+		rows := slices.DeleteFunc(w.kept(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // leave out entries that are still too young, for example a slot that came due late
 		return len(rows)
 	}
 	if !w.await(3*time.Minute, func() bool { return overdue() == 0 }) {
@@ -84,7 +84,8 @@ func (w *world) outlive() {
 	}
 }
 
-// kept lists the entries that are to be purged by themselves. A type that nobody handles is purged by nobody.
+// kept lists the entries that the library must purge. It leaves out types without a handler, because no instance purges
+// them.
 func (w *world) kept() []processlog.Row {
 	return slices.DeleteFunc(w.store.Rows(), func(row processlog.Row) bool { return !keptStates[row.State] || row.BusinessType == strayType })
 }

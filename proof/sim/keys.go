@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// keysStream is the stream of what happens to the queue's keys. It leaves all seeds kept until then the lives they were.
+// keysStream is the random stream for what foreign programs do to the queue's keys. A separate stream leaves the course
+// of older seeds unchanged.
 const keysStream = 24
 
-// drawKeys draws what people and their other programs do to a shared queue: they fill its memory, and put their own data, or
-// another type's, under the key of a type. Each comes once: a key that is renamed to and fro would be a queue that goes back.
+// drawKeys draws what foreign programs do to a shared queue. They fill its memory, or put their own data or another
+// type's entries under the key of a type. Each event happens once, because renaming a key back and forth would take the
+// queue back in time.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {
@@ -23,7 +25,7 @@ func (w *world) drawKeys() {
 	}
 }
 
-// misuse makes it happen. What is full or taken is free again after the span, or when all is healed.
+// misuse carries out such an event. It ends after the event's span or at the healing.
 func (w *world) misuse(e event) {
 	name := handledTypes[e.whom%len(handledTypes)]
 	switch e.fault {
@@ -39,7 +41,7 @@ func (w *world) misuse(e event) {
 	}
 }
 
-// giveKeyBack takes away what somebody has put in the place of a type's entries.
+// giveKeyBack removes the foreign data under a type's key.
 func (w *world) giveKeyBack() {
 	if w.taken != "" {
 		w.queue.LoseType(w.taken)

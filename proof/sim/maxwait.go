@@ -7,10 +7,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxWaitStream is the stream of waits that are bounded. It leaves all seeds kept until then the lives they were.
+// maxWaitStream is the random stream for MaxWait. A separate stream leaves the course of older seeds unchanged.
 const maxWaitStream = 7780
 
-// drawMaxWait draws whether what asks to wait may do so for nothing only for a while.
+// drawMaxWait draws whether types have a MaxWait. After that time a handler that asks to wait spends an attempt.
 func (w *world) drawMaxWait() {
 	rng := rand.New(rand.NewPCG(w.seed, maxWaitStream))
 	if rng.IntN(4) == 0 {
@@ -18,13 +18,13 @@ func (w *world) drawMaxWait() {
 	}
 }
 
-// askedToWait reports whether an attempt came to nothing but a wait.
+// askedToWait reports whether the attempt only asked to wait.
 func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner == unavailable }
 
-// age is how long ago an entry was recorded when a row was left so, by the store's clock.
+// age returns how long before this version of the row the entry was recorded, by the store's clock.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
-// waitCountedLocked: G7, a wait that counts was asked for when MaxWait was over, and the row says so.
+// waitCountedLocked asserts G7: a wait spends an attempt only after MaxWait, and the row's error says so.
 func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait
@@ -33,7 +33,7 @@ func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// waitFreeLocked: G7, a wait that counts for nothing was asked for before MaxWait was over, as of the claim.
+// waitFreeLocked asserts G7: a wait that spends no attempt was asked for before MaxWait was over at the claim.
 func (o *oracle) waitFreeLocked(l *life, after processlog.Row, a *attempt) {
 	most := o.w.plan.types.MaxWait
 	if most > 0 && age(l.steps[a.version].row) >= most && o.w.storeShift == 0 {

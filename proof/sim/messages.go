@@ -11,15 +11,16 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// messagesStream is the stream of messages that idempotent consumers take. It leaves all seeds kept until then the lives they
-// were.
+// messagesStream is the random stream for the messages of idempotent consumers. A separate stream leaves the course of
+// older seeds unchanged.
 const messagesStream = 223698
 
-// retriedStream decides which consumers run their transaction by RetryTx. A stream of its own leaves the lives of older seeds as they were.
+// retriedStream decides which consumers run their transaction with RetryTx. A separate stream leaves the course of
+// older seeds unchanged.
 const retriedStream = 363536
 
-// drawMessages draws messages that come two to four times each, to any instance, at about the same time. Some have the id of
-// an entry that a producer records for a handler.
+// drawMessages draws messages. Each arrives two to four times at about the same time, at any instance. Some messages
+// have the idempotency key of an entry that a producer records for a handler.
 func (w *world) drawMessages() {
 	rng := rand.New(rand.NewPCG(w.seed, messagesStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -49,7 +50,7 @@ func (w *world) drawMessages() {
 	w.plan.countOrders()
 }
 
-// take runs a consumer's transaction, by RetryTx when the order says so.
+// take runs a consumer's transaction, with RetryTx if the order says so.
 func (n *instance) take(ctx context.Context, o order) error {
 	runs := 0
 	do := func(ctx context.Context) error {
@@ -69,7 +70,7 @@ func (n *instance) take(ctx context.Context, o order) error {
 	return err
 }
 
-// retried judges a nil of RetryTx, G36: an entry of the message has succeeded.
+// retried asserts G36: when RetryTx returns nil, an entry of the message has succeeded.
 func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +82,7 @@ func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 	}
 }
 
-// hasSucceededLocked reports whether an entry of the message has ever succeeded. A purged entry had.
+// hasSucceededLocked reports whether an entry of the message has ever succeeded. It counts a purged entry as succeeded.
 func (o *oracle) hasSucceededLocked(key compensator.IdempotencyKey) bool {
 	l := o.keys[string(key)]
 	if l == nil {
@@ -90,7 +91,7 @@ func (o *oracle) hasSucceededLocked(key compensator.IdempotencyKey) bool {
 	return slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State == compensator.Succeeded })
 }
 
-// consume is a consumer's transaction: what the message asks for is done in it, if it is the first.
+// consume is a consumer's transaction. It does the message's work if the message is new.
 func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) error {
 	message := o.entries[0]
 	key := message.IdempotencyKey
@@ -110,13 +111,14 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// done is what was done for a message, in an epoch of its entry.
+// done records that the work of a message was done, in one epoch of its entry.
 type done struct {
 	id    compensator.EntryID
 	epoch uint32
 }
 
-// consumed takes the messages that a transaction has done, which has committed. G35: it was the only one in the entry's epoch.
+// consumed records the messages whose work a committed transaction has done. It asserts G35: no other transaction did
+// the work in the same epoch of the entry.
 func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,7 +139,8 @@ func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 	}
 }
 
-// doneBefore judges that a consumer is told that a message was done: then its entry has succeeded. It may have been purged.
+// doneBefore asserts that an entry of the message has succeeded or was purged, when a consumer learns that the message
+// was done before.
 func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +150,7 @@ func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// doneAsToldLocked: G35, what is inserted as done somebody has done.
+// doneAsToldLocked asserts G35: a consumer has done the work of an entry that is inserted as done.
 func (o *oracle) doneAsToldLocked(l *life) {
 	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
 		o.failLocked("G35: entry %s is born done, and what its message asks for happened %d times", l.id, o.done[done{l.id, 0}])

@@ -10,12 +10,13 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// midwayStream is the stream of what stops instances midway: the other seeds stay the lives they were. It is the first of its
-// kind that leaves all seeds kept until then alone.
+// midwayStream is the random stream for stops in the middle of a batch. A separate stream leaves the course of older
+// seeds unchanged.
 const midwayStream = 46
 
-// drawMidway draws whether instances are told to stop while they run a batch, which breaks then, and what batches are made
-// of. By themselves the two hardly ever meet: few claims bring several of one type, for a moment, and few batches break.
+// drawMidway draws whether instances are stopped while they run a batch that then fails. It also draws orders of batch
+// entries. Without it such stops are very rare, because few claims hold several entries of one type and few batches
+// fail.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
 	p := &w.plan
@@ -36,8 +37,8 @@ func (w *world) drawMidway() {
 	p.countOrders()
 }
 
-// midway is what a batch does, which is what its first entry's attempt b is to do, unless it is one to be stopped midway: that
-// has its instance told to stop, goes on beyond that, and breaks.
+// midway returns the behaviour of a batch. This is normally b, the behaviour of the first entry's attempt. In some
+// batches the instance is stopped while the batch runs. The batch goes on after the stop and then fails.
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()
@@ -50,17 +51,17 @@ func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviou
 	w.asWorld(func() { w.schedule(event{at: time.Now().Add(stop), fault: stoppedMidway, whom: n.number}) })
 	b.took = stop + 1 + time.Duration(rng.Int64N(int64(w.plan.config.StopTimeout)))
 	switch rng.IntN(3) {
-	case 0: // it answers too late, unless Run has lost its timeout before
+	case 0: // answers after its timeout, unless Run's StopTimeout ends first
 		b.took, b.deaf = 2*w.plan.types.Timeout, false
 	case 1:
 		b.manner = panicked
-	case 2: // of a batch, an answer of the wrong length
+	case 2: // returns the wrong number of results
 		b.manner = goexited
 	}
 	return b
 }
 
-// stopMidway stops the instance with a number in order, if it lives, and starts another one.
+// stopMidway stops the living instance with this number in order and starts another one.
 func (w *world) stopMidway(number int) {
 	for _, n := range w.living() {
 		if n.number == number {
