@@ -14,48 +14,48 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oracle sees every committed transition of every row and every attempt, and says at once what must not be.
-// The numbers are those of the promises in docs/guarantees.md.
+// oracle watches every committed transition of every row and every attempt. It fails the seed at the first violation of
+// a promise. Texts such as G7 are the numbers of the promises in docs/guarantees.md.
 type oracle struct {
 	w      *world
 	failed atomic.Bool
-	ended  chan struct{} // closed with the first violation
+	ended  chan struct{} // closed at the first violation
 
-	resting chan struct{} // holds one when the last open entry may have come to rest since somebody looked
+	resting chan struct{} // holds a value when the last open entry may have come to rest since the last look
 
-	mu      sync.Mutex // guards what follows
-	verdict string     // the first violation
-	at      int        // how many steps the walk had then
+	mu      sync.Mutex // guards the fields below
+	verdict string     // text of the first violation
+	at      int        // number of steps before the violation
 	ops     map[processlog.Token]*operation
-	claimed int // how many claims were done
+	claimed int // number of claims that were done
 	lives   map[compensator.EntryID]*life
-	keys    map[string]*life // retained rows by idempotency key
+	keys    map[string]*life // rows in the database by idempotency key
 	orders  map[string]*keyFate
 	wished  map[string][]wish // by idempotency key
 	asked   map[deedOn]bool
-	open    int // rows of handled types that are not at rest
+	open    int // number of rows of handled types that are not at rest
 	effect  map[effect]int
 	done    map[done]int
-	working map[string]int  // by business type, as open
-	crowded map[string]bool // types that ever had more to do at once than an instance has slots to spare
+	working map[string]int  // the same number by business type
+	crowded map[string]bool // types that at some time had more work than half of an instance's slots
 
-	losses []time.Time // when the database went back
-	goOn   time.Time   // when a person last said go on
-	purged bool        // young entries may have been
+	losses []time.Time // times at which the database went back
+	goOn   time.Time   // last time a person accepted the loss
+	purged bool        // a person purged, perhaps also young entries
 
-	pausedType string    // by a person; "": none is
-	pausedAt   time.Time // since when
-	calmSince  time.Time // when all was healed
+	pausedType string    // type that a person has paused, empty if none
+	pausedAt   time.Time // start of the pause
+	calmSince  time.Time // time of the healing
 
-	keeping bool // what is purged just now was kept as long as it is to be
+	keeping bool // the library may purge entries that are old enough
 
-	rebuilding map[processlog.Token]time.Time // since when
-	opened     map[breakerOn]*opening         // breakers
-	looks      map[lookedAt]*opening          // of entries that come after a batch: what was open when they were let in
+	rebuilding map[processlog.Token]time.Time // start of each rebuild
+	opened     map[breakerOn]*opening         // open breakers
+	looks      map[lookedAt]*opening          // breaker that was open when an entry after a batch was admitted
 	sights     [sights]int
 }
 
-// opKind is what a write does.
+// opKind is the kind of a write.
 type opKind int
 
 const (
@@ -69,7 +69,7 @@ const (
 
 var opNames = [...]string{opInsert: "recorded", opClaim: "claimed", opSettle: "settled", opChange: "changed", opRelease: "released", opPurge: "purged"}
 
-// operation is a write under way or done; its token in a row proves that it was the one.
+// operation is a write that is in progress or done. Its token in a row proves that this operation wrote the row.
 type operation struct {
 	kind     opKind
 	from     *instance
@@ -77,15 +77,15 @@ type operation struct {
 	want     []processlog.Wanted
 	outcomes []processlog.Outcome
 	change   processlog.Change
-	seen     map[compensator.EntryID]uint64 // of a requeue of several: the versions that were seen
-	inTx     bool                           // a change in a caller's transaction
-	unknown  bool                           // an insert whose COMMIT was not answered
-	failed   bool                           // a claim that was answered with an error
-	back     map[compensator.EntryID]bool   // of a claim: what was given back, or tried to be
-	number   int                            // of a claim that was done
+	seen     map[compensator.EntryID]uint64 // versions that a change of several entries saw
+	inTx     bool                           // change in a caller's transaction
+	unknown  bool                           // insert whose COMMIT got no answer
+	failed   bool                           // claim that returned an error
+	back     map[compensator.EntryID]bool   // entries of a claim that its instance released, or tried to release
+	number   int                            // number of a claim that was done
 }
 
-// life is all that ever happened to one row.
+// life is the whole history of one row.
 type life struct {
 	id       compensator.EntryID
 	key      string
@@ -93,17 +93,17 @@ type life struct {
 	content  []byte
 	steps    []transition
 	attempts []*attempt
-	readBy   map[*instance]uint64 // version 0 read back: 1 + version
-	blocked  bool                 // an instance was told that another of its key blocks it
+	readBy   map[*instance]uint64 // 1 plus the version that each instance has read
+	blocked  bool                 // an instance learned that another entry of the key blocks this one
 }
 
-// transition is one version of a row.
+// transition is the write of one version of a row.
 type transition struct {
 	op      *operation
 	outcome processlog.Outcome
-	row     processlog.Row // as it left it
+	row     processlog.Row // the row after the write
 	at      time.Time
-	counts  bool // a claim that may be there to count a lease against a handler that is stuck: nothing of it runs
+	counts  bool // the claim may only count a lost lease of a stuck handler, and then starts no attempt
 }
 
 // attempt is one run of a handler.
@@ -114,20 +114,20 @@ type attempt struct {
 	kind       string
 	version    uint64
 	epoch      uint32
-	lost       int // leases in a row before
+	lost       int // number of consecutive lost leases before this attempt
 	compensate bool
-	start      int // how many came before it
+	start      int // number of attempts before this one
 	at         time.Time
 
-	manner  manner        // guarded by oracle.mu, as the rest
-	asked   time.Duration // to be called again after
+	manner  manner        // guarded by oracle.mu like the fields below
+	asked   time.Duration // delay that the handler asked for
 	ended   bool
 	endedAt time.Time
-	lostAt  time.Time // when this instance was told that the lease is lost
-	stored  bool      // the database has taken its outcome, or refused it for good
-	refused bool      // the database has refused to change its row for now, so it waits outside the quarantine
+	lostAt  time.Time // time at which the instance learned that the lease was lost
+	stored  bool      // the database has stored the outcome, or refused it for good
+	refused bool      // the database refuses to change the row for now, so the attempt no longer counts in the quarantine
 
-	repeated bool // its batch came to nothing, and the entry runs again alone: what it held is that attempt's
+	repeated bool // the batch had no result and the entry runs again alone, so a later attempt holds the claim
 }
 
 func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draft) {
@@ -139,7 +139,8 @@ func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draf
 	return found
 }
 
-// wants reports whether a claim takes an entry for its own instance's, by the token of its row.
+// wants reports whether the claim names an entry that its own instance inserted with a lease. token is the token in the
+// row.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
@@ -152,7 +153,7 @@ func newOracle(w *world) *oracle {
 	}
 }
 
-// fail notes the first violation; the world ends with it.
+// fail records the first violation, which ends the world.
 func (o *oracle) fail(format string, values ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,14 +175,14 @@ func (o *oracle) note(count func(*oracle)) {
 	count(o)
 }
 
-// operation takes note of a write before it is sent.
+// operation records a write before it is sent.
 func (o *oracle) operation(token processlog.Token, op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ops[token] = op
 }
 
-// claims numbers a claim that is done.
+// claims gives the next number to a claim that is done.
 func (o *oracle) claims(op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -189,7 +190,7 @@ func (o *oracle) claims(op *operation) {
 	op.number = o.claimed
 }
 
-// claimOf is the number of the claim that was done under a token; 0: none was.
+// claimOf returns the number of the claim that was done under a token, or 0.
 func (o *oracle) claimOf(token processlog.Token) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,7 +200,7 @@ func (o *oracle) claimOf(token processlog.Token) int {
 	return 0
 }
 
-// effects takes the effects of a transaction that has committed. G5: at most one of each.
+// effects records the effects of a committed transaction. It asserts G5: each effect happens at most once.
 func (o *oracle) effects(list []effect) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,7 +211,7 @@ func (o *oracle) effects(list []effect) {
 	}
 }
 
-// read takes note of rows an instance was given by the store.
+// read records the rows that the store returned to an instance.
 func (o *oracle) read(n *instance, rows []processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -221,14 +222,14 @@ func (o *oracle) read(n *instance, rows []processlog.Row) {
 	}
 }
 
-// saw is the store's watch. It runs while the store is locked.
+// saw is the function that the store's Watch calls for each transition. It runs while the store is locked.
 func (o *oracle) saw(before, after processlog.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case len(o.losses) > 0:
 		o.afterLossLocked(before, after)
-		o.mayRestLocked() // nobody counts after a loss
+		o.mayRestLocked() // after a loss the counts are not kept, so look at each transition
 	case before.ID.IsZero():
 		o.insertedLocked(after)
 	case after.ID.IsZero():
@@ -333,7 +334,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	}
 }
 
-// countLocked counts the rows that are not at rest.
+// countLocked updates the number of rows that are not at rest.
 func (o *oracle) countLocked(kind string, change int) {
 	if kind == strayType {
 		return
@@ -345,7 +346,7 @@ func (o *oracle) countLocked(kind string, change int) {
 	o.crowded[kind] = o.crowded[kind] || o.working[kind] > spareSlots
 }
 
-// mayRestLocked tells the script to look whether all is at rest.
+// mayRestLocked wakes the script, which then checks whether every entry is at rest.
 func (o *oracle) mayRestLocked() {
 	select {
 	case o.resting <- struct{}{}:
@@ -355,12 +356,13 @@ func (o *oracle) mayRestLocked() {
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// claimedLocked: G9 not early; nobody else's lease; the delivery is counted.
+// claimedLocked asserts G9: the claim is not early and takes no valid lease of another process. It also asserts that
+// the delivery is counted.
 func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
-	if own { // the INSERT has counted it
+	if own { // the insert has counted the delivery
 		deliveries--
 	}
 	switch {

@@ -5,11 +5,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// actions is who may do what, and what comes of it, written down once more.
+// actions lists who may take which action and its effect. It repeats the library's rules independently.
 var actions = map[compensator.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
-	to    compensator.State // but for those that leave the state as it is, and a requeue for the compensation
+	to    compensator.State // resulting state, except for actions that keep the state and for a requeue of the compensation
 	by    compensator.EndedBy
 }{
 	compensator.ActionComplete: {from: states(compensator.Pending, compensator.Retrying, compensator.Dead),
@@ -25,14 +25,14 @@ var actions = map[compensator.Action]struct {
 		to: compensator.SettledManually, by: compensator.EndedByPerson},
 }
 
-// deedOn is what somebody asks to be done to an entry.
+// deedOn is a requested action on an entry.
 type deedOn struct {
 	ref        compensator.Ref
 	action     compensator.Action
 	compensate bool
 }
 
-// asksFor takes note of what is asked for before it is asked of the library.
+// asksFor records a request before the library gets it.
 func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...compensator.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,8 +41,8 @@ func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...com
 	}
 }
 
-// askedLocked: G3, what is done to an entry somebody has asked for, under its id or its key, and it becomes what that action
-// makes of it, whatever the library made of the call on the way.
+// askedLocked asserts G3: each action was requested for this entry, by its id or its key, and has the documented
+// effect. The assertion does not depend on what the library did with the request.
 func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
@@ -68,7 +68,7 @@ func states(list ...compensator.State) map[compensator.State]bool {
 	return set
 }
 
-// erasedLocked: what may be personal is gone, and what happened is not.
+// erasedLocked asserts that all personal fields are empty and that the history of the entry is unchanged.
 func (o *oracle) erasedLocked(before, after processlog.Row) {
 	o.sights[sawErased]++
 	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
@@ -101,8 +101,8 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 	}
 }
 
-// endedAnewLocked: G3, of what has ended a service may complete and cancel dead entries, in whose epoch no compensation
-// has run. What has run is known from the attempts, whatever the row counts.
+// endedAnewLocked asserts G3: after an end, a service may complete or cancel only a dead entry without a compensation
+// in its epoch. It counts the compensations from the attempts, not from the row.
 func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == compensator.ActionComplete || op.change.Action == compensator.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {

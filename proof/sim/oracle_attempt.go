@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// began judges the start of an attempt. G2: what runs is committed, as this instance has read it; G9 was asked
-// at its claim.
+// began records and judges the start of an attempt. It asserts G2: the entry is committed and this instance has read
+// it. claimedLocked has asserted G9 at the claim.
 func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -37,7 +37,7 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	return a
 }
 
-// foundedLocked: the version was this instance's own claim, and what it was given is what is stored.
+// foundedLocked asserts that this instance claimed the version and that the handler gets the stored content.
 func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
 		o.failLocked("G2: entry %s runs as version %d, but has had %d only", e.ID, e.Version, len(l.steps))
@@ -62,7 +62,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 		o.failLocked("G18: entry %s of a type nobody handles runs", e.ID)
 	}
 	o.promptlyStartedLocked(l, s)
-	if e.State == compensator.Compensating { // G12: decided, and not after a success of this epoch
+	if e.State == compensator.Compensating { // G12: a compensation was decided, and the epoch has no success
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
 				o.failLocked("G12: entry %s is compensated in epoch %d, in which it succeeded", e.ID, e.Epoch)
@@ -71,7 +71,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	}
 }
 
-// unrepeatedLocked: G16, one claim carries one attempt; a batch that came to nothing, one more.
+// unrepeatedLocked asserts G16: a claim carries one attempt, or two if the first was part of a batch without a result.
 func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
@@ -88,7 +88,7 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	}
 }
 
-// concluded takes how an attempt came out.
+// concluded records the result of an attempt.
 func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,8 @@ func (o *oracle) concluded(a *attempt, how manner, after time.Duration) {
 	}
 }
 
-// answered takes the database's answer to outcomes. G8: a success is refused only where the entry has moved on.
+// answered records the database's answers to outcomes. It asserts G8: the database refuses a success only if the entry
+// has changed since.
 func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []processlog.Settled) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,14 +109,14 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		}
 		l := o.lives[out.ID]
 		if answers[i].Refused != nil {
-			o.sights[sawTrigger]++ // the attempt is held, and its outcome offered again
+			o.sights[sawTrigger]++ // the instance keeps the outcome and offers it again
 			o.rowRefusedLocked(l, n, out.Version)
 			continue
 		}
 		if l == nil {
-			continue // it was never committed, which its attempt has been told off for
+			continue // the entry was never committed, and began has reported its attempt
 		}
-		for _, a := range l.attempts { // more than one, after a batch that came to nothing
+		for _, a := range l.attempts { // a batch without a result leaves several attempts of one version
 			a.stored = a.stored || a.version == out.Version && a.from == n
 		}
 		now := l.last()
@@ -125,7 +126,8 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 	}
 }
 
-// rowRefusedLocked notes that the database refuses to change the row of an attempt, which has run and kills no process.
+// rowRefusedLocked records that the database refuses to change the row of an attempt. The attempt has ended, so it
+// cannot kill its process any more.
 func (o *oracle) rowRefusedLocked(l *life, n *instance, version uint64) {
 	if l == nil {
 		return
@@ -135,7 +137,7 @@ func (o *oracle) rowRefusedLocked(l *life, n *instance, version uint64) {
 	}
 }
 
-// absorbable reports whether a success is due to an entry in a state, whoever holds it.
+// absorbable reports whether an entry in this state must accept a success, even if another attempt holds the entry.
 func absorbable(to, state compensator.State) bool {
 	switch state {
 	case compensator.Pending, compensator.Retrying:
@@ -146,13 +148,13 @@ func absorbable(to, state compensator.State) bool {
 	return false
 }
 
-// voidable reports whether the attempt may have been in a batch that came to no verdict.
+// voidable reports whether the attempt may have been in a batch without a result.
 func (a *attempt) voidable() bool {
 	timedOut := errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	return a.kind == batchType && !a.compensate && (timedOut || a.manner == panicked || a.manner == goexited)
 }
 
-// void takes back a conclusion: the whole batch has come to nothing.
+// void removes the result of the attempt, because its whole batch had no result.
 func (a *attempt) void() {
 	o := a.from.w.oracle
 	o.mu.Lock()
@@ -160,7 +162,7 @@ func (a *attempt) void() {
 	a.manner, a.ended, a.endedAt = unfinished, true, time.Now()
 }
 
-// observer is an instance's own view.
+// observer returns the Observer of an instance. It passes the events to the oracle.
 func (o *oracle) observer(n *instance) compensator.Observer {
 	living := func(count func(*oracle)) {
 		if !n.dead.Load() {
@@ -188,7 +190,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 	}
 }
 
-// missingLocked: an entry that is reported missing is not there. Its id is nobody else's.
+// missingLocked asserts that an entry reported as missing does not exist, and that no other entry has its id.
 func (o *oracle) missingLocked(e compensator.MissingEvent) {
 	o.sights[sawMissing]++
 	if l := o.lives[e.ID]; l != nil && o.keys[l.key] == l {
@@ -196,7 +198,7 @@ func (o *oracle) missingLocked(e compensator.MissingEvent) {
 	}
 }
 
-// durableLocked judges that what an instance takes for settled is in the row's history: by an outcome, or by the completion that the
+// durableLocked asserts that an entry reported as settled has this outcome in its history, or the completion that the
 // event names.
 func (o *oracle) durableLocked(e compensator.SettledEvent) {
 	l := o.lives[e.ID]

@@ -8,12 +8,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keyFate is what producers were told about an idempotency key, and what is true.
+// keyFate counts what producers learned about an idempotency key, and what is true.
 type keyFate struct {
-	rows    int             // ever committed
-	kinds   map[string]bool // their business types
-	yes     int             // transactions with it that were said to have committed
-	unknown int             // whose end nobody knows, or whose process died
+	rows    int             // number of rows ever committed
+	kinds   map[string]bool // business types of those rows
+	yes     int             // number of transactions reported as committed
+	unknown int             // number of transactions with an unknown end, or whose process died
 	no      int
 }
 
@@ -24,7 +24,7 @@ func (o *oracle) fateLocked(key string) *keyFate {
 	return o.orders[key]
 }
 
-// orderEnded takes what a producer was told about its transaction.
+// orderEnded records the result that a producer got for its transaction.
 func (o *oracle) orderEnded(order order, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -50,7 +50,7 @@ func (o *oracle) orderEnded(order order, err error) {
 	}
 }
 
-// refusedLocked: G11, what is refused as another type's was recorded as that.
+// refusedLocked asserts G11: a key refused because of its type was recorded with another type.
 func (o *oracle) refusedLocked(order order, err error) {
 	var other *compensator.OtherTypeError
 	if !errors.As(err, &other) {
@@ -65,14 +65,14 @@ func (o *oracle) refusedLocked(order order, err error) {
 	}
 }
 
-// under is the retained row under an idempotency key; nil: there is none.
+// under returns the row that the database has under an idempotency key, or nil.
 func (o *oracle) under(key compensator.IdempotencyKey) *life {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.keys[string(key)]
 }
 
-// resolved judges the answer about an idempotency key, of which before was the row when it was asked for.
+// resolved judges the answer of Resolve for an idempotency key. before is the row at the time of the call.
 func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +84,7 @@ func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened
 	}
 }
 
-// ranToItsEnd: G15, once Run has returned nil none of its handlers runs.
+// ranToItsEnd asserts G15: no handler of an instance runs after its Run has returned nil.
 func (o *oracle) ranToItsEnd(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,8 +100,9 @@ func (o *oracle) ranToItsEnd(n *instance) {
 	}
 }
 
-// closed: G15, once a Run that has returned nil is closed, too, all that it claimed and did not start was given back, as far as
-// the database let it. Where a statement hangs for longer than Run waits, Close waits for what comes of it.
+// closed asserts G15: after Run has returned nil and Close has returned, the instance holds no claim that it did not
+// start. The database may have refused a release. If a statement hangs for longer than Run waits, Close waits for its
+// end.
 func (o *oracle) closed(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,15 +113,15 @@ func (o *oracle) closed(n *instance) {
 	}
 }
 
-// unstartedLocked reports whether an instance was told of a claim, which stands, and has neither run its entry, nor given it
-// back, nor taken it out as a killer, nor counted a lease.
+// unstartedLocked reports whether an instance has a valid claim that it neither started nor released. It does not count
+// a claim that dead-lettered the entry after repeated crashes, or one that only counted a lost lease.
 func (o *oracle) unstartedLocked(n *instance, l *life) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
 	return told && !last.counts && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
-// atRest judges the end.
+// atRest judges the final state.
 func (o *oracle) atRest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +154,7 @@ func (o *oracle) idsLocked() []compensator.EntryID {
 	return ids
 }
 
-// nothingLostLocked: G8, what an attempt came to has reached the database, unless its process died.
+// nothingLostLocked asserts G8: the outcome of each attempt has reached the database, unless the process died.
 func (o *oracle) nothingLostLocked(l *life) {
 	for _, a := range l.attempts {
 		gone := a.from.dead.Load() || a.from.failedToStop()
@@ -164,8 +165,8 @@ func (o *oracle) nothingLostLocked(l *life) {
 	}
 }
 
-// exactlyOnceLocked: G5, the effect of a transactional handler happened once if the entry succeeded, or was
-// compensated, in that epoch; and not at all otherwise.
+// exactlyOnceLocked asserts G5: in each epoch, a transactional handler has one effect if the entry succeeded, and none
+// otherwise. The same holds for a transactional compensation.
 func (o *oracle) exactlyOnceLocked(l *life) {
 	if !transactional(l.kind) {
 		return
@@ -186,7 +187,7 @@ func (o *oracle) exactlyOnceLocked(l *life) {
 	}
 }
 
-// failedToStop reports whether Run has returned an error: then an outcome may not be stored.
+// failedToStop reports whether Run has returned an error. In that case an outcome may be missing.
 func (n *instance) failedToStop() bool {
 	select {
 	case <-n.ended:
@@ -196,7 +197,7 @@ func (n *instance) failedToStop() bool {
 	}
 }
 
-// notAtRest names an entry that is still on its way.
+// notAtRest describes an entry that is not at rest.
 func (o *oracle) notAtRest() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -222,7 +223,7 @@ func (o *oracle) idle() bool {
 	return true
 }
 
-// restless counts the entries of handled types that are not at rest.
+// restless returns the number of entries of handled types that are not at rest.
 func (o *oracle) restless() int {
 	if n, back := o.restlessAfterLoss(); back {
 		return n

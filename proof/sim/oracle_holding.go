@@ -8,7 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// called judges that a handler is called. G15: no more once Run's context has ended; G19: see asks.
+// called judges the call of a handler. It asserts G15: no handler is called after Run's context has ended. It asserts
+// G19 through asks.
 func (o *oracle) called(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
@@ -17,22 +18,24 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 	o.asks(n, e)
 }
 
-// handles judges that a type's handler is given its own entries only (G10), whatever stands under the type's key in the queue.
+// handles asserts G10: a type's handler gets only entries of its own type, whatever the queue holds under the type's
+// key.
 func (o *oracle) handles(businessType string, e *compensator.Entry) {
 	if e.BusinessType != businessType {
 		o.fail("G10: entry %s of %s runs in the handler of %s", e.ID, e.BusinessType, businessType)
 	}
 }
 
-// broke takes note of a batch that comes to nothing although its Run was told to stop: nothing of it may run any more.
+// broke records a batch without a result whose Run was already told to stop. No entry of the batch may run again on
+// this instance.
 func (o *oracle) broke(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
 		o.note(func(o *oracle) { o.sights[sawBroken]++ })
 	}
 }
 
-// overran reports whether a handler has not returned, or had not, when its timeout was long past: such an attempt holds
-// its entry no more, but for itself.
+// overran reports whether the handler ran until long after its timeout. Such an attempt only keeps its own instance
+// from running the entry.
 func (a *attempt) overran() bool {
 	deadline, _ := a.ctx.Deadline()
 	end := time.Now()
@@ -42,14 +45,15 @@ func (a *attempt) overran() bool {
 	return end.After(deadline.Add(ranBeyond))
 }
 
-// over reports whether nothing of the attempt is left to be stored.
+// over reports whether the attempt has no outcome left to store.
 func (a *attempt) over() bool {
-	inItsTransaction := transactional(a.kind) && a.manner == fine // or its fence was lost, which no answer tells
+	inItsTransaction := transactional(a.kind) && a.manner == fine // committed with the transaction, or the lease was lost, which no answer reports
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
-// unheldLocked: G16, within an epoch an instance claims nothing that it runs, or whose outcome it still has to store;
-// where a handler has not returned for too long it may count the lease, once others have had one in which to take it.
+// unheldLocked asserts G16: within an epoch, an instance does not claim an entry that it still runs or whose outcome it
+// still has to store. There is one exception. If a handler has run for too long, its instance may claim the entry to
+// count a lost lease. Other instances must have had the time of one lease to claim it first.
 func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.over() {
@@ -64,13 +68,13 @@ func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	}
 }
 
-// unsettled reports whether an instance has had no answer yet to what an attempt of an epoch came to, be it that its handler, or
-// the COMMIT of its transaction, has not returned.
+// unsettled reports whether an instance still waits for the outcome of an attempt of an epoch. The handler may still
+// run, or the COMMIT of its transaction may not have returned.
 func (l *life) unsettled(n *instance, epoch uint32) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
 }
 
-// accepted takes note of what an instance does not claim although it could.
+// accepted counts the entries that an instance could claim but does not accept, because it still holds them.
 func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	if !accepts {
 		o.note(func(o *oracle) {
@@ -84,7 +88,7 @@ func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	return accepts
 }
 
-// besideNothingLocked: G16, no attempt begins beside another one of its epoch on the same instance.
+// besideNothingLocked asserts G16: no two attempts of one epoch run at once on one instance.
 func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
@@ -97,8 +101,10 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	}
 }
 
-// quarantinedLocked judges that few entries of one lost lease run on an instance, and one of two beside none that has lost any. Of
-// a batch type no more run than its calls hold. A place is free again when the outcome is stored, or a trigger has refused it.
+// quarantinedLocked asserts the limits for entries that lost leases. Few entries with one lost lease run at once on an
+// instance. An entry with two lost leases runs beside no other entry that lost a lease. For a batch type the limit is
+// the number of entries in all its calls. An attempt no longer counts when its outcome is stored or a trigger has
+// refused the outcome.
 func (o *oracle) quarantinedLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {

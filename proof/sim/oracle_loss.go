@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lossPromise is the promise that is left once the database has gone back: most others hold under its keeping what it has
-// acknowledged.
+// lossPromise is the promise that still holds after the database has gone back. Most other promises assume that the
+// database keeps what it has acknowledged.
 const lossPromise = "G19"
 
 // drawLoss draws when the database goes back, and how far.
@@ -28,7 +28,7 @@ func (w *world) drawLoss() {
 		lag := between(50*time.Millisecond, 8*time.Second)
 		w.schedule(event{at: e.at.Add(-min(lag, e.at.Sub(w.began))), after: func() { w.lagging = w.store.Snapshot() }})
 		w.schedule(e)
-		if rng.IntN(2) == 0 { // somebody says go on before all have noticed
+		if rng.IntN(2) == 0 { // a person may accept the loss before all instances have noticed it
 			w.schedule(event{at: e.at.Add(e.span + between(0, 10*time.Second)), after: func() {
 				if !w.healed.Load() {
 					w.act(w.sayGoOn)
@@ -38,7 +38,7 @@ func (w *world) drawLoss() {
 	}
 }
 
-// goBack makes the database what the replica has.
+// goBack restores the database to the state of the lagging replica.
 func (w *world) goBack() {
 	w.store.Restore(w.lagging)
 	living, forgotten := w.living(), w.forgotten()
@@ -55,7 +55,8 @@ func (w *world) goBack() {
 	})
 }
 
-// forgotten tells of versions whether the database shows that it has lost them: it may have got as far again.
+// forgotten returns a function that reports whether the database has visibly lost a version of a row. A row that has
+// reached the same version number again, with another token, counts as lost.
 func (w *world) forgotten() func(processlog.Row) bool {
 	rows := make(map[compensator.EntryID]processlog.Row)
 	for _, row := range w.store.Rows() {
@@ -68,7 +69,7 @@ func (w *world) forgotten() func(processlog.Row) bool {
 	}
 }
 
-// told takes note of what an instance was told it has claimed.
+// told records the claim that an instance received.
 func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,8 +78,9 @@ func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	}
 }
 
-// noticedLocked: an instance stops only if the database has gone back; or if its clock has jumped and young entries were
-// purged, for then nobody can tell whether the note of the purge is younger than they were (C5).
+// noticedLocked asserts that an instance stops only after a loss. One other case is allowed: the database's clock has
+// jumped and young entries were purged. The instance then cannot know whether the note of the purge is younger than the
+// entries.
 func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	switch {
 	case len(o.losses) > 0:
@@ -88,11 +90,11 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 		o.failLocked("G19: instance %d stopped: %v; the database has lost nothing", n.number, loss)
 	}
 	o.sights[sawLoss]++
-	// What it was answered may have been long on its way: of a loss since then it says nothing.
+	// The answer may have been on its way for long, so it says nothing about a later loss.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
-// noted takes note of what a person says.
+// noted records an action of a person.
 func (o *oracle) noted(action compensator.Action) {
 	o.note(func(o *oracle) {
 		switch action {
@@ -104,13 +106,13 @@ func (o *oracle) noted(action compensator.Action) {
 	})
 }
 
-// mustStopLocked reports whether an instance has noticed a loss that nobody has accepted. One that a person has accepted it
-// may notice later still.
+// mustStopLocked reports whether an instance has noticed a loss that no person has accepted. An instance may notice a
+// loss after a person has accepted it.
 func (o *oracle) mustStopLocked(n *instance) bool {
 	return slices.ContainsFunc(o.losses, func(at time.Time) bool { return at.After(o.goOn) && !at.After(n.lossSeen) })
 }
 
-// goesOn: an instance that has stopped goes on only once a person has said so.
+// goesOn asserts G19: a stopped instance continues only after a person has accepted the loss.
 func (o *oracle) goesOn(n *instance, does string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -119,8 +121,8 @@ func (o *oracle) goesOn(n *instance, does string) {
 	}
 }
 
-// afterLossLocked judges a transition in a database that has gone back: an outcome is written to its own entry only, and a
-// terminal state is left only by a person.
+// afterLossLocked judges a transition after a loss. An outcome may be written only to its own entry, and only a person
+// may move an entry out of a terminal state.
 func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
@@ -141,7 +143,7 @@ func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	}
 }
 
-// restlessAfterLoss counts in the database itself, once it has gone back.
+// restlessAfterLoss counts the entries that are not at rest from the database's rows, after the database has gone back.
 func (o *oracle) restlessAfterLoss() (n int, back bool) {
 	o.mu.Lock()
 	back = len(o.losses) > 0
@@ -157,8 +159,8 @@ func (o *oracle) restlessAfterLoss() (n int, back bool) {
 	return n, true
 }
 
-// accept waits, when all is healed, until every instance that was told of what is lost has noticed, and has a person say
-// go on.
+// accept runs after the healing. It waits until every instance that claimed a lost version has noticed the loss. Then a
+// person accepts the loss.
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
@@ -175,8 +177,8 @@ func (w *world) accept() {
 	w.sayGoOn()
 }
 
-// unaware is a living instance that knows of what is lost, and goes on although nobody said so. Where young entries were
-// purged nothing tells that from a loss.
+// unaware returns a living instance that claimed a lost version, has not noticed, and was not told to go on. It returns
+// nil if young entries were purged, because a purge looks the same as a loss.
 func (o *oracle) unaware() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()
@@ -189,7 +191,7 @@ func (o *oracle) unaware() *instance {
 	return nil
 }
 
-// sayGoOn is a person.
+// sayGoOn accepts the loss as a person.
 func (w *world) sayGoOn() {
 	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
 	w.await(2*time.Minute, func() bool {

@@ -8,10 +8,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// crashBudget is how many leases in a row may be lost.
+// crashBudget is the number of consecutive leases that an entry may lose.
 const crashBudget = 3
 
-// settledLocked judges an outcome: what the row became must be what an attempt of this epoch came to.
+// settledLocked asserts that the new row matches the result of an attempt of the same epoch.
 func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transition) {
 	for _, out := range t.op.outcomes {
 		if out.ID == after.ID {
@@ -57,7 +57,7 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	o.endedByLocked(after, a)
 }
 
-// endedByLocked: G7, what ended an entry is told as it was, and nothing where it goes on.
+// endedByLocked asserts G7: EndedBy names the real reason of an end, and is empty while the entry goes on.
 func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 	var want compensator.EndedBy
 	switch {
@@ -65,7 +65,7 @@ func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 		want = compensator.EndedByHandler
 	case after.State != compensator.Dead:
 	case after.EndedBy == compensator.EndedByCrash:
-		return // see crashedLocked
+		return // crashedLocked judges this case
 	case a != nil && a.manner == permanently:
 		want = compensator.EndedByPermanent
 	default:
@@ -76,7 +76,8 @@ func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 	}
 }
 
-// attemptOf finds the attempt of a version. The last one: a batch that came to nothing is run again alone.
+// attemptOf returns the last attempt of a version on an instance. There may be two, because an entry of a batch without
+// a result runs again alone.
 func (l *life) attemptOf(version uint64, from *instance) *attempt {
 	for i := len(l.attempts) - 1; i >= 0; i-- {
 		if a := l.attempts[i]; a.version == version && a.from == from {
@@ -86,7 +87,8 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 	return nil
 }
 
-// succeededLocked: G6, some attempt of this epoch returned nil; G12, never after compensation was decided.
+// succeededLocked asserts G6: an attempt of this epoch returned nil. It also asserts G12: no compensation was decided
+// before.
 func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
 		o.failLocked("G6: entry %s succeeded, by attempt %+v", after.ID, a)
@@ -99,7 +101,7 @@ func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attem
 	}
 }
 
-// compensatedLocked: G12, some attempt of this epoch at the compensation returned nil, and no other outcome came first.
+// compensatedLocked asserts G12: a compensation of this epoch returned nil, and no other outcome was stored before.
 func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawCompensated]++
 	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
@@ -111,15 +113,15 @@ func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// crashedLocked: G7, an entry is taken out only when its leases were lost, one after the other.
+// crashedLocked asserts G7: an entry is dead-lettered for crashes only after enough consecutive lost leases.
 func (o *oracle) crashedLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
-	lost := before.DeliveryCount - 1 // but the one that found out; counted as every transition was asserted to
-	if lost <= crashBudget {         // and one more, for a success that waits to be stored
+	lost := before.DeliveryCount - 1 // without the claim that dead-lettered the entry
+	if lost <= crashBudget {         // one lost lease more is allowed, for a success that waits to be stored
 		o.failLocked("G7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
 	}
 	undone := 0
-	if before.State == compensator.Compensating { // the row must tell that it has begun
+	if before.State == compensator.Compensating { // the row must count that the compensation has begun
 		undone = 1
 	}
 	if after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount+undone {
@@ -131,12 +133,13 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 	}
 }
 
-// spentNothingLocked: Snooze, Unavailable and interruptions. A failure must not pass for one of them.
+// spentNothingLocked judges an outcome that spends no attempt: Snooze, Unavailable and interruptions. It asserts that
+// no failure is stored as such an outcome.
 func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	switch {
-	case a != nil && a.voidable(): // a batch may come to nothing, and its entries be somebody else's by then
+	case a != nil && a.voidable(): // a batch may have no result, and another instance may hold its entries since
 	case a == nil:
-		if !transactional(l.kind) { // whose transaction may not even begin
+		if !transactional(l.kind) { // the transaction of a transactional type may fail to begin
 			o.failLocked("G4: entry %s was put off, and no attempt was made", after.ID)
 		}
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
@@ -147,7 +150,8 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	}
 }
 
-// spentLocked: G4, one failure more; G7, it was one, and only the last makes the entry exhausted.
+// spentLocked asserts G4: the outcome adds one failure. It also asserts G7: the attempt did fail, and only the last
+// failure ends the entry as exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || a.manner == fine && !late && !l.refused(before, after, a) {

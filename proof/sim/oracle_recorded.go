@@ -10,15 +10,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wish is an entry as its producer has asked for it, and where.
+// wish is an entry as its producer asked for it, with the instance that it asked.
 type wish struct {
 	compensator.NewEntry
 	on      *instance
-	carried string // what is to travel with it
-	done    bool   // whoever records it does the work
+	carried string // value that the Propagator must carry to the handler
+	done    bool   // the recording transaction does the work itself
 }
 
-// wishes takes note of entries before they are handed to the library.
+// wishes records entries before the library gets them.
 func (o *oracle) wishes(n *instance, wishes ...wish) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -28,8 +28,8 @@ func (o *oracle) wishes(n *instance, wishes ...wish) {
 	}
 }
 
-// asWishedLocked: G9, G11, what is committed is what a producer has asked that instance for, whatever the library made of it
-// on the way. Slots are made by the library itself.
+// asWishedLocked asserts G9 and G11: each committed entry is one that a producer asked this instance for. The library
+// itself makes the entries of slots.
 func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
@@ -40,7 +40,7 @@ func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	}
 }
 
-// is reports whether a new row is all that was wished for.
+// is reports whether a new row has all that the producer asked for.
 func (w wish) is(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
 	var state compensator.State
@@ -52,5 +52,5 @@ func (w wish) is(row processlog.Row) bool {
 		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
 		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
-		in >= w.Delay && in <= w.Delay+2*time.Millisecond // a store counts whole ones, and is late rather than early
+		in >= w.Delay && in <= w.Delay+2*time.Millisecond // the store counts whole milliseconds and rounds up
 }

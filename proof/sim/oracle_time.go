@@ -10,28 +10,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// spareSlots is how many entries of a type a calm seed runs at once without one having to wait: half of its
-// slots, as open transactions may hold the others.
+// spareSlots is how many entries of a type a calm seed runs at once without any waiting. It is half of the type's
+// slots, because open transactions may hold the other half.
 const spareSlots = 4
 
-// promptness is how late a start may be where nothing goes wrong: a dozen steps, the scanners' spread, and the
-// rounding of clocks.
+// promptness is the longest delay of a start without faults. It covers a dozen steps, the random part of the scanners'
+// waits, and the rounding of clocks.
 const promptness = 100 * time.Millisecond
 
-// ranBeyond is how long after its timeout an attempt's lease is still renewed.
+// ranBeyond is how long after an attempt's timeout its lease is still renewed.
 const ranBeyond = time.Second
 
-// polledWithin is how long a transaction is polled for whose commit is not reported, and how late its entries may start.
+// polledWithin is how long the library polls for a transaction whose commit is not reported. It is also how late the
+// entries of such a transaction may start.
 const polledWithin = time.Second
 
-// hastyLocked reports whether the entry may not be late: nothing goes wrong in this seed, its type is not the one that
-// hangs (G17: which must not delay it), its commit is reported or polled for, and there are slots.
+// hastyLocked reports whether the entry must not be late. The seed must be calm, the type must have free slots, and the
+// commit must be reported or polled for. It excludes the type whose handlers hang. That type must not delay other types
+// (G17).
 func (o *oracle) hastyLocked(l *life) bool {
 	p := &o.w.plan
 	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
 		return false
 	}
-	if p.ordered[l.key] > 1 { // whoever records it again locks its row
+	if p.ordered[l.key] > 1 { // an insert of the same key locks the row
 		return false
 	}
 	last := l.last().op
@@ -44,13 +46,13 @@ func (o *oracle) hastyLocked(l *life) bool {
 	return last.kind == opSettle
 }
 
-// promptlyClaimedLocked: what is due, and known, is claimed at once.
+// promptlyClaimedLocked asserts G17: an entry that is due and known is claimed at once.
 func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	if !o.hastyLocked(l) {
 		return
 	}
 	late := min(-before.DueIn, time.Since(l.last().at))
-	if l.last().op.change.Action == compensator.ActionReschedule { // the lease of an attempt that it found under way stands
+	if l.last().op.change.Action == compensator.ActionReschedule { // a running attempt keeps its lease when its entry is rescheduled
 		late = min(late, -before.LeaseLeft)
 		if l.held(before.Epoch, time.Now().Add(-late)) {
 			return
@@ -67,17 +69,18 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// held reports whether a living instance still had an attempt of an epoch when the entry came free, or was just through with it.
-// Such an attempt may outlast its lease: its instance, should the queue offer it the entry, puts it back for a while (G16).
+// held reports whether a living instance still had an attempt of an epoch when the entry became free, or had just ended
+// it. Such an attempt may outlast its lease. If the queue offers the entry to its instance, the instance puts the entry
+// back for a while (G16).
 func (l *life) held(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))
 	})
 }
 
-// promptlyStartedLocked: what is claimed is run at once.
+// promptlyStartedLocked asserts G17: a claimed entry starts at once.
 func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
-	again := func(a *attempt) bool { return a.version == claim.row.Version } // an entry of a batch that broke runs alone
+	again := func(a *attempt) bool { return a.version == claim.row.Version } // an entry of a failed batch runs again alone
 	if !o.w.plan.calm || l.kind == o.w.plan.hog || slices.ContainsFunc(l.attempts, again) {
 		return
 	}
@@ -86,7 +89,7 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 	}
 }
 
-// waitsLocked: G9, what a handler asked to be called after is due then: not sooner, and not later.
+// waitsLocked asserts G9: an entry is due after the delay that its handler asked for, neither earlier nor later.
 func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 	again := after.State == compensator.Retrying || after.State == before.State
 	if a == nil || !again || a.voidable() || a.manner != snoozed && a.manner != laterOn {
@@ -101,9 +104,9 @@ func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// renewedLocked: G16, where nothing goes wrong an attempt keeps its lease until its timeout is long past.
+// renewedLocked asserts G16: without faults an attempt keeps its lease until ranBeyond after its timeout.
 func (o *oracle) renewedLocked(l *life, before processlog.Row) {
-	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // whoever records it again locks its row against renewals, too
+	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // an insert of the same key locks the row against renewals
 		return
 	}
 	for _, a := range l.attempts {
@@ -113,13 +116,13 @@ func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// lost takes note of what an instance was told about leases it wanted to renew.
+// lost records which leases an instance learned that it could not renew.
 func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, h := range held {
 		l := o.lives[h.ID]
-		if l == nil || !slices.Contains(lost, h.ID) || l.holdsLocked(h.Version) { // the answer is by id, of attempts of any version
+		if l == nil || !slices.Contains(lost, h.ID) || l.holdsLocked(h.Version) { // the answer names entries only, so it may be about another version
 			continue
 		}
 		for _, a := range l.attempts {
@@ -131,13 +134,13 @@ func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.En
 	}
 }
 
-// holdsLocked reports whether the row is still as the claim of a version left it.
+// holdsLocked reports whether the row is unchanged since the claim that wrote this version.
 func (l *life) holdsLocked(version uint64) bool {
 	return l.last().row.Version == version && !l.last().row.State.Terminal()
 }
 
-// attemptEnd judges the end of a handler: it was told, through its context, if its lease was lost, and only then. A batch is
-// not, for the sake of its other entries.
+// attemptEnd judges the end of a handler. It asserts G16: the handler's context reports a lost lease, and only a lost
+// one. A batch is not interrupted, because its other entries still have their leases.
 func (o *oracle) attemptEnd(a *attempt) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,12 +149,12 @@ func (o *oracle) attemptEnd(a *attempt) {
 		o.failLocked("G16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
 	}
 	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
-	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // as renewedLocked
+	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // the same condition as in renewedLocked
 		o.failLocked("G16: the handler of entry %s, version %d, was told that its lease was lost; it was not", a.id, a.version)
 	}
 }
 
-// givenBack takes note of a release, whatever comes of it.
+// givenBack records a release, even if it fails.
 func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +170,8 @@ func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
 	}
 }
 
-// removes judges what the queue is told to forget. It must be at rest in the database, or have been, or be blocked.
+// removes asserts that each entry that an instance removes from the queue is blocked or has been at rest in the
+// database.
 func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

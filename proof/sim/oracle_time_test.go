@@ -11,12 +11,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// An entry that was rescheduled under its batch is free at the end of its lease, and the batch goes on. Its instance is
-// offered it, and must put it back.
+// A service reschedules an entry while its batch runs. The entry is free at the end of its lease, and the batch goes
+// on. The same instance gets the entry from the queue and must put it back, so the entry is not late.
 func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		before   uint32        // how many epochs before the attempt began
-		endedAgo time.Duration // 0: it goes on
+		before   uint32        // number of epochs since the attempt began
+		endedAgo time.Duration // 0 if the attempt is still running
 		late     bool
 	}{
 		"the attempt goes on":             {},

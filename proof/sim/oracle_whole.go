@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rebuilds takes note of when a rebuild begins.
+// rebuilds records when a rebuild begins.
 func (o *oracle) rebuilds(token processlog.Token) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -17,9 +17,9 @@ func (o *oracle) rebuilds(token processlog.Token) {
 	}
 }
 
-// whole judges that types are called whole: of everything that waited when the rebuild began, and has waited since, the
-// queue knows what comes due within the horizon. Where the queue goes back in time nobody can know, and where the
-// database's clock jumps the horizon does.
+// whole judges the declaration that types are complete in the queue. It looks at entries that have waited since the
+// rebuild began. The queue must hold each of them that comes due within the horizon. whole asserts nothing if the queue
+// goes back in time or the database's clock jumps, because the horizon is then unknown.
 func (o *oracle) whole(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return
@@ -48,7 +48,7 @@ func (o *oracle) whole(types []string, token processlog.Token) {
 	}
 }
 
-// everEnded reports whether the queue may have been told to forget the entry.
+// everEnded reports whether an instance may have removed the entry from the queue.
 func (l *life) everEnded() bool {
 	return slices.ContainsFunc(l.steps, func(t transition) bool { return t.row.State.Terminal() })
 }

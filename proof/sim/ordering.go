@@ -13,18 +13,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingStream is the stream of serial types, which leaves all seeds kept until then the lives they were.
+// orderingStream is the random stream for serial types. A separate stream leaves the course of older seeds unchanged.
 const orderingStream = 7733
 
-// lines is which entries take turns.
+// ordering says which entries have ordering keys.
 type ordering struct {
-	kinds    map[string]bool // nil: none do
-	keys     uint64          // how many lines each of them has
+	kinds    map[string]bool // serial types, nil if none
+	keys     uint64          // number of keys of each type
 	passDead bool
-	ignorant bool // some instances that only record do not know of it
+	ignorant bool // some instances that only record do not know that the types are serial
 }
 
-// drawOrdering draws which types are serial. A calm seed has none: what waits for its turn is late.
+// drawOrdering draws which types are serial. A calm seed has none, because a blocked entry would be late.
 func (w *world) drawOrdering() {
 	rng := rand.New(rand.NewPCG(w.seed, orderingStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -42,7 +42,7 @@ func (w *world) drawOrdering() {
 	}
 }
 
-// crowd has many record for the same few keys, at about the same time.
+// crowd adds orders for the same few keys at about the same time.
 func (w *world) crowd(rng *rand.Rand) {
 	from, span := time.Duration(rng.Int64N(int64(w.plan.chaos*7/10))), time.Duration(rng.Int64N(int64(3*time.Second)))
 	kind := handledTypes[rng.IntN(len(handledTypes))]
@@ -64,9 +64,10 @@ func (w *world) crowd(rng *rand.Rand) {
 	}
 }
 
-// key is the line in which an entry stands; "": none.
+// key returns the ordering key of an entry, or an empty string if it has none.
 func (l *ordering) key(kind, idempotencyKey string) string {
-	// An entry that comes after a batch may be given before the batch: of one key, each would wait for the other.
+	// An entry that runs after a batch may be recorded before the batch. With the same key, the entry and its batch
+	// would wait for each other.
 	if !l.kinds[kind] || strings.HasPrefix(idempotencyKey, barrierPrefix) || strings.HasSuffix(idempotencyKey, ".after") {
 		return ""
 	}
@@ -80,17 +81,17 @@ func (l *ordering) key(kind, idempotencyKey string) string {
 	}
 }
 
-// stands reports whether an entry in a state counts in its line.
+// stands reports whether an entry in this state counts under its key.
 func (l *ordering) stands(state compensator.State) bool {
 	return !state.Terminal() || state == compensator.Dead && !l.passDead
 }
 
-// knows reports whether an instance has been told that a type is serial.
+// knows reports whether the instance's configuration makes a type serial.
 func (n *instance) knows(kind string) bool {
 	return n.handles(kind) && (n.runs || !n.w.apart.ordering.ignorant || n.number%2 == 0)
 }
 
-// serial is a type's configuration on an instance.
+// serial returns the configuration of a type on an instance.
 func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.TypeConfig {
 	l := &n.w.apart.ordering
 	if l.kinds[kind] && n.knows(kind) {
@@ -100,8 +101,8 @@ func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.T
 	return cfg
 }
 
-// inOrderLocked: G30, beside an attempt whose lease lasts no other of its key begins, nor before one that has stood in front
-// of it since before it was claimed.
+// inOrderLocked asserts G30. No attempt begins while an attempt with a valid lease runs under the same key. No attempt
+// begins before an entry that was already in front of it when it was claimed.
 func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
@@ -128,9 +129,9 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	}
 }
 
-// inFrontLocked reports whether an entry stands in front of another of its key, whatever has happened to either. Entries of
-// one call stand in the order in which they were given, by the ids that the call has drawn. One that was noted anew stands by
-// its own id.
+// inFrontLocked reports whether other is in front of l under their key, in every order that is possible. Entries of one
+// call take the positions of the call's ids in the order in which they were recorded. An entry that was noted again has
+// the position of its own id.
 func (o *oracle) inFrontLocked(other, l *life) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
@@ -145,12 +146,12 @@ func (o *oracle) inFrontLocked(other, l *life) bool {
 	return true
 }
 
-// renotedLocked reports whether an entry may have left its key once, and come back.
+// renotedLocked reports whether an entry may have lost its note and been noted again.
 func (o *oracle) renotedLocked(l *life) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
-// orderIDLocked is where an entry stands among those of its key since it was recorded.
+// orderIDLocked returns the id that decides an entry's position since it was recorded.
 func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
 	lines, inserted := &o.w.apart.ordering, l.steps[0].op
 	if inserted.from == nil || !inserted.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
@@ -189,7 +190,8 @@ func (o *oracle) anyLocked(is func(*life) bool) bool {
 	return false
 }
 
-// toldBlocked takes note of entries that an instance leaves alone: one in front of each must count.
+// toldBlocked records the entries that an instance leaves alone as blocked. It asserts that another entry counts under
+// the key of each.
 func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,13 +212,14 @@ func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	}
 }
 
-// leasedLocked reports whether an attempt's claim stands, and its first lease lasts for certain.
+// leasedLocked reports whether an attempt's claim is still in the row and its first lease has certainly not ended.
 func (o *oracle) leasedLocked(l *life, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// stoodLocked reports whether an entry stands in its line, and has been known to since before a moment: from its record, if
-// who recorded it knew, or from its first attempt since it came back.
+// stoodLocked reports whether an entry counts under its key and was known to do so before a moment. It is known from
+// its insert if the recording instance knew the type as serial. Otherwise it is known from its first attempt since it
+// began to count.
 func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false
@@ -233,7 +236,7 @@ func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	return stands && known
 }
 
-// blockedLocked takes note of a claim that was given back, perhaps to wait.
+// blockedLocked judges a released claim. If the release sets a new due time, the entry must have an ordering key.
 func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	if after.NextAt.Equal(before.NextAt) {
 		return
@@ -244,7 +247,7 @@ func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	}
 }
 
-// wokenLocked: G9, nothing is made due but what was due when it was put back.
+// wokenLocked asserts G9: an entry is made due only if it was due when it was blocked.
 func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
 	o.sights[sawWoken]++
 	last := l.last()
@@ -254,7 +257,7 @@ func (o *oracle) wokenLocked(l *life, before, after processlog.Row) {
 	}
 }
 
-// letPass has a person put right what keeps a line waiting.
+// letPass settles dead entries manually, as a person would, so that they no longer block their keys.
 func (w *world) letPass() {
 	l := &w.apart.ordering
 	if l.kinds == nil || l.passDead {
@@ -265,12 +268,13 @@ func (w *world) letPass() {
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotencyKey)) != "" {
 			w.oracle.asksFor(compensator.ActionSettleManually, false, row.ID)
-			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // or at the next look
+			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // if it fails, the next look repeats it
 		}
 	}
 }
 
-// orderingTimeout is how much longer all may take to come to rest where entries wait for each other.
+// orderingTimeout returns how much longer the entries may take to come to rest because entries of one key run one after
+// another.
 func (w *world) orderingTimeout() time.Duration {
 	if w.apart.ordering.kinds == nil {
 		return 0

@@ -12,17 +12,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pausesStream is the stream of types that people pause. It leaves all seeds kept until then the lives they were.
+// pausesStream is the random stream for pauses of types. A separate stream leaves the course of older seeds unchanged.
 const pausesStream = 9528
 
-// pausing is a type that somebody pauses, amid the problem, and resumes a while after it.
+// pausing is a pause of one type through package admin. It begins during the faults and ends a while after the healing.
 type pausing struct {
-	kind string // "": nobody does
+	kind string // empty if no type is paused
 	at   time.Duration
-	on   time.Duration // after all was healed and every process has had its time to hear of it
+	on   time.Duration // length of the pause after the healing, once every process has had time to read the setting
 }
 
-// drawPauses draws whether somebody through package admin pauses a type.
+// drawPauses draws whether a person pauses a type.
 func (w *world) drawPauses() {
 	rng := rand.New(rand.NewPCG(w.seed, pausesStream))
 	if !w.apart.admin || rng.IntN(2) > 0 {
@@ -32,7 +32,7 @@ func (w *world) drawPauses() {
 		on: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))}
 }
 
-// pause has somebody pause the type, until it is certain, and resume it.
+// pause pauses the type, repeats that until it succeeds, and resumes the type later.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
@@ -53,14 +53,14 @@ func (w *world) pause(p pausing) {
 	})
 }
 
-// recordPaused has an instance record an entry of the type, which it would have claimed at once.
+// recordPaused records an entry of the paused type, which its instance would otherwise claim at once.
 func (w *world) recordPaused(kind string, whom int) {
 	key := fmt.Sprint("p", whom)
 	w.produce(order{whom: whom, way: inTx, entries: []compensator.NewEntry{{BusinessType: kind, Content: strconv.AppendQuote(nil, key),
 		Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 }
 
-// pausedType is the one that is paused; nil: none is, or nobody can say.
+// pausedType returns the paused type. It returns nil if there is none or if the call fails.
 func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor) *admin.Paused {
 	paused, err := d.Paused(ctx, who)
 	if err != nil || len(paused) == 0 {
@@ -69,7 +69,7 @@ func (w *world) pausedType(ctx context.Context, d *admin.Admin, who admin.Actor)
 	return &paused[0]
 }
 
-// throughAdmin has somebody try through package admin of any process, until it is done.
+// throughAdmin calls try with the Admin of any process until try succeeds.
 func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor) bool) {
 	w.await(5*time.Minute, func() bool {
 		n := w.alive(0)
@@ -86,10 +86,10 @@ func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor
 	})
 }
 
-// hearing is how long a process may take to hear of a pause, and what it has asked for before to be done.
+// hearing returns how long a process may take to read the pause and to finish the claims that it had already sent.
 func (w *world) hearing() time.Duration { return w.plan.config.ReconcileInterval*6/5 + inFlight }
 
-// settingPut takes note of a pause, or its end.
+// settingPut records the begin or the end of a pause.
 func (o *oracle) settingPut(s processlog.Setting) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -101,8 +101,9 @@ func (o *oracle) settingPut(s processlog.Setting) {
 	}
 }
 
-// unpausedLocked judges that an entry is claimed, or inserted with a lease: not once every process has had its time to hear that the type
-// is paused. Amid problem nobody knows how long that is.
+// unpausedLocked asserts that no entry of a paused type is claimed, or inserted with a lease, once every process has
+// had time to read the pause. During the faults it asserts nothing, because the time that a process needs is then
+// unknown.
 func (o *oracle) unpausedLocked(l *life, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return

@@ -9,30 +9,30 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deed is something a service or a person does to an entry.
+// deed is an action of a service or a person on an entry.
 type deed struct {
 	at    time.Duration
-	whom  int // which instance they ask
+	whom  int // picks the instance
 	entry int
 	what  int
 	delay time.Duration
 	inTx  bool
-	fails bool // the transaction is rolled back
+	fails bool // its transaction is rolled back
 	holds time.Duration
 }
 
 const (
-	requeueDeed = 3 // starts a new epoch under a running attempt
+	requeueDeed = 3 // starts a new epoch while an attempt is running
 	purgeDeed   = 6
 )
 
-// serviceDeeds are those that a service does, also in its own transaction.
+// serviceDeeds are the actions of a service. A service may also take them in its own transaction.
 var serviceDeeds = [...]compensator.Action{compensator.ActionCancel, compensator.ActionComplete, compensator.ActionReschedule}
 
-// purgeAge is how long an entry is kept after its end, at least.
+// purgeAge is the minimum age of an ended entry for a purge by a person.
 const purgeAge = time.Minute
 
-// drawDeeds draws what services and people do.
+// drawDeeds draws the actions of services and people.
 func (w *world) drawDeeds() (deeds []deed) {
 	for range w.rng.IntN(7) {
 		deeds = append(deeds, deed{
@@ -41,13 +41,13 @@ func (w *world) drawDeeds() (deeds []deed) {
 			holds: time.Duration(w.rng.Int64N(int64(w.plan.holds))),
 		})
 	}
-	if w.plan.chaos > purgeAge { // long enough for a purge to find something
+	if w.plan.chaos > purgeAge { // long enough for a purge to find an entry
 		deeds = append(deeds, deed{at: w.plan.chaos - time.Second, what: purgeDeed})
 	}
 	return deeds
 }
 
-// do carries a deed out.
+// do carries out a deed.
 func (w *world) do(d deed) {
 	time.Sleep(d.at)
 	n := w.alive(d.whom)
@@ -58,11 +58,11 @@ func (w *world) do(d deed) {
 	defer cancel()
 	n.act(ctx, d, compensator.IdempotencyKey("e"+strconv.Itoa(d.entry)))
 	if id := w.firstDead(); !id.IsZero() && (d.what == 0 || d.what == 1) {
-		n.act(ctx, d, id) // a payment whose closing is dead
+		n.act(ctx, d, id) // for example, a payment whose closing entry is dead
 	}
 }
 
-// firstDead is an entry that waits for a person; zero: none.
+// firstDead returns the first dead entry, or a zero id.
 func (w *world) firstDead() (first compensator.EntryID) {
 	for _, row := range w.store.Rows() {
 		if row.State == compensator.Dead && (first.IsZero() || row.ID.Compare(first) < 0) {
@@ -72,7 +72,8 @@ func (w *world) firstDead() (first compensator.EntryID) {
 	return first
 }
 
-// act does a deed to an entry. What it is answered is the row's to judge: every refusal is legal somewhere.
+// act carries out a deed on an entry. It ignores the answer, because every refusal is legal in some state. The oracle
+// judges the row.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
@@ -91,7 +92,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
 	case requeueDeed:
-		if d.inTx { // of which a requeue knows nothing
+		if d.inTx { // a requeue has no variant in a transaction
 			n.requeueAll(ctx, d, compensator.RequeueOptions{AuditInfo: by})
 			return
 		}
@@ -105,7 +106,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Compensate: true})
 		}
 	case 5:
-		if d.inTx && d.fails { // of which it knows nothing
+		if d.inTx && d.fails { // the action has no variant that fails in a transaction
 			n.w.oracle.asksFor(compensator.ActionErase, false, ref)
 			_, _ = n.c.Erase(ctx, ref, by)
 			n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
@@ -119,7 +120,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	}
 }
 
-// requeueAll requeues a page, which somebody has looked at for a while, up to ten seconds.
+// requeueAll requeues a page of entries. The person has looked at the page for up to ten seconds.
 func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.RequeueOptions) {
 	page, err := n.c.List(ctx, compensator.Filter{States: []compensator.State{compensator.Dead, compensator.Retrying}})
 	if err != nil {
@@ -135,7 +136,7 @@ func (n *instance) requeueAll(ctx context.Context, d deed, opts compensator.Requ
 	_, _ = n.c.RequeueAll(ctx, page.Entries, opts)
 }
 
-// deedInTx does it in a transaction, of the library's for half of them.
+// deedInTx carries out a deed in a transaction. Half of these transactions belong to the library.
 func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	act := func(ctx context.Context, tx compensator.Tx) (err error) {
 		switch d.what {
@@ -170,7 +171,8 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	_ = tx.Commit()
 }
 
-// lockRows has a transaction hold rows for a while, as a caller's own does, or until everything is healed.
+// lockRows holds rows in a transaction for a while, as a caller's transaction does. It releases them at the healing at
+// the latest.
 func (w *world) lockRows(e event) {
 	token := processlog.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)

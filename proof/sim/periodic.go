@@ -10,10 +10,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// periodicStream is the stream of what is periodic, which leaves all seeds kept until then the lives they were.
+// periodicStream is the random stream for periodic types. A separate stream leaves the course of older seeds unchanged.
 const periodicStream = 5820
 
-// drawPeriodic draws whether a type has slots, made by all instances that run, until the problem is over.
+// drawPeriodic draws whether a type is periodic. All running instances record its slots until the faults end.
 func (w *world) drawPeriodic() {
 	rng := rand.New(rand.NewPCG(w.seed, periodicStream))
 	if w.plan.calm || rng.IntN(8) > 0 {
@@ -23,9 +23,9 @@ func (w *world) drawPeriodic() {
 	w.apart.slots = slots{every: every, last: w.began.Add(w.plan.chaos)}
 }
 
-// slots is a schedule that ends.
+// slots is a Schedule that ends.
 type slots struct {
-	every time.Duration // 0: nothing is periodic
+	every time.Duration // 0 if no type is periodic
 	last  time.Time
 }
 
@@ -38,7 +38,7 @@ func (s slots) Next(after time.Time) time.Time {
 	return next
 }
 
-// periodic registers it. All slots that an outage has kept back are made up for, so that none may be missing.
+// periodic registers the periodic type. It catches up on every slot that an outage delayed, so no slot may be missing.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (n *instance) periodic(c *compensator.Compensator) error {
 	return compensator.Periodic(context.Background(), t, n.w.apart.slots, compensator.PeriodicConfig{CatchUp: processlog.MaxRows})
 }
 
-// slotLocked: G23, no slot is recorded before its time, or again after its entry was purged.
+// slotLocked asserts G23: no slot is recorded before its time, or again after its entry was purged.
 func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	name, at, found := strings.Cut(string(row.IdempotencyKey), "@")
 	if !found || name != plainType {
@@ -83,7 +83,8 @@ func (w *world) everySlot() {
 	}
 }
 
-// missingSlot is the first that should have an entry; zero: none. In a database that has gone back nobody can know.
+// missingSlot returns the first slot without an entry, or zero. After a loss it always returns zero, because the lost
+// slots are unknown.
 func (o *oracle) missingSlot() time.Time {
 	now := o.w.store.Now()
 	o.mu.Lock()

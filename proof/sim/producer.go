@@ -11,19 +11,19 @@ import (
 
 // order is one transaction of a producer.
 type order struct {
-	at       time.Duration // after the beginning
-	whom     int           // which instance
+	at       time.Duration // time after the start
+	whom     int           // picks the instance
 	way      way
 	entries  []compensator.NewEntry
-	fails    bool          // the business decides against it in the end
-	undone   bool          // its first part, with the entries, is rolled back to a savepoint
-	thinking time.Duration // between recording and the end
-	stubborn bool          // what is refused as another type's is not noticed
-	retried  bool          // RetryTx runs it; see drawMessages
-	lost     fault         // of its first COMMIT
+	fails    bool          // the business code returns an error at the end
+	undone   bool          // a rollback to a savepoint undoes the first part, which holds the entries
+	thinking time.Duration // time between recording and the end
+	stubborn bool          // the business code ignores a refused key of another type
+	retried  bool          // run with RetryTx (drawMessages)
+	lost     fault         // fault of the first COMMIT
 }
 
-// courier carries the name of the order that recorded an entry to its handlers.
+// courier is a Propagator. It carries the name of the recording order to the handlers.
 type courier struct{}
 
 type orderName struct{}
@@ -42,18 +42,18 @@ func (courier) Extract(ctx context.Context, headers map[string]string) context.C
 	return ctx
 }
 
-// way is how a transaction is made.
+// way is the way in which a producer runs its transaction.
 type way int
 
 const (
-	inTx      way = iota // InTx: inserted with a lease where a slot is free
-	enqueued             // a plain transaction, and Committed
-	unwatched            // a plain transaction, and not a word: the reconciler's
-	ways                 // that an entry is recorded in for a handler
-	once                 // InTx, and the work is done in it; see drawMessages
+	inTx      way = iota // InTx, which inserts entries with a lease if a slot is free
+	enqueued             // a plain transaction, then Committed
+	unwatched            // a plain transaction without Committed, so the reconciler finds the entries
+	ways                 // number of the ways that record entries for a handler
+	once                 // InTx, and the transaction does the work itself (drawMessages)
 )
 
-// drawOrders draws what producers do.
+// drawOrders draws the transactions of producers.
 func (w *world) drawOrders() (orders []order) {
 	total := 4 + w.rng.IntN(9)
 	for made := 0; made < total; {
@@ -72,7 +72,7 @@ func (w *world) drawOrders() (orders []order) {
 			o.thinking = time.Duration(w.rng.Int64N(int64(2 * w.plan.config.Lease)))
 		}
 		orders = append(orders, o)
-		if w.rng.IntN(6) == 0 { // the same event once more
+		if w.rng.IntN(6) == 0 { // the same event again
 			again := o
 			again.at += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
 			again.whom = w.rng.IntN(8)
@@ -104,7 +104,7 @@ func (w *world) drawEntry(number int) compensator.NewEntry {
 	return e
 }
 
-// produce carries an order out.
+// produce runs an order.
 func (w *world) produce(o order) {
 	time.Sleep(o.at)
 	n := w.alive(o.whom)
@@ -127,7 +127,7 @@ func (w *world) produce(o order) {
 		err = n.plainTransaction(ctx, o)
 	}
 	if n.dead.Load() {
-		err = errDead // nobody was told anything
+		err = errDead // the producer died and got no result
 	}
 	w.oracle.orderEnded(o, err)
 	if err != nil && errors.Is(err, compensator.ErrCommitUnknown) {
@@ -137,7 +137,7 @@ func (w *world) produce(o order) {
 
 var errBusiness = errors.New("sim: the business decided against it")
 
-// business is what happens inside the transaction.
+// business is the code inside the producer's transaction.
 func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*compensator.Receipt, error) {
 	inner := gatedOf(tx)
 	if o.undone {
@@ -148,7 +148,7 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	receipt, err := n.record(ctx, tx, o.entries...)
 	var other *compensator.OtherTypeError
 	if o.stubborn && o.way == inTx && errors.As(err, &other) {
-		return nil, nil // the commit is to refuse what is left
+		return nil, nil // the commit must refuse the rest
 	}
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	return receipt, nil
 }
 
-// think is the time between recording and the end, and what the business decides then.
+// think waits between recording and the end. It returns an error if the business code decides against the order.
 func (n *instance) think(o order) error {
 	if o.thinking > 0 {
 		select {
@@ -178,7 +178,7 @@ func (n *instance) think(o order) error {
 	return nil
 }
 
-// record asks for entries, with whatever ctx carries.
+// record records entries with the values that ctx carries.
 func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...compensator.NewEntry) (*compensator.Receipt, error) {
 	for _, e := range entries {
 		n.w.oracle.wishes(n, wish{NewEntry: e, carried: carriedBy(ctx)})
@@ -186,7 +186,7 @@ func (n *instance) record(ctx context.Context, tx compensator.Tx, entries ...com
 	return n.c.Record(ctx, tx, entries...)
 }
 
-// carriedBy is the name of the order that a context carries.
+// carriedBy returns the name of the order in a context.
 func carriedBy(ctx context.Context) string {
 	name, _ := ctx.Value(orderName{}).(string)
 	return name
@@ -211,14 +211,14 @@ func (n *instance) plainTransaction(ctx context.Context, o order) error {
 	return nil
 }
 
-// resolve asks what became of an unknown commit.
+// resolve asks for the result of a commit with an unknown outcome.
 func (n *instance) resolve(ctx context.Context, o order) {
 	if !o.undone {
 		_, _ = n.ask(ctx, o.entries[0].IdempotencyKey)
 	}
 }
 
-// ask looks an entry up, and judges the answer about an idempotency key.
+// ask looks up an entry. It judges the answer if ref is an idempotency key.
 func (n *instance) ask(ctx context.Context, ref compensator.Ref) (*compensator.Entry, error) {
 	key, named := ref.(compensator.IdempotencyKey)
 	before := n.w.oracle.under(key)

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedQueue is the shared queue as one instance reaches it: every script is a step.
+// gatedQueue is the shared queue as one instance uses it. Every script is a step.
 type gatedQueue struct {
 	from  *instance
 	queue *memory.QueueClient

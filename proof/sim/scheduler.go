@@ -9,44 +9,45 @@ import (
 	"time"
 )
 
-// request is a step that waits for its turn. What orders requests is what they are about, under which claim, and where in
-// the code they come from, never who came first or a token: the scheduler of goroutines is not seeded.
+// request is a step that waits for the scheduler. Requests are ordered by their instance, operation, arguments, claim
+// and origin in the code. They are not ordered by arrival or by token, because the runtime's choice of goroutines does
+// not depend on the seed.
 type request struct {
 	from   *instance
 	class  class
 	op     string
 	args   string
-	claim  int                  // under the how manieth claim that was done; 0: under none
-	origin [originDepth]uintptr // the innermost callers
-	lost   fault                // what the plan has in store for it; none: spoil draws
+	claim  int                  // number of the claim under which the step runs, 0 if none
+	origin [originDepth]uintptr // program counters of the innermost callers
+	lost   fault                // fault that the plan fixed for this step, none if spoil draws it
 
-	// Set once it was admitted, and guarded by world.own.
+	// The world sets the fields below when it admits the request. world.own guards them.
 	turn    *time.Timer // fires at ready
-	ready   time.Time   // when its turn comes
+	ready   time.Time   // time at which the step runs
 	verdict verdict
 }
 
-// verdict is what becomes of a step.
+// verdict is what the seed decided for a step.
 type verdict struct {
 	fault fault
-	reply time.Duration // how long the answer takes
-	dead  bool          // the instance is gone: nothing is done
+	reply time.Duration // time that the answer takes
+	dead  bool          // the instance has died, so the step is not done
 }
 
-// scheduler lets one step through at a time, each at the moment the seed drew for it.
+// scheduler lets one step run at a time, each at the moment that the seed drew for it.
 type scheduler struct {
-	arrived chan struct{} // holds one when arrivals may not be empty
+	arrived chan struct{} // holds a value when arrivals may not be empty
 
 	mu       sync.Mutex // guards arrivals and timers
 	arrivals []*request
-	timers   []*time.Timer // stopped, to be used again
+	timers   []*time.Timer // stopped timers for reuse
 
-	pending []*request // admitted; guarded by world.own
+	pending []*request // admitted requests, guarded by world.own
 }
 
-// The innermost callers, without Callers and pass itself, tell two claims of one entry apart: the queue has named the entry to
-// one, and the database to the other. The same holds for their releases, which are ten calls deep. Other steps do without,
-// because a look at the stack costs a tenth of a step.
+// The innermost callers, without Callers and pass itself, tell two claims of one entry apart. One claim got the entry
+// from the queue and the other from the database. The same is true of their releases, which are ten calls deep. Other
+// steps have no origin, because reading the stack costs a tenth of a step.
 const (
 	originSkip  = 2
 	originDepth = 12
@@ -54,7 +55,7 @@ const (
 
 func newScheduler() *scheduler { return &scheduler{arrived: make(chan struct{}, 1)} }
 
-// pass waits for the turn of a step. The world sets the request's timer once it knows when that is.
+// pass waits until a step may run. The world starts the request's timer when it has drawn the moment.
 func (t *scheduler) pass(r *request) verdict {
 	if r.from.dead.Load() {
 		return verdict{dead: true}
@@ -72,7 +73,7 @@ func (t *scheduler) pass(r *request) verdict {
 	}
 }
 
-// arrive hands a request to the world's own goroutine.
+// arrive hands a request to the world's goroutine.
 func (t *scheduler) arrive(r *request) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +101,7 @@ func (t *scheduler) poke() {
 	}
 }
 
-// take empties the arrivals, in an order that does not depend on the scheduler.
+// take empties arrivals. The order of the result does not depend on the order of arrival.
 func (t *scheduler) take() []*request {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,18 +118,18 @@ func compareRequests(a, b *request) int {
 		cmp.Compare(a.claim, b.claim), slices.Compare(a.origin[:], b.origin[:]))
 }
 
-// roundsPerSlice is how many rounds of the loop share a time slice.
+// roundsPerSlice is how many rounds of the loop run in one time slice of the runtime.
 const roundsPerSlice = 16
 
 // loop admits steps and fires events until the script has ended.
 func (w *world) loop() {
 	timer := time.AfterFunc(time.Hour, w.gate.poke)
 	defer timer.Stop()
-	var alarm time.Time // when the timer fires
+	var alarm time.Time // time at which the timer fires
 	for round := 0; !w.over.Load(); round++ {
 		synctest.Wait()
 		if round%roundsPerSlice == 0 {
-			runtime.Gosched() // a new time slice: the runtime takes the processor from one that has lasted 10 ms
+			runtime.Gosched() // begin a new time slice, because the runtime interrupts a goroutine after 10 ms
 		}
 		next, fired := w.visitGate()
 		if fired {
@@ -142,7 +143,8 @@ func (w *world) loop() {
 	}
 }
 
-// visitGate does what is to be done now in the world's own goroutine: it fires at most one event. It returns when the next one is due.
+// visitGate does the pending work of the world's goroutine and fires at most one event. It returns when the next event
+// is due.
 func (w *world) visitGate() (next time.Time, fired bool) {
 	w.own.Lock()
 	defer w.own.Unlock()
@@ -161,8 +163,8 @@ func (w *world) visitGate() (next time.Time, fired bool) {
 	return time.Time{}, true
 }
 
-// admit draws when requests have their turns, and what goes wrong with them. Of two that cannot be told apart nobody
-// knows which is whose: they have the same fate, so that it does not matter.
+// admit draws for each request the moment at which it runs and its fault. Two requests that compare as equal get the
+// same moment and fault, because the seed could not decide which of them is which.
 func (w *world) admit(arrivals []*request) {
 	for i, r := range arrivals {
 		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
@@ -193,27 +195,27 @@ func (w *world) admitOne(r *request) {
 	w.awaitAnswer(r)
 }
 
-// readyAt sets when the turn of a request comes.
+// readyAt sets the moment at which a request runs.
 func (r *request) readyAt(at time.Time) {
 	r.ready = at
 	r.turn.Reset(time.Until(at))
 }
 
-// refuse ends the wait of a request whose instance is dead. Several end a nanosecond apart, because the runtime chooses among
-// timers that end at the same instant.
+// refuse ends the wait of a request whose instance has died. place separates several requests by a nanosecond each,
+// because the runtime chooses the order of timers that fire at the same instant.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))
 }
 
-// awaitAnswer takes note of when the answer to a request will be there.
+// awaitAnswer notes when the answer to a request arrives.
 func (w *world) awaitAnswer(r *request) {
 	if answered := r.ready.Add(r.verdict.reply); answered.After(w.answered) {
 		w.answered = answered
 	}
 }
 
-// serve lets a request through, unless its turn was put off. The goroutine of the step calls it when its timer has fired.
+// serve lets a request run, unless its moment was postponed. The step's goroutine calls it when the timer has fired.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
 	defer w.own.Unlock()
@@ -245,11 +247,11 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 	return r.verdict, true
 }
 
-// maxSteps is far beyond what a seed needs.
+// maxSteps is far more steps than any seed needs.
 const maxSteps = 60_000
 
-// latency is how long a step is on its way, drawn to the nanosecond: so that steps hardly ever
-// coincide: the order of timers that end at the same instant is the runtime's own choice.
+// latency draws how long a step is on its way, to the nanosecond. Steps then hardly ever run at the same instant, where
+// the runtime would choose the order of their timers.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

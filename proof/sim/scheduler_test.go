@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What comes at the same nanosecond and asks for the same thing is told apart by where in the code it comes from.
+// Two requests arrive at the same nanosecond with the same operation and arguments. The place in the code from which
+// they come must decide their order, not the order of arrival.
 func TestStepsAreOrderedByWhereTheyComeFromNotByWhoWasFirst(t *testing.T) {
 	ask := func(gate *scheduler) { gate.pass(&request{from: &instance{w: new(world)}, op: "claim", args: "4"}) }
 	fromQueue := func(gate *scheduler) { ask(gate) }

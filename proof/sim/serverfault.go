@@ -14,30 +14,33 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serverFaultStream is the stream of the database's condition. It leaves all seeds kept until then the lives they were.
+// serverFaultStream is the random stream for the database's condition. A separate stream leaves the course of older
+// seeds unchanged.
 const serverFaultStream = 8450
 
-// errServerFault is what a transactional handler meets then.
+// errServerFault is the error of a transactional handler during the database's condition.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
-// wholeServerStream is the stream of conditions of the whole server. It leaves all seeds kept until then the lives they were.
+// wholeServerStream is the random stream for conditions of the whole server. A separate stream leaves the course of
+// older seeds unchanged.
 const wholeServerStream = 8451
 
-// errServerDown is what a transactional handler meets while the whole server is in a condition.
+// errServerDown is the error of a transactional handler during a condition of the whole server.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
-// drawServerFaults draws whether most failures of transactional handlers are the database's condition.
+// drawServerFaults draws whether most failures of transactional handlers come from a condition of the database.
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0
 	w.apart.wholeServer = rand.New(rand.NewPCG(w.seed, wholeServerStream)).IntN(2) == 0
 }
 
-// serverDownedLocked asserts G7: a condition of the whole server spends no attempt, and the row says what it is.
+// serverDownedLocked asserts G7: a condition of the whole server spends no attempt, and the row's error names the
+// condition.
 func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawServerDown]++
 	if context.Cause(a.ctx) != nil {
-		return // what had overtaken the attempt decides
+		return // an ended context decides the outcome instead
 	}
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount || after.State != before.State
 	if spent || !strings.Contains(after.LastError, ", a condition of the whole server: ") {
@@ -45,8 +48,8 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// serverFaultedLocked: G7, such an error spends an attempt exactly if there were as many in a row before it as the entry
-// has attempts; the row counts them.
+// serverFaultedLocked asserts G7: a condition of the database spends an attempt only when it has come more times in a
+// row than the entry has attempts. The row's error holds the count.
 func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxProcessCount
@@ -58,7 +61,7 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	}
 	row := serverFaultsInARow(before, before.LastError) + 1
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount
-	// What had overtaken the attempt may have ended its context just before the handler returned: then it is any failure.
+	// The context may have ended just before the handler returned. The error then counts like any other failure.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after.LastError) != row) {
 		o.failLocked("G7: entry %s meets the database's condition for the time %d of %d in a row, and it counted: %v, %q", after.ID, row, most, spent, after.LastError)
@@ -68,17 +71,19 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	}
 }
 
-// refused reports whether an attempt's handler returned nil and the database did not take its transaction, as the row says.
+// refused reports whether the handler returned nil and the database refused to commit its transaction. The row's error
+// shows it.
 func (l *life) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after.LastError) == serverFaultsInARow(before, before.LastError)+1
 }
 
-// serverFaultsInARow reads what was counted in a row's epoch, of its handler or its compensation.
+// serverFaultsInARow reads the count in lastError. The count belongs to one epoch and either to the handler or to the
+// compensation.
 func serverFaultsInARow(row processlog.Row, lastError string) int {
 	found := counted.FindStringSubmatch(lastError)
 	if found == nil || found[2] != strconv.FormatUint(uint64(row.Epoch), 10) && (found[2] != "" || row.Epoch > 0) ||
 		(found[3] != "") != (row.State == compensator.Compensating) {
-		return 0 // another error, or another count
+		return 0 // no such error, or the count of another epoch
 	}
 	n, _ := strconv.Atoi(found[1])
 	return n

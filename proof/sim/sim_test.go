@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// live lives one seed in a bubble.
+// live runs one seed in a bubble.
 func live(t *testing.T, seed uint64, logger *slog.Logger) *world {
 	var w *world
 	synctest.Test(t, func(*testing.T) {
@@ -40,8 +40,7 @@ func live(t *testing.T, seed uint64, logger *slog.Logger) *world {
 	return w
 }
 
-// TestSeed replays one seed, in a process of its own as every seed does. With -v it prints the whole walk and the
-// engine's log.
+// TestSeed replays one seed in a separate process, as all seeds run. With -v it prints every step and the engine's log.
 func TestSeed(t *testing.T) {
 	process := startWorker(t, workerBinary(t), share{From: *seedFlag, Step: 1, Count: 1, Walk: testing.Verbose(), Log: testing.Verbose()})
 	for _, life := range process.wait() {
@@ -49,7 +48,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeeds lives many seeds, on all processors.
+// TestSeeds runs many seeds on all processors.
 func TestSeeds(t *testing.T) {
 	lives := liveAll(t, *fromFlag, *seedsFlag)
 	var sum tally
@@ -65,11 +64,11 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds is how many it takes for everything to have come up, whichever they are: what is rarest comes up in more than
-// one of fifty.
+// enoughSeeds is how many seeds must reach every fault and sight, with any first seed. The rarest of them occurs in
+// more than one of fifty seeds.
 const enoughSeeds = 1000
 
-// TestRegressionSeeds lives the seeds that once found something.
+// TestRegressionSeeds runs the seeds that have found faults.
 func TestRegressionSeeds(t *testing.T) {
 	for _, seed := range regressionSeeds(t) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -80,12 +79,12 @@ func TestRegressionSeeds(t *testing.T) {
 	}
 }
 
-// TestSameSeedWalksTheSameWay lives seeds in different processes, in different company, and demands the same
-// decisions.
+// TestSameSeedWalksTheSameWay runs each seed in two processes, beside different other seeds. Both runs must make the
+// same decisions.
 //
-// On a machine that has other things to do, the runtime may interrupt a goroutine between two steps, because the
-// process has waited for a processor for more than 10 ms; nothing in the standard library can forbid it. So a seed that
-// differs is lived again: what differs by itself will differ again, and more than one in fifty is too many.
+// On a busy machine the runtime may interrupt a goroutine between two steps, because the process has waited for a
+// processor for more than 10 ms. The standard library cannot prevent this. The test therefore runs a differing seed
+// again in more processes. A real difference shows again. More than one differing seed in fifty fails the test.
 func TestSameSeedWalksTheSameWay(t *testing.T) {
 	binary := workerBinary(t)
 	there := startWorker(t, binary, share{From: *fromFlag, Step: 1, Count: *replayFlag})
@@ -100,7 +99,7 @@ func TestSameSeedWalksTheSameWay(t *testing.T) {
 	t.Logf("%d seeds lived twice; interrupted by the runtime: %v", *replayFlag, differ)
 }
 
-// differing lists the seeds that two processes have walked differently.
+// differing lists the seeds for which two processes made different decisions.
 func differing(t *testing.T, first, second []*lifeReport, count int) (differ []uint64) {
 	t.Helper()
 	other := make(map[uint64]*lifeReport, count)
@@ -118,7 +117,7 @@ func differing(t *testing.T, first, second []*lifeReport, count int) (differ []u
 	return differ
 }
 
-// requireSameWalk lives a seed in four more processes, of which three must agree.
+// requireSameWalk runs a seed in four more processes. Three of them must agree.
 func requireSameWalk(t *testing.T, binary string, seed uint64) {
 	t.Helper()
 	walks := make(map[uint64]int)

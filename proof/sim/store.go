@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedStore is the shared store as one instance reaches it: every statement is a step.
+// gatedStore is the shared store as one instance uses it. Every statement is a step.
 type gatedStore struct {
 	from  *instance
 	store *memory.Store
@@ -20,7 +20,7 @@ type gatedStore struct {
 
 var _ processlog.Store = (*gatedStore)(nil)
 
-// args builds what a step is about.
+// args builds the text that identifies a step.
 type args []byte
 
 func (a args) id(id compensator.EntryID) args {
@@ -29,7 +29,7 @@ func (a args) id(id compensator.EntryID) args {
 func (a args) num(n uint64) args  { return append(strconv.AppendUint(a, n, 10), ' ') }
 func (a args) text(s string) args { return append(append(a, s...), ' ') }
 
-// ids names entries in the order of their ids: the order in which goroutines hand them over says nothing.
+// ids appends the entries in id order, because the order in which goroutines pass them is random.
 func (a args) ids(ids []compensator.EntryID) args {
 	sorted := slices.SortedFunc(slices.Values(ids), func(a, b compensator.EntryID) int { return cmp.Compare(a.Row(), b.Row()) })
 	for _, id := range sorted {
@@ -38,7 +38,7 @@ func (a args) ids(ids []compensator.EntryID) args {
 	return a
 }
 
-// idsOf names the entries of items.
+// idsOf returns the text of the items' entry ids.
 func idsOf[T any](items []T, id func(T) compensator.EntryID) string {
 	ids := make([]compensator.EntryID, len(items))
 	for i, item := range items {
@@ -71,7 +71,7 @@ func (s *gatedStore) begin(ctx context.Context) (*gatedTx, error) {
 	})
 	if err != nil {
 		if inner != nil {
-			_ = inner.Rollback() // the server sees the connection go
+			_ = inner.Rollback() // the server rolls back when the connection breaks
 		}
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *gatedStore) Insert(ctx context.Context, tx compensator.Tx, drafts []pro
 		return nil, err
 	}
 	if len(drafts) > 1 && s.from.w.plan.bulkIDsHidden {
-		for i := range answers { // as MySQL, which cannot tell the ids of a bulk insert
+		for i := range answers { // MySQL cannot return the ids of a bulk insert either
 			if !answers[i].Duplicate {
 				answers[i].ID = compensator.EntryID{}
 			}

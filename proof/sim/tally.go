@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The things a run of seeds must have seen, to be no waste of time; beside the faults.
+// A run of many seeds must have seen each of these situations, besides the faults.
 const (
 	sawCommitted = iota
 	sawAttempts
@@ -110,7 +110,7 @@ var sightNames = [sights]string{
 	sawTrigger:          "outcomes that a trigger refused for now",
 }
 
-// tally counts faults and sights.
+// tally counts the faults and the situations that were seen.
 type tally struct {
 	Faults [faults]int
 	Sights [sights]int
@@ -125,7 +125,7 @@ func (a *tally) add(b tally) {
 	}
 }
 
-// missing lists what there was none of.
+// missing lists the faults and situations that never occurred.
 func (a tally) missing() (names []string) {
 	for i, n := range a.Faults {
 		if n == 0 {
@@ -155,7 +155,7 @@ func (a tally) String() string {
 	return b.String()
 }
 
-// tally sums a seed up.
+// tally returns the counts of a seed.
 func (w *world) tally() tally {
 	return tally{Faults: w.counts, Sights: w.oracle.sights}
 }

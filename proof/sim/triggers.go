@@ -8,14 +8,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// triggerStream is the stream of rows that the database refuses to change. It leaves all seeds kept until then the lives they were.
+// triggerStream is the random stream for rows that the database refuses to change. A separate stream leaves the course
+// of older seeds unchanged.
 const triggerStream = 1644
 
-// errTrigger is what a trigger says.
+// errTrigger is the error of a trigger.
 var errTrigger = errors.New("sim: a trigger refuses to change this entry")
 
-// drawTriggers draws whether, and when, the database refuses to change some entries: to lease them, to renew their leases or to
-// take them back, and to store their outcomes.
+// drawTriggers draws when the database refuses to change some entries. It then refuses to claim, renew, release and
+// settle these entries.
 func (w *world) drawTriggers() {
 	rng := rand.New(rand.NewPCG(w.seed, triggerStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -27,7 +28,7 @@ func (w *world) drawTriggers() {
 	}
 }
 
-// refuseRows begins to refuse about half of the entries, and ends it after the event's span.
+// refuseRows refuses about half of the entries until the end of the event's span.
 func (w *world) refuseRows(e event) {
 	var ids []processlog.ID
 	for i, row := range w.store.Rows() {

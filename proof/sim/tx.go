@@ -14,23 +14,23 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedTx is a transaction whose statements and whose end are steps. Beside the entries it carries effects,
-// what a transactional handler does in this database.
+// gatedTx is a transaction whose statements and whose end are steps. Besides entries it holds effects, which stand for
+// the writes of a transactional handler in this database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance
-	first   string      // its first statement, which tells it from others
-	broken  atomic.Bool // its connection is gone
-	effects []effect    // of one goroutine, as what follows
+	first   string      // first statement, which identifies the transaction
+	broken  atomic.Bool // the connection is broken
+	effects []effect    // used by one goroutine, like the fields below
 	inserts []*operation
 
-	consumed []compensator.IdempotencyKey // messages that it does
-	lost     fault                        // of its COMMIT
+	consumed []compensator.IdempotencyKey // messages whose work it does
+	lost     fault                        // fault of its COMMIT
 }
 
 var _ processlog.Transaction = (*gatedTx)(nil)
 
-// effect is one thing a transactional handler did.
+// effect is one effect of a transactional handler.
 type effect struct {
 	id         compensator.EntryID
 	epoch      uint32
@@ -39,7 +39,8 @@ type effect struct {
 
 const effectSQL = "INSERT INTO effects"
 
-// ExecContext does an effect. Everything else is the store asking which transaction this is.
+// ExecContext adds an effect if the query is one. Every other query comes from the store, which asks which transaction
+// this is.
 func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
 	if found, asked := ctx.Value(whichTx{}).(**gatedTx); asked {
 		*found = tx
@@ -59,7 +60,7 @@ func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any)
 	return nil, err
 }
 
-// Commit is a step whose answer may be lost. The effects count if it happened.
+// Commit is a step whose answer may be lost. The effects count if the transaction has committed.
 func (tx *gatedTx) Commit() error {
 	if tx.broken.Load() {
 		_ = tx.Rollback()
@@ -72,7 +73,7 @@ func (tx *gatedTx) Commit() error {
 			tx.Abort()
 			return errRefused
 		}
-		open := w.store.Probe(context.Background(), tx.Tx) == nil // a server says yes to a COMMIT of nothing
+		open := w.store.Probe(context.Background(), tx.Tx) == nil // a server accepts the COMMIT of a transaction that it has rolled back
 		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
 			w.oracle.effects(tx.effects)
@@ -93,15 +94,15 @@ func (tx *gatedTx) Commit() error {
 		})
 	}
 	if err != nil {
-		_ = tx.Tx.Rollback() // what the server does once it sees the connection go
+		_ = tx.Tx.Rollback() // the server rolls back when the connection breaks
 	}
 	return err
 }
 
-// errRefused is a COMMIT that the server answered with a rollback.
+// errRefused is the error of a COMMIT that the server answers with a rollback.
 var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
-// Rollback is no step: it goes unanswered when the connection is gone, and the server does it anyway.
+// Rollback is not a step. If the connection is broken it gets no answer, but the server rolls back all the same.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
 	return tx.Tx.Rollback()
@@ -112,10 +113,10 @@ func (tx *gatedTx) abort() error {
 	return fmt.Errorf("%w: deadlock", compensator.ErrTxAborted)
 }
 
-// whichTx is the context key by which gatedOf asks.
+// whichTx is the context key with which gatedOf asks for the transaction.
 type whichTx struct{}
 
-// gatedOf finds the transaction beneath a handle.
+// gatedOf returns the transaction that a handle wraps.
 func gatedOf(tx compensator.Tx) (found *gatedTx) {
 	if tx, ok := tx.(*gatedTx); ok {
 		return tx

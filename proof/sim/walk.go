@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// walk is the list of decisions a seed has led to.
+// walk is the list of decisions of a seed.
 type walk struct {
 	list []decision
 	hash uint64
 }
 
-// decision is one step that had its turn, or one event.
+// decision is one step that ran, or one event.
 type decision struct {
-	at    time.Duration // since the beginning
-	who   int           // instance; 0: nobody
+	at    time.Duration // time since the start
+	who   int           // number of the instance, 0 for an event
 	op    string
 	args  string
 	fault fault
@@ -29,7 +29,7 @@ func (w *walk) add(at time.Duration, who int, op, args string, f fault) {
 	w.text(args)
 }
 
-// mix is FNV-1a, eight bytes at a time.
+// mix adds eight bytes to the hash, with FNV-1a.
 func (w *walk) mix(v uint64) { w.hash = (w.hash ^ v) * 1099511628211 }
 
 func (w *walk) text(s string) {
@@ -38,7 +38,7 @@ func (w *walk) text(s string) {
 	}
 }
 
-// until prints the last n decisions before a place in the list.
+// until prints the last n decisions before a position in the list.
 func (w *walk) until(place, n int) string {
 	var b strings.Builder
 	for _, d := range w.list[max(0, place-n):place] {

@@ -15,16 +15,15 @@ var (
 	walkSeedsFlag = flag.Int("walk-seeds", 200, "how many seeds it writes")
 )
 
-// TestRecordWalks writes every decision of many seeds, a file for each. See proof/traces.
-//
-// The runtime may interrupt a seed, as TestSameSeedWalksTheSameWay says. So each is lived until two lives have walked the
-// same way.
+// TestRecordWalks writes every decision of many seeds, one file for each seed. See proof/traces. The runtime may
+// interrupt a seed, as TestSameSeedWalksTheSameWay explains. The test therefore runs each seed until two runs have made
+// the same decisions.
 func TestRecordWalks(t *testing.T) {
 	if *walksFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
 	}
 	binary := workerBinary(t)
-	waiting := make(map[uint64]map[uint64]int) // seed → walk → lives
+	waiting := make(map[uint64]map[uint64]int) // seed → hash of the walk → number of runs
 	for i := range *walkSeedsFlag {
 		waiting[uint64(i)+1] = make(map[uint64]int)
 	}
@@ -48,10 +47,10 @@ func TestRecordWalks(t *testing.T) {
 	}
 }
 
-// maxLivesOfAWalk is how often a seed is lived at most.
+// maxLivesOfAWalk is the maximum number of runs of one seed.
 const maxLivesOfAWalk = 12
 
-// liveSeeds lives seeds with their walks: those that follow one another in one process.
+// liveSeeds runs seeds and returns their walks. Consecutive seeds run in one process.
 func liveSeeds(t *testing.T, binary string, seeds []uint64) (lives []*lifeReport) {
 	t.Helper()
 	for len(seeds) > 0 {

@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// workEnv holds a worker's share as JSON. Seeds are lived in processes of their own, with one processor each and
-// without the garbage collector, so that nothing but the seed decides who comes first.
+// workEnv holds a worker's share as JSON. Each worker process has one processor and no garbage collection during a
+// seed, so that only the seed decides the order of goroutines.
 const workEnv = "COMPENSATOR_SIM_SHARE"
 
-// share is what one worker does.
+// share is the work of one worker.
 type share struct {
 	From  uint64
 	Step  int64
 	Count int
-	Walk  bool // report the walk of every seed
-	Log   bool // and print the engine's log
+	Walk  bool // report the decisions of every seed
+	Log   bool // print the engine's log
 }
 
-// lifeReport is what a worker says of one seed, as a line of JSON.
+// lifeReport is a worker's report on one seed, one line of JSON.
 type lifeReport struct {
 	Seed    uint64
 	Hash    uint64
@@ -41,7 +41,7 @@ type lifeReport struct {
 	Tally   tally
 }
 
-// walkShown is how much of the walk of a failing seed is printed.
+// walkShown is how many decisions of a failing seed are printed.
 const walkShown = 60
 
 func (l *lifeReport) report(t *testing.T) {
@@ -54,11 +54,11 @@ func (l *lifeReport) report(t *testing.T) {
 	}
 }
 
-// TestWorker is the worker: it lives its share.
+// TestWorker is the main function of a worker. It runs the seeds of its share.
 func TestWorker(t *testing.T) {
 	asked := os.Getenv(workEnv)
 	if asked == "" {
-		return // only a process started by startWorker has anything to do here
+		return // only a process that startWorker started has a share
 	}
 	var s share
 	if err := json.Unmarshal([]byte(asked), &s); err != nil {
@@ -74,7 +74,7 @@ func TestWorker(t *testing.T) {
 	for i := range s.Count {
 		seed := uint64(int64(s.From) + int64(i)*s.Step)
 		_ = json.NewEncoder(out).Encode(lifeReport{Seed: seed, Verdict: "did not end"})
-		_ = out.Flush() // should this one end the process, it is to be named
+		_ = out.Flush() // write the seed's number now, in case the next seed ends the process
 		if i%seedsPerCollection == 0 {
 			collectWithDeepStacks()
 		}
@@ -90,14 +90,15 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// seedsPerCollection is how many seeds are lived between two garbage collections.
+// seedsPerCollection is how many seeds run between two garbage collections.
 const seedsPerCollection = 20
 
-// stackInUse is how much stack most goroutines of the engine come to use, in bytes.
+// stackInUse is how many bytes of stack most goroutines of the engine use.
 const stackInUse = 13 << 10
 
-// collectWithDeepStacks collects garbage while more goroutines than there are otherwise use as much stack as the engine's do.
-// With adaptivestackstart the runtime gives new goroutines the average: growing their stacks by copying took an eighth of a seed.
+// collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
+// adaptivestackstart the runtime then gives new goroutines this much stack. Growing their stacks by copying took an
+// eighth of a seed.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})
@@ -125,15 +126,15 @@ func callDeep(bytes int, f func()) (frame [512]byte) {
 	} else {
 		f()
 	}
-	frame[0]++ // keeps the frame until f has returned
+	frame[0]++ // keeps the frame in use until f has returned
 	return frame
 }
 
-// worker is a process that lives seeds.
+// worker is a process that runs seeds.
 type worker struct {
 	t       *testing.T
 	command *exec.Cmd
-	output  bytes.Buffer // of the process, beside its reports
+	output  bytes.Buffer // output of the process, without its reports
 	lives   chan []*lifeReport
 }
 
@@ -144,7 +145,7 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var waitTimeout time.Duration // without end, or as long as this test's own
+	var waitTimeout time.Duration // 0 for no limit, or the rest of this test's time
 	if deadline, ok := t.Deadline(); ok {
 		waitTimeout = time.Until(deadline)
 	}
@@ -162,7 +163,7 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	return p
 }
 
-// readReports keeps the last report of every seed.
+// readReports returns the last report of every seed.
 func readReports(from *bufio.Reader) (lives []*lifeReport) {
 	decoder := json.NewDecoder(from)
 	for {
@@ -178,7 +179,7 @@ func readReports(from *bufio.Reader) (lives []*lifeReport) {
 	}
 }
 
-// wait returns what the process reported. One that crashed has its say, too.
+// wait returns the reports of the process. It also reports the seed during which a process crashed.
 func (p *worker) wait() []*lifeReport {
 	p.t.Helper()
 	lives := <-p.lives
@@ -190,7 +191,7 @@ func (p *worker) wait() []*lifeReport {
 	return lives
 }
 
-// liveAll shares seeds among the processors.
+// liveAll runs seeds in one worker per processor.
 func liveAll(t *testing.T, from uint64, count int) (lives []*lifeReport) {
 	t.Helper()
 	binary := workerBinary(t)
@@ -208,8 +209,9 @@ func liveAll(t *testing.T, from uint64, count int) (lives []*lifeReport) {
 	return lives
 }
 
-// workerBinary is a binary without the race detector, which randomises the scheduler on purpose and, with bubbles, now
-// and then ends the process: golang/go#78156. The engine meets the detector in the tests against real servers.
+// workerBinary builds the worker without the race detector. The detector makes the scheduler random on purpose, and
+// with bubbles it sometimes ends the process (golang/go#78156). The tests against real servers run the engine under the
+// detector.
 func workerBinary(t *testing.T) string {
 	t.Helper()
 	if !raceEnabled {
@@ -222,10 +224,10 @@ func workerBinary(t *testing.T) string {
 	return binary
 }
 
-// builtDir holds what builtWorker has built.
+// builtDir is the directory of the binary from builtWorker.
 var builtDir string
 
-// builtWorker builds the binary once; TestMain removes it.
+// builtWorker builds the binary once. TestMain removes it.
 var builtWorker = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "sim")
 	if err != nil {
@@ -240,7 +242,7 @@ var builtWorker = sync.OnceValues(func() (string, error) {
 	return binary, nil
 })
 
-// regressionSeeds reads testdata/seeds.txt: a seed, then what it found.
+// regressionSeeds reads testdata/seeds.txt. Each line has a seed and the fault that it found.
 func regressionSeeds(t *testing.T) (seeds []uint64) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/seeds.txt")

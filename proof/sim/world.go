@@ -16,74 +16,74 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// world is one seed's: a database, a queue, and what lives on them.
+// world is the world of one seed: a database, a queue, and the instances that use them.
 type world struct {
 	seed   uint64
-	rng    *rand.Rand // of the world's own goroutine
+	rng    *rand.Rand // used only by the world's goroutine
 	plan   plan
 	apart  apart
 	began  time.Time
-	logger *slog.Logger // nil: silence
+	logger *slog.Logger // nil discards the log
 
 	store  *memory.Store
 	queue  *memory.Queue
 	gate   *scheduler
 	oracle *oracle
 
-	own    sync.Mutex // guards what follows, up to answered: the world's own goroutine and the step whose turn it is share it
+	own    sync.Mutex // guards the fields up to answered, which the world's goroutine shares with the running step
 	walk   walk
 	counts [faults]int
 	steps  int
 
-	events                 []event // by time
+	events                 []event // sorted by time
 	snapshots              []memory.QueueState
-	lagging                memory.StoreState // what a replica has
+	lagging                memory.StoreState // state of the lagging replica
 	storeDown, queueDown   time.Time
-	storeReads             bool          // in that outage: it answers reads
-	loseAgain              string        // the type that the queue loses when it is being rebuilt,
-	loseAfter              time.Duration // so long after that has begun
-	taken                  string        // the type whose key in the queue somebody else uses
+	storeReads             bool          // the database answers reads during its outage
+	loseAgain              string        // type that the queue loses during its rebuild
+	loseAfter              time.Duration // time from the begin of that rebuild to the loss
+	taken                  string        // type whose key in the queue holds foreign data
 	outcomesDown           time.Time
 	questionsDown          time.Time
 	storeShift, queueShift time.Duration
-	answered               time.Time // when the last of the steps so far will have been
+	answered               time.Time // time at which the last step so far has its answer
 
-	mu        sync.Mutex // guards what follows, up to launched, and instance.retired
+	mu        sync.Mutex // guards the fields up to launched, and instance.retired
 	instances []*instance
 	deaths    []*instance
-	errands   []func() // for the world's own goroutine
+	errands   []func() // functions for the world's goroutine
 	launched  int
 
 	healed   atomic.Bool
-	problem  context.Context // until everything is healed
+	problem  context.Context // ends at the healing
 	calmed   context.CancelFunc
-	outages  atomic.Int64 // of the database's connections, from 1
-	stuck    atomic.Int64 // steps without an answer
-	meddling atomic.Int64 // deeds of people during an attempt, which outlive its instance
+	outages  atomic.Int64 // number of outages of the database's connections, plus 1
+	stuck    atomic.Int64 // number of steps without an answer
+	meddling atomic.Int64 // number of running actions on the entry of an attempt, which outlive the instance
 	barrier  *barrier
-	wg       sync.WaitGroup // of every goroutine of the simulation's own
+	wg       sync.WaitGroup // all goroutines of the simulation itself
 	actors   sync.WaitGroup // producers and people
 	over     atomic.Bool    // the script has ended
 }
 
-// plan is what a seed is like.
+// plan holds the properties of a seed.
 type plan struct {
 	config            compensator.Config
 	types             compensator.TypeConfig
-	chaos             time.Duration // how long faults come
-	rate              float64       // of steps that may go wrong
+	chaos             time.Duration // how long faults occur
+	rate              float64       // share of steps that may have a fault
 	failing           float64       // of attempts
 	meddling          float64       // of attempts
 	active            [faults]bool
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
-	calm              bool                       // nothing goes wrong, so that nothing may be late
-	hog               string                     // in a calm seed: the type whose handlers hang
-	ordered, untold   map[string]int             // orders of each idempotency key; of them, those whose commit is not reported
-	thinking          map[string]time.Duration   // the longest of those, from its recording to its end
-	holds             time.Duration              // how long people's transactions last, at most
-	killer            compensator.IdempotencyKey // idempotency key of an entry whose attempts kill their instance
+	calm              bool                       // no faults, so no entry may be late
+	hog               string                     // in a calm seed, the type whose handlers hang
+	ordered, untold   map[string]int             // number of orders by idempotency key, and of orders whose commit is not reported
+	thinking          map[string]time.Duration   // longest time of those orders from recording to their end
+	holds             time.Duration              // longest transaction of a person
+	killer            compensator.IdempotencyKey // entry whose attempts kill their instance
 	runners           int
 	recorders         int
 	orders            []order
@@ -121,17 +121,17 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// between draws a duration.
+// between draws a duration from least to most.
 func (w *world) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
 }
 
-// drawPlan draws everything that does not depend on what happens.
+// drawPlan draws all properties that do not depend on the course of the seed.
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
-		// To the nanosecond: renewals are asked for in tenths of it, and what comes due does so at whole milliseconds of the
-		// same clock. Which of two timers that end at once comes first is the runtime's own choice.
+		// The values have nanoseconds on purpose. Renewals happen at tenths of the lease, and entries come due at whole
+		// milliseconds of the same clock. If two timers fire at the same instant, the runtime chooses their order.
 		Lease: w.between(time.Second, 4*time.Second), Grace: w.between(500*time.Millisecond, 2*time.Second),
 		ReconcileInterval: w.between(time.Second, 6*time.Second), PollInterval: w.between(500*time.Millisecond, 2*time.Second),
 		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
@@ -167,7 +167,7 @@ func (w *world) drawPlan() {
 	w.drawRefusals()
 }
 
-// drawCalm makes the seed one in which nothing goes wrong but handlers, and every type has slots to spare.
+// drawCalm makes the seed calm: only handlers fail, and every type has free slots.
 func (w *world) drawCalm() {
 	p := &w.plan
 	p.calm, p.rate, p.meddling, p.killer, p.holds = true, 0, 0, "", time.Millisecond
@@ -178,7 +178,7 @@ func (w *world) drawCalm() {
 	}
 }
 
-// countOrders counts the orders of each key.
+// countOrders counts the orders of each idempotency key.
 func (p *plan) countOrders() {
 	p.ordered, p.untold, p.thinking = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
 	for _, o := range p.orders {
@@ -193,7 +193,7 @@ func (p *plan) countOrders() {
 	}
 }
 
-// drawEvents draws the problems that come by themselves.
+// drawEvents draws the events.
 func (w *world) drawEvents() {
 	for f := crash; f < typeLost; f++ {
 		if !w.plan.active[f] || !w.plan.sharedQueue && (f == queueLost || f == queueBack || f == queueJump || f == queueDown) {
@@ -224,11 +224,11 @@ func (w *world) drawEvents() {
 	}
 }
 
-// refusalStream is the stream of outcomes that are refused, and of nothing else: what shares a stream falls together. No kept
-// seed that had none gets one.
+// refusalStream is the random stream for refused outcomes alone. Draws that share a stream are not independent. No
+// older seed without refused outcomes gets any.
 const refusalStream = 156202
 
-// drawRefusals draws when the database takes no outcomes.
+// drawRefusals draws when the database refuses outcomes.
 func (w *world) drawRefusals() {
 	rng := rand.New(rand.NewPCG(w.seed, refusalStream))
 	if w.plan.calm || rng.IntN(4) > 0 {
@@ -240,10 +240,10 @@ func (w *world) drawRefusals() {
 	}
 }
 
-// run lives the seed. Call it in a bubble of its own.
+// run runs the seed. Call it in a separate bubble.
 func (w *world) run() {
 	w.launch(true)
-	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // not together: their timers would coincide
+	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // start them one after the other, so that their timers do not coincide
 		w.later(w.between(1, time.Second), func() { w.launch(i < w.plan.runners) })
 	}
 	for _, o := range w.plan.orders {
@@ -270,7 +270,7 @@ func (w *world) act(do func()) {
 	})
 }
 
-// script is the course of every seed: problem, healing, rest, and an orderly end.
+// script is the course of every seed: faults, healing, rest, and an orderly end.
 func (w *world) script() {
 	defer w.gate.poke()
 	defer w.over.Store(true)
@@ -284,7 +284,7 @@ func (w *world) script() {
 	w.accept()
 	w.everySlot()
 	w.rest()
-	w.await(3*w.plan.types.Timeout, w.oracle.idle) // deaf handlers, whose entries have long been somebody else's
+	w.await(3*w.plan.types.Timeout, w.oracle.idle) // handlers that ignore their context, whose entries have other owners by now
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
@@ -296,13 +296,15 @@ func (w *world) script() {
 	}
 }
 
-// tick is how often the script looks. It is no round number, so that nothing else happens just then.
+// tick is the interval at which the script looks. It is not a round number, so that no other timer fires at the same
+// instant.
 const tick = 97_003_019 * time.Nanosecond
 
-// looksPerVisit is how many looks of the script there are for one at which people see to what only they can bring to rest.
+// looksPerVisit is the number of looks between two visits of people. They handle the entries that only a person can
+// bring to rest.
 const looksPerVisit = 8
 
-// await looks until something holds, for at most as long as given. It returns early after a violation.
+// await looks until holds returns true, for up to most. It returns early after a violation.
 func (w *world) await(most time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		if holds() {
@@ -316,7 +318,8 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// awaitRest waits until every entry is at rest, for at most as long as given. People see to what only they can bring to rest.
+// awaitRest waits for up to most until every entry is at rest. Between the looks, people handle the entries that only
+// they can bring to rest.
 func (w *world) awaitRest(most time.Duration) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		w.wake()
@@ -331,8 +334,9 @@ func (w *world) awaitRest(most time.Duration) bool {
 	return w.oracle.restless() == 0
 }
 
-// lookForRest looks whether every entry is at rest: now, and at the first tick after the last one may have come to rest. It gives
-// up after span. Looking at every tick would cost as much as all steps of a quiet seed.
+// lookForRest checks whether every entry is at rest. It looks now, and again at the first tick after the last open
+// entry may have come to rest. It gives up after span. A look at every tick would cost as much as all steps of a quiet
+// seed.
 func (w *world) lookForRest(span time.Duration) bool {
 	began := time.Now()
 	end := time.NewTimer(span)
@@ -353,8 +357,8 @@ func (w *world) lookForRest(span time.Duration) bool {
 	return false
 }
 
-// heal ends all problems and sees to it that somebody works. It returns once every step that was on its way by then has been
-// done, or let hang: slow ones, and those a pause keeps back.
+// heal ends all faults and makes sure that an instance works. It returns when every step that was waiting has run or
+// hangs. This includes slow steps and the steps of paused instances.
 func (w *world) heal() {
 	w.healed.Store(true)
 	var answered time.Time
@@ -369,7 +373,7 @@ func (w *world) heal() {
 		w.hangUpTheDead()
 		answered = w.answered
 		for _, n := range w.living() {
-			if until := n.paused().Add(time.Millisecond); until.After(answered) { // see reply
+			if until := n.paused().Add(time.Millisecond); until.After(answered) { // reply delays the answer of a paused instance
 				answered = until
 			}
 			n.pausedUntil.Store(now.UnixNano())
@@ -378,14 +382,14 @@ func (w *world) heal() {
 		close(ready)
 	})
 	<-ready
-	time.Sleep(time.Until(answered) + 1) // not together: timers that end at the same instant end in the order that the runtime likes
+	time.Sleep(time.Until(answered) + 1) // one nanosecond later, because the runtime chooses the order of timers that fire at the same instant
 	w.oracle.note(func(o *oracle) { o.calmSince = time.Now() })
 }
 
-// unhindered reports whether nothing of what was drawn before the healing is still under way that nobody waits for.
+// unhindered reports whether no step from before the healing still hangs and no action of a person still runs.
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
-// hangUpTheDead ends all that those who have died hold locked.
+// hangUpTheDead ends all transactions of dead instances, which may hold rows.
 func (w *world) hangUpTheDead() {
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
@@ -397,7 +401,7 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// someoneWorks starts an instance if none is left that runs, and handles every type.
+// someoneWorks starts an instance unless one runs that handles every type.
 func (w *world) someoneWorks() {
 	if w.worker() != nil {
 		return
@@ -406,7 +410,7 @@ func (w *world) someoneWorks() {
 	}
 }
 
-// worker is the last instance that runs, and handles every type; nil: none does.
+// worker returns the last running instance that handles every type, or nil.
 func (w *world) worker() (last *instance) {
 	for _, n := range w.living() {
 		if n.runs && n.handlesAll() {
@@ -416,7 +420,7 @@ func (w *world) worker() (last *instance) {
 	return last
 }
 
-// asWorld has the world's own goroutine do something at its next turn.
+// asWorld queues a function for the world's goroutine.
 func (w *world) asWorld(do func()) {
 	w.mu.Lock()
 	w.errands = append(w.errands, do)
@@ -434,8 +438,8 @@ func (w *world) runErrands() {
 	}
 }
 
-// waitTimeout is how long everything may take to come to rest: what is still to come due, the leases of the dead,
-// the reconciler's rounds, and the attempts that failed just before.
+// waitTimeout returns how long the entries may take to come to rest. It covers delays that are still running, the
+// leases of dead instances, the reconciler's rounds, and retries of attempts that failed just before.
 func (w *world) waitTimeout() time.Duration {
 	cfg, types := w.plan.config, w.plan.types
 	var due time.Duration
@@ -448,10 +452,10 @@ func (w *world) waitTimeout() time.Duration {
 	return due + w.oracle.paused() + cfg.StopTimeout + 3*attempt + cfg.Grace + 6*cfg.ReconcileInterval + 10*time.Second + w.orderingTimeout()
 }
 
-// inFlight is how long a statement or a call of the queue may be on its way once everything is healed.
+// inFlight is how long a statement or a call of the queue may take after the healing.
 const inFlight = 15 * time.Second
 
-// rest asserts G1: everything comes to rest, and the queue holds nothing of what has.
+// rest asserts G1: every entry comes to rest, and the queue holds no entry that is at rest.
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
 	if !w.awaitRest(waitTimeout) {
@@ -471,8 +475,8 @@ func (w *world) rest() {
 		}
 		return left == ""
 	}
-	// What was on its way as the last row came to rest may tell the queue of a lease that stood just before, and that is as
-	// long as the database's clock has gone back.
+	// A call that was in flight when the last row came to rest may add an entry to the queue with the end of its old
+	// lease. After a backward jump of the database's clock that lease is longer.
 	if w.await(inFlight, clean) {
 		return
 	}
@@ -485,7 +489,7 @@ func (w *world) rest() {
 	}
 }
 
-// end stops what lives, asserting G15 of it unless something has failed already.
+// end stops all living instances. It asserts G15 unless the seed has failed already.
 func (w *world) end() {
 	for _, n := range w.living() {
 		if w.oracle.failed.Load() {
@@ -503,7 +507,7 @@ func (w *world) end() {
 	w.wg.Wait()
 }
 
-// endAllBut stops the living instances in order, one after the other.
+// endAllBut stops the living instances except last in order, one after the other.
 func (w *world) endAllBut(last *instance) {
 	for _, n := range w.living() {
 		if n != last {
@@ -514,11 +518,11 @@ func (w *world) endAllBut(last *instance) {
 	}
 }
 
-// fillEverySlot asserts that no slot has leaked: on a lone instance, every type runs as many entries at once as
-// it may.
+// fillEverySlot asserts that no slot has leaked. On a single instance, every type must run as many entries at once as
+// its Concurrency allows.
 func (w *world) fillEverySlot() {
 	var last *instance
-	// A handler that kills its process may have returned this instant: somebody starts another one.
+	// A handler may have killed its process at this instant. Another instance then starts.
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)
