@@ -33,7 +33,7 @@ func TestArrowsRunOneWay(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, seen, len(allowed), "every room in the table is there")
+	require.Len(t, seen, len(allowed), "every package in the table exists")
 }
 
 // testsOf marks the tests of a package. Only the tests under promises are in the table.

@@ -80,7 +80,7 @@ type childRun struct {
 	orders <-chan struct{} // one value for each line that the parent sends
 }
 
-// at blocks for ever if point is the program's Point.
+// at blocks forever if point is the program's Point.
 func (r *childRun) at(point string) {
 	if r.Point == point {
 		fmt.Println("paused")

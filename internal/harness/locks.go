@@ -72,7 +72,7 @@ func (w *World) WaitLocked(n int) {
 var waitsForRow = regexp.MustCompile(`(?s)\nLOCK WAIT .*?\n(?:MySQL|MariaDB) thread id (\d+),`)
 
 // WaitingForRows returns the ids of connections to the world's database that wait for a row lock. It parses the InnoDB
-// status text, because InnoDB builds that text anew on every query. InnoDB caches its other reports.
+// status text, because InnoDB builds that text for every query. InnoDB caches its other reports.
 func (w *World) WaitingForRows() (ids []string) {
 	w.T.Helper()
 	var engine, name, text string

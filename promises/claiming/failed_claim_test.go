@@ -42,7 +42,7 @@ func TestEnqueuedEntryWakesAnotherProcess(t *testing.T) {
 	w.RecordDelayed(c, time.Hour)
 	w.RecordDelayed(c, 0)
 	require.Equal(t, []string{"close_order"}, harness.Next(t, watched.notified))
-	require.Empty(t, watched.notified, "one that comes later than the first wakes nobody")
+	require.Empty(t, watched.notified, "an entry due after the first one wakes no process")
 }
 
 func TestFailedClaimsGiveTheirSlotsBack(t *testing.T) {

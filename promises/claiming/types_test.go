@@ -45,7 +45,7 @@ func TestTypeOfAnotherInstanceIsLeftAloneAndReported(t *testing.T) {
 		require.Equal(t, 1, ran.Total())
 		e := w.Entry(c, foreign)
 		require.Equal(t, compensator.Pending, e.State)
-		require.Zero(t, e.Version, "nobody touched it")
+		require.Zero(t, e.Version, "it is unchanged")
 		require.Zero(t, e.DeliveryCount)
 		require.Equal(t, []string{"pay_order"}, c.Health(t.Context()).UnknownTypes)
 	})

@@ -46,13 +46,13 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w.DB.SetMaxOpenConns(2)
 	waited := w.DB.Stats().WaitCount
 	const n = 100
-	for range n { // Each commit would wait for ever if it waited for the queue.
+	for range n { // Each commit would wait forever if it waited for the queue.
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Minute}})
 			require.NoError(t, err)
 		})
 	}
-	w.Eventually(func() bool { return held.called.Load() > 0 }, "the queue is told")
+	w.Eventually(func() bool { return held.called.Load() > 0 }, "the queue gets the outcome")
 	assert.Zero(t, w.DB.Stats().InUse, "a connection waits for the queue")
 	assert.Equal(t, waited, w.DB.Stats().WaitCount)
 	close(held.release)
@@ -285,7 +285,7 @@ func TestEntryCommittedAfterOnesWithHigherIdsIsNotMissed(t *testing.T) {
 		w.WaitState(high.ID(), compensator.Succeeded)
 	}
 	seen := rounds.Load()
-	w.Eventually(func() bool { return rounds.Load() >= seen+5 }, "whole rounds pass, and nobody polls for the commit any more")
+	w.Eventually(func() bool { return rounds.Load() >= seen+5 }, "whole rounds pass, and the process no longer polls for the commit")
 	require.Less(t, low.ID().Row(), high.ID().Row())
 	require.NoError(t, slow.Commit())
 	w.WaitState(low.ID(), compensator.Succeeded)

@@ -93,7 +93,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					again := committer.commit(c, db, work) // a wrapper that retries after every error
 					if test.happened {
 						require.NoError(t, err)
-						require.ErrorIs(t, again, compensator.ErrDuplicate, "it can tell that the first one committed")
+						require.ErrorIs(t, again, compensator.ErrDuplicate, "it sees that the first transaction committed")
 						w.WaitState(e.ID, compensator.Succeeded)
 					} else {
 						require.ErrorIs(t, err, compensator.ErrNotFound)
@@ -331,7 +331,7 @@ func TestEntryRunsThoughItsCommitNeverReturns(t *testing.T) {
 			}()
 			require.NoError(t, trap.Await(t.Context()))
 			w.Eventually(func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "the entry runs")
-			assert.Empty(t, returned, "the commit was to hang")
+			assert.Empty(t, returned, "the commit must hang here")
 			proxy.Cut()
 			requireUnknown(t, <-returned, way)
 			require.NoError(t, stop())
@@ -363,7 +363,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		err := recordUnder(c, db, "key")
 		require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
-		require.ErrorIs(t, err, compensator.ErrBusy, "nobody can know yet")
+		require.ErrorIs(t, err, compensator.ErrBusy, "the result is not known yet")
 		proxy.Cut()
 		_, err = unresolved(w, c, "key")
 		require.ErrorIs(t, err, compensator.ErrNotFound)

@@ -42,7 +42,7 @@ func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	})
 	w.WaitAllEnded()
 	e := <-given
-	assert.EqualValues(t, 1, e.Version, "it was claimed anew")
+	assert.EqualValues(t, 1, e.Version, "it was claimed again")
 	assert.Equal(t, 1, e.DeliveryCount)
 }
 

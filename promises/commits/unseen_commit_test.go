@@ -138,7 +138,7 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	log.Contains(w, "whose commit the library does not see", "close-42")
 	assert.Equal(t, 1, ran.Total())
 	for len(log) > 0 {
-		assert.NotContains(t, <-log, "is not there", "nobody has said that the first transaction committed")
+		assert.NotContains(t, <-log, "is not there", "the commit of the first transaction was not reported")
 	}
 }
 
@@ -227,7 +227,7 @@ func TestCommitIsPolledForThreeTimesAndForAllThatWaitAtOnce(t *testing.T) {
 			time.Sleep(500 * ms)
 			require.NoError(t, tx.Commit())
 			time.Sleep(2 * time.Second)
-			require.Len(t, log, 1, "the last poll found it, and nobody reported it")
+			require.Len(t, log, 1, "the last poll found the entry, and it was not reported as missing")
 			return []asked{{50 * ms, 1}, {200 * ms, 1}, {1000 * ms, 1}}
 		})
 	})

@@ -31,7 +31,7 @@ func TestExhaustionIsDurableBeforeTheCompensationRuns(t *testing.T) {
 				assert.Equal(t, 1, stored.ProcessCount)
 				assert.Equal(t, harness.ErrSoldOut.Error(), stored.LastError)
 			}
-			assert.Equal(t, harness.ErrSoldOut.Error(), e.LastError, "it is told why")
+			assert.Equal(t, harness.ErrSoldOut.Error(), e.LastError, "it gets the cause")
 			assert.Equal(t, 1, e.Attempt())
 			return nil
 		}), harness.Failing)

@@ -264,7 +264,7 @@ func awaitAny(t *testing.T, a, b *service) {
 	case <-a.holding.Entered:
 	case <-b.holding.Entered:
 	case <-time.After(harness.Timeout):
-		t.Fatal("nobody runs it")
+		t.Fatal("no process runs it")
 	}
 }
 

@@ -90,7 +90,7 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 		f.store.Restore(before)
 		f.requireStopped("the second loss")
 		f.store.ShiftClock(-time.Hour)
-		f.requireStopped("nobody has accepted the second")
+		f.requireStopped("the second loss is not accepted")
 		accept(t, f.Compensator)
 		f.requireGoingOn()
 	})

@@ -47,6 +47,6 @@ func TestLossShowsInALogOfAnEarlierVersion(t *testing.T) {
 		before := f.store.Snapshot()
 		f.runs(0)
 		f.store.Restore(before)
-		f.requireStopped("nobody has purged it")
+		f.requireStopped("it was not purged")
 	})
 }

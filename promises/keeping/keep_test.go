@@ -214,7 +214,7 @@ func once(t *testing.T, c *compensator.Compensator, name string, keep time.Durat
 	}))
 }
 
-// A service may declare a type anew for each message. A round must still purge the type once, with the shortest Keep of
+// A service may declare a type again with each message. A round must still purge the type once, with the shortest Keep of
 // all declarations.
 // Failure: F106
 func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {

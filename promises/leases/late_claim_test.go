@@ -65,7 +65,7 @@ func TestNoHandlerStartsUnderALeaseThatHasEnded(t *testing.T) {
 	lateAnswer(proxy)
 	w.Run(c)
 	w.WaitAllEnded()
-	require.Equal(t, 1, ran.Total(), "nobody else is there")
+	require.Equal(t, 1, ran.Total(), "no other process is there")
 	require.EqualValues(t, 1, leased.Load())
 }
 

@@ -37,7 +37,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 		require.Equal(t, version, w.Entry(c, id).Version, "a renewal is no step of the entry's")
 		g.Open()
 		w.WaitState(id, compensator.Succeeded)
-		require.Zero(t, ran.Total(), "nobody else ran it")
+		require.Zero(t, ran.Total(), "no other process ran it")
 		require.Equal(t, version+1, w.Entry(c, id).Version)
 	})
 }
@@ -102,7 +102,7 @@ func TestStaleSuccessIsAbsorbedWhileTheEntryIsOnItsWay(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		o := overtake(t, w, cfg, compensator.TypeConfig{Retry: compensator.Fixed(time.Hour)}, nil, errors.New("fresh"))
 		o.gate.Open()
-		require.Equal(t, compensator.Succeeded, harness.Next(t, o.settled).State, "the work is done, whoever holds the lease")
+		require.Equal(t, compensator.Succeeded, harness.Next(t, o.settled).State, "the work is done, even if another process holds the lease")
 		require.Equal(t, 1, w.Entry(o.first, o.id).ProcessCount)
 	})
 }
@@ -212,7 +212,7 @@ func TestStuckHandlerDoesNotHoldItsEntryForEver(t *testing.T) {
 		w.Run(other)
 		w.WaitState(id, compensator.Succeeded)
 		require.Equal(t, 1, ran.Of(id))
-		require.Empty(t, stuck, "it is told once")
+		require.Empty(t, stuck, "it is reported once")
 		g.Open()
 	})
 }
@@ -333,7 +333,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, queue.Notify(t.Context(), []string{"close_order"}))
-	w.Eventually(func() bool { return w.Queued() == 0 }, "the queue is told that it has ended")
+	w.Eventually(func() bool { return w.Queued() == 0 }, "the queue learns that the entry has ended")
 	require.Equal(t, 1, ran.Of(id))
 }
 

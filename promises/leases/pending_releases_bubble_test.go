@@ -81,7 +81,7 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 		time.Sleep(time.Minute) // many leases
 		synctest.Wait()
 		require.Len(t, store.claimed, 3)
-		require.Empty(t, store.again, "they are owed")
+		require.Empty(t, store.again, "their releases are pending")
 		require.Zero(t, ran.Total())
 		store.mu.Lock()
 		store.takes = true

@@ -62,7 +62,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 		cfg.Lease = time.Second
 		c, id, ran, _ := stuckOn(t, w, cfg)
 		w.WaitState(id, compensator.Dead) // No other process is there to run it.
-		require.Equal(t, 1, ran.Of(id), "no second goroutine hangs")
+		require.Equal(t, 1, ran.Of(id), "no second goroutine is stuck")
 		e := w.Entry(c, id)
 		require.Equal(t, compensator.EndedByCrash, e.EndedBy)
 		require.Contains(t, e.LastError, "has not returned since")
@@ -73,7 +73,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 		by := compensator.AuditInfo{Actor: "ops", Reason: "the downstream is back"}
 		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: by}))
 		w.WaitState(id, compensator.Succeeded)
-		require.Equal(t, 2, ran.Of(id), "a person's word is enough to run it beside the one that hangs")
+		require.Equal(t, 2, ran.Of(id), "a manual requeue is enough to run it beside the stuck attempt")
 	})
 }
 

@@ -244,7 +244,7 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 			w.Effect(tx, "handler")
 			var id uint64
 			assert.NoError(t, w.DB.QueryRowContext(ctx, "SELECT id FROM common_process_log WHERE id=? FOR UPDATE NOWAIT", e.ID.Row()).Scan(&id),
-				"whoever freezes here would keep the entry locked until the server gives up on him")
+				"a process that freezes here would keep the entry locked until the server ends its session")
 			return nil
 		}, compensator.TypeConfig{})
 		require.NoError(t, err)

@@ -48,7 +48,7 @@ func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][
 		require.Equal(t, ids, seen.order(key))
 	}
 	require.Zero(t, w.Count("common_process_log WHERE state<>1 OR process_count>0 OR delivery_count>0"), "a wait counts as nothing")
-	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "nobody is left in a line")
+	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "no positions are left")
 }
 
 // fill records entries for some accounts, alternating between the two processes.

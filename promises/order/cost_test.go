@@ -78,9 +78,9 @@ func TestWhatOrderingCosts(t *testing.T) {
 		put(plain, "ann", "bob")
 		require.Zero(t, store.asked())
 		put(orders, "")
-		require.Zero(t, store.asked(), "no key, no turn")
+		require.Zero(t, store.asked(), "without a key there are no positions")
 		put(orders, "ann", "ann")
-		require.Equal(t, [5]int64{2, 2, 0, 0, 2}, store.asked(), "join, lines, firsts, park, advance of two that do not meet")
+		require.Equal(t, [5]int64{2, 2, 0, 0, 2}, store.asked(), "join, key states, firsts, block and advance for two entries of different keys")
 		require.NoError(t, c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 			_, err := c.Record(ctx, tx, batch(orders, 30, steps["drawn"], "ann")...)
 			return err

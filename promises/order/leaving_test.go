@@ -111,5 +111,5 @@ func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	gate.Open()
 	w.WaitState(second, compensator.Succeeded)
 	require.NoError(t, tx.Rollback())
-	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "nobody is left in the line")
+	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "no positions are left")
 }

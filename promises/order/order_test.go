@@ -105,7 +105,7 @@ func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 			require.Equal(t, want[i], seen.order(strconv.Itoa(i)))
 		}
 		require.Equal(t, accounts*each, w.Count("common_process_log WHERE state=1 AND process_count=0"))
-		w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "nobody is left in a line")
+		w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "no positions are left")
 	})
 }
 
@@ -162,7 +162,7 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w.WaitState(nobody, compensator.Succeeded)
 	passBy(w, w.DB, orders)
 	require.Equal(t, compensator.Pending, w.State(second))
-	require.Zero(t, w.Entry(c, second).Version, "nobody has written it")
+	require.Zero(t, w.Entry(c, second).Version, "it was not written")
 	require.Zero(t, w.Entry(c, second).DeliveryCount, "it has not been delivered")
 	gate.Open()
 	w.WaitState(second, compensator.Succeeded)
@@ -518,7 +518,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	bad := w.InsertDue("book", 1000, 1)[0]
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, of("ann")), compensator.Succeeded)
-	w.Eventually(func() bool { return w.Entry(c, bad).LastError != "" }, "its fault is told")
+	w.Eventually(func() bool { return w.Entry(c, bad).LastError != "" }, "its problem is reported")
 	require.Contains(t, w.Entry(c, bad).LastError, "no user")
 	require.Zero(t, w.Entry(c, bad).ProcessCount)
 }

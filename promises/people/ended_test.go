@@ -232,7 +232,7 @@ func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 			require.Equal(t, stored, w.Row(id))
 			_, err := c.Cancel(t.Context(), id)
 			require.ErrorAs(t, err, new(*compensator.StateError))
-			require.NotErrorIs(t, err, compensator.ErrAlreadySucceeded, "to whoever cancels it is too late, and no duplicate")
+			require.NotErrorIs(t, err, compensator.ErrAlreadySucceeded, "for the caller that cancels, it is too late and no duplicate")
 		}
 		require.Equal(t, 1, w.Count("effects"))
 	})
@@ -302,7 +302,7 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 				} else {
 					require.Equal(t, compensator.CompleteResult{WasDead: true}, got[compensator.CompleteResult](t)(u.c.Complete(t.Context(), u.id)))
 				}
-				require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled, "the handler is told")
+				require.ErrorIs(t, context.Cause(u.ctx), compensator.ErrCancelled, "the handler's context is cancelled")
 				stored := u.Row(u.id)
 				u.gate.Open()
 				if to == compensator.Succeeded {

@@ -88,7 +88,7 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	}
 	require.Equal(t, stored, w.Row(id))
 	require.Nil(t, c.Health(t.Context()).History, "an erasure is no loss")
-	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), id)), "what it owed is not wanted any more")
+	require.NoError(t, harness.ErrOf(c.Cancel(t.Context(), id)), "its pending releases are dropped")
 	require.False(t, strings.Contains(everything(w), "Chen"))
 }
 
@@ -127,7 +127,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	}
 	first, called, last := put("Chen Street 1", ""), put("Chen Street 1", ""), put("Chen Street 1", "last")
 	stranger := w.New(w.Quick()) // This instance does not know the type, so it must leave the position.
-	require.NoError(t, harness.ErrOf(stranger.Cancel(t.Context(), called)), "in the middle of its line")
+	require.NoError(t, harness.ErrOf(stranger.Cancel(t.Context(), called)), "in the middle of its key")
 	alone := put("Lin Street 2", "")
 	w.Run(c)
 	w.WaitState(first, compensator.Dead)
@@ -147,7 +147,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	w.InTx(w.DB, func(tx *sql.Tx) { require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, first))) })
 	require.Zero(t, standing(first))
 	w.WaitState(last, compensator.Succeeded)
-	w.Eventually(func() bool { return keys(w) == "" }, "and the line is empty")
+	w.Eventually(func() bool { return keys(w) == "" }, "and the key has no positions")
 }
 
 // New does not require the ordering table. A log without serial types may lack it.

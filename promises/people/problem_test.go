@@ -41,7 +41,7 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 		assert.False(t, problem.Since.IsZero())
 		for len(lines) > 0 {
 			line := <-lines
-			assert.NotContains(t, line, "could not be searched", "one line a minute")
+			assert.NotContains(t, line, "could not be searched", "one log line a minute")
 		}
 		w.Exec("RENAME TABLE elsewhere TO common_process_log")
 		w.WaitState(w.PutThrough(w.DB, orders, 1, compensator.Options{}), compensator.Succeeded)

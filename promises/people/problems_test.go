@@ -198,7 +198,7 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 				b.queue.down.Store(false)
 				until(func(times int) bool { return times == 0 }, "it is over")
 				for len(lines) > 0 {
-					assert.NotContains(t, <-lines, problem.what, "one line a minute")
+					assert.NotContains(t, <-lines, problem.what, "one log line a minute")
 				}
 			})
 		}

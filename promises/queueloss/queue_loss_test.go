@@ -93,7 +93,7 @@ func TestRecordOnlyProcessEnqueuesAgainOnceRedisIsBack(t *testing.T) {
 	w.Wait(down, "Redis is missed")
 	proxy.Heal()
 	w.Eventually(func() bool { return w.InQueue(w.RecordDelayed(c, time.Minute)) || w.Queued() > 1 }, "entries are announced again")
-	assert.False(t, w.InQueue(missed), "that is for whoever reconciles")
+	assert.False(t, w.InQueue(missed), "only the reconciler does that")
 	worker := w.New(w.Quick())
 	harness.Numbered(t, worker, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(worker)
@@ -189,7 +189,7 @@ func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	w.Run(c)
 	shipped := w.RecordDelayed(c, 1500*time.Millisecond)
 	key := w.DueKey("close_order")
-	w.Eventually(func() bool { return second.ZScore(t.Context(), key, shipped.String()).Err() == nil }, "the replica hears of an entry")
+	w.Eventually(func() bool { return second.ZScore(t.Context(), key, shipped.String()).Err() == nil }, "the replica receives an entry")
 	link.Refuse()
 	for range 20 {
 		w.RecordDelayed(c, 0)

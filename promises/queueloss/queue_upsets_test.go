@@ -53,7 +53,7 @@ var upsets = map[string]struct{ blow, mend func(u *upset) }{
 		blow: func(u *upset) { u.proxies[0].Refuse() },
 		mend: func(u *upset) { u.proxies[0].Heal() },
 	},
-	"does what it is told and does not answer": {
+	"performs the call and does not answer": {
 		blow: func(u *upset) { u.bothSides((*faultproxy.TCP).SwallowReplies, 300*time.Millisecond) },
 	},
 	"freezes": {blow: func(u *upset) {

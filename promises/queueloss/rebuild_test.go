@@ -209,7 +209,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	w.Run(idle)
 	w.Wait(first, "the first round of the idle one")
 	calm.calm.Store(true)
-	w.Wait(calm.asked, "it has heard that nothing is due")
+	w.Wait(calm.asked, "it knows that nothing is due")
 	blind.blind.Store(true)
 	ids := w.InsertDue("close_order", 1000, 10) // No process enqueues these entries.
 	evict(w, "close_order")

@@ -366,7 +366,7 @@ func TestDuplicateWithOtherContentIsTold(t *testing.T) {
 		w.InTx(db, func(tx *sql.Tx) {
 			receipt, err := c.Record(t.Context(), tx, append(harness.Untyped(2), strict)...)
 			require.ErrorIs(t, err, compensator.ErrDuplicate)
-			assert.True(t, receipt.Entries[2].Duplicate, "the receipt tells in spite of the error")
+			assert.True(t, receipt.Entries[2].Duplicate, "the receipt is right in spite of the error")
 			w.Effect(tx, "business")
 		})
 		assert.Equal(t, 1, w.Count("effects"), "the transaction stays usable")

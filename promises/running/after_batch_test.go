@@ -261,7 +261,7 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	rows, err := compensator.Declare[harness.Order](c, "row", compensator.TypeConfig{})
 	require.NoError(t, err)
 	w.Put(rows, 0, compensator.Options{BatchID: "b"})
-	lost := errors.New("the caller has lost its patience")
+	lost := errors.New("the caller's timeout")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, lost)
 	defer cancel()
 	_, err = c.WaitBatch(ctx, "b")

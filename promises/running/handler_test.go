@@ -191,7 +191,7 @@ func TestRegistrationRefusesWhatCouldNotRun(t *testing.T) {
 
 	many := with("", compensator.TypeConfig{Timeout: -1, Concurrency: -1})
 	for _, field := range []string{"business type", "Timeout", "Concurrency"} {
-		require.ErrorContains(t, many, field, "all that is wrong is told at once")
+		require.ErrorContains(t, many, field, "all problems are reported at once")
 	}
 	require.NoError(t, with("a", compensator.TypeConfig{}), "nothing of what was refused was registered")
 }
@@ -303,7 +303,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	lowered := w.Put(orders, 9, compensator.Options{MaxProcessCount: 9, Delay: time.Hour})
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
 	w.WaitState(lowered, compensator.Dead)
-	require.Equal(t, 1, ran.Of(lowered), "one more attempt tells")
+	require.Equal(t, 1, ran.Of(lowered), "one more attempt shows it")
 	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // An invalid row is written directly.
 }
 

@@ -207,7 +207,7 @@ func TestTransactionalHandlerThatCancelsItsOwnEntryLeavesNoEffect(t *testing.T) 
 	stop := w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.WaitState(id, compensator.Cancelled)
-	require.NoError(t, stop(), "the handler and its transaction have come to their end")
+	require.NoError(t, stop(), "the handler and its transaction have ended")
 	require.Zero(t, w.Count("effects"))
 }
 

@@ -159,7 +159,7 @@ func TestEntriesRecordedApartShareABatch(t *testing.T) {
 		require.Equal(t, []string{"40 after 5.1s"}, b.seen(), "the first was recorded after 100 ms, and waits for 5 s")
 		b.record(t, 0, 0)
 		<-time.After(10 * time.Second)
-		require.Equal(t, []string{"40 after 5.1s", "1 after 19s"}, b.seen(), "one that nobody joins waits no longer")
+		require.Equal(t, []string{"40 after 5.1s", "1 after 19s"}, b.seen(), "an entry without others waits no longer")
 	})
 }
 
@@ -182,7 +182,7 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 			b.record(t, 10*time.Millisecond, 0)
 		}
 		<-time.After(30 * time.Second)
-		require.Equal(t, []string{"5 after 500ms", "2 after 20.5s"}, b.seen(), "those behind a full one wait for others in their turn, and no longer")
+		require.Equal(t, []string{"5 after 500ms", "2 after 20.5s"}, b.seen(), "entries behind a full batch wait for others from their own start, and no longer")
 	})
 }
 
@@ -335,7 +335,7 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 			w.Put(orders, i, compensator.Options{})
 		}
 		before := made.Load()
-		w.Eventually(func() bool { return made.Load() > before+3 }, "nobody takes them for forgotten")
+		w.Eventually(func() bool { return made.Load() > before+3 }, "they do not count as forgotten")
 		require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND version=0 AND lease_until=0 AND delivery_count=0"), "no lease burns")
 		require.NoError(t, stop(), "a stop waits for no batch")
 		require.Equal(t, 3, w.Count("common_process_log WHERE state=0 AND version=0 AND delivery_count=0"))

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Handlers of each kind wait for ever. If MaxWait is short, their waits must count as failures after it, and the entry
+// Handlers of each kind wait forever. If MaxWait is short, their waits must count as failures after it, and the entry
 // must end. If MaxWait is long or not set, waits must cost nothing.
 // Failure: F60
 func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {

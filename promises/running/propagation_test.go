@@ -23,7 +23,7 @@ func TestHandlerOutlivesTheRequestThatRecordedItsEntry(t *testing.T) {
 			<-cancelled
 			assert.NoError(t, ctx.Err())
 			assert.Equal(t, "trace-1", ctx.Value(traceKey{}), "carried because the propagator says so")
-			assert.Nil(t, ctx.Value(requestKey{}), "carried although nobody said so")
+			assert.Nil(t, ctx.Value(requestKey{}), "carried without being requested")
 			return ctx.Err()
 		}, compensator.TypeConfig{MaxProcessCount: 1})
 		require.NoError(t, err)

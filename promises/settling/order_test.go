@@ -102,7 +102,7 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 			_, _ = harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(outcomeRetry)}, func(*compensator.Entry, int) error { return verdict })
 			w.Run(c)
 			w.RecordDelayed(c, 50*time.Millisecond)
-			w.Eventually(func() bool { return len(sequence.list()) >= 2 }, "the outcome is stored and the queue told")
+			w.Eventually(func() bool { return len(sequence.list()) >= 2 }, "the outcome is stored and the queue has it")
 			require.Equal(t, []string{"outcome stored", "queue told"}, sequence.list()[:2])
 		})
 	}

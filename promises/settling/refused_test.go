@@ -359,6 +359,6 @@ func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 		allow()
 		woken, err = store.Advance(t.Context(), "close_order", keys, true)
 		require.NoError(t, err)
-		require.ElementsMatch(t, ids, woken, "those that are due are told again until somebody claims them")
+		require.ElementsMatch(t, ids, woken, "due entries are reported again until a process claims them")
 	})
 }

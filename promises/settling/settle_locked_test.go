@@ -170,7 +170,7 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	require.Empty(t, found.Gone)
 }
 
-// A handler swallows an error of Record. Its commit would be refused for ever, so the attempt must count as failed.
+// A handler swallows an error of Record. Its commit would be refused forever, so the attempt must count as failed.
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -38,7 +38,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 						defer mu.Unlock()
 						settled = append(settled, e.State)
 					}
-					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("an outcome of ours was taken for another's") }
+					cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { t.Error("the process took its own outcome for another's") }
 					c := w.New(cfg)
 					orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ *compensator.Entry, call int) error {
 						if call == 1 {

@@ -166,7 +166,7 @@ func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T)
 	w.Eventually(func() bool {
 		e := w.Entry(c, receipt.ID())
 		return w.LeaseOf(receipt.ID()) == 0 && e.DeliveryCount == 0
-	}, "the lease it was born with is given back")
+	}, "the lease from the insert is released")
 	require.Equal(t, compensator.Pending, w.State(receipt.ID()))
 	require.Zero(t, ran.Of(receipt.ID()), "no handler starts once Run has ended")
 	w.Run(c)

@@ -41,7 +41,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, ran.Total())
 		row := store.Rows()[0]
-		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0), "somebody else may run it at once")
+		assert.LessOrEqual(t, row.LeaseLeft, time.Duration(0), "another process may run it at once")
 		assert.Zero(t, row.DeliveryCount)
 		require.NoError(t, c.Close())
 	})
