@@ -145,7 +145,7 @@ func TestNewRefusesAClientThatMayNotOpenEnoughConnections(t *testing.T) {
 		var refused *compensator.FieldError
 		require.ErrorAs(t, err, &refused, name)
 		require.Equal(t, "Redis", refused.Field)
-		require.ErrorContains(t, err, "MaxActiveConns is 1, and the library needs 2", name)
+		require.ErrorContains(t, err, "MaxActiveConns is 1, but the library needs at least 2", name)
 		require.NoError(t, client.Close())
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}})
