@@ -176,7 +176,7 @@ func TestListsKeepToTheTypesAskedFor(t *testing.T) {
 	cases, err2 := d.Cases(t.Context(), mei, admin.CaseFilter{BusinessTypes: none})
 	auditLog, err3 := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{BusinessTypes: none})
 	require.NoError(t, errors.Join(err1, err2, err3))
-	assert.Empty(t, entries.Entries, "who asks for no types")
+	assert.Empty(t, entries.Entries, "an empty list of types finds nothing")
 	assert.Empty(t, cases.Cases)
 	assert.Empty(t, auditLog.Records)
 }
@@ -208,7 +208,7 @@ func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = d.Cases(hasty, mei, admin.CaseFilter{})
-		require.ErrorIs(t, err, context.DeadlineExceeded, "who waits for room waits as long as he likes")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "a read that waits for its place ends with its context only")
 		for range 6 {
 			require.ErrorIs(t, <-over, context.DeadlineExceeded)
 		}
@@ -218,7 +218,7 @@ func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 		began = time.Now()
 		_, err = b.admin(admin.Options{Access: everything, ReadTime: time.Minute}).Cases(t.Context(), mei, admin.CaseFilter{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Equal(t, time.Minute, time.Since(began), "of a program for one person, who waits")
+		assert.Equal(t, time.Minute, time.Since(began), "ReadTime of a program for one person")
 	})
 }
 
@@ -390,7 +390,7 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	settings, err := b.store.Settings(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, settings)
-	assert.Empty(t, b.auditLog(true), "who mistypes a name has tried nothing")
+	assert.Empty(t, b.auditLog(true), "a mistyped name is not recorded")
 }
 
 // TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error suggests similar
@@ -416,7 +416,7 @@ func TestMistypedTypeIsNotPaused(t *testing.T) {
 		return r == admin.Pause || on.Type == mailType
 	})})
 	require.ErrorAs(t, blind.Pause(t.Context(), mei, "refnud", why), &unknown)
-	assert.Empty(t, unknown.Near, "what may not be seen is not told")
+	assert.Empty(t, unknown.Near, "hidden types are not suggested")
 	settings, err := b.store.Settings(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, settings)

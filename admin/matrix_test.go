@@ -332,7 +332,7 @@ func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 	}
 	page, err := d.Entries(t.Context(), mei, compensator.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
-	assert.Equal(t, "no such card “…”", page.Entries[0].LastError, "the error's shape is told")
+	assert.Equal(t, "no such card “…”", page.Entries[0].LastError, "the error is masked")
 }
 
 func TestAdminIsRefusedWithoutAccessAndWithoutOperations(t *testing.T) {
@@ -475,7 +475,7 @@ func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	assert.ElementsMatch(t, []string{"refund ", "mail mei"}, owners())
 
 	did := len(b.auditLog(false))
-	require.NoError(t, joined(d.TakeCases(t.Context(), mei, all[1:2], why)), "who presses twice has done it once")
+	require.NoError(t, joined(d.TakeCases(t.Context(), mei, all[1:2], why)), "a second press changes nothing")
 	assert.Len(t, b.auditLog(false), did)
 
 	bob := admin.Actor{ID: "bob"}

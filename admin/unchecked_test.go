@@ -112,7 +112,7 @@ func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 			assert.Equal(t, []compensator.EntryID{id}, refused.Unknown, "%s of %s", action, state)
 			assert.Empty(t, refused.Finished)
 			assert.Contains(t, err.Error(), id.String())
-			assert.Equal(t, before, b.standing(), "nothing was done, not even to what is known")
+			assert.Equal(t, before, b.standing(), "no entry was changed, not even one of known outcome")
 			ch.Checked = true
 			require.NoError(t, joined(blind.Change(t.Context(), mei, ch)), "%s of %s", action, state)
 			acted++

@@ -74,7 +74,7 @@ func newServer(d *admin.Admin, opts Options) (*server, error) {
 	case d == nil:
 		return nil, &compensator.FieldError{Field: "Admin", Reason: "is nil"}
 	case opts.Identify == nil:
-		return nil, &compensator.FieldError{Field: "Identify", Reason: "is nil: nobody gets in without"}
+		return nil, &compensator.FieldError{Field: "Identify", Reason: "is nil: set a function that returns the actor of a request"}
 	case strings.ContainsFunc(opts.Realm, func(c rune) bool { return c < ' ' || c > '~' }):
 		return nil, &compensator.FieldError{Field: "Realm", Reason: fmt.Sprintf("%q: want printable ASCII, which a header can hold", opts.Realm)}
 	case !bases.MatchString(opts.Base):

@@ -450,7 +450,7 @@ func putRefundsRight(t *testing.T, w *world) {
 	form.Set("ticket", "OPS 991")
 	refused := alice.post("do", form)
 	require.Equal(t, 422, refused.status, "a ticket has no blanks")
-	has(t, refused.text, "PSP is back", "what was filled in stays")
+	has(t, refused.text, "PSP is back", "the typed text stays")
 	form.Set("ticket", "OPS-991")
 	done := alice.post("do", form)
 	require.Equal(t, 200, done.status)
@@ -532,7 +532,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 		refused := alice.post("do", form)
 		assert.Equal(t, 422, refused.status, do)
 		has(t, plain(refused.text), "Confirm that you have checked", do)
-		has(t, refused.text, "because", "what was typed stays")
+		has(t, refused.text, "because", "the typed text stays")
 		same, err := w.c.Get(t.Context(), e.ID)
 		require.NoError(t, err)
 		assert.Equal(t, e.Version, same.Version, do)
@@ -543,7 +543,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 		assert.Greater(t, changed.Version, e.Version, do)
 	}
 	form := values("do", "settle by hand", "seen", seen(refunds[5]), "reason", "because")
-	lacks(t, alice.get("confirm?"+form.Encode()).text, `name="sure"`, "what is known is asked for once")
+	lacks(t, alice.get("confirm?"+form.Encode()).text, `name="sure"`, "a known outcome needs no confirmation")
 	assert.Equal(t, 200, alice.post("do", form).status)
 }
 
@@ -648,7 +648,7 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 		assert.Equal(t, 422, got.status)
 		has(t, plain(got.text), says)
 		has(t, got.text, `name="ahead"`)
-		has(t, got.text, "PSP is down", "what was typed stays")
+		has(t, got.text, "PSP is down", "the typed text stays")
 	}
 	paused, err := w.admin.Paused(t.Context(), admin.Actor{ID: "test"})
 	require.NoError(t, err)
@@ -970,14 +970,14 @@ func TestOverviewLeadsToTheTypesThatItLeavesOut(t *testing.T) {
 	}
 	assert.NotContains(t, whole, "types=all#types")
 	for _, page := range []string{short, whole} {
-		assert.Contains(t, page, "type=refund", "what is dead stands on both")
+		assert.Contains(t, page, "type=refund", "dead entries stand on both pages")
 	}
 	for n := range 12 {
 		require.NoError(t, w.admin.Pause(t.Context(), admin.Actor{ID: "alice"}, fmt.Sprintf("calm_%02d", n), admin.Why{Reason: "the shipper is down"}))
 	}
 	short = alice.get("").text
 	for n := range 12 {
-		assert.Contains(t, short, fmt.Sprintf("calm_%02d", n), "what is to be seen to is not left out, however many")
+		assert.Contains(t, short, fmt.Sprintf("calm_%02d", n), "types with problems are never left out")
 	}
 }
 

@@ -67,7 +67,7 @@ func TestPagesCostAFewStatements(t *testing.T) {
 	}
 	w.until(func() bool { return cost("")+cost("") == 0 }) // a second reader shares the result
 	require.NoError(t, w.admin.Pause(t.Context(), alice, "refund", admin.Why{Reason: "PSP down"}))
-	assert.Positive(t, cost(""), "what was done here shows at once")
+	assert.Positive(t, cost(""), "an action shows at once")
 }
 
 // openServerLog opens a log on MariaDB or MySQL. If sent is not nil, it counts the log's statements.

@@ -99,7 +99,7 @@ func TestWhatIsRequeuedRunsAgainOnceAndItsCaseIsClosed(t *testing.T) {
 		again, err := d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: was[:30], Why: why})
 		require.NoError(t, err)
 		for _, answer := range again {
-			require.ErrorIs(t, answer, compensator.ErrChanged, "who pressed twice has done it once")
+			require.ErrorIs(t, answer, compensator.ErrChanged, "a second press changes nothing")
 		}
 		require.Zero(t, w.Count("common_process_log_operation"), "nothing is written twice")
 	})
@@ -313,7 +313,7 @@ func TestErasureLocksInTheOrderOfWhoeverTakesTheCase(t *testing.T) {
 	}()
 	w.WaitLocked(1)
 	_, err = held.Exec("INSERT INTO common_process_log_operation (`at`, actor, `action`, refused, entry_id, business_type, subject, reason) VALUES (0,'bob','take case',0,?,'order','bob','of Mrs. Li')", id.Row())
-	require.NoError(t, err, "whoever has the case waits for nobody")
+	require.NoError(t, err, "the owner of the case does not wait")
 	require.NoError(t, held.Commit())
 	require.NoError(t, <-erased)
 	require.Equal(t, 2, w.Count("common_process_log_operation WHERE entry_id=? AND reason=''", id.Row()))
