@@ -109,7 +109,7 @@ func (t *queueTest) closedQueueRefuses() {
 	q := closed.queue
 	for name, call := range map[string]func() error{
 		"Check": func() error { return q.Check(t.ctx, "database") },
-		"Announce": func() error {
+		"Enqueue": func() error {
 			_, _, err := q.Enqueue(t.ctx, []processlog.QueueEntry{dueIn("order", 2, 0)}, processlog.EnqueueRules{MaxLease: time.Hour})
 			return err
 		},

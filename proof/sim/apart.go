@@ -27,7 +27,7 @@ type apart struct {
 	wholeServer bool          // the condition concerns the whole server
 	slots       slots         // slots of a periodic type (drawPeriodic)
 	outage      outage        // outage of the services that handlers call, where types have breakers (drawBreakers)
-	keep        time.Duration // Config.Keep for ended entries, 0: for ever
+	keep        time.Duration // Config.Keep for ended entries, 0 keeps them forever
 	absent      bool          // no instance runs for most of that time (outlive)
 	admin       bool          // Operations is configured (drawAdmin)
 	visits      []visit
