@@ -119,7 +119,7 @@ func unseen(r rune) bool {
 
 // Badge returns a word with an icon and a colour, so that the colour is never the only sign.
 func (w words) Badge(kind, text string) template.HTML {
-	kind, _, _ = strings.Cut(kind, " ") // as in "settled by hand"
+	kind, _, _ = strings.Cut(kind, " ") // the first word of a state names its class
 	return template.HTML(`<span class="badge k-` + kind + `"><svg class="i" aria-hidden="true"><use href="#i-` + kind + `"/></svg>` + template.HTMLEscapeString(text) + `</span>`)
 }
 

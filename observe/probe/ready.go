@@ -23,7 +23,7 @@ type Asked interface {
 //
 // timeout is how long the database may take to answer. The queue has half of it. Choose it shorter than the timeout of
 // the prober. 0 means one second. A process whose database has not answered by then is not ready. Each request asks the
-// servers anew with one or two statements. Do not use Ready as a liveness probe: a restart mends none of these
+// servers again, with one or two statements. Do not use Ready as a liveness probe: a restart mends none of these
 // problems.
 func Ready(of Asked, timeout time.Duration) http.Handler {
 	type answer struct {
