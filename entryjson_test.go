@@ -110,7 +110,8 @@ func TestContentTellsWhetherItIsJSON(t *testing.T) {
 	}
 }
 
-// FuzzEntryJSON checks that any content is read back byte by byte or as the same JSON.
+// FuzzEntryJSON checks that any content survives the way through JSON. It comes back byte for byte or, if it is JSON
+// itself, as equal JSON.
 func FuzzEntryJSON(f *testing.F) {
 	for _, seed := range []string{"", "null", `{"a":"<b> \u2028"}`, "\xff", "1e999", "[1,2", "\"\\ud800\""} {
 		f.Add([]byte(seed), "error", uint64(1<<60), int64(0))

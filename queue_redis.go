@@ -33,9 +33,9 @@ func (c *Compensator) local() bool { return c.cfg.Queue == nil && c.cfg.Redis ==
 // trips.
 const queueCheckMost = 10 * time.Second
 
-// checkQueue asks the queue. It uses the QueueShare of ctx, because New still needs time for the database. New refuses
-// a queue that belongs to another log. New accepts a queue that does not answer, and the database is polled until it
-// does.
+// checkQueue checks that the queue answers and belongs to this log. It uses only a part of ctx's time (see QueueShare),
+// because New still needs time for the database. New refuses a queue that belongs to another log. New accepts a queue
+// that does not answer, and the database is polled until it does.
 func (c *Compensator) checkQueue(ctx context.Context) (answers bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, engine.QueueShare(ctx, queueCheckMost))
 	defer cancel()

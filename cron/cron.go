@@ -79,9 +79,9 @@ func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	}
 }
 
-// every schedules an expression for every hour. It evaluates the expression on a clock that is never changed, once for
-// each period between two clock changes of in. The parser's schedule cannot run on the clock of in, because it leaves
-// out a day that has no midnight.
+// every schedules an expression for every hour. Between two clock changes of the location `in`, it evaluates the
+// expression on a clock with a fixed offset. The parser's schedule cannot run in that location itself, because it
+// leaves out a day that has no midnight.
 type every struct {
 	spec *cron.SpecSchedule
 	in   *time.Location

@@ -232,8 +232,8 @@ type Operation struct {
 	Reason       string
 }
 
-// AuditLogFilter selects records for Audit log. A page reads up to 2,000 changes and 2,000 operations. For one entry it reads
-// all of them. With BusinessTypes it reads as many as it needs to fill the page, so bound ctx.
+// AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. For one entry it
+// reads all of them. With BusinessTypes it reads as many as it needs to fill the page, so bound ctx.
 type AuditLogFilter struct {
 	EntryID       ID       // zero: any
 	BusinessTypes []string // nil: any. Empty: none. "" selects records without a type

@@ -85,7 +85,7 @@ type EnqueueRules struct {
 	Near     time.Duration // entries due within this time are added in spite of Limit
 }
 
-// LeftOutError says that the queue works, but has left out enqueued entries.
+// LeftOutError says that the queue works, but did not take some of the entries that were passed to Enqueue.
 type LeftOutError struct {
 	BusinessTypes []string
 	Reason        string

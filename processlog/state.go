@@ -43,7 +43,7 @@ func (s State) GoString() string {
 	if !ok {
 		return "compensator." + s.String()
 	}
-	if s == SettledManually { // the stored word is another one
+	if s == SettledManually { // the stored word differs from the constant's name
 		return "compensator.SettledManually"
 	}
 	var constant strings.Builder

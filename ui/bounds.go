@@ -13,7 +13,7 @@ import (
 const (
 	bodyTime   = 10 * time.Second // maximum time to send the body of a request
 	sendTime   = 2 * time.Minute  // maximum time to receive an answer, on top of mostTime for building it
-	lingerTime = time.Second      // maximum time to go on sending an unread body after the answer
+	lingerTime = time.Second      // how long a client may go on sending a body that the handler did not read, after the answer
 )
 
 // times holds the limits of a server. A test shortens them.

@@ -131,8 +131,8 @@ func (s *server) overview(rq *request) {
 	}
 }
 
-// seesAll reports whether the actor may see the entries of these types, and of the empty type. Only such an actor reads
-// that no case is open.
+// seesAll reports whether the actor may see the entries of these types, and of the empty type. The text that no case is
+// open is shown to such an actor only, because for others some cases may be hidden.
 func (rq *request) seesAll(types []admin.TypeOverview) bool {
 	return rq.May(admin.SeeEntries, admin.Subject{}) &&
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })

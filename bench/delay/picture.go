@@ -217,7 +217,7 @@ func lineOf(x, low, high float64, c color.Color, points float64) *plotter.Line {
 func text(x, y float64, words string) *plotter.Labels {
 	labels, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{words}})
 	if err != nil {
-		panic(err) // for the same reason as in box
+		panic(err) // cannot fail, because there are as many labels as points
 	}
 	labels.TextStyle[0].YAlign = vgdraw.YCenter
 	return labels

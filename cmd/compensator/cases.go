@@ -101,7 +101,8 @@ func (p *program) caseList() *cobra.Command {
 	return cmd
 }
 
-// whyNone prints a hint if entries are dead without a case, and the person may see one of the first 50.
+// whyNone looks at the first 50 dead entries without a case. If the person has the right to see one of them, it prints
+// a hint.
 func (p *program) whyNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {

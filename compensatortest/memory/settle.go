@@ -95,7 +95,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(own).admits(outcome):
-		return processlog.ErrLeaseLost // release the row, because READ COMMITTED locks only rows that a statement writes
+		return processlog.ErrLeaseLost // nothing was written, so the row is released: READ COMMITTED keeps locks only on rows that a statement wrote
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
 	return nil

@@ -285,8 +285,8 @@ func (tx *Tx) refusalLocked() error {
 	return tx.end.refusal
 }
 
-// waitLocked notes the row that tx waits for. The channel closes when tx ends. For a nil tx the channel is nil, so it
-// never closes.
+// waitLocked notes the row that tx waits for. It returns a channel that closes when tx itself ends. If tx is nil, it
+// returns nil, a channel that never closes.
 func (tx *Tx) waitLocked(row *storedRow) <-chan struct{} {
 	if tx == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 type QueueHarness struct {
 	Queue processlog.Queue // queue as one process sees it, closed by the suite
 
-	// Another opens the same queue as a further process sees it. The suite closes it too. If Another is nil, the suite
-	// skips the promises about several processes. Leave it nil only if no other process can use the queue.
+	// Another opens the queue a second time, as another process would. The suite closes it too. If Another is nil, the
+	// suite skips the promises about several processes. Leave it nil only if no other process can use the queue.
 	Another func(t *testing.T) processlog.Queue
 
 	// Lose makes the queue forget everything, as a restart without persistence does. If Lose is nil, the suite skips the

@@ -112,7 +112,7 @@ func TestPaidOrderStaysPaidAtItsDeadline(t *testing.T) {
 	status, again := w.post(path, nil)
 	require.Equal(t, http.StatusOK, status, "paying twice is no error")
 	require.Equal(t, statePaid, again.State)
-	w.get(unpaid.ID, func(o order) bool { return o.State == stateClosed }) // It is due later, so the other order's time has passed.
+	w.get(unpaid.ID, func(o order) bool { return o.State == stateClosed }) // The unpaid order is due after the paid one. So once it is closed, the time of the paid order has passed, too.
 	require.Equal(t, statePaid, w.get(paid.ID, func(order) bool { return true }).State)
 }
 

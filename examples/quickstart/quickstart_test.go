@@ -139,7 +139,7 @@ func TestSummarySeesEveryBrokenPromise(t *testing.T) {
 	assert.Equal(t, 1, broken)
 }
 
-// workedOff trades, and runs the entries in this process until all have ended.
+// workedOff places the shop's trades. Then it runs the entries in this process until all have ended.
 func workedOff(ctx context.Context, t *testing.T, s *shop, stop func()) books {
 	t.Helper()
 	ran := make(chan error, 1)

@@ -110,7 +110,7 @@ func TestBadRequestIsExplainedAndLosesNothing(t *testing.T) {
 		`{"buyer":7,"goods":"phone"}`:    {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"","goods":"phone"}`:   {Status: http.StatusBadRequest, Code: "bad_request"},
 		`{"buyer":"ben","goods":"moon"}`: {Status: http.StatusNotFound, Code: "no_such_goods"},
-		`{"buyer":"ben","goods":"lamp"}`: {Status: http.StatusNotFound, Code: "no_such_goods"}, // Another service reads its stream.
+		`{"buyer":"ben","goods":"lamp"}`: {Status: http.StatusNotFound, Code: "no_such_goods"}, // Another service reads the stream of the product "lamp".
 		`{"buyer":"ben","goods":"` + strings.Repeat("x", shop.MostBytes) + `"}`: {Status: http.StatusRequestEntityTooLarge, Code: "too_large"},
 	} {
 		require.Equal(t, want, w.Ask(http.MethodPost, "/seckill", body), "%.60s", body)

@@ -48,7 +48,8 @@ type lookout struct {
 }
 
 const (
-	// proofTimeout is how long another session may take to look at the row. Its statements must not wait.
+	// proofTimeout is how long another session may take to look at the row. Its statements wait for no lock, so only a
+	// slow server comes near this limit.
 	proofTimeout = 15 * time.Second
 	// spareTimeout is how long a pool may take to hand out a second connection.
 	spareTimeout = 3 * time.Second
@@ -394,7 +395,7 @@ func (p *proof) isolation(ctx context.Context, id processlog.ID) error {
 	}
 	uncommitted, err := p.sees(ctx, id, sql.LevelReadUncommitted)
 	if err = unlessRefused(err); err != nil || uncommitted {
-		return err // The server sets the level as asked.
+		return err // READ UNCOMMITTED took effect, so the server sets the isolation level that a transaction asks for
 	}
 	level, err := readIsolation(ctx, p.s.db)
 	p.refuseLevel(level, "the pool's connections")

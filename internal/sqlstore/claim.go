@@ -212,9 +212,9 @@ func (c *claim) ours(row *processlog.Row) bool {
 	return token != processlog.Token{} && token == row.Token
 }
 
-// counted reports whether the UPDATE must leave the delivery count unchanged. The caller's own delivery is counted
-// already. Counted twice, a lease that ran nothing would look lost, and lost leases count as crashes. A count at
-// MaxCount, written by other software, also stays: it may be too large to raise.
+// counted reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds the entry,
+// its delivery has been counted. Counting it again would look like a lost lease, and lost leases count as crashes. A
+// count at MaxCount, written by other software, also stays: it may be too large to raise.
 func (c *claim) counted(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.ours(row) || row.DeliveryCount >= processlog.MaxCount
 }

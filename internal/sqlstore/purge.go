@@ -159,7 +159,8 @@ func (p *purge) delete(ctx context.Context, entries []ended) error {
 	return err
 }
 
-// try returns the write function of delete. It deletes the entries that are not locked, all or none.
+// try returns the function with which delete deletes one part of the entries. The function skips locked entries. It
+// deletes all others or, if the database refuses one, none.
 func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	return func(entries []ended) error {
 		free, n, err := p.deleteFree(ctx, entries)

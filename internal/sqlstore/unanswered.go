@@ -123,7 +123,7 @@ func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
 	}
 }
 
-// bounded sends the library's statements through unanswered.
+// bounded is a transaction of the library whose statements count as unanswered until the server answers them.
 type bounded struct{ ours }
 
 var _ processlog.Tx = bounded{}

@@ -65,7 +65,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 		require.Empty(t, w.others)
 		require.Empty(t, w.urgent)
 		release()
-		release() // a second call, as Rollback after Commit makes it
+		release() // a Rollback after a Commit releases a second time
 		require.False(t, w.taken)
 	})
 }

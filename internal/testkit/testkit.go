@@ -16,6 +16,6 @@ var Attempt func(ctx context.Context, of any, id processlog.ID) error
 // whether a blocked entry became due.
 var AdvanceKeys func(ctx context.Context, of any, ids []processlog.ID) (bool, error)
 
-// Blocked returns the ids that wait for an earlier entry of their ordering key. It looks only at types that of has
-// registered as serial.
+// Blocked returns the ids that wait for an earlier entry of their ordering key. It looks only at types that are
+// registered as serial with the compensator `of`.
 var Blocked func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error)

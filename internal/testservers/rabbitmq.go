@@ -122,8 +122,9 @@ func (s *RabbitMQServer) Control(tb testing.TB, args ...string) string {
 	return output
 }
 
-// askRabbit returns nil when the broker at the address is ready and belongs to cluster. An empty cluster accepts any.
-// It reads connection.start, the first frame of the protocol, which has the cluster name among its properties.
+// askRabbit returns nil when the broker at the address is ready and belongs to cluster. If cluster is empty, any broker
+// is right. It reads connection.start, the first frame of the protocol, which has the cluster name among its
+// properties.
 func askRabbit(address, cluster string) error {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {

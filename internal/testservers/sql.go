@@ -13,7 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// askLimit limits one query to a server that should answer at once.
+// askLimit is the timeout of one query to a server that should answer at once.
 const askLimit = 10 * time.Second
 
 // SQLServer is a MariaDB or MySQL server with a user that has all privileges.

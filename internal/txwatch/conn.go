@@ -101,8 +101,8 @@ func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
-// PrepareContext sends nothing for a probe. The caller may keep the returned statement and use it with another context.
-// So the statement prepares its text when it is first run for real.
+// PrepareContext sends nothing for a probe. The caller may keep the returned statement and run it later with another
+// context. So the statement is prepared on the server when it first runs outside a probe.
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {

@@ -1,3 +1,4 @@
 // Package admin tests package admin on a real server. Each entry that dies has a case (G31). Each action is one
-// transaction with its record, and is done at most once (G32). Without Config.Operations none of its tables is used.
+// transaction with its record, and is done at most once (G32). Without Config.Operations the library uses no table of
+// cases, operations or settings.
 package admin

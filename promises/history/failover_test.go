@@ -393,7 +393,7 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	_, err = other.Erase(t.Context(), id, by) // the same entry after it was erased
+	_, err = other.Erase(t.Context(), id, by) // erasing changes the row, but it is still the same entry
 	require.NoError(t, err)
 	someRounds()
 	require.Zero(t, losses.Load())

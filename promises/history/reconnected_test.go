@@ -72,8 +72,8 @@ func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	// cannot see new connections. There, only a reconciler round would notice, and none comes in this test.
 	idle := f.lone("idle", f.Open(harness.Watched(f.DSN)))
 	all := []*lone{idle}
-	// A busy process claims a locked entry again and again until a claim fails. The lock is gone once the primary has
-	// died.
+	// A busy process tries to claim a locked entry again and again. Finding it locked is no error. A try fails once the
+	// primary has died, which also frees the lock.
 	held := f.Begin(f.DB)
 	for name, pool := range harness.Pools {
 		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))

@@ -36,7 +36,7 @@ type purgeStore struct {
 	failed string // type whose purge fails (empty: all types)
 	locked bool   // another transaction locks the oldest row of each type and state
 	refers int    // number of further calls that report a row which the database refuses to delete
-	late   bool   // the owner of the round cannot be read in the first 40 seconds of a minute
+	late   bool   // the mark that tells which process makes the purge round cannot be read in the first 40 seconds of a minute
 }
 
 func (s *purgeStore) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {

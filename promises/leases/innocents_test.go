@@ -105,8 +105,8 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// An entry kills its process. Its neighbours of the second crash must then run alone, so that none of them is
-// dead-lettered with it.
+// An entry kills its process each time it runs. Other entries were in its batch at the second crash. They must run
+// alone afterwards, so that they are not dead-lettered with it.
 // Failure: F61
 func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	t.Parallel()

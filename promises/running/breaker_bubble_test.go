@@ -264,8 +264,8 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// The observer gets one event per stuck entry, one after the other. The batch returns meanwhile, and its entries run
-// alone. These later calls must not count as stuck.
+// The observer gets one event per stuck entry, one after the other. Before it has them all, the batch returns, and its
+// entries run again one at a time. These single runs must not be reported as stuck.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()

@@ -195,8 +195,8 @@ func (k *strike) begin(target string, params ...any) {
 // hold lets the fault last for scale times its planned duration.
 func (k *strike) hold(scale float64) { wait(k.ctx, k.lasting(scale)) }
 
-// lasting returns the duration of a part of the fault: 0.25 to 1.75 times scale times the mean duration of the run's
-// faults. A short run shortens all faults further.
+// lasting returns how long a part of the fault lasts. The result is the mean duration of the run's faults, times scale,
+// times a random factor from 0.25 to 1.75. A short run shortens all faults further.
 func (k *strike) lasting(scale float64) time.Duration {
 	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }

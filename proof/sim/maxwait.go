@@ -24,7 +24,8 @@ func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner ==
 // age returns how long before this version of the row the entry was recorded, by the store's clock.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
-// waitCountedLocked asserts G7: a wait spends an attempt only after MaxWait, and the row's error says so.
+// waitCountedLocked checks a wait that spent an attempt, which the error of the row tells. G7: the entry must be older
+// than MaxWait.
 func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait

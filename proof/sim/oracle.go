@@ -51,7 +51,7 @@ type oracle struct {
 
 	rebuilding map[processlog.Token]time.Time // start of each rebuild
 	opened     map[breakerOn]*opening         // open breakers
-	looks      map[lookedAt]*opening          // breaker that was open when an entry after a batch was admitted
+	looks      map[lookedAt]*opening          // breaker that was open when an entry started alone after its batch had failed
 	sights     [sights]int
 }
 

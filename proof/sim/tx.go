@@ -39,8 +39,8 @@ type effect struct {
 
 const effectSQL = "INSERT INTO effects"
 
-// ExecContext adds an effect if the query is one. Every other query comes from the store, which asks which transaction
-// this is.
+// ExecContext handles three cases. A call whose context asks which transaction this is gets this one as its answer.
+// An effect's statement adds the effect. All other statements come from the store and go to its transaction.
 func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
 	if found, asked := ctx.Value(whichTx{}).(**gatedTx); asked {
 		*found = tx

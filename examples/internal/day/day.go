@@ -43,7 +43,7 @@ type Day struct {
 type Sale struct {
 	Arguments   []string // flags of an instance, besides those of the settings
 	Besides     []string // statements that create more tables
-	HandTickets string   // selects ticket, buyer and 1 of everything that the hand-written version sold
+	HandTickets string   // query with the columns ticket, buyer and the literal 1, one row per ticket that the hand-written version sold
 
 	// Clear removes what is neither in a table nor in Redis.
 	Clear func(context.Context) error

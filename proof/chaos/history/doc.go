@@ -20,7 +20,8 @@
 // LeaseUntil are in ms, as the columns hold them, and DBNow is in µs. Clock lines relate the two clocks.
 package history
 
-// Record is one line of the history. Its fields have the names of the JSON words. Zero values are left out.
+// Record is one line of the history. Each implementation is a struct whose fields are named after the JSON keys. Zero
+// values are left out.
 type Record interface {
 	// Kind is the value of the line's first field, "kind".
 	Kind() string

@@ -39,7 +39,7 @@ type SavepointRollback struct {
 	Name string `json:"name"`
 }
 
-// Commit is written before a COMMIT. With InTx it is the closure's last line before it returns nil.
+// Commit is written before a COMMIT. With InTx, the function writes this record last, before it returns nil.
 type Commit struct {
 	At int64  `json:"at"` // wall clock, µs
 	Tx uint64 `json:"tx"`

@@ -29,7 +29,7 @@ func synthetic(t *testing.T, dir string) {
 			Unavailable: map[string]string{"clock moves": "no libfaketime"},
 		},
 	}
-	var slow [seconds]int64 // µs until the present fault ends
+	var slow [seconds]int64 // µs from second s to the end of the fault that runs then
 	for n := uint64(1); n <= 24; n++ {
 		at, lasts := begin+int64(r.IntN(90)+5)*1_000_000, int64(r.IntN(4_000_000)+300_000)
 		driver = append(driver, &history.Fault{At: at, N: n, Fault: kinds[int(n)%len(kinds)], Touches: []string{history.TouchesDatabase, history.TouchesLocks}},

@@ -19,9 +19,9 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// checkOutcomes requires that each outcome in the row comes from an attempt under exactly the claim that the outcome
-// ended. A success may also come from an earlier attempt of the same epoch, because a late success is accepted. That
-// exception does not apply to transactional handlers and compensations.
+// Each recorded outcome ended a claim. checkOutcomes requires that an attempt under that claim produced the outcome. A
+// success may also come from an earlier attempt of the same epoch, because a late success is accepted. That exception
+// does not apply to transactional handlers and compensations.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		l.checkCrashes(e, c)
