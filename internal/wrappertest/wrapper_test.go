@@ -99,7 +99,7 @@ func TestTransactionOfAnotherDatabaseIsRefusedThroughAWrapper(t *testing.T) {
 func TestWrapperThatHidesItsConnectorIsToldOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(t *testing.T, dsn string) *sql.DB { return sql.OpenDB(deaf{compensator.Connector(bare(t, dsn))}) })
-	assert.Equal(t, 1, strings.Count(w.log.String(), "hands no context on"), w.log.String())
+	assert.Equal(t, 1, strings.Count(w.log.String(), "passes no context on"), w.log.String())
 	assert.Contains(t, w.log.String(), "compensator.Connector(theOtherWrapper(connector))", "the remedy")
 
 	compensatortest.Run(t, w.Compensator)
@@ -108,7 +108,7 @@ func TestWrapperThatHidesItsConnectorIsToldOnce(t *testing.T) {
 	require.NoError(t, tx.Commit())
 	receipt.Committed()
 	assert.Equal(t, "reported by Committed", w.next(t), "all works as on a plain pool")
-	assert.Equal(t, 1, strings.Count(w.log.String(), "hands no context on"))
+	assert.Equal(t, 1, strings.Count(w.log.String(), "passes no context on"))
 }
 
 // Failure: F40
@@ -121,7 +121,7 @@ func TestPlainPoolIsNotWarnedOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.NotContains(t, newWorld(t, open).log.String(), "hands no context on")
+			assert.NotContains(t, newWorld(t, open).log.String(), "passes no context on")
 		})
 	}
 }
