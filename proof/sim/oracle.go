@@ -104,6 +104,9 @@ type transition struct {
 	row     processlog.Row // the row after the write
 	at      time.Time
 	counts  bool // the claim may only count a lost lease of a stuck handler, and then starts no attempt
+
+	started  bool // a claim whose attempt was started: its handler is called once its transaction has begun
+	answered bool // a claim: the database has answered about the outcome of its attempt
 }
 
 // attempt is one run of a handler.
@@ -137,6 +140,15 @@ func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draf
 		}
 	}
 	return found
+}
+
+// outcome finds what a write says of an entry.
+func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, found bool) {
+	i := slices.IndexFunc(op.outcomes, func(out processlog.Outcome) bool { return out.ID == id })
+	if i < 0 {
+		return processlog.Outcome{}, false
+	}
+	return op.outcomes[i], true
 }
 
 // wants reports whether the claim names an entry that its own instance inserted with a lease. token is the token in the
@@ -179,7 +191,29 @@ func (o *oracle) note(count func(*oracle)) {
 func (o *oracle) operation(token processlog.Token, op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if first := o.ops[token]; first != nil && first.kind == opSettle {
+		o.offeredAgainLocked(first, op)
+	}
 	o.ops[token] = op
+}
+
+// offeredAgainLocked adds the outcomes of an earlier Settle to a later one under the same token. An instance offers some
+// outcomes again while the database still holds up the others: the rows of these were locked, and a trigger refused those.
+// An outcome that is offered again must be the same.
+func (o *oracle) offeredAgainLocked(first, again *operation) {
+	if again.kind != opSettle || again.from != first.from {
+		o.failLocked("G4: a write of instance %d carries the token of outcomes from instance %d", again.from.number, first.from.number)
+		return
+	}
+	for _, out := range first.outcomes {
+		offered, found := again.outcome(out.ID)
+		switch {
+		case !found:
+			again.outcomes = append(again.outcomes, out)
+		case offered.Version != out.Version || offered.Epoch != out.Epoch || offered.To != out.To:
+			o.failLocked("G4: the outcome of entry %s, first %s of version %d, is offered again as %s of version %d", out.ID, out.To, out.Version, offered.To, offered.Version)
+		}
+	}
 }
 
 // claims gives the next number to a claim that is done.

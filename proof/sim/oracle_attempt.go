@@ -116,6 +116,7 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		if l == nil {
 			continue // the entry was never committed, and began has reported its attempt
 		}
+		l.answeredLocked(n, out.Version)
 		for _, a := range l.attempts { // a batch without a result leaves several attempts of one version
 			a.stored = a.stored || a.version == out.Version && a.from == n
 		}
@@ -170,10 +171,15 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 		}
 	}
 	return compensator.Observer{
-		HistoryLost:    func(loss *compensator.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
-		BreakerOpened:  func(open compensator.OpenBreaker) { living(func(o *oracle) { o.openedLocked(n, open) }) },
-		BreakerClosed:  func(open compensator.OpenBreaker) { living(func(o *oracle) { o.closedLocked(n, open) }) },
-		AttemptStarted: func(e compensator.AttemptEvent) { living(func(o *oracle) { o.letInLocked(n, e) }) },
+		HistoryLost:   func(loss *compensator.LossError) { living(func(o *oracle) { o.noticedLocked(n, loss) }) },
+		BreakerOpened: func(open compensator.OpenBreaker) { living(func(o *oracle) { o.openedLocked(n, open) }) },
+		BreakerClosed: func(open compensator.OpenBreaker) { living(func(o *oracle) { o.closedLocked(n, open) }) },
+		AttemptStarted: func(e compensator.AttemptEvent) {
+			living(func(o *oracle) {
+				o.startedLocked(n, e)
+				o.letInLocked(n, e)
+			})
+		},
 		OutcomeDropped: func(compensator.SettledEvent) { living(func(o *oracle) { o.sights[sawDropped]++ }) },
 		Settled:        func(e compensator.SettledEvent) { living(func(o *oracle) { o.durableLocked(e) }) },
 		EntryMissing:   func(e compensator.MissingEvent) { living(func(o *oracle) { o.missingLocked(e) }) },

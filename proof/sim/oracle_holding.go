@@ -71,7 +71,37 @@ func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 // unsettled reports whether an instance still waits for the outcome of an attempt of an epoch. The handler may still
 // run, or the COMMIT of its transaction may not have returned.
 func (l *life) unsettled(n *instance, epoch uint32) bool {
-	return slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
+	return l.begins(n, epoch) ||
+		slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
+}
+
+// begins reports whether an instance waits for the BEGIN of an attempt's transaction, or has had no answer to the outcome of an
+// attempt whose transaction did not begin. Its handler was not called, so it is none of the life's attempts.
+func (l *life) begins(n *instance, epoch uint32) bool {
+	return transactional(l.kind) && slices.ContainsFunc(l.steps, func(t transition) bool {
+		return t.op.from == n && t.row.Epoch == epoch && t.started && !t.answered && l.attemptOf(t.row.Version, n) == nil
+	})
+}
+
+// startedLocked notes that an instance has started an attempt of what it has claimed last.
+func (o *oracle) startedLocked(n *instance, e compensator.AttemptEvent) {
+	l := o.lives[e.ID]
+	if l == nil {
+		return
+	}
+	for i := len(l.steps) - 1; i >= 0; i-- {
+		if t := &l.steps[i]; t.op.from == n && (t.op.kind == opClaim || t.op.kind == opInsert && t.row.DeliveryCount == 1) {
+			t.started = true
+			return
+		}
+	}
+}
+
+// answeredLocked notes that the database has answered an instance about the outcome of a version.
+func (l *life) answeredLocked(n *instance, version uint64) {
+	if version < uint64(len(l.steps)) && l.steps[version].op.from == n {
+		l.steps[version].answered = true
+	}
 }
 
 // accepted counts the entries that an instance could claim but does not accept, because it still holds them.

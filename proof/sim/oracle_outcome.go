@@ -13,12 +13,11 @@ const crashBudget = 3
 
 // settledLocked asserts that the new row matches the result of an attempt of the same epoch.
 func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transition) {
-	for _, out := range t.op.outcomes {
-		if out.ID == after.ID {
-			t.outcome = out
-		}
+	out, named := t.op.outcome(after.ID)
+	if !named {
+		o.failLocked("G4: entry %s was settled by a write that does not name it", after.ID)
 	}
-	out := t.outcome
+	t.outcome = out
 	if after.Epoch != before.Epoch || out.Epoch != before.Epoch {
 		o.failLocked("G13: an outcome of epoch %d was applied to entry %s in epoch %d", out.Epoch, after.ID, before.Epoch)
 	}

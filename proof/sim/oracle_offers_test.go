@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Outcomes that one Settle wrote under one token may be offered again apart, and at the same time: a trigger refuses one row,
+// and a transaction has locked the other.
+func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
+	locked, refused := processlog.RowID(1), processlog.RowID(2)
+	outcome := func(id compensator.EntryID, version uint64) processlog.Outcome {
+		return processlog.Outcome{ID: id, Version: version, To: compensator.Retrying}
+	}
+	for name, c := range map[string]struct {
+		again   processlog.Outcome
+		other   bool // another instance offers it
+		verdict string
+	}{
+		"the same outcome":                     {again: outcome(refused, 1)},
+		"an outcome of another version":        {again: outcome(refused, 2), verdict: "G4: the outcome of entry 2, first retrying of version 1, is offered again as retrying of version 2"},
+		"the same outcome, of another process": {again: outcome(refused, 1), other: true, verdict: "G4: a write of instance 2 carries the token of outcomes from instance 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{}
+			w.oracle = newOracle(w)
+			token, from := processlog.NewToken(), &instance{w: w, number: 1}
+			w.oracle.operation(token, &operation{kind: opSettle, from: from, outcomes: []processlog.Outcome{outcome(locked, 1), outcome(refused, 1)}})
+			if c.other {
+				from = &instance{w: w, number: 2}
+			}
+
+			w.oracle.operation(token, &operation{kind: opSettle, from: from, outcomes: []processlog.Outcome{c.again}})
+
+			assert.Equal(t, c.verdict, w.oracle.verdict)
+			if c.verdict == "" {
+				out, named := w.oracle.ops[token].outcome(locked)
+				assert.True(t, named)
+				assert.Equal(t, outcome(locked, 1), out)
+			}
+		})
+	}
+}
+
+// An instance counts a lease against an attempt that has not returned. Such an attempt may still wait for the BEGIN of its
+// transaction. Its handler has not been called then.
+func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind      string
+		unstarted bool // the first claim was forgotten: no attempt came of it
+		answered  bool // the outcome of the first claim was answered before the second claim
+		epoch     uint32
+		forgotten bool // the oracle takes the second claim for one that was not given back
+	}{
+		"its transaction has not begun":         {kind: txType},
+		"no attempt was started":                {kind: txType, unstarted: true, forgotten: true},
+		"its outcome was answered":              {kind: txType, answered: true, forgotten: true},
+		"it was of an earlier epoch":            {kind: txType, epoch: 1, forgotten: true},
+		"its handler needs no transaction here": {kind: plainType, forgotten: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(*testing.T) {
+				w := &world{}
+				w.oracle = newOracle(w)
+				n := &instance{w: w, number: 1, claims: make(map[compensator.EntryID]claimed)}
+				id := processlog.RowID(1)
+				l := &life{id: id, kind: c.kind, steps: []transition{{op: &operation{kind: opInsert, from: n}}}}
+				w.oracle.lives[id] = l
+				claim := func(row processlog.Row) *transition {
+					l.steps = append(l.steps, transition{op: &operation{kind: opClaim, from: n}, row: row, at: time.Now()})
+					n.claims[id] = claimed{row: row}
+					return l.last()
+				}
+				claim(processlog.Row{ID: id, Version: 1, DeliveryCount: 1})
+				if !c.unstarted {
+					w.oracle.startedLocked(n, compensator.AttemptEvent{ID: id})
+				}
+				if c.answered {
+					w.oracle.answered(n, []processlog.Outcome{{ID: id, Version: 1}}, []processlog.Settled{{State: compensator.Pending}})
+				}
+				counts := l.unsettled(n, c.epoch)
+
+				claim(processlog.Row{ID: id, Version: 2, DeliveryCount: 2, Epoch: c.epoch}).counts = counts
+
+				assert.Equal(t, c.forgotten, w.oracle.unstartedLocked(n, l))
+			})
+		})
+	}
+}
