@@ -62,6 +62,9 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		{"settings", 12},
 	} {
 		got := cost(page.path)
+		if got > page.most { // A page reads the types of the log again if they are five seconds old. Right after that it does not.
+			got = cost(page.path)
+		}
 		assert.LessOrEqual(t, got, page.most, "/%s: statements", page.path)
 		t.Logf("/%s: %d statements", page.path, got)
 	}
