@@ -100,10 +100,11 @@ check: ## format, vet and lint every module
 	done
 	$(GO) vet -tags failpoints $(call under,failpoints) && $(staticcheck) -tags failpoints $(call under,failpoints)
 	$(GO) vet -tags engines $(call under,engines) && $(staticcheck) -tags engines $(call under,engines)
+	$(GO) test $(race) -vet=off -ldflags=-w -count=1 -run '^TestDocs' .
 	@$(MAKE) --no-print-directory prose
 
 # Generated code, and texts that have not been rewritten in plain English yet.
-prose_later := ^internal/engine/|^examples/orms/ent/|^docs/(guarantees|performance|recipes|recording-by-sql|coming-from|from-your-own-table|orms|stability|testing|testing-your-handlers)[.]md|^CHANGELOG[.]md
+prose_later := ^internal/engine/|^examples/orms/ent/|^docs/(guarantees|internals/performance|internals/testing|how-to/recipes|how-to/record-by-sql|how-to/coming-from|how-to/move-from-your-own-table|how-to/orms|how-to/test-handlers|reference/stability)[.]md|^CHANGELOG[.]md
 
 # A linter finds symptoms. A sentence that it passes may still need a second reading.
 .PHONY: prose
@@ -113,6 +114,14 @@ prose: ## find long sentences and private phrases in Markdown and Go comments; A
 	run() { $$vale --no-global --no-exit --config internal/tools/vale/vale.ini --output line "$$@"; }; \
 	{ run --glob '!{build,**/node_modules,**/testdata}/**' .; run $(build)/prose; } | sed 's#^$(build)/prose/##; s#[.]go[.]md:#.go:#' > $(build)/prose.txt; \
 	! $(if $(ALL),cat,grep -vE '$(prose_later)') $(build)/prose.txt $(if $(ALL),| grep .)
+
+# It needs the network only where npm ci has not run yet.
+.PHONY: docs
+docs: docs/node_modules/.package-lock.json ## build the site of the documentation in docs/.vitepress/dist
+	cd docs && npm run build
+
+docs/node_modules/.package-lock.json: docs/package-lock.json
+	cd docs && npm ci --ignore-scripts --no-audit --no-fund
 
 .PHONY: relay
 relay: ## kill a broker while MESSAGES=20000 are relayed to it, and half as many consumed from it

@@ -33,7 +33,7 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 //	db := sql.OpenDB(compensator.Connector(connector))
 //
 // A statement costs as much as before. Every optional interface of the driver is passed on. Pooled connections are
-// treated as docs/operations.md describes. Beside that, four things differ:
+// treated as docs/reference/servers.md describes. Beside that, four things differ:
 //   - db.Driver() and sql.Conn.Raw return the wrapper, not the driver's types.
 //   - Commit rolls back and returns ErrNotRecorded if an entry could not be written. It returns ErrTxAborted if the
 //     server has rolled the transaction back.
@@ -42,7 +42,7 @@ func Open(driverName, dataSourceName string) (*sql.DB, error) {
 //   - When the connection breaks around COMMIT, the error also wraps ErrCommitUnknown.
 //
 // Put other wrappers, for example for tracing, inside this one. A wrapper around it works if it passes contexts on. New
-// warns of a wrapper that does not, because commits behind it are not seen. See docs/operations.md.
+// warns of a wrapper that does not, because commits behind it are not seen. See docs/reference/servers.md.
 //
 // These errors concern only transactions in which an entry was recorded. The library knows how statements and errors
 // change a transaction for MySQL, MariaDB, compatible servers, and SQLite.

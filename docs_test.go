@@ -25,9 +25,10 @@ var (
 // renamed test would leave a promise without its proof.
 func TestDocsNameOnlyWhatExists(t *testing.T) {
 	files, tests := sourceTree(t)
-	pages, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "proof/model/README.md") {
+	for _, page := range markdownPages(t) {
+		if !strings.HasPrefix(page, "docs/") && !slices.Contains([]string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "proof/model/README.md"}, page) {
+			continue
+		}
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		for _, match := range namedInDocs.FindAllStringSubmatch(string(text), -1) {
@@ -44,7 +45,7 @@ func TestDocsNameOnlyWhatExists(t *testing.T) {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// TestRecipesAreCompiled requires that each Go block in docs/recipes.md is part of a compiled file. Indentation may
+// TestRecipesAreCompiled requires that each Go block in docs/how-to/recipes.md is part of a compiled file. Indentation may
 // differ.
 func TestRecipesAreCompiled(t *testing.T) {
 	flat := func(text string) (lines string) {
@@ -57,7 +58,7 @@ func TestRecipesAreCompiled(t *testing.T) {
 	for _, file := range []string{"recipes_test.go", "example_test.go", "internal/wrappertest/propagator_test.go"} {
 		compiled += flat(page(t, file))
 	}
-	blocks := goBlock.FindAllStringSubmatch(page(t, "docs/recipes.md"), -1)
+	blocks := goBlock.FindAllStringSubmatch(page(t, "docs/how-to/recipes.md"), -1)
 	require.NotEmpty(t, blocks)
 	for _, block := range blocks {
 		assert.True(t, strings.Contains(compiled, flat(block[1])), block[1])
@@ -69,7 +70,7 @@ func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
 	tests = make(map[string]bool)
 	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			if entry != nil && slices.Contains([]string{".git", "build"}, entry.Name()) {
+			if entry != nil && slices.Contains([]string{".git", "build", "node_modules"}, entry.Name()) {
 				return fs.SkipDir
 			}
 			return err
@@ -96,7 +97,7 @@ var (
 	searches      = regexp.MustCompile(`(\d+) searches`)
 )
 
-// TestDocsHaveATestForEachFailure compares the rows of docs/failures.md with the marks in the comments of tests. Each
+// TestDocsHaveATestForEachFailure compares the rows of docs/internals/failures.md with the marks in the comments of tests. Each
 // row has a test or says that it has none. Each mark stands directly above its test.
 func TestDocsHaveATestForEachFailure(t *testing.T) {
 	files, _ := sourceTree(t)
@@ -119,7 +120,7 @@ func TestDocsHaveATestForEachFailure(t *testing.T) {
 		}
 	}
 	known := make(map[string]bool)
-	for _, row := range failureRow.FindAllStringSubmatch(page(t, "docs/failures.md"), -1) {
+	for _, row := range failureRow.FindAllStringSubmatch(page(t, "docs/internals/failures.md"), -1) {
 		number, text := row[1], row[2]
 		require.Falsef(t, known[number], "%s stands there twice", number)
 		known[number] = true
@@ -130,14 +131,14 @@ func TestDocsHaveATestForEachFailure(t *testing.T) {
 		}
 	}
 	for number, files := range marked {
-		require.Truef(t, known[number], "%s, in %v, is no row of docs/failures.md", number, files)
+		require.Truef(t, known[number], "%s, in %v, is no row of docs/internals/failures.md", number, files)
 	}
 }
 
 // TestDocsCountWhatThereIs compares numbers in the docs with the things that they count.
 func TestDocsCountWhatThereIs(t *testing.T) {
-	reliability := page(t, "docs/reliability.md")
-	failures := len(failureRow.FindAllString(page(t, "docs/failures.md"), -1))
+	reliability := page(t, "docs/internals/reliability.md")
+	failures := len(failureRow.FindAllString(page(t, "docs/internals/failures.md"), -1))
 	require.Equal(t, strconv.Itoa(failures), failuresKnown.FindStringSubmatch(reliability)[1], "rows of failures.md")
 	planned, promises := planned.FindAllStringSubmatch(page(t, "proof/model/plan"), -1), 0
 	for _, line := range planned {
@@ -161,4 +162,97 @@ func page(t *testing.T, name string) string {
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	return string(text)
+}
+
+var (
+	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headingLine  = regexp.MustCompile(`(?m)^#{1,6} +(.+?)(?: \{#([\w-]+)\})?$`)
+	namedAnchor  = regexp.MustCompile(`<a id="([\w-]+)">`)
+	fencedBlock  = regexp.MustCompile("(?ms)^```.*?^```$")
+	linkInTitle  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{M}\p{N}_\- ]`)
+	listedPage   = regexp.MustCompile(`link: '(/[\w/.-]*)'`)
+)
+
+// markdownPages returns all Markdown files of the repository.
+func markdownPages(t *testing.T) (pages []string) {
+	require.NoError(t, filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "build", "node_modules", "testdata", "dist", "cache"}, entry.Name()):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".md"):
+			pages = append(pages, filepath.ToSlash(path))
+		}
+		return nil
+	}))
+	return pages
+}
+
+// anchors returns the anchors that GitHub and the site give to the headings of a page.
+func anchors(text string) map[string]bool {
+	found := make(map[string]bool)
+	for _, match := range headingLine.FindAllStringSubmatch(fencedBlock.ReplaceAllString(text, ""), -1) {
+		if match[2] != "" {
+			found[match[2]] = true
+			continue
+		}
+		title := linkInTitle.ReplaceAllString(match[1], "$1")
+		anchor := strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-")
+		found[anchor] = true
+	}
+	for _, match := range namedAnchor.FindAllStringSubmatch(text, -1) {
+		found[match[1]] = true
+	}
+	return found
+}
+
+// TestDocsLinksResolve requires that each link between files of the repository leads to a file, and each anchor to a
+// heading.
+func TestDocsLinksResolve(t *testing.T) {
+	for _, source := range markdownPages(t) {
+		for _, match := range markdownLink.FindAllStringSubmatch(fencedBlock.ReplaceAllString(page(t, source), ""), -1) {
+			target, anchor, _ := strings.Cut(match[1], "#")
+			if strings.Contains(target, ":") || strings.HasPrefix(target, "/") {
+				continue
+			}
+			path := source
+			if target != "" {
+				path = filepath.ToSlash(filepath.Join(filepath.Dir(source), target))
+			}
+			info, err := os.Stat(path)
+			if !assert.NoErrorf(t, err, "%s links to %s", source, match[1]) || anchor == "" || info.IsDir() || !strings.HasSuffix(path, ".md") {
+				continue
+			}
+			assert.Truef(t, anchors(page(t, path))[anchor], "%s links to %s: no such heading", source, match[1])
+		}
+	}
+}
+
+// TestDocsSiteListsEveryPage compares the pages of the site with the files in docs.
+func TestDocsSiteListsEveryPage(t *testing.T) {
+	listed := []string{"docs/index.md", "docs/zh/index.md"}
+	for _, match := range listedPage.FindAllStringSubmatch(page(t, "docs/.vitepress/pages.mts"), -1) {
+		listed = append(listed, "docs"+match[1]+".md")
+	}
+	var there []string
+	for _, path := range markdownPages(t) {
+		if strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/internals/") {
+			there = append(there, path)
+		}
+	}
+	assert.ElementsMatch(t, there, listed)
+}
+
+// TestDocsForUsersLeadToNoInternals requires that pages for users do not send them to pages for contributors.
+func TestDocsForUsersLeadToNoInternals(t *testing.T) {
+	for _, source := range markdownPages(t) {
+		if !strings.HasPrefix(source, "docs/") || strings.HasPrefix(source, "docs/internals/") || source == "docs/guarantees.md" {
+			continue
+		}
+		for _, match := range markdownLink.FindAllStringSubmatch(page(t, source), -1) {
+			assert.NotContains(t, match[1], "internals/", source)
+		}
+	}
 }

@@ -202,7 +202,7 @@ type EraseResult struct {
 // state, times, and who did what. The idempotency key still guards.
 //
 // An erased entry cannot be requeued: Requeue returns a *StateError with Erased. Erase returns a *StateError without
-// Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/operations.md lists what Erase
+// Erased if the entry has not ended. It may also return ErrNotFound or ErrBusy. docs/how-to/erase.md lists what Erase
 // cannot reach.
 func (c *Compensator) Erase(ctx context.Context, ref Ref, by AuditInfo) (EraseResult, error) {
 	if err := validateAuditInfo(by); err != nil {

@@ -13,7 +13,7 @@ import (
 type TypeConfig struct {
 	MaxProcessCount int           // number of failed attempts that exhaust an entry. Options.MaxProcessCount overrides it. Default 10
 	Timeout         time.Duration // maximum duration of one attempt. Its context then ends with ErrTimeout. Default 30 s
-	Lease           time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/operations.md), it is raised above Timeout
+	Lease           time.Duration // overrides Config.Lease. A running attempt renews it until its Timeout. Where it cannot be renewed (see docs/how-to/size.md), it is raised above Timeout
 	Retry           Retry         // wait before the next attempt. Default Exponential(1 s, 10 min): ten attempts take about four minutes, and 8½ at most
 	MaxWait         time.Duration // age of an entry, its Delay included, up to which Unavailable, Snooze, undecodable content and an open Breaker cost it no attempt. This holds for compensations, too. Default 0: no limit
 	Keep            time.Duration // overrides Config.Keep; negative: keep forever

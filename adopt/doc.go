@@ -1,5 +1,5 @@
 // Package adopt imports the rows of a hand-made process-log table into the library's log. Services may go on writing to
-// the old table meanwhile. Every old row becomes exactly one entry. docs/from-your-own-table.md shows each step.
+// the old table meanwhile. Every old row becomes exactly one entry. docs/how-to/move-from-your-own-table.md shows each step.
 //
 // # One transaction per page
 //

@@ -127,12 +127,12 @@ type followed struct {
 
 var pageBlock = regexp.MustCompile("(?s)```(\\w*)\n(.*?)```")
 
-// TestPageImportsAnOldTable follows docs/from-your-own-table.md. It runs the page's SQL, and checks that the page's Go
+// TestPageImportsAnOldTable follows docs/how-to/move-from-your-own-table.md. It runs the page's SQL, and checks that the page's Go
 // code is in follow.
 // Failure: F31
 func TestPageImportsAnOldTable(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/from-your-own-table.md")
+	page, err := os.ReadFile("../docs/how-to/move-from-your-own-table.md")
 	require.NoError(t, err)
 	source, err := os.ReadFile("page_test.go")
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestPageImportsAnOldTable(t *testing.T) {
 // the time of another zone. The other is the condition for an old timer that stays on.
 func TestOtherExpressionsOfThePageAreRight(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/from-your-own-table.md")
+	page, err := os.ReadFile("../docs/how-to/move-from-your-own-table.md")
 	require.NoError(t, err)
 	found := func(pattern string) string {
 		match := regexp.MustCompile(pattern).FindSubmatch(page)

@@ -22,7 +22,7 @@ func newLog(t *testing.T) *compensator.Compensator {
 	return c
 }
 
-// docs/testing-your-handlers.md lists what an entry holds after each kind of result of its handler.
+// docs/how-to/test-handlers.md lists what an entry holds after each kind of result of its handler.
 func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 	t.Parallel()
 	busy := errors.New("busy")

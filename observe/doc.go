@@ -2,5 +2,5 @@
 // and traces. A [Health] answers a readiness probe and tells an operator what is wrong.
 //
 // The root package has the same types under the same names. An Observer goes into Config.Observer, and
-// Compensator.Health returns a Health. docs/operations.md says what to do about each problem.
+// Compensator.Health returns a Health. docs/how-to/alert.md says what to do about each problem.
 package observe

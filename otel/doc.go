@@ -4,7 +4,7 @@
 // [New] returns a Telemetry with three parts: an Observer and a Propagator for compensator.Config, and middleware.
 // [Telemetry.Attach] puts the middleware around handlers. Each part works without the others.
 //
-// docs/telemetry.md lists the spans and the metrics with their units, labels and costs. The directory ops holds a
+// docs/reference/telemetry.md lists the spans and the metrics with their units, labels and costs. The directory ops holds a
 // Grafana dashboard and Prometheus rules.
 //
 // Of an entry, only its type, id, attempt, epoch and batch id are reported. Content and headers are never reported. The

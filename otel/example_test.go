@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// Traces and metrics go to the global providers. docs/telemetry.md shows the same with an SDK and Prometheus.
+// Traces and metrics go to the global providers. docs/reference/telemetry.md shows the same with an SDK and Prometheus.
 func Example() {
 	var (
 		ctx  context.Context

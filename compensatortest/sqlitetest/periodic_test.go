@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/compensatortest/sqlitetest"
 )
 
-// docs/testing-your-handlers.md shows these tests of a periodic type and of an entry made manually.
+// docs/how-to/test-handlers.md shows these tests of a periodic type and of an entry made manually.
 func TestPeriodicTypeIsTestedByCallAndByItsSchedule(t *testing.T) {
 	t.Parallel()
 	c, _ := sqlitetest.New(t)

@@ -73,7 +73,7 @@ func unwatched(c driver.Connector) driver.Connector { return c }
 
 func openWatched(t *testing.T) *sql.DB { return openDB(t, compensator.Connector) }
 
-// openSQLite opens a file with the DSN of docs/orms.md.
+// openSQLite opens a file with the DSN of docs/how-to/orms.md.
 func openSQLite(t *testing.T) *sql.DB {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "shop.db")

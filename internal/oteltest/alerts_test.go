@@ -206,12 +206,12 @@ func (s *seriesSet) Warnings() annotations.Annotations { return nil }
 // Failure: F129
 func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	const docs = "https://github.com/compensator-go/compensator/blob/main/docs/"
+	const docs = "https://compensator-go.github.io/compensator/"
 	heading := regexp.MustCompile(`(?m)^#+ (.+)$`)
 	for _, rule := range alerts(t) {
 		page, anchor, found := strings.Cut(strings.TrimPrefix(rule.Annotations["runbook_url"], docs), "#")
 		require.True(t, found, "%s: %s", rule.Alert, rule.Annotations["runbook_url"])
-		text, err := os.ReadFile("../../docs/" + page)
+		text, err := os.ReadFile("../../docs/" + page + ".md")
 		require.NoError(t, err, rule.Alert)
 		var anchors []string
 		for _, match := range heading.FindAllStringSubmatch(string(text), -1) {

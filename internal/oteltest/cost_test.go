@@ -56,7 +56,7 @@ func metered() metric.MeterProvider {
 	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 }
 
-// cost is the maximum number of allocations per entry that docs/telemetry.md promises.
+// cost is the maximum number of allocations per entry that docs/reference/telemetry.md promises.
 type cost struct {
 	name    string
 	opts    otel.Options

@@ -24,7 +24,7 @@ import (
 	"github.com/compensator-go/compensator/otel"
 )
 
-// wired is the example in docs/telemetry.md.
+// wired is the example in docs/reference/telemetry.md.
 func wired(ctx context.Context, db *sql.DB, spans sdktrace.SpanExporter, registry *prometheus.Registry, mine compensator.Observer, run func(*compensator.Compensator) error) (err error) {
 	// wiring:
 	exporter := compensator.Must(otelprom.New(otelprom.WithRegisterer(registry)))
@@ -147,12 +147,12 @@ func TestDocsShowTheWiringThatRuns(t *testing.T) {
 	require.NoError(t, err)
 	_, wiring, _ := strings.Cut(string(source), "// wiring:\n")
 	wiring, _, _ = strings.Cut(wiring, "\t// :wiring")
-	page, err := os.ReadFile("../../docs/telemetry.md")
+	page, err := os.ReadFile("../../docs/reference/telemetry.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(page), "```go\n"+strings.TrimPrefix(strings.ReplaceAll("\n"+wiring, "\n\t", "\n"), "\n")+"```\n")
 }
 
-// TestDocsListEveryMetric requires docs/telemetry.md to list each metric of a running service, and no other.
+// TestDocsListEveryMetric requires docs/reference/telemetry.md to list each metric of a running service, and no other.
 // Failure: F129
 func TestDocsListEveryMetric(t *testing.T) {
 	t.Parallel()
@@ -163,7 +163,7 @@ func TestDocsListEveryMetric(t *testing.T) {
 		metric, _, _ := strings.Cut(name, "{")
 		told = append(told, metric)
 	}
-	page, err := os.ReadFile("../../docs/telemetry.md")
+	page, err := os.ReadFile("../../docs/reference/telemetry.md")
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(page), "\n## Metrics\n")
 	table, _, _ = strings.Cut(table, "\n## ")

@@ -416,7 +416,7 @@ func TestSecondDatabaseBehindOnePrefixIsRefused(t *testing.T) {
 	assert.NoError(t, sameQueue(t, client, server.Prefix(t)).Check(t.Context(), "database two"))
 }
 
-// leastRights are the rights that docs/operations.md lists, for the prefix shop.
+// leastRights are the rights that docs/how-to/tables.md lists, for the prefix shop.
 var leastRights = []any{"~{shop:*", "&shop:*", "-@all", "+eval", "+evalsha", "+publish", "+subscribe", "+unsubscribe", "+ping", "+time",
 	"+get", "+set", "+pexpire", "+zadd", "+zcount", "+zrange", "+zrangebyscore", "+zrem", "+zremrangebyscore", "+zscore"}
 

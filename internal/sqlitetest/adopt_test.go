@@ -66,7 +66,7 @@ var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 // Failure: F111
 func TestEntryRecordedByPlainSQLRunsOnSQLite(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/recording-by-sql.md")
+	text, err := os.ReadFile("../../docs/how-to/record-by-sql.md")
 	require.NoError(t, err)
 	blocks := sqlBlock.FindAllStringSubmatch(string(text), -1)
 	record := blocks[len(blocks)-1][1]

@@ -89,7 +89,7 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// This is what docs/operations.md says about _txlock. When the entry is refused, no transaction holds the lock any
+// This is what docs/reference/servers.md says about _txlock. When the entry is refused, no transaction holds the lock any
 // more: what this one has read is out of date.
 func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
 	t.Parallel()

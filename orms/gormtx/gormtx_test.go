@@ -213,7 +213,7 @@ func TestTransactionThatFailedToRecordIsNotCommitted(t *testing.T) {
 	})
 }
 
-// This test checks what docs/orms.md says about TranslateError. gorm.io/driver/sqlite reads exported fields of mattn's
+// This test checks what docs/how-to/orms.md says about TranslateError. gorm.io/driver/sqlite reads exported fields of mattn's
 // errors, and modernc's errors have no such fields.
 func TestDuplicateKeyIsTranslatedOfMySQLAndNotOfModernc(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 }
 
 // Another instance kills a healthy process. All entries that the process had claimed lose a lease and then run few at a
-// time. They must all end. The test logs how long that takes, for docs/reliability.md.
+// time. They must all end. The test logs how long that takes, for docs/internals/reliability.md.
 // Failure: F61
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ func (s *counted) asked() [5]int64 {
 	return [5]int64{s.join.Swap(0), s.lines.Swap(0), s.firsts.Swap(0), s.block.Swap(0), s.advance.Swap(0)}
 }
 
-// This test checks the calls that docs/operations.md names as the cost of ordering keys. A type without an ordering key
+// This test checks the calls that docs/reference/cost.md names as the cost of ordering keys. A type without an ordering key
 // must cause none of them.
 // Failure: F117
 func TestWhatOrderingCosts(t *testing.T) {

@@ -219,7 +219,7 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 }
 
 // No call of the library can erase the audit records of a purged entry, because there is no row to lock. This test runs
-// the SQL statement that docs/operations.md gives for them.
+// the SQL statement that docs/how-to/erase.md gives for them.
 func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -243,7 +243,7 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	_, err = c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "request 815"})
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/how-to/erase.md")
 	require.NoError(t, err)
 	_, statement, found := strings.Cut(string(page), "```sql\nUPDATE common_process_log_audit")
 	require.True(t, found)

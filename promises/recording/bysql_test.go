@@ -24,10 +24,10 @@ import (
 
 var sqlBlock = regexp.MustCompile("(?s)```sql\n(.*?)```")
 
-// bySQL returns the SQL blocks of docs/recording-by-sql.md, by their position on the page.
+// bySQL returns the SQL blocks of docs/how-to/record-by-sql.md, by their position on the page.
 func bySQL(t *testing.T) (record, ask, cancel, procedure, call string) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/recording-by-sql.md")
+	text, err := os.ReadFile("../../docs/how-to/record-by-sql.md")
 	require.NoError(t, err)
 	found := sqlBlock.FindAllStringSubmatch(string(text), -1)
 	require.Len(t, found, 6, "the last is SQLite's, tested where SQLite is")

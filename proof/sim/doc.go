@@ -7,5 +7,5 @@
 // come to rest.
 //
 // A seed always replays in the same way, except when the runtime of a busy machine interrupts a goroutine.
-// TestSameSeedWalksTheSameWay checks this. See docs/reliability.md, and sim_test.go for how to run a seed.
+// TestSameSeedWalksTheSameWay checks this. See docs/internals/reliability.md, and sim_test.go for how to run a seed.
 package sim

@@ -1,0 +1,114 @@
+import { existsSync, statSync } from 'node:fs'
+import { dirname, join, normalize, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { defineConfig, type DefaultTheme } from 'vitepress'
+import { english, chinese } from './pages.mts'
+
+const repository = 'https://github.com/compensator-go/compensator'
+const api = 'https://pkg.go.dev/github.com/compensator-go/compensator'
+const docs = join(dirname(fileURLToPath(import.meta.url)), '..')
+
+// slugify makes the anchors that GitHub makes, so that one link works on both.
+function slugify(heading: string): string {
+  return heading.trim().toLowerCase().replace(/[^\p{L}\p{M}\p{N}_\- ]/gu, '').replace(/ /g, '-')
+}
+
+type Page = { text: string; link: string }
+type Tab = { text: string; path: string; pages: Page[] }
+
+function nav(tabs: Tab[], apiText: string): DefaultTheme.NavItem[] {
+  return [
+    ...tabs.filter((tab) => tab.pages.length > 0).map((tab) => ({ text: tab.text, link: tab.pages[0].link, activeMatch: `^${tab.path}` })),
+    { text: apiText, link: api },
+  ]
+}
+
+function sidebar(tabs: Tab[]): DefaultTheme.SidebarMulti {
+  return Object.fromEntries(tabs.map((tab) => [tab.path, [{ text: tab.text, items: tab.pages }]]))
+}
+
+export default defineConfig({
+  title: 'compensator',
+  base: '/compensator/',
+  cleanUrls: true,
+  lastUpdated: false, // The build needs no history.
+  srcExclude: ['internals/**'],
+  ignoreDeadLinks: [/internals\//],
+  locales: {
+    root: {
+      label: 'English',
+      lang: 'en',
+      description: 'A Go library: transactional outbox, delayed tasks and compensation on MySQL, MariaDB or SQLite',
+      themeConfig: { nav: nav(english, 'API'), sidebar: sidebar(english) },
+    },
+    zh: {
+      label: '中文',
+      lang: 'zh-CN',
+      description: 'Go 语言的本地消息表、延迟任务与补偿库，支持 MySQL、MariaDB 和 SQLite',
+      themeConfig: {
+        nav: nav(chinese, 'API 文档'),
+        sidebar: sidebar(chinese),
+        outline: { label: '本页目录' },
+        docFooter: { prev: '上一页', next: '下一页' },
+        darkModeSwitchLabel: '外观',
+        lightModeSwitchTitle: '切换到浅色模式',
+        darkModeSwitchTitle: '切换到深色模式',
+        sidebarMenuLabel: '目录',
+        returnToTopLabel: '回到顶部',
+        langMenuLabel: '切换语言',
+      },
+    },
+  },
+  themeConfig: {
+    outline: [2, 3],
+    search: {
+      provider: 'local',
+      options: {
+        // Words of Chinese have no spaces, so each character is a term.
+        miniSearch: {
+          options: {
+            tokenize: (text: string) => text.toLowerCase().match(/\p{Script=Han}|[^\s\p{P}\p{Script=Han}]+/gu) ?? [],
+          },
+          searchOptions: { combineWith: 'AND', prefix: true, fuzzy: 0.1 },
+        },
+        locales: {
+          zh: {
+            translations: {
+              button: { buttonText: '搜索', buttonAriaLabel: '搜索' },
+              modal: {
+                noResultsText: '没有找到',
+                resetButtonTitle: '清除',
+                footer: { selectText: '选择', navigateText: '切换', closeText: '关闭' },
+              },
+            },
+          },
+        },
+      },
+    },
+    socialLinks: [{ icon: 'github', link: repository }],
+    footer: { message: 'Apache-2.0' },
+  },
+  markdown: {
+    anchor: { slugify },
+    config(md) {
+      // A link to a file outside docs leads to the repository.
+      md.core.ruler.push('repository-links', (state) => {
+        const page = state.env.relativePath as string | undefined
+        if (page === undefined) return
+        for (const block of state.tokens) {
+          for (const token of block.children ?? []) {
+            const href = token.attrGet?.('href')
+            if (token.type !== 'link_open' || !href || /^([a-z]+:|#|\/)/.test(href)) continue
+            const [path, anchor] = href.split('#')
+            const target = relative(docs, normalize(join(docs, dirname(page), path)))
+            if (!target.startsWith('..')) continue
+            const inTree = normalize(target).replace(/^\.\.\/?/, '')
+            const file = join(docs, '..', inTree)
+            const kind = existsSync(file) && statSync(file).isDirectory() ? 'tree' : 'blob'
+            token.attrSet('href', `${repository}/${kind}/main/${inTree}${anchor ? '#' + anchor : ''}`)
+          }
+        }
+      })
+    },
+  },
+})
