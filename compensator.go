@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/internal/txwatch"
@@ -33,7 +34,8 @@ type Compensator struct {
 	inPool          poolShares
 	kept            kept
 
-	engine   *engine.Engine
+	features *features.Set
+	engine   *engine.Engine // of features
 	isClosed atomic.Bool
 }
 
@@ -49,7 +51,8 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.engine = c.newEngine(ctx, queueAnswers)
+	c.features = features.New(ctx, c.engineConfig(queueAnswers))
+	c.engine = c.features.Engine
 	if cfg.Operations != nil { // Start this before the purges. Both run one after the other, and a purge takes all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -61,15 +64,15 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	return c, nil
 }
 
-// newEngine builds the engine from the Config.
-func (c *Compensator) newEngine(ctx context.Context, queueAnswers bool) *engine.Engine {
-	return engine.New(ctx, engine.Config{
+// engineConfig translates the Config for the engine.
+func (c *Compensator) engineConfig(queueAnswers bool) engine.Config {
+	return engine.Config{
 		Store: c.store, Queue: c.queue, Local: c.local(), QueueDown: !queueAnswers, Fingerprint: c.fingerprint,
 		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
 		CaseOf: c.caseOf(), Paused: c.paused(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
-	})
+	}
 }
 
 // open connects and checks the store and the queue, and reports whether the queue answers.

@@ -38,6 +38,9 @@ func (c *Compensator) Run(ctx context.Context) error {
 	loops.Go(func() { c.engine.KeepTime(claiming) })
 	loops.Go(func() { c.engine.Maintain(claiming) })
 	loops.Go(func() { c.engine.Listen(claiming) })
+	for _, loop := range c.features.Loops() {
+		loops.Go(func() { loop(claiming) })
+	}
 
 	// Leases are renewed until the last outcome is stored, which is long after ctx has ended.
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))

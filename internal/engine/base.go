@@ -14,29 +14,29 @@ const (
 	queueTimeout     = 2 * time.Second
 )
 
-// base is what every part works with: the servers, the settings, and whom to tell of problem.
-type base struct {
+// Base is what every part works with: the servers, the settings, and whom to tell of problem.
+type Base struct {
 	*Config
-	problems problems
+	Problems ProblemList
 
-	// work is the context of everything that outlives a call; Close ends it.
-	work    context.Context
+	// Work is the context of everything that outlives a call; Close ends it.
+	Work    context.Context
 	endWork context.CancelCauseFunc
 }
 
-func newBase(ctx context.Context, cfg *Config) *base {
-	b := &base{Config: cfg}
-	b.problems.log, b.problems.number, b.problems.closed = cfg.Log, cfg.ErrorNumber, func() bool { return b.work.Err() != nil }
-	b.work, b.endWork = context.WithCancelCause(b.reporting(context.WithoutCancel(ctx)))
+func newBase(ctx context.Context, cfg *Config) *Base {
+	b := &Base{Config: cfg}
+	b.Problems.log, b.Problems.number, b.Problems.closed = cfg.Log, cfg.ErrorNumber, func() bool { return b.Work.Err() != nil }
+	b.Work, b.endWork = context.WithCancelCause(b.reporting(context.WithoutCancel(ctx)))
 	return b
 }
 
-func (b *base) statement() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(b.work, statementTimeout)
+func (b *Base) Statement() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.Work, statementTimeout)
 }
 
-func (b *base) queueCall() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(b.work, queueTimeout)
+func (b *Base) QueueCall() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.Work, queueTimeout)
 }
 
 // QueueShare returns how much of the time that ctx has left a call to the queue may take: half, and at most most. Where queue
@@ -49,11 +49,11 @@ func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 	return min(time.Until(deadline)/2, most)
 }
 
-// pause waits, and returns false when the engine is closed meanwhile.
-func (b *base) pause(d time.Duration) bool { return rest(b.work, d) }
+// Wait waits, and returns false when the engine is closed meanwhile.
+func (b *Base) Wait(d time.Duration) bool { return Rest(b.Work, d) }
 
-// rest waits, and reports whether ctx still lasts.
-func rest(ctx context.Context, d time.Duration) bool {
+// Rest waits, and reports whether ctx still lasts.
+func Rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -64,19 +64,19 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// saw takes the result of a statement of ours.
-func (b *base) saw(what string, err error) {
+// Saw takes the result of a statement of ours.
+func (b *Base) Saw(what string, err error) {
 	if err != nil {
-		b.problems.failed(what, "", err)
+		b.Problems.Failed(what, "", err)
 		return
 	}
-	b.problems.passed(what, "")
+	b.Problems.Passed(what, "")
 }
 
 // near is how far ahead of their due moments all entries are enqueued, each round: a process that died before it
 // could enqueue has left some that the queue never heard of, and a full queue has left out others. It outlasts the
 // lead of a process that is gone and the round of the next one. A wheel's process enqueues for itself, with each round.
-func (b *base) near() time.Duration {
+func (b *Base) near() time.Duration {
 	if b.Local {
 		return 2 * b.PollInterval
 	}
@@ -84,21 +84,21 @@ func (b *base) near() time.Duration {
 }
 
 // reporting makes a context lead to this engine what lies beneath an interface, or beneath package sql, has to tell.
-func (b *base) reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
+func (b *Base) reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
 
 // reports takes what is told. A session that is thrown away is mended by that.
-type reports struct{ *base }
+type reports struct{ *Base }
 
 func (r reports) Reported(what string, err error) {
 	if what == report.Session {
-		r.problems.complain(what, err)
+		r.Problems.Complain(what, err)
 		return
 	}
-	r.saw(what, err)
+	r.Saw(what, err)
 }
 
-// tell calls one of the observer's functions.
-func tell[E any](b *base, observe func(E), event E) {
+// Tell calls one of the observer's functions.
+func Tell[E any](b *Base, observe func(E), event E) {
 	if observe == nil {
 		return
 	}

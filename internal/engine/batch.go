@@ -45,7 +45,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	rows := make([]*processlog.Row, len(batch))
 	for i, a := range batch {
 		rows[i] = &a.row
-		tell(d.base, d.Observer.AttemptStarted, a.event(nil))
+		Tell(d.Base, d.Observer.AttemptStarted, a.event(nil))
 	}
 	failpoint.Reach(failpoint.BatchStarted)
 	if !d.stopping() {
@@ -96,7 +96,7 @@ func (d *dispatcher) again(a *attempt) {
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
-	tell(d.base, d.Observer.AttemptEnded, a.event(errNoVerdict))
+	Tell(d.Base, d.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
 	// It is held and counted already: whoever waits for handlers goes on waiting for this one.
 	d.prepare(a, own)

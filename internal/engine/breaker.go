@@ -71,7 +71,7 @@ func (t breakerReport) of(attempts ...*attempt) breakerReport {
 }
 
 // newBreaker returns nil for a type that has none.
-func newBreaker(b *base, a *claimSchedule, t *Type) *breaker {
+func newBreaker(b *Base, a *claimSchedule, t *Type) *breaker {
 	if t.Breaker == (Breaker{}) {
 		return nil
 	}
@@ -79,13 +79,13 @@ func newBreaker(b *base, a *claimSchedule, t *Type) *breaker {
 		Breaker: t.Breaker, businessType: t.Name,
 		// The scanner sleeps until something is due, and not until a pause ends that has just begun.
 		opened: func(open observe.OpenBreaker) {
-			b.problems.complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
-			tell(b, b.Observer.BreakerOpened, open)
+			b.Problems.Complain("the breaker of "+open.BusinessType+" has opened: its entries wait here", open.Err, "probe_at", open.ProbeAt)
+			Tell(b, b.Observer.BreakerOpened, open)
 			a.poke()
 		},
 		closed: func(open observe.OpenBreaker) {
 			b.Log.Info("compensator: a breaker has closed: its entries run again", "type", open.BusinessType, "after", time.Since(open.Since).Round(time.Millisecond))
-			tell(b, b.Observer.BreakerClosed, open)
+			Tell(b, b.Observer.BreakerClosed, open)
 			a.poke()
 		},
 	}

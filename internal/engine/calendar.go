@@ -15,7 +15,7 @@ import (
 // calendar has what recurs done: each process in Run looks, and the mark in the database decides who does it. Nobody leads,
 // so that a slot never waits for the end of a leader's lease.
 type calendar struct {
-	*base
+	*Base
 	mu      sync.Mutex // guards periods
 	periods []Period
 }
@@ -84,7 +84,7 @@ func (c *calendar) all() []Period {
 // run makes rounds until ctx ends, and none where nothing recurs.
 func (c *calendar) run(ctx context.Context) {
 	for periods := c.all(); len(periods) > 0; {
-		if !rest(ctx, c.round(ctx, periods)) {
+		if !Rest(ctx, c.round(ctx, periods)) {
 			return
 		}
 	}
@@ -113,9 +113,9 @@ func (c *calendar) round(ctx context.Context, periods []Period) (rest time.Durat
 		again, done, err := c.doSlots(ctx, p, mark, now, read)
 		what, businessType := p.problem()
 		if err != nil && ctx.Err() == nil {
-			c.problems.failed(what, businessType, err)
+			c.Problems.Failed(what, businessType, err)
 		} else if err == nil && (done || !p.maintenance()) { // maintenance moves its mark first: that nothing is due says nothing of it
-			c.problems.passed(what, businessType)
+			c.Problems.Passed(what, businessType)
 		}
 		rest = min(rest, again)
 	}
@@ -155,7 +155,7 @@ func (c *calendar) beginAnew(ctx context.Context, p Period) {
 	defer cancel()
 	begun, err := c.Store.BeginMark(ctx, p.Name)
 	if ctx.Err() != context.Canceled {
-		c.saw(problemMarks, err)
+		c.Saw(problemMarks, err)
 	}
 	if begun && !p.maintenance() {
 		c.Log.Warn("compensator: the mark of a periodic type was deleted, and begins anew: slots that have passed since its last one are not made up for",
@@ -168,7 +168,7 @@ func (c *calendar) marks(ctx context.Context, names []string) (time.Time, map[st
 	defer cancel()
 	now, marks, err := c.Store.Marks(ctx, names)
 	if ctx.Err() != context.Canceled {
-		c.saw(problemMarks, err)
+		c.Saw(problemMarks, err)
 	}
 	return now, marks, err
 }

@@ -47,7 +47,7 @@ func (r *register) period(schedule func(time.Time) time.Time, fails func() bool)
 // process runs a calendar until its context ends, as one that is killed.
 func (r *register) process(t *testing.T, ctx context.Context, p Period) {
 	cfg := &Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }}
-	c := &calendar{base: newBase(ctx, cfg)}
+	c := &calendar{Base: newBase(ctx, cfg)}
 	require.NoError(t, c.add(ctx, p))
 	c.run(ctx)
 	c.endWork(nil)

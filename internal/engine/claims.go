@@ -10,7 +10,7 @@ import (
 
 // claims takes leases in the database, and gives back those that ran nothing.
 type claims struct {
-	*base
+	*Base
 	holdings         *holdings
 	enqueuer         *enqueuer
 	rollbackDetector *rollbackDetector
@@ -47,12 +47,12 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	}
 	p := picker{t: t, holdings: c.holdings, want: want, room: calls, stuckOnly: stuckOnly}
 	token := processlog.NewToken()
-	ctx, cancel := c.statement()
+	ctx, cancel := c.Statement()
 	defer cancel()
 	asked := time.Now() // before the claim: its leases run while the answer is on its way (G16)
 	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
-	c.saw(problemClaim, err)
+	c.Saw(problemClaim, err)
 	// Before anything starts: the claim may have been answered by another server than the last one, which knows less
 	// (G19).
 	if err == nil {

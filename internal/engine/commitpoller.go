@@ -41,7 +41,7 @@ type unseenCommit struct {
 // the next round of the reconciler. It asks three times, in one statement for all transactions that wait. A transaction that
 // takes longer, or that a crash follows, is the reconciler's.
 type commitPoller struct {
-	*base
+	*Base
 	warned atomic.Bool
 
 	mu        sync.Mutex
@@ -188,10 +188,10 @@ func (p *commitPoller) recorded(keys []processlog.IdempotencyKey) map[processlog
 	if len(keys) == 0 {
 		return nil
 	}
-	ctx, cancel := p.statement()
+	ctx, cancel := p.Statement()
 	defer cancel()
 	ids, err := p.Store.IDs(ctx, nil, keys)
-	p.saw(problemReadBack, err)
+	p.Saw(problemReadBack, err)
 	return ids
 }
 
@@ -201,10 +201,10 @@ func (p *commitPoller) changed(ids []processlog.ID) map[processlog.ID]processlog
 		return nil
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
-	ctx, cancel := p.statement()
+	ctx, cancel := p.Statement()
 	defer cancel()
 	versions, err := p.Store.Versions(ctx, slices.Compact(ids))
-	p.saw(problemReadBack, err)
+	p.Saw(problemReadBack, err)
 	tokens := make(map[processlog.ID]processlog.Token, len(versions))
 	for _, v := range versions {
 		tokens[v.ID] = v.Token

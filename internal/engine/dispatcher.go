@@ -17,7 +17,7 @@ import (
 
 // dispatcher runs claimed entries, each call of a handler in a goroutine of its own. Drain waits for them.
 type dispatcher struct {
-	*base
+	*Base
 	claimSchedule    *claimSchedule
 	holdings         *holdings
 	rollbackDetector *rollbackDetector
@@ -37,7 +37,7 @@ func (d *dispatcher) open(run context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.run = run
-	d.handler, d.stop = context.WithCancelCause(d.work)
+	d.handler, d.stop = context.WithCancelCause(d.Work)
 }
 
 func (d *dispatcher) contexts() (run, handler context.Context) {
@@ -197,7 +197,7 @@ func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Conte
 func (d *dispatcher) attempt(a *attempt) {
 	end := attemptResult{err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
-	tell(d.base, d.Observer.AttemptStarted, a.event(nil))
+	Tell(d.Base, d.Observer.AttemptStarted, a.event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
 }
@@ -258,13 +258,13 @@ func (d *dispatcher) finish(a *attempt, end attemptResult) {
 	// Before the context is let go of, which would be the cause otherwise.
 	cause := cmp.Or(end.cause, context.Cause(a.ctx))
 	a.cancel(nil)
-	tell(d.base, d.Observer.AttemptEnded, a.event(end.err))
+	Tell(d.Base, d.Observer.AttemptEnded, a.event(end.err))
 	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
 	if a.lateBatch {
 		s.outcome = a.t.withLateBatch(s.outcome)
 	}
 	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
-		d.problems.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
+		d.Problems.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
 	}
 	// From here on a claim finds it held, not stuck, and a dead-lettering of it gives way (G8).
 	a.returned.Store(true)

@@ -56,7 +56,7 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 		require.NoError(t, e.dispatcher.startClaimed(typ, []processlog.Row{row}, time.Now(), 0))
 		<-e.holdings.whenIdle()
 		require.False(t, called)
-		require.Len(t, e.problems.list(), 1, "and nothing is counted")
+		require.Len(t, e.Problems.list(), 1, "and nothing is counted")
 		e.End()
 		e.Close()
 	})

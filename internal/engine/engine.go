@@ -17,7 +17,7 @@ import (
 // no other; the life of an entry goes through them from recording (its Recording), intake and scanner, which claim and
 // start, by dispatcher and settler to the enqueuer and the claim schedule.
 type Engine struct {
-	*base
+	*Base
 	types            *types
 	claimSchedule    *claimSchedule
 	enqueuer         *enqueuer
@@ -46,33 +46,33 @@ type Engine struct {
 
 // New makes an engine. What it tells of problem goes where cfg says; of ctx it keeps the values. Close it.
 func New(ctx context.Context, cfg Config) *Engine {
-	e := &Engine{base: newBase(ctx, &cfg)}
-	b := e.base
+	e := &Engine{Base: newBase(ctx, &cfg)}
+	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
 	e.enqueuer = newEnqueuer(b, e.types, e.claimSchedule)
 	e.missing = &missing{b}
 	e.rollbackDetector = newRollbackDetector(b, e.types, e.claimSchedule, e.missing)
 	e.holdings = newHoldings(e.claimSchedule)
-	e.refusals = &refusals{base: b, answered: make(chan struct{}, 1)}
+	e.refusals = &refusals{Base: b, answered: make(chan struct{}, 1)}
 	e.pendingReleases = newPendingReleases(b, e.enqueuer, e.refusals)
 	e.ordering = newOrdering(b, e.claimSchedule, e.enqueuer, e.refusals)
-	e.claims = &claims{base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
-	e.settler = (&settler{base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
-	e.renewer = &renewer{base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler,
+	e.claims = &claims{Base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
+	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
+	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
+	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
+	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
-	e.poller = &commitPoller{base: b}
-	e.scanner = &scanner{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
+	e.poller = &commitPoller{Base: b}
+	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.ordering.follow = e.intake.follow
 	e.ordering.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
 	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
-	e.reconciler = &reconciler{base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
+	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
 		rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.calendar, e.maintenance = &calendar{base: b}, &calendar{base: b}
+	e.calendar, e.maintenance = &calendar{Base: b}, &calendar{Base: b}
 	return e
 }
 
@@ -83,7 +83,7 @@ func (e *Engine) Register(t Type) error {
 	if e.running {
 		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
 	}
-	t.breaker = newBreaker(e.base, e.claimSchedule, &t)
+	t.breaker = newBreaker(e.Base, e.claimSchedule, &t)
 	t.slots = &slots{size: t.Concurrency, reservation: t.Lease / 3, breaker: t.breaker}
 	return e.types.add(&t)
 }

@@ -15,7 +15,7 @@ import (
 // enqueuer tells the queue of entries and of what has become of them. Whoever has something to tell hands it over and goes
 // on: where the queue does not take it, the reconciler comes to it again.
 type enqueuer struct {
-	*base
+	*Base
 	types         *types
 	claimSchedule *claimSchedule
 	health        *queueHealth
@@ -35,8 +35,8 @@ type ack struct {
 // queueBound is how much may wait to be told: more than anybody can work off is found again.
 const queueBound = 100_000
 
-func newEnqueuer(b *base, t *types, a *claimSchedule) *enqueuer {
-	n := &enqueuer{base: b, types: t, claimSchedule: a, health: newQueueHealth(b, t), losses: newLosses()}
+func newEnqueuer(b *Base, t *types, a *claimSchedule) *enqueuer {
+	n := &enqueuer{Base: b, types: t, claimSchedule: a, health: newQueueHealth(b, t), losses: newLosses()}
 	n.fresh.Max, n.fresh.Workers, n.fresh.Bound, n.fresh.Flush = 1000, 1, queueBound, n.enqueueBatch
 	n.moved.Max, n.moved.Workers, n.moved.Bound, n.moved.Flush = 1000, 1, queueBound, n.moveBatch
 	n.acks.Max, n.acks.Workers, n.acks.Bound, n.acks.Flush = 1000, 1, queueBound, n.ackBatch
@@ -82,7 +82,7 @@ func (n *enqueuer) flush(batch []processlog.QueueEntry, maxLease time.Duration) 
 	if !n.health.tries() {
 		return
 	}
-	ctx, cancel := n.queueCall()
+	ctx, cancel := n.QueueCall()
 	defer cancel()
 	_ = n.enqueueNow(ctx, batch, maxLease) // the queue's health has been told
 }
@@ -109,7 +109,7 @@ func (n *enqueuer) enqueueNow(ctx context.Context, batch []processlog.QueueEntry
 		return t != nil && n.claimSchedule.canClaim(t)
 	})
 	if len(elsewhere) > 0 && !n.Local {
-		n.saw(problemNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
+		n.Saw(problemNotify, n.Queue.Notify(ctx, elsewhere)) // a hint; every scanner looks by itself before long
 	}
 	return err
 }
@@ -122,7 +122,7 @@ func (n *enqueuer) leftOut(batch []processlog.QueueEntry, err error) bool {
 		left = &processlog.LeftOutError{}
 	}
 	if err == nil || len(left.BusinessTypes) > 0 {
-		n.problems.enqueued(batch, left.BusinessTypes, err)
+		n.Problems.enqueued(batch, left.BusinessTypes, err)
 	}
 	n.lost(left.BusinessTypes)
 	return len(left.BusinessTypes) > 0
@@ -152,7 +152,7 @@ func (n *enqueuer) ackBatch(batch []ack) {
 		for i, a := range byType.Groups[name] {
 			items[i] = a.outcome
 		}
-		ctx, cancel := n.queueCall()
+		ctx, cancel := n.QueueCall()
 		err := n.Queue.Settle(ctx, name, items)
 		failpoint.Reach(failpoint.QueueSettled)
 		cancel()

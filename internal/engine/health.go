@@ -15,7 +15,7 @@ func (e *Engine) Health(ctx context.Context) observe.Health {
 	e.refusals.forgetOld()
 	h := observe.Health{
 		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
-		Stuck: e.holdings.stuck(), Problems: e.problems.list(), OpenBreakers: e.OpenBreakers(),
+		Stuck: e.holdings.stuck(), Problems: e.Problems.list(), OpenBreakers: e.OpenBreakers(),
 	}
 	if loss := e.rollbackDetector.stopped(); loss != nil {
 		h.History = &loss.LossError

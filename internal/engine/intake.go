@@ -27,7 +27,7 @@ type freshEntry struct {
 // intake is the ways of an entry after its commit. Callers hand over and go on; what piles up while a statement runs is
 // the next statement.
 type intake struct {
-	*base
+	*Base
 	types            *types
 	claimSchedule    *claimSchedule
 	enqueuer         *enqueuer
@@ -145,10 +145,10 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	for i, f := range batch {
 		keys[i] = f.key
 	}
-	ctx, cancel := in.statement()
+	ctx, cancel := in.Statement()
 	defer cancel()
 	ids, err := in.Store.IDs(ctx, nil, keys)
-	in.saw(problemReadBack, err)
+	in.Saw(problemReadBack, err)
 	if err != nil {
 		in.unresolved(batch)
 		return
@@ -184,7 +184,7 @@ func (in *intake) unresolved(batch []freshEntry) {
 		failures = max(failures, f.failed)
 		leased = append(leased, f)
 	}
-	if len(leased) > 0 && in.pause(delay(settleBackoff, failures)) {
+	if len(leased) > 0 && in.Wait(delay(settleBackoff, failures)) {
 		in.resolve.Add(leased...)
 	}
 }
@@ -196,11 +196,11 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	for i, f := range batch {
 		ids[i] = f.id
 	}
-	ctx, cancel := in.statement()
+	ctx, cancel := in.Statement()
 	defer cancel()
 	asked := time.Now() // before the question: the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
-	in.saw(problemReadBack, err)
+	in.Saw(problemReadBack, err)
 	in.rollbackDetector.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {
@@ -307,7 +307,7 @@ func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wan
 	for i := range want {
 		ids[i] = want[i].ID
 	}
-	ctx, cancel := in.statement()
+	ctx, cancel := in.Statement()
 	defer cancel()
 	blocked, _ := in.ordering.blocked(ctx, t.Name, ids)
 	return slices.DeleteFunc(list, func(f freshEntry) bool { return slices.Contains(blocked, f.id) }),

@@ -32,7 +32,7 @@ func (r *reconciler) lookForInvalidRows(ctx context.Context) {
 		r.saw(ctx, err)
 		return
 	}
-	r.base.saw(problemInvalidRows, invalidRowsError(found))
+	r.Base.Saw(problemInvalidRows, invalidRowsError(found))
 }
 
 // invalidRowsError names some with each reason.

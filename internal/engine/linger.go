@@ -95,14 +95,14 @@ func (s *scanner) unblocked(t *Type, page []processlog.Scheduled) ([]processlog.
 	for i := range page {
 		ids[i] = page[i].ID
 	}
-	ctx, cancel := s.statement()
+	ctx, cancel := s.Statement()
 	defer cancel()
 	blocked, err := s.ordering.blocked(ctx, t.Name, ids)
 	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 
 func (s *scanner) findLingering(t *Type, state processlog.State, limit int) ([]processlog.Scheduled, error) {
-	ctx, cancel := s.statement()
+	ctx, cancel := s.Statement()
 	defer cancel()
 	return s.Store.Scan(ctx, processlog.Window{BusinessType: t.Name, State: state, From: -processlog.MaxDelay, Free: true, Limit: limit})
 }

@@ -140,7 +140,7 @@ func (w *rollbackDetector) list(ctx context.Context, known []rememberedVersion, 
 func (w *rollbackDetector) stop(loss *loss) {
 	w.lost.Store(loss)
 	w.complain(loss)
-	tell(w.base, w.Observer.HistoryLost, &loss.LossError)
+	Tell(w.Base, w.Observer.HistoryLost, &loss.LossError)
 }
 
 // complain tells the log, once a minute.
@@ -214,7 +214,7 @@ func (w *rollbackDetector) acceptLoss(ctx context.Context, by processlog.AuditIn
 	}
 	// His own note is read at once, so that its age is known from now on, whatever the database's clock does.
 	_, err := w.notes(ctx)
-	w.saw(problemRollbackDetector, err)
+	w.Saw(problemRollbackDetector, err)
 	loss := w.stopped()
 	if loss == nil {
 		return nil, nil

@@ -16,7 +16,7 @@ const (
 )
 
 // missing reports entries that are not there.
-type missing struct{ *base }
+type missing struct{ *Base }
 
 // report takes entries that were told committed and not found, and makes sure that no event of theirs is in the
 // log: what was read may have come out of an old snapshot, and somebody may have recorded the event again.
@@ -28,10 +28,10 @@ func (m *missing) report(unfound []freshEntry) {
 	for i, f := range unfound {
 		keys[i] = f.key
 	}
-	ctx, cancel := m.statement()
+	ctx, cancel := m.Statement()
 	defer cancel()
 	ids, err := m.idsNow(ctx, keys)
-	m.saw(problemReadBack, err)
+	m.Saw(problemReadBack, err)
 	if err != nil {
 		return
 	}
@@ -60,5 +60,5 @@ func (m *missing) tell(f freshEntry) {
 		event.LikelyCause, report = missingWatched, m.Log.Debug
 	}
 	report("compensator: an entry that was recorded and told committed is not there", "entry", f.id, "type", f.businessType, "idempotent_id", f.key, "likely_cause", event.LikelyCause)
-	tell(m.base, m.Observer.EntryMissing, event)
+	Tell(m.Base, m.Observer.EntryMissing, event)
 }

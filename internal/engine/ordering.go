@@ -36,7 +36,7 @@ type Serial struct {
 //
 // To read the leases of a key is to read all its entries, so it is done once for many of them: see seen.
 type ordering struct {
-	*base
+	*Base
 	claimSchedule *claimSchedule
 	enqueuer      *enqueuer
 	refusals      *refusals
@@ -55,8 +55,8 @@ type ordering struct {
 	gone   groupcommit.Batcher[processlog.Position] // their notes are forgotten
 }
 
-func newOrdering(b *base, claimSchedule *claimSchedule, enqueuer *enqueuer, r *refusals) *ordering {
-	n := &ordering{base: b, claimSchedule: claimSchedule, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
+func newOrdering(b *Base, claimSchedule *claimSchedule, enqueuer *enqueuer, r *refusals) *ordering {
+	n := &ordering{Base: b, claimSchedule: claimSchedule, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
 	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
 	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
 	n.gone.Pace.Least = forgetPace
@@ -223,7 +223,7 @@ type waiter struct {
 // or under an earlier epoch, waits as well, and is noted by that. A process that did not know the type as serial has recorded
 // it, or a person has, or it was requeued. Whoever looks from then on sees it.
 func (n *ordering) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
-	ctx, cancel := n.statement()
+	ctx, cancel := n.Statement()
 	defer cancel()
 	asked := make(map[string]int, len(standing))
 	for _, w := range standing {
@@ -298,7 +298,7 @@ func (n *ordering) blocked(ctx context.Context, businessType string, ids []proce
 		return nil, nil
 	}
 	blocked, err := n.Store.Blocked(ctx, businessType, ids, !s.PassDead)
-	n.saw(problemOrdering, err)
+	n.Saw(problemOrdering, err)
 	return blocked, err
 }
 
@@ -336,7 +336,7 @@ func (d *dispatcher) splitBlocked(t *Type, attempts []*attempt) (first []*attemp
 		return first, rest
 	}
 	position, wait, err := d.ordering.look(s, standing)
-	d.saw(problemOrdering, err)
+	d.Saw(problemOrdering, err)
 	switch {
 	case err != nil:
 		rest = append(rest, others{standing, func() error { d.putBack(t, standing); return err }})
@@ -368,11 +368,11 @@ func (d *dispatcher) block(t *Type, wait []waiter) error {
 	for i, w := range wait {
 		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.row.Version, Wait: w.wait}
 	}
-	ctx, cancel := d.statement()
+	ctx, cancel := d.Statement()
 	defer cancel()
 	err := d.Store.Block(ctx, blocked, wait[0].row.Token)
 	wait, err = d.withoutRefused(t, wait, err)
-	d.saw(problemOrdering, err)
+	d.Saw(problemOrdering, err)
 	if err != nil { // some may be blocked all the same
 		d.putBack(t, wait)
 	}
@@ -470,13 +470,13 @@ func (n *ordering) next(batch []processlog.Position) {
 	for _, businessType := range byType.Order {
 		s, _ := n.of(businessType)
 		for failures := 1; ; failures++ {
-			ctx, cancel := n.statement()
+			ctx, cancel := n.Statement()
 			next, err := n.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)
 			cancel()
 			err = n.sawAdvance(businessType, err)
 			failpoint.Reach(failpoint.OrderingMoved)
 			n.followAll(businessType, next)
-			if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
+			if err == nil || failures == nextTries || !n.Wait(delay(settleBackoff, failures)) {
 				break
 			}
 		}
@@ -492,7 +492,7 @@ func (n *ordering) sawAdvance(businessType string, err error) error {
 		n.refusals.note(problemRefusedWake, businessType, refused.Refusals)
 		err = nil
 	}
-	n.saw(problemOrdering, err)
+	n.Saw(problemOrdering, err)
 	return err
 }
 
@@ -517,11 +517,11 @@ func (n *ordering) forget(batch []processlog.Position) {
 		return
 	}
 	for failures := 1; ; failures++ {
-		ctx, cancel := n.statement()
+		ctx, cancel := n.Statement()
 		err := n.Store.Forget(ctx, batch)
 		cancel()
-		n.saw(problemOrdering, err)
-		if err == nil || failures == nextTries || !n.pause(delay(settleBackoff, failures)) {
+		n.Saw(problemOrdering, err)
+		if err == nil || failures == nextTries || !n.Wait(delay(settleBackoff, failures)) {
 			return
 		}
 	}

@@ -16,7 +16,7 @@ func (e *Engine) LookForPauses(ctx context.Context) {
 	defer cancel()
 	paused, err := e.Paused(ctx)
 	if ctx.Err() != context.Canceled {
-		e.saw(problemPauses, err)
+		e.Saw(problemPauses, err)
 	}
 	known := err == nil || e.pausesKnown.Load()
 	if err != nil && known {
@@ -37,7 +37,7 @@ func (e *Engine) KeepPauses(ctx context.Context) {
 		if !e.pausesKnown.Load() {
 			interval = e.PollInterval
 		}
-		if !rest(ctx, interval+jitter.N(interval/5)) {
+		if !Rest(ctx, interval+jitter.N(interval/5)) {
 			return
 		}
 		e.LookForPauses(ctx)

@@ -16,7 +16,7 @@ import (
 // Left to end by themselves they would count as lost, and an entry that loses three is dead-lettered as if it had killed a
 // process each time.
 type pendingReleases struct {
-	*base
+	*Base
 	enqueuer *enqueuer
 	refusals *refusals
 	batcher  groupcommit.Batcher[pendingRelease]
@@ -84,8 +84,8 @@ func (d *pendingRelease) releasedBy(err error) pendingRelease {
 	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
 }
 
-func newPendingReleases(b *base, n *enqueuer, r *refusals) *pendingReleases {
-	d := &pendingReleases{base: b, enqueuer: n, refusals: r}
+func newPendingReleases(b *Base, n *enqueuer, r *refusals) *pendingReleases {
+	d := &pendingReleases{Base: b, enqueuer: n, refusals: r}
 	d.batcher.Max, d.batcher.Workers, d.batcher.Flush = 100, 1, d.releaseAll
 	return d
 }
@@ -157,7 +157,7 @@ func (d *pendingReleases) sawRelease(err error) {
 		d.refusals.note(problemRefusedRelease, "", refused.Refusals)
 		err = nil
 	}
-	d.saw(problemRelease, err)
+	d.Saw(problemRelease, err)
 }
 
 // later gives leases back as release does, but lets its batcher try: the caller has just seen that the database does not answer.
@@ -169,7 +169,7 @@ func (d *pendingReleases) later(token processlog.Token, entries ...processlog.Qu
 
 // tryRelease tries once.
 func (d *pendingReleases) tryRelease(pending *pendingRelease) error {
-	ctx, cancel := d.statement()
+	ctx, cancel := d.Statement()
 	defer cancel()
 	return d.Store.Release(ctx, pending.ids(), pending.token)
 }
@@ -220,9 +220,9 @@ func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 			break
 		}
 	}
-	d.saw(problemRelease, why)
+	d.Saw(problemRelease, why)
 	// Closed, it adds nothing: the leases end by themselves, and count.
-	if len(left) > 0 && (fresh || d.pause(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
+	if len(left) > 0 && (fresh || d.Wait(delay(settleBackoff, max(1, left[len(left)-1].failed)))) {
 		d.batcher.Add(left...)
 	}
 }

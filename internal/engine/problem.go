@@ -14,9 +14,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// problems keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
+// ProblemList keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
 // most once a minute for each cause, and stands in Health until the same works again.
-type problems struct {
+type ProblemList struct {
 	log    *slog.Logger
 	number func(error) uint16 // the server's, of an error
 	closed func() bool
@@ -76,18 +76,18 @@ const (
 	ProblemCases = "cases could not be opened and closed after the fact"
 )
 
-// failed takes an error of a statement of ours, and logs it.
-func (t *problems) failed(what, businessType string, err error) {
+// Failed takes an error of a statement of ours, and logs it.
+func (t *ProblemList) Failed(what, businessType string, err error) {
 	if t.closed() {
 		return // Close has ended it
 	}
 	err = usererr.Of(err) // of a driver, or of a Store or Queue of the user's
-	times, since := t.record(what, businessType, err)
-	t.complain(what, err, "type", businessType, "times", times, "since", since)
+	times, since := t.Record(what, businessType, err)
+	t.Complain(what, err, "type", businessType, "times", times, "since", since)
 }
 
-// record keeps an error for Health. It returns how often the same has failed, and since when.
-func (t *problems) record(what, businessType string, err error) (times int, since time.Time) {
+// Record keeps an error for Health. It returns how often the same has failed, and since when.
+func (t *ProblemList) Record(what, businessType string, err error) (times int, since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := problemKey{what, businessType}
@@ -102,8 +102,8 @@ func (t *problems) record(what, businessType string, err error) (times int, sinc
 	return problem.Times, problem.Since
 }
 
-// passed takes the news that something works. It costs a look at one word while there is no problem.
-func (t *problems) passed(what, businessType string) {
+// Passed takes the news that something works. It costs a look at one word while there is no problem.
+func (t *ProblemList) Passed(what, businessType string) {
 	if !t.some.Load() {
 		return
 	}
@@ -113,8 +113,8 @@ func (t *problems) passed(what, businessType string) {
 	t.some.Store(len(t.open) > 0)
 }
 
-// complain logs err, unless the same cause was logged within the last minute.
-func (t *problems) complain(what string, err error, attrs ...any) {
+// Complain logs err, unless the same cause was logged within the last minute.
+func (t *ProblemList) Complain(what string, err error, attrs ...any) {
 	now := time.Now()
 	t.mu.Lock()
 	about := cause{what, t.number(err)}
@@ -130,7 +130,7 @@ func (t *problems) complain(what string, err error, attrs ...any) {
 }
 
 // list is for Health: the oldest first.
-func (t *problems) list() []observe.Problem {
+func (t *ProblemList) list() []observe.Problem {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []observe.Problem
@@ -149,34 +149,34 @@ func (t *problems) list() []observe.Problem {
 }
 
 // attempted takes the end of an attempt, and whether it counts. One that does not would else say why in its entry alone.
-func (t *problems) attempted(businessType string, err error, counts bool) {
+func (t *ProblemList) attempted(businessType string, err error, counts bool) {
 	v := judged(err)
 	kind := v.kind
 	switch {
 	case v.undecodable:
 		t.undecodable(businessType, err)
 	case kind == serverFault && counts:
-		t.failed(problemFaults, businessType, err)
+		t.Failed(problemFaults, businessType, err)
 	case kind == serverFault, kind == serverDown, kind == unavailable && !counts:
-		t.failed(problemAttempt, businessType, err)
+		t.Failed(problemAttempt, businessType, err)
 	default:
-		t.passed(problemAttempt, businessType)
-		t.passed(problemFaults, businessType)
+		t.Passed(problemAttempt, businessType)
+		t.Passed(problemFaults, businessType)
 	}
 }
 
 // undecodable takes the end of an attempt whose content this process cannot decode.
-func (t *problems) undecodable(businessType string, err error) {
-	t.failed(problemContent, businessType, err)
+func (t *ProblemList) undecodable(businessType string, err error) {
+	t.Failed(problemContent, businessType, err)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	setIn(&t.unread, businessType, time.Now())
 }
 
 // enqueued takes the end of an queue entry, and the types of which the queue left entries out.
-func (t *problems) enqueued(batch []processlog.QueueEntry, leftOut []string, err error) {
+func (t *ProblemList) enqueued(batch []processlog.QueueEntry, leftOut []string, err error) {
 	for _, businessType := range leftOut {
-		t.failed(problemEnqueue, businessType, err)
+		t.Failed(problemEnqueue, businessType, err)
 	}
 	for _, a := range batch {
 		t.roomAgain([]string{a.BusinessType}, leftOut)
@@ -184,13 +184,13 @@ func (t *problems) enqueued(batch []processlog.QueueEntry, leftOut []string, err
 }
 
 // roomAgain takes the news that the queue has all entries of types, but for those that lack some.
-func (t *problems) roomAgain(businessTypes, lacking []string) {
+func (t *ProblemList) roomAgain(businessTypes, lacking []string) {
 	if !t.some.Load() {
 		return
 	}
 	for _, businessType := range businessTypes {
 		if !slices.Contains(lacking, businessType) {
-			t.passed(problemEnqueue, businessType)
+			t.Passed(problemEnqueue, businessType)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // queueHealth knows whether the queue answers. One failed call ends the reliance on the queue. Only the reconciler's probe
 // restores it, so that a flapping queue does not make the modes flap with it.
 type queueHealth struct {
-	*base
+	*Base
 	types *types
 
 	questions groupcommit.Batcher[chan<- error] // callers of Health that wait for the queue's answer
@@ -31,8 +31,8 @@ type queueHealth struct {
 // quietTime is how long a flapping queue is not complained about again.
 const quietTime = 10 * time.Second
 
-func newQueueHealth(b *base, t *types) *queueHealth {
-	h := &queueHealth{base: b, types: t}
+func newQueueHealth(b *Base, t *types) *queueHealth {
+	h := &queueHealth{Base: b, types: t}
 	h.questions.Max, h.questions.Workers, h.questions.Flush = queueBound, 1, h.ask
 	if b.QueueDown { // New has found it down, and has logged that
 		h.down, h.gaps, h.warned, h.since = true, true, true, time.Now()
@@ -66,7 +66,7 @@ func (h *queueHealth) saw(err error) {
 	case err == nil && !h.types.accepts.Load():
 		h.probed(nil) // nobody else probes in a process that only records
 		return
-	case err == nil, h.work.Err() != nil, errors.Is(err, context.Canceled):
+	case err == nil, h.Work.Err() != nil, errors.Is(err, context.Canceled):
 		return
 	}
 	h.mu.Lock()
@@ -83,7 +83,7 @@ func (h *queueHealth) saw(err error) {
 		h.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
 	}
 	if first {
-		tell(h.base, h.Observer.QueueDown, err)
+		Tell(h.Base, h.Observer.QueueDown, err)
 	}
 }
 
@@ -102,9 +102,9 @@ func (h *queueHealth) probed(err error) {
 	since := h.since
 	h.mu.Unlock()
 	if back {
-		h.Log.Log(h.work, level, "compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+		h.Log.Log(h.Work, level, "compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
 		if up := h.Observer.QueueUp; up != nil {
-			tell(h.base, func(struct{}) { up() }, struct{}{})
+			Tell(h.Base, func(struct{}) { up() }, struct{}{})
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (h *queueHealth) question(ctx context.Context) (answer func() error) {
 // ask sends one call to the queue for all who wait. The call has queueTimeout, as any other, however short the deadlines of
 // those who wait are: an impatient probe must not make this process give the queue up.
 func (h *queueHealth) ask(waiting []chan<- error) {
-	ctx, cancel := h.queueCall()
+	ctx, cancel := h.QueueCall()
 	defer cancel()
 	_, _, err := h.Queue.Peek(ctx, []string{"health"})
 	h.saw(err)

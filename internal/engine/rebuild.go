@@ -133,7 +133,7 @@ func (r *reconciler) takeOn(ctx context.Context, lost []string) rebuilding {
 	}
 	b := r.begin(ctx, lost)
 	if len(b.types) > 0 {
-		r.base.saw(problemNotify, r.Queue.Notify(ctx, b.types)) // a hint; every scanner looks by itself before long
+		r.Base.Saw(problemNotify, r.Queue.Notify(ctx, b.types)) // a hint; every scanner looks by itself before long
 	}
 	return b
 }

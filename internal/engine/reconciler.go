@@ -19,7 +19,7 @@ import (
 // untested. It remembers no position: a transaction may commit an entry with a lower id, or an earlier due
 // moment, than those seen before.
 type reconciler struct {
-	*base
+	*Base
 	types            *types
 	claimSchedule    *claimSchedule
 	enqueuer         *enqueuer
@@ -65,7 +65,7 @@ func (r *reconciler) scan(ctx context.Context, w processlog.Window) ([]processlo
 // saw takes the result of a reading, unless Run has ended it.
 func (r *reconciler) saw(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		r.base.saw(problemRound, err)
+		r.Base.Saw(problemRound, err)
 	}
 }
 
@@ -370,5 +370,5 @@ func (r *reconciler) report(event observe.ReconciledEvent) {
 	if len(event.UnknownTypes) > 0 && !r.Local {
 		r.Log.Debug("compensator: overdue entries of types this process does not handle", "types", event.UnknownTypes)
 	}
-	tell(r.base, r.Observer.Reconciled, event)
+	Tell(r.Base, r.Observer.Reconciled, event)
 }

@@ -65,13 +65,13 @@ func (r *Recording) Written(inserted []processlog.Inserted) { r.Inserted, r.at =
 
 // NotifyRecorded tells the observer of what is new.
 func (r *Recording) NotifyRecorded(ctx context.Context) {
-	b := r.intake.base
+	b := r.intake.Base
 	if b.Observer.Recorded == nil {
 		return
 	}
 	for i := range r.Drafts {
 		if d := &r.Drafts[i]; !r.Inserted[i].Duplicate {
-			tell(b, b.Observer.Recorded, observe.RecordedEvent{
+			Tell(b, b.Observer.Recorded, observe.RecordedEvent{
 				Context: ctx, ID: r.Inserted[i].ID, IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BusinessID: d.BusinessID})
 		}
 	}

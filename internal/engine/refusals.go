@@ -16,7 +16,7 @@ import (
 // stands in Health until the same change is taken, and is tried less and less often, so that hundreds of them cost no statement
 // each in every round.
 type refusals struct {
-	*base
+	*Base
 	some atomic.Bool // there is any: what works asks for no more than this
 
 	answered chan struct{} // of capacity 1: holds a token once the database has refused or taken what it refused before
@@ -81,11 +81,11 @@ func (r *refusals) note(what, businessType string, list []processlog.Refusal) {
 	r.mu.Unlock()
 	r.tell()
 	if len(fresh) == 0 {
-		r.problems.failed(what, businessType, all)
+		r.Problems.Failed(what, businessType, all)
 		return
 	}
-	r.problems.record(what, businessType, all)
-	if !r.problems.closed() {
+	r.Problems.Record(what, businessType, all)
+	if !r.Problems.closed() {
 		r.Log.Warn("compensator: "+what, "type", businessType, "entries", strings.Join(fresh, ","), "err", list[0].Err)
 	}
 }
@@ -123,7 +123,7 @@ func (r *refusals) forgetOld() {
 	r.some.Store(len(r.open) > 0)
 	r.mu.Unlock()
 	for _, of := range over {
-		r.problems.passed(of.what, of.businessType)
+		r.Problems.Passed(of.what, of.businessType)
 	}
 }
 
@@ -146,7 +146,7 @@ func (r *refusals) taken(what, businessType string, ids ...processlog.ID) {
 	r.mu.Unlock()
 	r.tell()
 	if over {
-		r.problems.passed(what, businessType)
+		r.Problems.Passed(what, businessType)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBase(t.Context(), &Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-		r := &refusals{base: b}
+		r := &refusals{Base: b}
 		one, two := processlog.RowID(1), processlog.RowID(2)
 		want := unleased([]processlog.ID{one, two})
 		rest, resting := r.aside("order", want)
@@ -38,12 +38,12 @@ func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
 		}
 		other, _ := r.aside("refund", want)
 		require.Equal(t, want, other)
-		require.Len(t, b.problems.list(), 1)
-		require.Equal(t, "compensator: the database refuses to change entry 1: the auditors say no", b.problems.list()[0].Error)
+		require.Len(t, b.Problems.list(), 1)
+		require.Equal(t, "compensator: the database refuses to change entry 1: the auditors say no", b.Problems.list()[0].Error)
 		r.taken(problemRefusedClaim, "order", two)
-		require.Len(t, b.problems.list(), 1)
+		require.Len(t, b.Problems.list(), 1)
 		r.taken(problemRefusedClaim, "order", one, two)
-		require.Empty(t, b.problems.list())
+		require.Empty(t, b.Problems.list())
 		require.False(t, r.some.Load())
 	})
 }
@@ -52,12 +52,12 @@ func TestRefusedEntriesRestLongerEachTime(t *testing.T) {
 func TestRefusedEntriesThatNobodyTriesAgainAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBase(t.Context(), &Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }})
-		r := &refusals{base: b}
+		r := &refusals{Base: b}
 		r.note(problemRefusedClaim, "order", []processlog.Refusal{{ID: processlog.RowID(1), Err: errors.New("no")}})
 		r.note(problemRefusedOutcome, "order", []processlog.Refusal{{ID: processlog.RowID(2), Err: errors.New("no")}})
 		time.Sleep(refusedPauseMost + forgetAfter)
 		r.forgetOld()
-		list := b.problems.list()
+		list := b.Problems.list()
 		require.Len(t, list, 1)
 		require.Equal(t, problemRefusedOutcome, list[0].What)
 		require.Equal(t, 1, r.outcomes("order"))

@@ -17,7 +17,7 @@ const stuckAfter = time.Second
 
 // renewer keeps leases alive, and finds out which handlers are stuck.
 type renewer struct {
-	*base
+	*Base
 	types    *types
 	holdings *holdings
 	refusals *refusals
@@ -46,7 +46,7 @@ func (r *renewer) run(ctx context.Context) {
 		}
 		due := r.needRenewal()
 		if len(due.Order) == 0 {
-			r.problems.passed(problemRenew, "") // of what failed nothing is left to renew: it has ended, or its lease has
+			r.Problems.Passed(problemRenew, "") // of what failed nothing is left to renew: it has ended, or its lease has
 		}
 		for _, lease := range due.Order {
 			if ctx.Err() != nil {
@@ -65,7 +65,7 @@ func (r *renewer) sleep(ctx context.Context, began time.Time, interval time.Dura
 	case <-ctx.Done():
 		return false
 	case <-r.holdings.begun:
-		return rest(ctx, interval-time.Since(began)%interval)
+		return Rest(ctx, interval-time.Since(began)%interval)
 	}
 }
 
@@ -108,7 +108,7 @@ func (r *renewer) needRenewal() grouped.Groups[time.Duration, *attempt] {
 		s.t.breaker.stuck(s.attempt, s.in)
 		r.holdings.leaveQuarantine(s.attempt, false) // it has not killed the process, and may never return
 		r.Log.Error("compensator: handler runs on after its timeout", "entry", s.event.ID, "type", s.event.BusinessType, "attempt", s.event.Attempt)
-		tell(r.base, r.Observer.Stuck, s.event)
+		Tell(r.Base, r.Observer.Stuck, s.event)
 	}
 	return grouped.By(due, func(a *attempt) time.Duration { return a.t.Lease })
 }
@@ -142,11 +142,11 @@ func (r *renewer) renewAll(lease time.Duration, attempts []*attempt) {
 		held[i] = processlog.Held{ID: a.row.ID, Version: a.row.Version}
 	}
 	// A round asks when less than two thirds are left: where no answer comes there is time for another try.
-	ctx, cancel := context.WithTimeout(r.work, min(lease/3, statementTimeout))
+	ctx, cancel := context.WithTimeout(r.Work, min(lease/3, statementTimeout))
 	defer cancel()
 	asked := time.Now() // before the question, as a claim's (G16)
 	left, err := r.Store.Renew(ctx, held, lease)
-	r.saw(problemRenew, err)
+	r.Saw(problemRenew, err)
 	if err != nil {
 		return // the next round asks again, or finds that the lease has ended meanwhile
 	}

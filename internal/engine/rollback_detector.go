@@ -17,7 +17,7 @@ import (
 // What is remembered was read as committed, or its COMMIT was acknowledged. An INSERT that merely worked is no
 // evidence: a savepoint may have been rolled back since, a deadlock swallowed.
 type rollbackDetector struct {
-	*base
+	*Base
 	types         *types
 	claimSchedule *claimSchedule
 	missing       *missing
@@ -41,8 +41,8 @@ type connected interface {
 	ReadsCommitted() bool            // what is read outside a transaction is committed
 }
 
-func newRollbackDetector(b *base, t *types, a *claimSchedule, m *missing) *rollbackDetector {
-	w := &rollbackDetector{base: b, types: t, claimSchedule: a, missing: m, guard: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
+func newRollbackDetector(b *Base, t *types, a *claimSchedule, m *missing) *rollbackDetector {
+	w := &rollbackDetector{Base: b, types: t, claimSchedule: a, missing: m, guard: make(chan struct{}, 1), accepted: make(map[goAhead]time.Time)}
 	w.remembered.part = latestRounds * b.ReconcileInterval / latestParts
 	w.batcher.Max, w.batcher.Workers, w.batcher.Flush = 1000, 1, func([]struct{}) { _ = w.check(nil) }
 	return w
@@ -170,7 +170,7 @@ func (w *rollbackDetector) check(more []rememberedVersion) error {
 
 // ask is check by whoever has the turn; when stopped it asks whether a person has said go on.
 func (w *rollbackDetector) ask(more []rememberedVersion) error {
-	ctx, cancel := w.statement()
+	ctx, cancel := w.Statement()
 	defer cancel()
 	// Counted before the question, and kept only after its answer: a connection that is opened meanwhile, and a doubt
 	// that is raised, are reasons to ask again.
@@ -182,7 +182,7 @@ func (w *rollbackDetector) ask(more []rememberedVersion) error {
 	} else {
 		err = w.seekAcceptance(ctx)
 	}
-	w.saw(problemRollbackDetector, err)
+	w.Saw(problemRollbackDetector, err)
 	if err != nil {
 		w.verifyLater()
 		return err

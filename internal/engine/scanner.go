@@ -16,7 +16,7 @@ const behindPause = 10 * time.Millisecond
 // scanner claims entries when they come due. It sleeps until the next due moment its claim schedule knows of, not for an
 // interval: claims and peeks say when that is, and wake-ups make it earlier.
 type scanner struct {
-	*base
+	*Base
 	types            *types
 	claimSchedule    *claimSchedule
 	enqueuer         *enqueuer
@@ -115,7 +115,7 @@ func (s *scanner) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	s.problems.roomAgain(names, lost)
+	s.Problems.roomAgain(names, lost)
 	for i, wait := range waits {
 		// One of the two: later only if nothing else was heard, sooner in any case.
 		s.claimSchedule.postpone(names[i], notified[i], wait)
@@ -141,7 +141,7 @@ func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	if (backlog || got.lost) && got.err == nil && !got.full {
 		return s.alsoFromStore(t, calls, got)
 	}
-	s.problems.passed(problemDue, t.Name) // the queue has taken over, and nobody will ask the database again
+	s.Problems.Passed(problemDue, t.Name) // the queue has taken over, and nobody will ask the database again
 	return got
 }
 
@@ -160,7 +160,7 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 // claimFromQueue returns false, and the slots are the caller's still, when the queue does not answer.
 func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	n := t.fits(calls)
-	ctx, cancel := s.queueCall()
+	ctx, cancel := s.QueueCall()
 	leased, err := s.Queue.Claim(ctx, t.Name, n, t.Lease)
 	cancel()
 	s.enqueuer.health.saw(err)
@@ -215,7 +215,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 // leaveBlocked takes entries that wait for another of their key out of the queue, and returns the others. When the other
 // one has ended, the next is enqueued anew, or claimed where it ended.
 func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
-	ctx, cancel := s.statement()
+	ctx, cancel := s.Statement()
 	defer cancel()
 	blocked, err := s.ordering.blocked(ctx, t.Name, leased.IDs)
 	if err != nil || len(blocked) == 0 {
@@ -294,7 +294,7 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 
 // findDue reads from the database what is due, and of a serial type what nothing blocks. It reports whether there may be more.
 func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
-	ctx, cancel := s.statement()
+	ctx, cancel := s.Statement()
 	defer cancel()
 	if _, serial := s.ordering.of(t.Name); serial {
 		due, more, err = s.ordering.sweep(t.Name).read(ctx, s.ordering, t.Name)
@@ -303,10 +303,10 @@ func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, e
 		more = len(due) == limit
 	}
 	if err != nil {
-		s.problems.failed(problemDue, t.Name, err)
+		s.Problems.Failed(problemDue, t.Name, err)
 		s.rollbackDetector.verifyLater() // as a claim that failed: what answers next may be another server (G19)
 		return nil, false, err
 	}
-	s.problems.passed(problemDue, t.Name)
+	s.Problems.Passed(problemDue, t.Name)
 	return due, more, nil
 }

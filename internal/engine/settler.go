@@ -28,7 +28,7 @@ type settlement struct {
 // settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
 // entry that has ended, which a claim finds out; the other way round the queue would know nothing of one that has not.
 type settler struct {
-	*base
+	*Base
 	claimSchedule    *claimSchedule
 	enqueuer         *enqueuer
 	holdings         *holdings
@@ -154,19 +154,19 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 			return nil, nil, time.Time{}
 		}
 		// Neither Run's context nor a handler's: what was done is stored also while Run stops (G15).
-		ctx, cancel := s.statement()
+		ctx, cancel := s.Statement()
 		asked := time.Now() // of the try that is answered: what a person has accepted meanwhile speaks of before (G19)
 		results, err := s.Store.Settle(ctx, token, outcomesOf(batch))
 		cancel()
 		// Rows that are all locked, by a session that was lost while it wrote them perhaps, tell nothing of whether others can be.
 		if err != nil || slices.ContainsFunc(results, func(r processlog.Settled) bool { return !r.Busy }) {
-			s.saw(problemStore, err)
+			s.Saw(problemStore, err)
 		}
 		if err == nil {
 			return batch, results, asked
 		}
 		s.endHandovers(batch)
-		if !s.pause(delay(settleBackoff, failures)) {
+		if !s.Wait(delay(settleBackoff, failures)) {
 			return nil, nil, time.Time{}
 		}
 	}
@@ -222,7 +222,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	s.refusals.taken(problemRefusedOutcome, a.t.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
-		ctx = s.work
+		ctx = s.Work
 	}
 	event := observe.SettledEvent{
 		Context: ctx, ID: o.ID, IdempotencyKey: a.row.IdempotencyKey, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
@@ -231,21 +231,21 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if completed(o, r) {
 		// Nobody else tells of it: who completes an entry has no outcome to settle.
 		event.EndedBy = r.EndedBy
-		tell(s.base, s.Observer.Settled, event)
+		Tell(s.Base, s.Observer.Settled, event)
 		return // the completion itself has told the queue, and those that wait for the entry
 	}
 	if !r.Applied {
 		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
 		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
-		tell(s.base, s.Observer.OutcomeDropped, event)
+		Tell(s.Base, s.Observer.OutcomeDropped, event)
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
 	if o.To == processlog.Dead {
 		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "idempotent_id", a.row.IdempotencyKey,
 			"business_id", a.row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
-	tell(s.base, s.Observer.Settled, event)
+	Tell(s.Base, s.Observer.Settled, event)
 	s.notifyQueue(a, o)
 	if done.handover != nil {
 		done.handover.end(s.ordering, a.position)
@@ -293,7 +293,7 @@ func (s *settler) restRefused(pause time.Duration) bool {
 		return true
 	case <-s.hurry:
 		return true
-	case <-s.work.Done():
+	case <-s.Work.Done():
 		return false
 	}
 }
@@ -340,7 +340,7 @@ func droppedLevel(o processlog.Outcome, r processlog.Settled) slog.Level {
 // settleSlowly offers outcomes again whose rows another transaction holds. They wait here, not where they
 // would hold up the others: each offer may cost a wait for the lock.
 func (s *settler) settleSlowly(batch []settlement) {
-	if s.pause(processlog.LockedRetry) {
+	if s.Wait(processlog.LockedRetry) {
 		s.settleBatch(batch)
 	}
 }

@@ -89,7 +89,7 @@ func (d *dispatcher) committed(a *attempt, err error, token processlog.Token, as
 	default:
 		return attemptResult{err: d.refused(fmt.Errorf("commit: %w", err))}
 	}
-	ctx, cancel := d.statement()
+	ctx, cancel := d.Statement()
 	defer cancel()
 	asked = time.Now()
 	row, readErr := d.Store.Resolve(ctx, a.row.ID)

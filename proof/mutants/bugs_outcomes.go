@@ -313,7 +313,7 @@ $wait = waited.took`,
 				{"dispatcher.finish",
 					`switch {`,
 					`if s.outcome.To == processlog.Compensating && a.row.State != processlog.Compensating && a.t.Undo != nil {
-	_ = a.t.Undo(d.work, &a.row)
+	_ = a.t.Undo(d.Work, &a.row)
 }
 switch {`},
 			},
