@@ -52,5 +52,5 @@
 //     replica that lags.
 //
 // Types that are only named here are in packages processlog and observe. Package compensatortest helps your own tests.
-// The promises and their conditions are in docs/guarantees.md. Operators find their guides in docs/how-to.
+// The promises and their conditions are in docs/reference/guarantees.md. Operators find their guides in docs/how-to.
 package compensator

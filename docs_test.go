@@ -151,10 +151,26 @@ func TestDocsCountWhatThereIs(t *testing.T) {
 }
 
 func TestEachGuaranteeSaysWhatShowsIt(t *testing.T) {
-	_, promises, _ := strings.Cut(page(t, "docs/guarantees.md"), "\n### ")
+	_, promises, _ := strings.Cut(page(t, "docs/internals/guarantees.md"), "\n### ")
 	for promise := range strings.SplitSeq(promises, "\n### ") {
 		require.Contains(t, promise, "*Shown by*", "%.40s", promise)
 	}
+}
+
+// TestEachGuaranteeIsShortForUsers requires that the page for users has the same promises as the page with their
+// proofs, with at most 70 words each.
+func TestEachGuaranteeIsShortForUsers(t *testing.T) {
+	promise := regexp.MustCompile(`(?m)^### (G\d+\. .+)$`)
+	full, short := page(t, "docs/internals/guarantees.md"), page(t, "docs/reference/guarantees.md")
+	require.Equal(t, promise.FindAllString(full, -1), promise.FindAllString(short, -1))
+	_, promises, _ := strings.Cut(short, "\n### ")
+	promises, _, _ = strings.Cut(promises, "\n## ")
+	for text := range strings.SplitSeq(promises, "\n### ") {
+		title, text, _ := strings.Cut(text, "\n")
+		assert.LessOrEqualf(t, len(strings.Fields(text)), 70, "words of %s", title)
+	}
+	_, latencies, _ := strings.Cut(full, "\n## How long until an entry starts\n")
+	assert.Contains(t, short, latencies, "what is the same on both pages")
 }
 
 func page(t *testing.T, name string) string {
@@ -248,7 +264,7 @@ func TestDocsSiteListsEveryPage(t *testing.T) {
 // TestDocsForUsersLeadToNoInternals requires that pages for users do not send them to pages for contributors.
 func TestDocsForUsersLeadToNoInternals(t *testing.T) {
 	for _, source := range markdownPages(t) {
-		if !strings.HasPrefix(source, "docs/") || strings.HasPrefix(source, "docs/internals/") || source == "docs/guarantees.md" {
+		if !strings.HasPrefix(source, "docs/") || strings.HasPrefix(source, "docs/internals/") {
 			continue
 		}
 		for _, match := range markdownLink.FindAllStringSubmatch(page(t, source), -1) {

@@ -70,7 +70,7 @@ type TypeConfig struct {
 	//
 	// Serial gets the entry as it was recorded, without headers. Record calls it, and so does each attempt,
 	// concurrently. Record refuses an entry for which Serial panics. Serial must return the same key each time. The key
-	// must hold no personal data. Declare the type wherever it is recorded. See G30 in docs/guarantees.md.
+	// must hold no personal data. Declare the type wherever it is recorded. See G30 in docs/reference/guarantees.md.
 	Serial   func(e *Entry) string
 	PassDead bool
 

@@ -33,7 +33,6 @@ export default defineConfig({
   cleanUrls: true,
   lastUpdated: false, // The build needs no history.
   srcExclude: ['internals/**'],
-  ignoreDeadLinks: [/internals\//],
   locales: {
     root: {
       label: 'English',

@@ -29,11 +29,12 @@ export const english = [
   },
   {
     text: 'Reference', path: '/reference/', pages: [
-      { text: 'Guarantees', link: '/guarantees' },
+      { text: 'Guarantees', link: '/reference/guarantees' },
       { text: 'Servers and settings', link: '/reference/servers' },
       { text: 'Costs', link: '/reference/cost' },
       { text: 'Failures and reports', link: '/reference/problems' },
       { text: 'Telemetry', link: '/reference/telemetry' },
+      { text: 'Glossary', link: '/reference/glossary' },
       { text: 'What is stable', link: '/reference/stability' },
     ],
   },

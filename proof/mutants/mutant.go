@@ -6,7 +6,7 @@ import "strings"
 // it.
 type mutant struct {
 	name    string
-	breaks  string // number of the promise in docs/guarantees.md
+	breaks  string // number of the promise in docs/reference/guarantees.md
 	what    string // what goes wrong, in one sentence
 	edits   []edit
 	sees    selection // the tests that must fail, by layer

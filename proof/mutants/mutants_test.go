@@ -33,7 +33,7 @@ func TestEveryMutantStillFitsTheCode(t *testing.T) {
 }
 
 func TestEachGuaranteeHasAMutant(t *testing.T) {
-	page, err := os.ReadFile(root(t) + "/docs/guarantees.md")
+	page, err := os.ReadFile(root(t) + "/docs/reference/guarantees.md")
 	require.NoError(t, err)
 	var promised []string
 	for _, found := range regexp.MustCompile(`(?m)^### (G\d+)\. `).FindAllStringSubmatch(string(page), -1) {
@@ -42,7 +42,7 @@ func TestEachGuaranteeHasAMutant(t *testing.T) {
 	require.NotEmpty(t, promised)
 	broken := make(map[string]bool)
 	for _, m := range catalogue() {
-		assert.Containsf(t, promised, m.breaks, "%s breaks no guarantee of docs/guarantees.md", m.name)
+		assert.Containsf(t, promised, m.breaks, "%s breaks no guarantee of docs/reference/guarantees.md", m.name)
 		broken[m.breaks] = true
 	}
 	for _, g := range promised {

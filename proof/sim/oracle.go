@@ -15,7 +15,7 @@ import (
 )
 
 // oracle watches every committed transition of every row and every attempt. It fails the seed at the first violation of
-// a promise. Texts such as G7 are the numbers of the promises in docs/guarantees.md.
+// a promise. Texts such as G7 are the numbers of the promises in docs/reference/guarantees.md.
 type oracle struct {
 	w      *world
 	failed atomic.Bool
