@@ -30,7 +30,11 @@ export const english = [
   {
     text: 'Reference', path: '/reference/', pages: [
       { text: 'Guarantees', link: '/reference/guarantees' },
-      { text: 'Servers and settings', link: '/reference/servers' },
+      { text: 'Settings', link: '/reference/settings' },
+      { text: 'Errors', link: '/reference/errors' },
+      { text: 'Command line', link: '/reference/command-line' },
+      { text: 'Tables and columns', link: '/reference/tables' },
+      { text: 'Servers and their settings', link: '/reference/servers' },
       { text: 'Costs', link: '/reference/cost' },
       { text: 'Failures and reports', link: '/reference/problems' },
       { text: 'Telemetry', link: '/reference/telemetry' },

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/command-line.md")
+
+// TestReferenceOfTheCommandLineIsCurrent compares the page of the commands with the commands and their flags.
+func TestReferenceOfTheCommandLineIsCurrent(t *testing.T) {
+	const name = "../../docs/reference/command-line.md"
+	page, err := os.ReadFile(name)
+	require.NoError(t, err)
+	const begin, end = "<!-- commands: go test -run Reference . -update, in cmd/compensator -->\n", "<!-- end of commands -->\n"
+	before, rest, found := strings.Cut(string(page), begin)
+	require.True(t, found)
+	_, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	want := before + begin + referenceOfCommands((&program{env: os.Getenv}).root()) + end + after
+	if *update {
+		require.NoError(t, os.WriteFile(name, []byte(want), 0o644))
+		return
+	}
+	require.Equal(t, want, string(page), "write it with -update")
+}
+
+// referenceOfCommands describes each command, and the flags that all commands have.
+func referenceOfCommands(root *cobra.Command) string {
+	var out strings.Builder
+	var describe func(c *cobra.Command)
+	describe = func(c *cobra.Command) {
+		if c.Runnable() && !c.Hidden {
+			fmt.Fprintf(&out, "\n### %s\n\n```text\n%s\n```\n\n%s.\n", strings.TrimPrefix(c.CommandPath(), "compensator "), c.UseLine(), strings.TrimSuffix(inMarkdown(c.Short), "."))
+			out.WriteString(flagBlock(c.LocalNonPersistentFlags().FlagUsages()))
+		}
+		for _, child := range c.Commands() {
+			describe(child)
+		}
+	}
+	for _, child := range root.Commands() {
+		describe(child)
+	}
+	return "\n## Flags of every command\n" + flagBlock(root.PersistentFlags().FlagUsages()) + "\n## Commands\n" + out.String() + "\n"
+}
+
+// flagBlock returns the help of flags as a block of text, or "" if there are none.
+func flagBlock(usages string) string {
+	if usages == "" {
+		return ""
+	}
+	return "\n```text\n" + strings.TrimRight(usages, "\n") + "\n```\n"
+}
+
+var specialInMarkdown = regexp.MustCompile(`[*_<>{}|\[\]]`)
+
+func inMarkdown(text string) string { return specialInMarkdown.ReplaceAllString(text, `\$0`) }

@@ -1,0 +1,155 @@
+package main
+
+// advice says where an error comes from and what to do about it.
+type advice struct{ cause, do string }
+
+var errorAdvice = map[string]advice{
+	"compensator.ErrNoTransaction": {
+		"`Record` got a handle without an open transaction: a pool, a finished transaction, or a session in autocommit. Without this check the entry would be durable before the business change. No row was written.",
+		"Pass the `*sql.Tx` or the ORM's transaction that makes the business change. See [use it with an ORM](../how-to/orms.md).",
+	},
+	"compensator.ErrTxAborted": {
+		"The server rolled the transaction back by itself, for example after a deadlock or a lock wait. The handle still looks open. It wraps `ErrNoTransaction`.",
+		"Roll back and run the whole transaction again. `RetryTx` does so.",
+	},
+	"compensator.ErrNotRecorded": {
+		"An entry of this transaction was refused or could not be written, and the program ignored that error. `Commit` rolled back, so that no half of the work is stored.",
+		"Handle the error of `Record`: roll back and report it.",
+	},
+	"compensator.ErrCommitUnknown": {
+		"The connection broke around COMMIT. The transaction may have committed or not.",
+		"Call `Resolve` with the idempotency key of an entry of the transaction. `RetryTx` does so by itself.",
+	},
+	"compensator.ErrHistoryLost": {
+		"The database has lost commits that this process has seen: a lagging replica was promoted, or a backup was restored. The process records and starts nothing. The error is a `*LossError`.",
+		"Follow [after a failover](../how-to/failover.md). Do not restart the processes, because they know what was lost.",
+	},
+	"compensator.ErrDuplicate": {
+		"`Options.FailOnDuplicate` is set, and an entry with this idempotency key exists.",
+		"Treat the event as already recorded, or roll back what you have written before.",
+	},
+	"compensator.ErrOtherContent": {
+		"`RefuseOtherContent` is set, and the entry with this idempotency key has another content. The transaction cannot commit.",
+		"Find out which of the two events is right. Use another key if they are two events.",
+	},
+	"compensator.ErrNotFound": {
+		"No entry has this id or key. It was never recorded, was rolled back, or was purged.",
+		"Check the key. If entries must be found for longer, raise `Keep`.",
+	},
+	"compensator.ErrBusy": {
+		"Another transaction holds a lock on the entry's row.",
+		"Try again after a moment.",
+	},
+	"compensator.ErrChanged": {
+		"The entry has changed since it was read, so the change was not made.",
+		"Read the entry again and decide again.",
+	},
+	"compensator.ErrAlreadySucceeded": {
+		"`Complete` found that the work is done, by the handler or by an earlier `Complete`. The error is a `*StateError`.",
+		"Roll back and do not do the work again. For a consumer this is success: acknowledge the message.",
+	},
+	"compensator.ErrRunning": {
+		"`Run` was called while another `Run` of the same Compensator is running.",
+		"Call `Run` once for each Compensator.",
+	},
+	"compensator.ErrClosed": {
+		"The Compensator was closed.",
+		"Stop recording and end `Run` before you call `Close`. Package `serve` keeps this order.",
+	},
+	"compensator.ErrLeaseLost": {
+		"The handler's context ended, because its lease was lost, and the entry may run elsewhere.",
+		"Stop the work and return. If this comes often, set a longer `Lease` than the longest pause of the process and the database.",
+	},
+	"compensator.ErrCancelled": {
+		"The handler's context ended, because the entry was cancelled, completed or requeued while it ran.",
+		"Stop the work and return.",
+	},
+	"compensator.ErrStopping": {
+		"The handler's context ended, because `Run` is ending, and two thirds of `StopTimeout` have passed.",
+		"Return this error or `context.Canceled`. The attempt is not counted, and another process runs the entry.",
+	},
+	"compensator.ErrTimeout": {
+		"The handler's context ended, because the `Timeout` of the type has passed.",
+		"Return. The attempt counts. Raise `Timeout` if the work needs longer.",
+	},
+	"compensator.FieldError": {
+		"A value was refused before anything was sent to a server. `Field` and `Reason` say which value, and why.",
+		"Correct the value. [Settings](settings.md) has the ranges.",
+	},
+	"compensator.OtherTypeError": {
+		"The idempotency key belongs to an entry of another type. The transaction cannot commit where the library sees its end.",
+		"Put the type into the key, for example `close-42` and `notify-42`.",
+	},
+	"compensator.StateError": {
+		"The present state of the entry does not allow the action. `State` says what it is. `CompensationBegun` and `Erased` give special reasons.",
+		"Branch on `State`. For a payment that finds its order closed, it is too late: refund it.",
+	},
+	"compensator.LossError": {
+		"The error of `ErrHistoryLost`, with the entries that this process knows to be missing.",
+		"Keep the list of each process. Then follow [after a failover](../how-to/failover.md).",
+	},
+	"compensator.PanicError": {
+		"A handler panicked or ended its goroutine. The attempt counts. `Stack` says where.",
+		"Repair the handler. The process goes on.",
+	},
+	"compensator.StuckError": {
+		"Handlers still ran when `Run` stopped waiting for them. Their entries run again when their leases end.",
+		"Make the named handlers return when their context ends, or raise `StopTimeout`.",
+	},
+	"processlog.RefusedError": {
+		"A trigger, a constraint or a foreign key makes the database refuse a change of these entries. All other entries were changed.",
+		"Remove the cause on the server. The library tries the change again.",
+	},
+	"processlog.LeftOutError": {
+		"The queue had no room for some entries, because Redis is full or a foreign key stands at the name of a type's set.",
+		"Give Redis memory, or remove the key. Meanwhile the entries come from the database.",
+	},
+	"admin.ErrNotAllowed": {
+		"`Access` did not allow the action to this person. The refusal is recorded.",
+		"Grant the right, or ask somebody who has it. See [rights](../how-to/admin.md#who-may-what).",
+	},
+	"admin.ErrReadOnly": {
+		"The Admin is read-only, so it made no change.",
+		"Use an Admin without `ReadOnly`. For the command line pass `--write`.",
+	},
+	"admin.UncheckedError": {
+		"The outcome of these entries is unknown, or they have ended and would run again. Nothing was changed.",
+		"Find out what the attempts did. Then repeat the change with `Checked` or `Again`.",
+	},
+	"admin.UnknownTypeError": {
+		"Neither the log nor this process knows the type. A pause of a mistyped name would pause no type.",
+		"Correct the name. Use `PauseAhead` for a type that does not exist yet.",
+	},
+	"httpcall.Error": {
+		"An HTTP call of a handler was not answered with success. It has the status and the beginning of the body.",
+		"Return the error of `PostJSON` or `Do` unchanged. It decides the outcome of the entry. See [call a partner](../how-to/recipes.md).",
+	},
+	"rabbitmq.ErrClosed": {
+		"The publisher was closed.",
+		"End `Run` before you close the publisher.",
+	},
+	"rabbitmq.ErrDeliveryLost": {
+		"The context of a consumer's function ended, because the connection was lost while the message was being processed.",
+		"Return. The broker delivers the message again.",
+	},
+	"rabbitmq.ErrStream": {
+		"The queue is a stream, which does not deliver again.",
+		"Consume from a classic or quorum queue.",
+	},
+	"rabbitmq.RefusedError": {
+		"The broker refused the message, or no queue takes it.",
+		"Correct the exchange, the routing key or the queue. Then requeue the entry.",
+	},
+	"relay.ErrNoAnswer": {
+		"`Publish` of the watermill publisher did not return in time.",
+		"Look at the broker and the network. The entry is tried again.",
+	},
+	"relay.ErrRefused": {
+		"The log refuses the message, for example because it is too large.",
+		"Set `ConsumerConfig.Refused`, so that a person finds such messages.",
+	},
+	"relay.ErrStream": {
+		"The message comes from a RabbitMQ stream, which does not deliver again.",
+		"Consume from a queue.",
+	},
+}

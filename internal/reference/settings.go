@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"regexp"
+	"strings"
+)
+
+// packagesWithSettings lists the packages whose settings are on the page, in the order of the page.
+var packagesWithSettings = []string{".", "admin", "ui", "serve", "httpcall", "intake", "adopt", "encrypt", "otel", "relay/rabbitmq", "relay/watermill", "cron", "orms/gormtx"}
+
+var (
+	settingStruct = regexp.MustCompile(`(Config|Options|Breaker|Operations)$`)
+	saidDefault   = regexp.MustCompile(`\b[Dd]efault:? +((?:"[^"]*"|\([^)]*\)|[.,]\S|[^.,;:(])+)`)
+)
+
+// settingsPage lists the fields of every exported struct that configures something.
+func settingsPage(root string) (string, error) {
+	var out strings.Builder
+	out.WriteString("# Settings\n\n" + generated)
+	out.WriteString("Each setting has its type, its default and its effect. The zero value of a field means its default.\n`New` and `Handle` refuse a value out of range. They report all such fields at once.\n\n")
+	for _, dir := range packagesWithSettings {
+		s, err := parsePackage(root, dir)
+		if err != nil {
+			return "", err
+		}
+		text, err := s.settings(dir)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(text)
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n", nil
+}
+
+func (s *source) settings(dir string) (text string, failed error) {
+	var out strings.Builder
+	defaults, least := s.defaults(), s.least()
+	name := s.files[0].Name.Name
+	s.specs(token.TYPE, func(spec ast.Spec, doc string) {
+		typ := spec.(*ast.TypeSpec)
+		fields, ok := typ.Type.(*ast.StructType)
+		if !ok || !typ.Name.IsExported() || !settingStruct.MatchString(typ.Name.Name) {
+			return
+		}
+		title := typ.Name.Name
+		if dir != "." {
+			title = name + "." + title
+		}
+		fmt.Fprintf(&out, "## %s\n\n`%s`\n\n%s\n\n", title, s.importPath, markdown(doc))
+		for _, field := range fields.Fields.List {
+			for _, id := range field.Names {
+				if !id.IsExported() {
+					continue
+				}
+				comment := strings.TrimSpace(field.Doc.Text() + "\n\n" + field.Comment.Text())
+				value, err := defaultOf(title+"."+id.Name, comment, defaults[typ.Name.Name+"."+id.Name])
+				if err != nil {
+					failed = err
+				}
+				if smallest := least[typ.Name.Name+"."+id.Name]; smallest != "" {
+					value += ", at least " + smallest
+				}
+				fmt.Fprintf(&out, "### %s.%s\n\n`%s`%s\n\n", title, id.Name, short(s.text(field.Type)), value)
+				if comment = withoutDefault(comment); comment != "" {
+					fmt.Fprintf(&out, "%s\n\n", markdown(comment))
+				}
+			}
+		}
+	})
+	return out.String(), failed
+}
+
+// short returns a type in at most one line.
+func short(typ string) string { return strings.Join(strings.Fields(typ), " ") }
+
+// defaultOf returns the default of a field for the line below its name. The comment must say what the code sets.
+func defaultOf(field, comment, code string) (string, error) {
+	said := saidDefault.FindStringSubmatch(strings.Join(strings.Fields(comment), " "))
+	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimSpace(said[1]), code)) {
+		return "", fmt.Errorf("the default of %s is %s, and its comment does not say so: %q", field, code, comment)
+	}
+	if said == nil {
+		return "", nil
+	}
+	value := strings.TrimPrefix(strings.TrimSpace(said[1]), "is ")
+	if len(strings.Fields(value)) > 4 || strings.HasPrefix(value, "there ") {
+		return "", nil // The text says it.
+	}
+	if code != "" {
+		value = code
+	}
+	return ", default " + special.ReplaceAllString(value, `\$0`), nil
+}
+
+var onlyDefault = regexp.MustCompile(`\n\n[Dd]efault [^.]*\.?$`)
+
+// withoutDefault leaves out a last paragraph that says nothing but a default and a range in few words.
+func withoutDefault(comment string) string {
+	if short := onlyDefault.FindString(comment); short != "" && !strings.Contains(short, ";") && !strings.Contains(short, ",") {
+		return strings.TrimSuffix(comment, short)
+	}
+	return comment
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var (
+	createdTable = regexp.MustCompile("(?s)((?:-- [^\n]*\n)+)CREATE TABLE IF NOT EXISTS `(\\w+)` \\(\n(.*?)\n\\) ")
+	columnLine   = regexp.MustCompile("(?m)^  `(\\w+)` +(.*?),?$")
+	keyLine      = regexp.MustCompile("(?m)^  ((?:PRIMARY|UNIQUE)? ?KEY .*?),?$")
+	columnNoise  = regexp.MustCompile(` CHARACTER SET \w+ COLLATE \w+| COMMENT '(?:[^']|'')*'`)
+	columnIsNot  = regexp.MustCompile(` (NOT NULL|NULL)\b`)
+)
+
+// tablesPage lists the columns of every table, with the type on MySQL and MariaDB.
+func tablesPage(root string) (string, error) {
+	migrations, err := readMigrations(root, "mysql")
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	out.WriteString("# Tables and columns\n\n" + generated)
+	out.WriteString("The names are the default names. `Config.Table` changes the first, and the others follow it.\n" +
+		"Types are those of MySQL and MariaDB. SQLite has the same columns as INTEGER, TEXT and BLOB.\n" +
+		"[Create the tables](../how-to/tables.md) says which tables you need. Other programs may insert entries: see [record by SQL](../how-to/record-by-sql.md).\n\n")
+	used := make(map[string]bool)
+	for _, text := range migrations {
+		for _, table := range createdTable.FindAllStringSubmatch(text, -1) {
+			about := strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(table[1], "-- +goose Up\n", ""), "-- ", ""))
+			fmt.Fprintf(&out, "## %s\n\n%s\n\n| column | type | default | meaning |\n|---|---|---|---|\n", table[2], markdown(about))
+			for _, column := range columnLine.FindAllStringSubmatch(table[3], -1) {
+				key := strings.TrimPrefix(table[2], "common_process_log") + "." + column[1]
+				used[key] = true
+				meaning := columnMeanings[key]
+				if meaning == "" {
+					return "", fmt.Errorf("internal/reference does not say what column %q means", key)
+				}
+				declared := columnIsNot.ReplaceAllString(columnNoise.ReplaceAllString(column[2], ""), "")
+				typ, value, found := strings.Cut(declared, " DEFAULT ")
+				if !found {
+					value = "required"
+				}
+				if strings.Contains(typ, "AUTO_INCREMENT") {
+					typ, value = strings.TrimSuffix(typ, " AUTO_INCREMENT"), "next number"
+				}
+				if strings.Contains(column[2], " NULL COMMENT") && !strings.Contains(column[2], "NOT NULL") {
+					value = "NULL"
+				}
+				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", column[1], typ, value, meaning)
+			}
+			out.WriteString("\nIndexes:\n\n")
+			for _, key := range keyLine.FindAllStringSubmatch(table[3], -1) {
+				fmt.Fprintf(&out, "- `%s`\n", strings.ReplaceAll(strings.TrimSpace(key[1]), "`", ""))
+			}
+			out.WriteString("\n")
+		}
+	}
+	for key := range columnMeanings {
+		if !used[key] {
+			return "", fmt.Errorf("internal/reference describes column %q, which no migration creates", key)
+		}
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n", nil
+}
+
+// columnMeanings says what each column holds, by the table's name behind common_process_log and the column's name.
+var columnMeanings = map[string]string{
+	".id":                "Number of the entry. `EntryID` in Go.",
+	".idempotent_id":     "The idempotency key: one business event, one entry. Compared byte by byte.",
+	".business_type":     "Name of the type. It selects the handler.",
+	".batch_id":          "`Options.BatchID`, or empty. Entries with one batch id are followed together.",
+	".business_id":       "`Options.BusinessID`, for people and searches. Indexed.",
+	".business_ext_id":   "`Options.BusinessExtID`, for people and searches. Indexed.",
+	".user_id":           "`Options.UserID`. Use a pseudonym, because `Erase` keeps it.",
+	".user_name":         "`Options.UserName`. `Erase` removes it.",
+	".content":           "The value that the handler gets, as the type's codec encodes it. JSON by default.",
+	".headers":           "Trace and chosen values of the recording context, as JSON.",
+	".state":             "0 pending, −1 retrying, −3 compensating, 1 succeeded, 2 compensated, 3 cancelled, 4 settled manually, −2 dead.",
+	".process_count":     "Number of failures recorded in this epoch.",
+	".max_process_count": "Number of failures that exhaust this entry. 0 means the number of its type.",
+	".delay_second":      "Delay that was asked for, in seconds, rounded up. For people only.",
+	".next_at":           "Due time in milliseconds since 1970, UTC. In a terminal state the time of the end.",
+	".lease_until":       "End of the lease in milliseconds since 1970, UTC. 0 means no lease.",
+	".version":           "Every change raises it by one, except the renewal of a lease.",
+	".token":             "Random mark of the last writer.",
+	".epoch":             "A person's requeue or manual settlement raises it by one.",
+	".delivery_count":    "Number of leases in a row without a stored outcome.",
+	".compensate_count":  "Number of failures of the compensation in this epoch.",
+	".ended_by":          "The cause of the end: handler, complete, cancel, person, exhausted, permanent or crash.",
+	".last_error":        "Text of the last error, at most 1,000 characters.",
+	".created_at":        "When the entry was recorded, in UTC.",
+	".updated_at":        "When the row was changed last, in UTC.",
+
+	"_audit.id":           "Number of the record.",
+	"_audit.entry_id":     "The entry that was changed. 0 for records about the whole log.",
+	"_audit.action":       "The action, for example `requeue`, `settle by hand` or `erase`.",
+	"_audit.actor":        "The person who acted.",
+	"_audit.reason":       "The reason that the person gave.",
+	"_audit.before_state": "The entry before the change, as JSON.",
+	"_audit.after_state":  "The entry after the change, as JSON.",
+	"_audit.created_at":   "When the person acted, in UTC.",
+
+	"_meta.name":  "Name of the property: fingerprint or schema.",
+	"_meta.value": "Its value.",
+
+	"_slots.business_type": "The periodic type. Two names of the library stand for the purge and for the maintenance of cases.",
+	"_slots.slot":          "The last slot that was recorded or skipped, in milliseconds since 1970, UTC.",
+
+	"_case.entry_id":      "The dead entry.",
+	"_case.epoch":         "Epoch of the entry when it died.",
+	"_case.version":       "Every change of the case raises it by one.",
+	"_case.kind":          "1 dead, 2 dead and the outcome of an attempt is unknown.",
+	"_case.business_type": "Type of the entry.",
+	"_case.business_id":   "Business id of the entry.",
+	"_case.fingerprint":   "Equal for failures that differ only in numbers, ids and quoted words.",
+	"_case.ended_by":      "The cause of the death: exhausted, permanent or crash.",
+	"_case.error":         "First 200 characters of the error, without secrets.",
+	"_case.amount":        "Amount at risk in the smallest unit of the currency. NULL means that it is not known.",
+	"_case.currency":      "Currency of the amount, for example CNY.",
+	"_case.owner":         "The person who works on the case, or empty.",
+	"_case.opened_at":     "When the case was opened, in milliseconds since 1970, UTC.",
+	"_case.due_at":        "When somebody should have looked at it, in milliseconds since 1970, UTC.",
+	"_case.closed_at":     "When it was closed, in milliseconds since 1970, UTC. 0 means open.",
+
+	"_turns.business_type": "Type of the entry.",
+	"_turns.turn_key":      "The ordering key, or the hash of a long key. Not encrypted.",
+	"_turns.place":         "Position among the entries of the key.",
+	"_turns.entry_id":      "The entry.",
+	"_turns.epoch":         "Epoch of the entry.",
+	"_turns.parked":        "Version of the entry when it was put back because another entry blocks it. 0 otherwise.",
+
+	"_operation.id":            "Number of the record.",
+	"_operation.at":            "When the person acted, in milliseconds since 1970, UTC.",
+	"_operation.actor":         "The person who acted or was refused.",
+	"_operation.action":        "The action, for example reveal, export, pause or note.",
+	"_operation.refused":       "1 if the action was refused, otherwise 0.",
+	"_operation.entry_id":      "The entry that the action was about. 0 means none.",
+	"_operation.business_type": "The type that the action was about, or empty.",
+	"_operation.subject":       "Another subject of the action, for example a new owner.",
+	"_operation.reason":        "The reason that the person gave, or the note.",
+
+	"_setting.name":    "Name of the setting, for example that of a paused type.",
+	"_setting.value":   "Its value.",
+	"_setting.version": "Every change raises it by one.",
+	"_setting.actor":   "The person who made the last change.",
+	"_setting.reason":  "The reason for the last change.",
+	"_setting.at":      "When it was changed last, in milliseconds since 1970, UTC.",
+}
