@@ -51,7 +51,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.features = features.New(ctx, c.engineConfig(queueAnswers))
+	c.features = features.New(ctx, c.engineConfig(queueAnswers), features.Config{Paused: c.paused()})
 	c.engine = c.features.Engine
 	if cfg.Operations != nil { // Start this before the purges. Both run one after the other, and a purge takes all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
@@ -71,7 +71,7 @@ func (c *Compensator) engineConfig(queueAnswers bool) engine.Config {
 		Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
-		CaseOf: c.caseOf(), Paused: c.paused(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
+		CaseOf: c.caseOf(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/sqlstore"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -214,14 +215,13 @@ func register[T any](c *Compensator, businessType string, cfg TypeConfig, batch 
 	t.MaxProcessCount, t.MaxCompensateCount, t.CompensateCrashed = cfg.MaxProcessCount, cfg.MaxCompensateCount, cfg.CompensateCrashed
 	t.Timeout, t.Lease, t.Concurrency, t.Retry, t.MaxWait = cfg.Timeout, cfg.Lease, cfg.Concurrency, cfg.Retry, cfg.MaxWait
 	t.BatchSize, t.BatchWait = cfg.BatchSize, cfg.BatchWait
-	t.Breaker = engine.Breaker(cfg.Breaker)
 	if err := c.maintain(context.Background(), cfg.Keep); err != nil {
 		return nil, err
 	}
 	if err := c.serialize(businessType, cfg); err != nil {
 		return nil, err
 	}
-	if err := c.engine.Register(t); err != nil {
+	if err := c.features.Register(t, features.TypeSettings{Breaker: features.Breaker(cfg.Breaker)}); err != nil {
 		return nil, err
 	}
 	c.shelve(businessType, cfg.Keep)

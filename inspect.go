@@ -233,4 +233,8 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 // Health asks the database and the queue at the same time. The database has until ctx ends. The queue has half of that
 // time and at most 2 s, so that a silent Redis takes no time from the database. Health also works while Run does not
 // run.
-func (c *Compensator) Health(ctx context.Context) Health { return c.engine.Health(ctx) }
+func (c *Compensator) Health(ctx context.Context) Health {
+	h := c.engine.Health(ctx)
+	h.OpenBreakers = c.features.OpenBreakers()
+	return h
+}

@@ -283,7 +283,7 @@ func (l opsLog) TimedOut(lastError string) bool { return engine.TimedOut(lastErr
 
 func (l opsLog) Knows(businessType string) bool { return l.types.codec(businessType) != nil }
 
-func (l opsLog) OpenBreakers() []OpenBreaker { return l.engine.OpenBreakers() }
+func (l opsLog) OpenBreakers() []OpenBreaker { return l.features.OpenBreakers() }
 
 // Scrub returns an error's text as people may see it.
 func (l opsLog) Scrub(text string) string { return l.scrub(text) }

@@ -23,7 +23,7 @@ func (c *Compensator) Run(ctx context.Context) error {
 	if c.closed() {
 		return ErrClosed
 	}
-	c.engine.LookForPauses(ctx) // before this process starts any entry, also entries that were recorded here
+	c.features.BeforeRun(ctx) // before this process starts any entry, also entries that were recorded here
 	if err := c.engine.Start(ctx); err != nil {
 		return err
 	}
@@ -34,7 +34,6 @@ func (c *Compensator) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })
 	loops.Go(func() { c.engine.Reconcile(claiming) })
-	loops.Go(func() { c.engine.KeepPauses(claiming) })
 	loops.Go(func() { c.engine.KeepTime(claiming) })
 	loops.Go(func() { c.engine.Maintain(claiming) })
 	loops.Go(func() { c.engine.Listen(claiming) })

@@ -10,14 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// attempt is one run of a handler on one entry, or the entry's share of a batch.
-type attempt struct {
-	row      processlog.Row
+// Attempt is one run of a handler on one entry, or the entry's share of a batch.
+type Attempt struct {
+	Row      processlog.Row
 	token    int64               // of the queue lease it was claimed with; 0: none
-	suspect  atomic.Bool         // it holds a place in quarantine
 	position processlog.Position // with no key: it takes none
 
-	t    *Type
+	Type *Type
 	slot *sharedSlot // its batch's; nil: its own
 	// What one call of the handler has. An entry of a broken batch has another: written under holdings.mu, and read under it
 	// but by who runs the attempt.
@@ -37,14 +36,14 @@ type attempt struct {
 	unrenewed  int       // how many times the database has refused to renew the lease; guarded by holdings.mu
 	renewAfter time.Time // not asked for again before, since the database refuses it; guarded by holdings.mu
 
-	call atomic.Pointer[call] // as its type's breaker counts it; nil: it has none
+	calls uint32 // number of handler calls that have begun for it; guarded by holdings.mu
 }
 
 // sharedSlot is one that several attempts hold.
 type sharedSlot struct{ left atomic.Int32 } // how many are to end before it is free
 
 // freesSlot reports whether the slot is free with the end of this attempt.
-func (a *attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
+func (a *Attempt) freesSlot() bool { return a.slot == nil || a.slot.left.Add(-1) == 0 }
 
 // holding is what a process can hold one of: an entry within one epoch. A person's Requeue begins another.
 type holding struct {
@@ -52,24 +51,24 @@ type holding struct {
 	epoch uint32
 }
 
-func (a *attempt) holding() holding { return holding{a.row.ID, a.row.Epoch} }
+func (a *Attempt) holding() holding { return holding{a.Row.ID, a.Row.Epoch} }
 
-func (a *attempt) compensating() bool { return a.row.State == processlog.Compensating }
+func (a *Attempt) compensating() bool { return a.Row.State == processlog.Compensating }
 
 // batched reports whether the attempt is one of a batch's, be it the only one.
-func (a *attempt) batched() bool { return a.t.RunBatch != nil && !a.compensating() }
+func (a *Attempt) batched() bool { return a.Type.RunBatch != nil && !a.compensating() }
 
 // stuckLocked reports whether a handler is stuck that has not returned since.
-func (a *attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
+func (a *Attempt) stuckLocked() bool { return a.stuck && !a.anew && !a.returned.Load() }
 
 // endLocked ends the attempt of an entry that is this process's no more. A context that has timed out does not tell.
-func (a *attempt) endLocked(cause error) {
+func (a *Attempt) endLocked(cause error) {
 	a.gone = true
 	a.cancel(cause)
 }
 
 // loseLocked deals with a lease that has gone.
-func (a *attempt) loseLocked() {
+func (a *Attempt) loseLocked() {
 	if a.returned.Load() {
 		a.lapsed = true // its outcome is being stored, or will be found out of date; until then it is held
 	} else {
@@ -77,9 +76,12 @@ func (a *attempt) loseLocked() {
 	}
 }
 
-func (a *attempt) event(err error) observe.AttemptEvent {
+// left tells the admissions that the entry can kill this process no more.
+func (a *Attempt) left(why Leaving) { a.Type.left(&a.Row, LostLeases(&a.Row), why) }
+
+func (a *Attempt) event(err error) observe.AttemptEvent {
 	return observe.AttemptEvent{
-		Context: a.ctx, ID: a.row.ID, IdempotencyKey: a.row.IdempotencyKey, BusinessType: a.row.BusinessType, BusinessID: a.row.BusinessID,
-		Attempt: a.row.Attempt(), Compensation: a.compensating(), Late: -a.row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),
+		Context: a.ctx, ID: a.Row.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Row.BusinessType, BusinessID: a.Row.BusinessID,
+		Attempt: a.Row.Attempt(), Compensation: a.compensating(), Late: -a.Row.DueIn, Duration: time.Since(a.started), Err: usererr.Original(err),
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // A connection that has gone silent must not hold up a batcher for good.
 const (
-	statementTimeout = 10 * time.Second
+	StatementTimeout = 10 * time.Second
 	queueTimeout     = 2 * time.Second
 )
 
@@ -32,7 +32,7 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 }
 
 func (b *Base) Statement() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(b.Work, statementTimeout)
+	return context.WithTimeout(b.Work, StatementTimeout)
 }
 
 func (b *Base) QueueCall() (context.Context, context.CancelFunc) {

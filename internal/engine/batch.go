@@ -15,7 +15,7 @@ import (
 // runBatch runs a batch, under a context of its own: what ends one entry's attempt must not fail the others'.
 // A batch that did not come to a verdict for each entry spends no attempt: every entry is run again alone,
 // and that counts.
-func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
+func (d *dispatcher) runBatch(t *Type, batch []*Attempt) {
 	var verdicts []error
 	whole := false
 	// No entry's values travel with it: in one entry's a batch would do all tenants' work as that one.
@@ -24,7 +24,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 	// dealt with from here.
 	defer func() {
 		timedOut := errors.Is(context.Cause(ctx), processlog.ErrTimeout)
-		t.breaker.batchEnded(batch, verdicts, whole, context.Cause(ctx))
+		t.callEnded(batch, verdicts, whole, context.Cause(ctx))
 		cancel(nil)
 		if !whole {
 			d.renewLate(t, batch)
@@ -36,15 +36,15 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 				a.lateBatch = timedOut
 				d.again(a)
 			case verdicts == nil:
-				d.finish(a, attemptResult{})
+				d.finish(a, Result{})
 			default:
-				d.finish(a, attemptResult{err: verdicts[i]})
+				d.finish(a, Result{Err: verdicts[i]})
 			}
 		}
 	}()
 	rows := make([]*processlog.Row, len(batch))
 	for i, a := range batch {
-		rows[i] = &a.row
+		rows[i] = &a.Row
 		Tell(d.Base, d.Observer.AttemptStarted, a.event(nil))
 	}
 	failpoint.Reach(failpoint.BatchStarted)
@@ -55,7 +55,7 @@ func (d *dispatcher) runBatch(t *Type, batch []*attempt) {
 
 // leaveSlot leaves the call's slot to the entries of a batch: free with the first outcome where the handler is done with all of
 // them, and with the last where each runs again alone.
-func leaveSlot(batch []*attempt, whole bool) {
+func leaveSlot(batch []*Attempt, whole bool) {
 	slot := new(sharedSlot)
 	slot.left.Store(1)
 	if !whole {
@@ -85,26 +85,25 @@ func (d *dispatcher) callBatch(ctx context.Context, t *Type, rows []*processlog.
 }
 
 // again runs an entry of a failed batch by itself, unless it is this process's no more, or no handler may start.
-func (d *dispatcher) again(a *attempt) {
+func (d *dispatcher) again(a *Attempt) {
 	if cause := d.over(a); cause != nil {
-		d.finish(a, attemptResult{err: cause, cause: cause})
+		d.finish(a, Result{Err: cause, Cause: cause})
 		return
 	}
-	own, admitted := a.t.breaker.readmit()
-	if !admitted {
-		d.finish(a, attemptResult{err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
+	if !a.Type.readmit(a) {
+		d.finish(a, Result{Err: soon(errShut)}) // its lease was used: it is settled, and not given back (G4)
 		return
 	}
 	failpoint.Reach(failpoint.BatchBroken)
 	Tell(d.Base, d.Observer.AttemptEnded, a.event(errNoVerdict))
 	a.cancel(nil)
 	// It is held and counted already: whoever waits for handlers goes on waiting for this one.
-	d.prepare(a, own)
+	d.prepare(a)
 	go d.attempt(a)
 }
 
 // over is why no handler may be called for an attempt once more; nil: one may.
-func (d *dispatcher) over(a *attempt) error {
+func (d *dispatcher) over(a *Attempt) error {
 	stopping := d.stopping()
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
@@ -125,8 +124,8 @@ func (d *dispatcher) over(a *attempt) error {
 
 // renewLate asks for the leases anew that ended before a batch did: a stuck one may return long after them, when others
 // have had its entries.
-func (d *dispatcher) renewLate(t *Type, batch []*attempt) {
-	var late []*attempt
+func (d *dispatcher) renewLate(t *Type, batch []*Attempt) {
+	var late []*Attempt
 	for _, a := range batch {
 		// One whose lease runs is renewed with the next round, as any.
 		if d.beginAnew(a) {
@@ -139,7 +138,7 @@ func (d *dispatcher) renewLate(t *Type, batch []*attempt) {
 }
 
 // beginAnew reports whether an attempt's lease has ended, by our clock. From then on its batch is not what it is stuck on.
-func (d *dispatcher) beginAnew(a *attempt) bool {
+func (d *dispatcher) beginAnew(a *Attempt) bool {
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	a.anew = time.Now().After(a.leaseEnd)
@@ -149,8 +148,8 @@ func (d *dispatcher) beginAnew(a *attempt) bool {
 // errNoVerdict ends the attempts of a batch whose entries are run again alone.
 var errNoVerdict = errors.New("compensator: the batch came to no verdict; its entries run alone")
 
-// errShut ends those that may not even run alone: their batch has opened the breaker.
-var errShut = errors.New("compensator: the batch came to no verdict, and the breaker of its type is open; its entries wait")
+// errShut ends attempts of such a batch that may not run alone either, because its end has opened a breaker for example.
+var errShut = errors.New("compensator: the batch came to no verdict, and its type may start nothing now; its entries wait")
 
 // only is the verdict of a batch of one.
 func only(verdicts []error) error {

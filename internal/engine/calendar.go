@@ -151,7 +151,7 @@ func (c *calendar) doSlots(ctx context.Context, p Period, mark, now, read time.T
 // beginAnew gives a period a mark that has had one since add: somebody has deleted it. How far the period had come is gone
 // with it.
 func (c *calendar) beginAnew(ctx context.Context, p Period) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
 	begun, err := c.Store.BeginMark(ctx, p.Name)
 	if ctx.Err() != context.Canceled {
@@ -164,7 +164,7 @@ func (c *calendar) beginAnew(ctx context.Context, p Period) {
 }
 
 func (c *calendar) marks(ctx context.Context, names []string) (time.Time, map[string]time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, StatementTimeout)
 	defer cancel()
 	now, marks, err := c.Store.Marks(ctx, names)
 	if ctx.Err() != context.Canceled {

@@ -18,9 +18,9 @@ type claims struct {
 	refusals         *refusals
 }
 
-// refusedRetry is when an entry this process must not run now is offered again: one that was refused at its claim, a suspect
+// RefusedRetry is when an entry this process must not run now is offered again: one that was refused at its claim, a suspect
 // say, one that is owed, one behind another of its key.
-const refusedRetry = time.Second
+const RefusedRetry = time.Second
 
 // claimed is what a claim brought, and when it was asked for: the leases have run since then at the most, however long the
 // answer was on its way.

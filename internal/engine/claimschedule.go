@@ -47,8 +47,8 @@ func (a *claimSchedule) prepare() {
 	}
 }
 
-// poke wakes the scanner.
-func (a *claimSchedule) poke() {
+// Wake wakes the scanner.
+func (a *claimSchedule) Wake() {
 	select {
 	case a.wake <- struct{}{}:
 	default: // it is to wake already
@@ -68,7 +68,7 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	}
 	a.mu.Unlock()
 	if news {
-		a.poke()
+		a.Wake()
 	}
 }
 
@@ -90,7 +90,7 @@ func (a *claimSchedule) notify(businessType string) {
 	}
 	a.mu.Unlock()
 	if waits {
-		a.poke()
+		a.Wake()
 		return
 	}
 	a.expect(businessType, in)
@@ -98,15 +98,15 @@ func (a *claimSchedule) notify(businessType string) {
 
 // free gives slots of a type back; entries may be waiting for them.
 func (a *claimSchedule) free(t *Type, n int) {
-	t.slots.release(n)
+	t.slots.Release(n)
 	a.freed(t)
 }
 
 // cancel gives the slots back that a reservation holds.
-func (a *claimSchedule) cancel(businessType string, reservation *reservation) {
+func (a *claimSchedule) cancel(businessType string, reservation Reservation) {
 	t := a.types.named(businessType)
 	// A reservation that has lapsed is given back already: use counts none twice.
-	t.slots.use(reservation, 0)
+	reservation.Use(0)
 	a.freed(t)
 }
 
@@ -118,7 +118,7 @@ func (a *claimSchedule) freed(t *Type) {
 	hungry := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
 	a.mu.Unlock()
 	if hungry {
-		a.poke()
+		a.Wake()
 	}
 }
 
@@ -134,7 +134,7 @@ func (a *claimSchedule) overflow(businessType string) {
 	}
 	a.mu.Unlock()
 	if earlier {
-		a.poke()
+		a.Wake()
 	}
 }
 
@@ -144,7 +144,7 @@ func (a *claimSchedule) canClaim(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	typeSchedule := a.byType[t.Name]
-	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && !t.slots.paused.Load() && t.slots.free() > 0
+	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
 // notified is how much was heard of each type, in the order of their names.
@@ -204,7 +204,7 @@ func (a *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
 	a.mu.Lock()
 	a.byType[t.Name].ended(got, began)
 	a.mu.Unlock()
-	a.poke() // there is room for another claim, and slots that this one has not used
+	a.Wake() // there is room for another claim, and slots that this one has not used
 }
 
 // hasBacklog reports whether the database holds due entries of a type that the queue does not.

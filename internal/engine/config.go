@@ -31,9 +31,6 @@ type Config struct {
 	// CaseOf is the case that opens with an outcome that makes its entry dead; nil: none does.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
 
-	// Paused names the types that people have paused; nil: nobody can.
-	Paused func(ctx context.Context) (map[string]bool, error)
-
 	// Begin starts the transaction that a handler shares with its outcome.
 	Begin func(ctx context.Context) (Transaction, error)
 

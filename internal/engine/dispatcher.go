@@ -67,80 +67,78 @@ func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Tim
 }
 
 // attempts makes them of claimed rows. What has lost too many leases is dead-lettered.
-func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, token int64) []*attempt {
-	attempts := make([]*attempt, 0, len(rows))
+func (d *dispatcher) attempts(t *Type, rows []processlog.Row, asked time.Time, token int64) []*Attempt {
+	attempts := make([]*Attempt, 0, len(rows))
 	for _, row := range rows {
-		a := &attempt{t: t, row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
-		lost := lostLeases(&row)
+		a := &Attempt{Type: t, Row: row, token: token, leaseEnd: asked.Add(row.LeaseLeft)}
+		lost := LostLeases(&row)
 		if lost > crashBudget {
 			d.deadLetter(a)
 			continue
 		}
-		// Its place was taken when the claim picked it; from here on the attempt gives it back.
-		a.suspect.Store(lost >= suspectAfter)
 		attempts = append(attempts, a)
 	}
 	return attempts
 }
 
 // startAttempts starts them, or gives them back.
-func (d *dispatcher) startAttempts(t *Type, attempts []*attempt) {
+func (d *dispatcher) startAttempts(t *Type, attempts []*Attempt) {
 	needed := callsOf(t, attempts)
-	attempts, shut := t.breaker.admit(attempts)
+	attempts, shut := t.Admitted(attempts)
 	if len(shut) > 0 {
 		d.giveBack(t, shut, needed-callsOf(t, attempts))
 		for _, a := range shut {
 			// Other processes need not wait for the end of the queue's lease.
-			d.claims.enqueuer.move(t.Name, a.row.ID, 0)
+			d.claims.enqueuer.move(t.Name, a.Row.ID, 0)
 		}
 	}
 	if refused, calls := d.start(t, attempts); len(refused) > 0 {
 		for _, a := range refused {
-			t.breaker.ended(a, attemptResult{unstarted: true}, nil)
+			t.ended(a, Result{Unstarted: true})
 		}
 		d.giveBack(t, refused, calls)
 	}
 }
 
 // deadLetter ends an entry whose leases keep ending with no outcome.
-func (d *dispatcher) deadLetter(a *attempt) {
+func (d *dispatcher) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	a.position = d.ordering.positionOf(&a.row) // those behind it may go on
+	a.position = d.ordering.positionOf(&a.Row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
-	d.settler.batcher.Add(settlement{a: a, outcome: a.t.crashed(&a.row, d.holdings.since(&a.row)), deadLetters: true})
-	d.claimSchedule.free(a.t, 1)
+	d.settler.batcher.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, d.holdings.since(&a.Row)), deadLetters: true})
+	d.claimSchedule.free(a.Type, 1)
 }
 
 // giveBack hands back what may not start, and the calls it would have needed. No handler was called, so nothing is counted
 // (G15, G16).
-func (d *dispatcher) giveBack(t *Type, attempts []*attempt, calls int) {
+func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	entries := make([]processlog.QueueEntry, len(attempts))
 	for i, a := range attempts {
-		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.row.ID}
+		entries[i] = processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID}
 	}
 	// The slots first: the statement may wait for the database. The places in quarantine last: as long as the lease
 	// stands, a death counts against its entry.
 	d.claimSchedule.free(t, calls)
-	d.claims.release(attempts[0].row.Token, entries...)
+	d.claims.release(attempts[0].Row.Token, entries...)
 	for _, a := range attempts {
-		d.holdings.leaveQuarantine(a, false)
-		d.ordering.rest(a.position, a.row.State) // an entry that was committed late may have met the lease
+		a.left(NotRun)
+		d.ordering.rest(a.position, a.Row.State) // an entry that was committed late may have met the lease
 	}
 }
 
 // start runs claimed entries of one type, which hold the slots of the calls they need, and returns at once those that it
 // may not start, and how many calls are not needed for that.
-func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, spare int) {
+func (d *dispatcher) start(t *Type, attempts []*Attempt) (refused []*Attempt, spare int) {
 	needed := callsOf(t, attempts)
 	for _, a := range attempts {
-		d.prepare(a, a.call.Load())
+		d.prepare(a)
 	}
 	run, _ := d.contexts()
 	attempts, refused = d.holdings.admit(run, attempts)
 	spare = needed - callsOf(t, attempts)
-	var batches [companies][]*attempt
+	var batches [companies][]*Attempt
 	for _, a := range attempts {
-		with := t.company(a.row.State, lostLeases(&a.row))
+		with := t.company(a.Row.State, LostLeases(&a.Row))
 		if with == alone {
 			go d.attempt(a)
 		} else {
@@ -148,11 +146,11 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, sp
 		}
 	}
 	for _, batch := range batches {
-		for chunk := range slices.Chunk(batch, t.seats()) {
+		for chunk := range slices.Chunk(batch, t.Seats()) {
 			if len(chunk) == 1 {
 				go d.attempt(chunk[0]) // alone already: what comes of it counts
 			} else {
-				t.breaker.join(chunk)
+				t.joined(chunk)
 				go d.runBatch(t, chunk)
 			}
 		}
@@ -161,24 +159,24 @@ func (d *dispatcher) start(t *Type, attempts []*attempt) (refused []*attempt, sp
 }
 
 // callsOf is Type.calls of attempts.
-func callsOf(t *Type, attempts []*attempt) int {
-	return t.callsOf(len(attempts), func(i int) *processlog.Row { return &attempts[i].row })
+func callsOf(t *Type, attempts []*Attempt) int {
+	return t.callsOf(len(attempts), func(i int) *processlog.Row { return &attempts[i].Row })
 }
 
 // prepare gives an attempt its context: bounded by the type's timeout, with what Record's context carried,
-// ended by a lost lease, by Cancel, or when Run gives up waiting. in is its call as a breaker counts it.
-func (d *dispatcher) prepare(a *attempt, in *call) {
-	own := &a.row
+// ended by a lost lease, by Cancel, or when Run gives up waiting.
+func (d *dispatcher) prepare(a *Attempt) {
+	own := &a.Row
 	if a.batched() {
 		own = nil // alone in its batch or not: a batch carries nothing of one entry
 	}
-	ctx, cancel := d.handlerContext(a.t, own)
+	ctx, cancel := d.handlerContext(a.Type, own)
 	d.holdings.mu.Lock()
 	defer d.holdings.mu.Unlock()
 	// Also for an entry of a broken batch: it begins anew, and what was found of the batch's handler is not its own.
 	a.ctx, a.cancel, a.started, a.stuck = ctx, cancel, time.Now(), false
 	a.anew = false
-	a.call.Store(in) // under one lock with when it began: who finds it stuck means this call, or the one before
+	a.calls++ // under one lock with when it began: who finds it stuck means this call, or the one before
 }
 
 // handlerContext is a handler's context, with what travelled with an entry if its row is given.
@@ -194,95 +192,96 @@ func (d *dispatcher) handlerContext(t *Type, own *processlog.Row) (context.Conte
 
 // attempt runs one attempt to its end. The outcome is handed on from a deferred call, which a handler that ends
 // its goroutine cannot skip.
-func (d *dispatcher) attempt(a *attempt) {
-	end := attemptResult{err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
+func (d *dispatcher) attempt(a *Attempt) {
+	end := Result{Err: &processlog.PanicError{Stack: []byte("runtime.Goexit")}}
 	defer func() { d.finish(a, end) }()
 	Tell(d.Base, d.Observer.AttemptStarted, a.event(nil))
 	failpoint.Reach(failpoint.AttemptStarted)
 	end = d.call(a)
 }
 
-// attemptResult is how an attempt came out.
-type attemptResult struct {
-	err       error
+// Result is how an attempt came out.
+type Result struct {
+	Err       error
 	settled   bool             // the outcome is durable: the handler's own transaction carried it
 	token     processlog.Token // it carries, when settled
 	asked     time.Time        // when settled: before the COMMIT, or the question, whose answer says so
-	unstarted bool             // no handler was called: the claim is given back
-	cause     error            // why it ended, where that is not what has ended its context
+	Unstarted bool             // no handler was called: the claim is given back
+	Cause     error            // why it ended, where that is not what has ended its context
 }
 
 // call runs what the entry's state asks for, and turns a panic into a failure.
-func (d *dispatcher) call(a *attempt) (end attemptResult) {
+func (d *dispatcher) call(a *Attempt) (end Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			end = attemptResult{err: panicked(p)}
+			end = Result{Err: panicked(p)}
 		}
 	}()
-	inTx := a.t.RunTx
+	inTx := a.Type.RunTx
 	if a.compensating() {
-		inTx = a.t.UndoTx
+		inTx = a.Type.UndoTx
 	}
 	if end, late := d.heldUp(a); late { // by an observer, or by what else runs in this process
 		return end
 	}
-	if a.t.Ready != nil && !a.compensating() {
-		if err := a.t.Ready(a.ctx, &a.row); err != nil {
-			return attemptResult{err: usererr.Of(Free(err))}
+	if a.Type.Ready != nil && !a.compensating() {
+		if err := a.Type.Ready(a.ctx, &a.Row); err != nil {
+			return Result{Err: usererr.Of(Free(err))}
 		}
 	}
 	if inTx != nil {
 		return d.runTx(a, inTx)
 	}
-	return attemptResult{err: a.t.call(a.ctx, &a.row)}
+	return Result{Err: a.Type.call(a.ctx, &a.Row)}
 }
 
 // heldUp reports whether a handler is not to be called any more, and what becomes of its attempt: one that has run out of
 // time passes for stuck, and its place is another suspect's (G16).
-func (d *dispatcher) heldUp(a *attempt) (end attemptResult, late bool) {
+func (d *dispatcher) heldUp(a *Attempt) (end Result, late bool) {
 	switch {
 	case d.stopping():
-		return attemptResult{err: processlog.ErrStopping, unstarted: true}, true
+		return Result{Err: processlog.ErrStopping, Unstarted: true}, true
 	case a.ctx.Err() != nil:
-		return attemptResult{err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
+		return Result{Err: ours(fmt.Errorf("the attempt was over before its handler could begin: %w", context.Cause(a.ctx)))}, true
 	}
-	return attemptResult{}, false
+	return Result{}, false
 }
 
 // panicked is the failure of a panic with p. Its text is made here, since the methods of p are the user's.
 func panicked(p any) error { return usererr.Of(&processlog.PanicError{Value: p, Stack: debug.Stack()}) }
 
 // finish takes the handler's verdict, frees its slot, and hands the outcome to be stored.
-func (d *dispatcher) finish(a *attempt, end attemptResult) {
+func (d *dispatcher) finish(a *Attempt, end Result) {
 	failpoint.Reach(failpoint.HandlerReturned)
 	// Before the context is let go of, which would be the cause otherwise.
-	cause := cmp.Or(end.cause, context.Cause(a.ctx))
+	cause := cmp.Or(end.Cause, context.Cause(a.ctx))
 	a.cancel(nil)
-	Tell(d.Base, d.Observer.AttemptEnded, a.event(end.err))
-	s := settlement{a: a, outcome: a.t.safeOutcomeOf(&a.row, end.err, cause), token: end.token}
+	Tell(d.Base, d.Observer.AttemptEnded, a.event(end.Err))
+	s := settlement{a: a, outcome: a.Type.safeOutcomeOf(&a.Row, end.Err, cause), token: end.token}
 	if a.lateBatch {
-		s.outcome = a.t.withLateBatch(s.outcome)
+		s.outcome = a.Type.withLateBatch(s.outcome)
 	}
 	if !errors.Is(cause, processlog.ErrCancelled) { // told to stop, a handler may blame whatever it waited for
-		d.Problems.attempted(a.t.Name, end.err, s.outcome.ProcessCount != a.row.ProcessCount || s.outcome.CompensateCount != a.row.CompensateCount)
+		d.Problems.attempted(a.Type.Name, end.Err, s.outcome.ProcessCount != a.Row.ProcessCount || s.outcome.CompensateCount != a.Row.CompensateCount)
 	}
 	// From here on a claim finds it held, not stuck, and a dead-lettering of it gives way (G8).
 	a.returned.Store(true)
 	// Before its slot is free: should this open the breaker, nothing more is claimed.
-	a.t.breaker.ended(a, end, cause)
+	end.Cause = cause
+	a.Type.ended(a, end)
 	// Before the outcome is on its way: whoever sees it stored, and records the next entry, finds the slot free.
 	if a.freesSlot() {
-		d.claimSchedule.free(a.t, 1)
+		d.claimSchedule.free(a.Type, 1)
 	}
 	switch {
-	case end.unstarted:
-		d.claims.release(a.row.Token, processlog.QueueEntry{BusinessType: a.t.Name, ID: a.row.ID})
+	case end.Unstarted:
+		d.claims.release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
 		d.holdings.forget(a)
 	case end.settled:
 		d.rollbackDetector.remembered.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})
 	// Effect and outcome went back together: there is nothing to store, and whoever moved the entry on has it (G5).
-	case end.err == errFenceLost:
+	case end.Err == errFenceLost:
 		d.settler.settled(s, processlog.Settled{})
 	default:
 		d.settler.store(s)

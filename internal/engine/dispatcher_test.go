@@ -17,15 +17,15 @@ import (
 func TestSlotIsFreeBeforeTheOutcomeIsStored(t *testing.T) {
 	e, typ := waiting(t, 1)
 	stored := make(chan int, 1)
-	e.settler.batcher.Flush = func([]settlement) { stored <- typ.slots.free() }
-	a := &attempt{t: typ, row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
+	e.settler.batcher.Flush = func([]settlement) { stored <- typ.slots.Free() }
+	a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1), BusinessType: typ.Name, State: processlog.Pending}}
 	a.ctx, a.cancel = context.WithCancelCause(t.Context())
 	// What comes after the outcome is on its way takes its time.
 	e.holdings.mu.Lock()
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		e.dispatcher.finish(a, attemptResult{})
+		e.dispatcher.finish(a, Result{})
 	}()
 	require.Equal(t, 2, <-stored)
 	e.holdings.mu.Unlock()
@@ -46,7 +46,7 @@ func TestHandlerIsNotCalledOnceItsAttemptIsOver(t *testing.T) {
 			ErrorNumber: func(error) uint16 { return 0 },
 		})
 		called := false
-		typ := &Type{Name: "close_order", Timeout: time.Second, Lease: time.Hour, Concurrency: 1, BatchSize: 1, MaxProcessCount: 1, Retry: fixed(1000 * time.Hour), slots: &slots{size: 1},
+		typ := &Type{Name: "close_order", Timeout: time.Second, Lease: time.Hour, Concurrency: 1, BatchSize: 1, MaxProcessCount: 1, Retry: fixed(1000 * time.Hour), slots: &counted{size: 1},
 			RunTx: func(context.Context, Transaction, *processlog.Row) error {
 				called = true
 				return nil

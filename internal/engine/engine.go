@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -37,8 +36,6 @@ type Engine struct {
 	reconciler       *reconciler
 	calendar         *calendar
 	maintenance      *calendar
-
-	pausesKnown atomic.Bool // this process has seen what people have paused
 
 	mu      sync.Mutex // guards running
 	running bool
@@ -76,15 +73,17 @@ func New(ctx context.Context, cfg Config) *Engine {
 	return e
 }
 
-// Register takes a type in, before Run. Its errors name what is wrong.
-func (e *Engine) Register(t Type) error {
+// Register adds a type, before Run. attach are the features of the type. Errors name what is wrong.
+func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.running {
 		return fmt.Errorf("register %q: %w: register types before Run", t.Name, processlog.ErrRunning)
 	}
-	t.breaker = newBreaker(e.Base, e.claimSchedule, &t)
-	t.slots = &slots{size: t.Concurrency, reservation: t.Lease / 3, breaker: t.breaker}
+	t.slots = unlimited{}
+	for _, f := range attach {
+		f(&t)
+	}
 	return e.types.add(&t)
 }
 
@@ -140,6 +139,22 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	e.poller.add(unseenCommit{id: before.ID, token: ch.Token, committed: func() { e.Changed(before, ch) }})
 }
 
+// Wake has the scanner look at all types now.
+func (e *Engine) Wake() { e.claimSchedule.Wake() }
+
+// Overflow has a type claimed from the database now: it holds due entries that nothing else tells of.
+func (e *Engine) Overflow(businessType string) { e.claimSchedule.overflow(businessType) }
+
+// Types returns the registered types, sorted by name.
+func (e *Engine) Types() []*Type {
+	names := e.types.names()
+	types := make([]*Type, len(names))
+	for i, name := range names {
+		types[i] = e.types.named(name)
+	}
+	return types
+}
+
 // Reporting makes a context lead here what the store and its connections have to tell of problem.
 func (e *Engine) Reporting(ctx context.Context) context.Context { return e.reporting(ctx) }
 
@@ -151,7 +166,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		return processlog.ErrRunning
 	}
 	e.running = true
-	e.types.closeBreakers()
+	e.types.runBegins()
 	e.dispatcher.open(ctx)
 	e.types.accepts.Store(true)
 	return nil
@@ -168,7 +183,7 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, KeepTime, Maintain, KeepPauses, Listen and Renew are the loops of a Run. Each ends with its context, and
+// Scan, Reconcile, KeepTime, Maintain, Listen and Renew are the loops of a Run. Each ends with its context, and
 // has then ended all that it has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }

@@ -139,7 +139,7 @@ func (n *enqueuer) lost(businessTypes []string) {
 	for _, businessType := range businessTypes {
 		n.claimSchedule.overflow(businessType)
 	}
-	n.claimSchedule.poke()
+	n.claimSchedule.Wake()
 }
 
 func (n *enqueuer) ackBatch(batch []ack) {

@@ -28,10 +28,10 @@ func (s *settler) handOver(batch []settlement) (all []*handover) {
 		if next.id.IsZero() {
 			continue
 		}
-		n := slices.IndexFunc(all, func(h *handover) bool { return h.t == done.a.t })
+		n := slices.IndexFunc(all, func(h *handover) bool { return h.t == done.a.Type })
 		if n < 0 {
 			n = len(all)
-			all = append(all, &handover{t: done.a.t, claimed: make(chan struct{})})
+			all = append(all, &handover{t: done.a.Type, claimed: make(chan struct{})})
 		}
 		all[n].next = append(all[n].next, next)
 		done.handover = all[n]
@@ -44,12 +44,12 @@ func (s *settler) handOver(batch []settlement) (all []*handover) {
 
 // behind returns the entry that may run once an attempt's outcome is stored. It is zero where this process does not know it,
 // and where the attempt's entry has lost a lease: one that kills its process must not cost the next one a lease each time.
-func (n *ordering) behind(a *attempt, to processlog.State) (next nextEntry) {
-	s, _ := n.of(a.t.Name)
-	if a.position.Key == "" || a.t.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || lostLeases(&a.row) > 0 {
+func (n *ordering) behind(a *Attempt, to processlog.State) (next nextEntry) {
+	s, _ := n.of(a.Type.Name)
+	if a.position.Key == "" || a.Type.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || LostLeases(&a.Row) > 0 {
 		return next
 	}
-	return nextEntry{businessType: a.t.Name, id: n.seen.behind(a.position), behind: a.position}
+	return nextEntry{businessType: a.Type.Name, id: n.seen.behind(a.position), behind: a.position}
 }
 
 // end notes that an entry has ended whose next one is being claimed.

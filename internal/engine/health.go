@@ -15,7 +15,7 @@ func (e *Engine) Health(ctx context.Context) observe.Health {
 	e.refusals.forgetOld()
 	h := observe.Health{
 		Handlers: len(e.types.names()), Running: e.types.accepts.Load(),
-		Stuck: e.holdings.stuck(), Problems: e.Problems.list(), OpenBreakers: e.OpenBreakers(),
+		Stuck: e.holdings.stuck(), Problems: e.Problems.list(),
 	}
 	if loss := e.rollbackDetector.stopped(); loss != nil {
 		h.History = &loss.LossError
@@ -87,6 +87,3 @@ func (e *Engine) oldestUnblocked(ctx context.Context, head processlog.Head) ([]p
 	}
 	return nil, nil
 }
-
-// OpenBreakers are the types that are not claimed in this process for now, by name.
-func (e *Engine) OpenBreakers() []observe.OpenBreaker { return e.types.openBreakers() }

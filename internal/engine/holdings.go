@@ -15,10 +15,9 @@ import (
 // Within one epoch an entry is held once, and what is held comes before all that is counted against its entry.
 type holdings struct {
 	claimSchedule *claimSchedule
-	quarantine    quarantine
 
 	mu       sync.Mutex // guards the fields below
-	held     map[holding]*attempt
+	held     map[holding]*Attempt
 	handlers int           // of them, those whose handler has not returned
 	idle     chan struct{} // closed when no handler runs; nil when nobody asked
 
@@ -26,13 +25,13 @@ type holdings struct {
 }
 
 func newHoldings(a *claimSchedule) *holdings {
-	return &holdings{claimSchedule: a, held: make(map[holding]*attempt), begun: make(chan struct{}, 1)}
+	return &holdings{claimSchedule: a, held: make(map[holding]*Attempt), begun: make(chan struct{}, 1)}
 }
 
 // admit takes attempts in that may start: Run goes on, the lease does, and this process does not hold the entry already. A
 // claim may have been answered late, or this process have stood still since, for longer than the lease: then others may
 // have had the entry.
-func (h *holdings) admit(run context.Context, attempts []*attempt) (admitted, refused []*attempt) {
+func (h *holdings) admit(run context.Context, attempts []*Attempt) (admitted, refused []*Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	admitted = attempts[:0]
@@ -67,7 +66,7 @@ func (h *holdings) none() bool {
 
 // holds returns the attempt by which this process runs an entry of this epoch, or waits for its outcome to be stored,
 // and whether its handler is stuck; nil: none.
-func (h *holdings) holds(row *processlog.Row) (a *attempt, stuck bool) {
+func (h *holdings) holds(row *processlog.Row) (a *Attempt, stuck bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a = h.held[holding{row.ID, row.Epoch}]
@@ -86,22 +85,14 @@ func (h *holdings) since(row *processlog.Row) time.Time {
 
 // forget ends an attempt whose outcome is stored, or was dropped. Not sooner: until then the process may die of whatever
 // it holds, and a claim would find the entry as if nothing had come of it.
-func (h *holdings) forget(a *attempt) {
+func (h *holdings) forget(a *Attempt) {
 	h.mu.Lock()
 	// What takes an entry out was never let in, and must not forget the stuck attempt beside it.
 	if h.held[a.holding()] == a {
 		delete(h.held, a.holding())
 	}
 	h.mu.Unlock()
-	h.leaveQuarantine(a, true)
-}
-
-// leaveQuarantine lets the next suspect in. ended: the attempt has run and has an outcome.
-func (h *holdings) leaveQuarantine(a *attempt, ended bool) {
-	// Once: a handler that was found stuck has left, and may return all the same.
-	if a.suspect.CompareAndSwap(true, false) && h.quarantine.leave(a.t, lostLeases(&a.row), ended) {
-		h.claimSchedule.overflow(a.t.Name) // others like it were refused meanwhile
-	}
+	a.left(Ended)
 }
 
 // handlerReturned tells that a handler runs no more.
@@ -137,7 +128,7 @@ func (h *holdings) cancel(before *processlog.Row, cause error) {
 	defer h.mu.Unlock()
 	for _, a := range h.held {
 		// In every epoch: a person may have requeued it while a handler of the one before ran on.
-		if a.row.ID == before.ID && a.row.Version <= before.Version {
+		if a.Row.ID == before.ID && a.Row.Version <= before.Version {
 			a.endLocked(cause)
 		}
 	}
@@ -150,49 +141,49 @@ func (h *holdings) expired(t *Type) map[processlog.ID]bool {
 	var ids map[processlog.ID]bool
 	now := time.Now()
 	for _, a := range h.held {
-		if a.t == t && !now.Before(a.leaseEnd) {
-			setIn(&ids, a.row.ID, true)
+		if a.Type == t && !now.Before(a.leaseEnd) {
+			setIn(&ids, a.Row.ID, true)
 		}
 	}
 	return ids
 }
 
 // stuckOnes lists the attempts whose handlers are stuck here. By type and id, so that the same history makes the same claims.
-func (h *holdings) stuckOnes() []*attempt {
+func (h *holdings) stuckOnes() []*Attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var list []*attempt
+	var list []*Attempt
 	for _, a := range h.held {
 		if a.stuckLocked() {
 			list = append(list, a)
 		}
 	}
-	slices.SortFunc(list, func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(a.t.Name, b.t.Name), a.row.ID.Compare(b.row.ID))
+	slices.SortFunc(list, func(a, b *Attempt) int {
+		return cmp.Or(cmp.Compare(a.Type.Name, b.Type.Name), a.Row.ID.Compare(b.Row.ID))
 	})
 	return list
 }
 
 // stuck lists the handlers that have outlived their timeout, or a Run that gave them up: nothing looks at those any more.
 func (h *holdings) stuck() []processlog.StuckAttempt {
-	return h.list(func(a *attempt) bool {
+	return h.list(func(a *Attempt) bool {
 		return a.stuckLocked() || !a.returned.Load() && errors.Is(context.Cause(a.ctx), processlog.ErrStopping)
 	})
 }
 
 // running lists the handlers that have not returned.
 func (h *holdings) running() []processlog.StuckAttempt {
-	return h.list(func(a *attempt) bool { return !a.returned.Load() })
+	return h.list(func(a *Attempt) bool { return !a.returned.Load() })
 }
 
 // list is in the order of the entries' ids.
-func (h *holdings) list(which func(*attempt) bool) []processlog.StuckAttempt {
+func (h *holdings) list(which func(*Attempt) bool) []processlog.StuckAttempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []processlog.StuckAttempt
 	for _, a := range h.held {
 		if which(a) {
-			list = append(list, processlog.StuckAttempt{ID: a.row.ID, BusinessType: a.t.Name, Running: time.Since(a.started)})
+			list = append(list, processlog.StuckAttempt{ID: a.Row.ID, BusinessType: a.Type.Name, Running: time.Since(a.started)})
 		}
 	}
 	slices.SortFunc(list, func(a, b processlog.StuckAttempt) int { return a.ID.Compare(b.ID) })

@@ -14,8 +14,8 @@ import (
 // Failure: F57
 func TestChangeEndsOnlyTheAttemptsThatItHasOvertaken(t *testing.T) {
 	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
-	hold := func(epoch uint32, version uint64) *attempt {
-		a := &attempt{row: processlog.Row{ID: processlog.RowID(1), Epoch: epoch, Version: version}}
+	hold := func(epoch uint32, version uint64) *Attempt {
+		a := &Attempt{Row: processlog.Row{ID: processlog.RowID(1), Epoch: epoch, Version: version}}
 		a.ctx, a.cancel = context.WithCancelCause(t.Context())
 		h.held[a.holding()] = a
 		return a

@@ -16,7 +16,7 @@ type freshEntry struct {
 	key          processlog.IdempotencyKey
 	businessType string
 	token        processlog.Token // the lease of the insert's
-	reservation  *reservation     // nil unless inserted with a lease
+	reservation  Reservation      // nil unless inserted with a lease
 	slot         bool             // it has taken one, for itself and for those that share its call
 	watched      bool             // the end of its transaction was seen, and not only told
 	orphaned     bool             // it was inserted with a lease, has no slot any more, and waits for its id to have the lease released
@@ -103,8 +103,8 @@ func (c *freshCalls) seat(t *Type, f *freshEntry) bool {
 		c.left--
 		return true
 	}
-	if f.slot = t.slots.takeFresh(); f.slot {
-		c.t, c.left = t, t.seats()-1
+	if f.slot = t.slots.TakeRecorded(); f.slot {
+		c.t, c.left = t, t.Seats()-1
 	}
 	return f.slot
 }
@@ -243,8 +243,8 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 	// A lease from the insert runs from the INSERT. What a late commit has left of it may end before it is renewed, and another
 	// process would run the entry, too (G16).
 	intime := time.Until(asked.Add(row.LeaseLeft)) >= t.Lease/2
-	switch slot := t.slots.use(f.reservation, 1); {
-	case !in.types.accepts.Load(), t.slots.paused.Load(), in.rollbackDetector.stopped() != nil:
+	switch slot := f.reservation.Use(1); {
+	case !in.types.accepts.Load(), in.rollbackDetector.stopped() != nil:
 		// Nothing may start any more, or the database has gone back (G15, G19). A lease left behind would count as lost.
 		if slot {
 			in.claimSchedule.free(t, 1)
@@ -252,7 +252,7 @@ func (in *intake) startFresh(f freshEntry, row *processlog.Row, asked time.Time)
 		in.claims.release(f.token, processlog.QueueEntry{BusinessType: t.Name, ID: row.ID})
 	case slot && intime:
 		_ = in.dispatcher.startClaimed(t, []processlog.Row{*row}, asked, 0)
-	case slot || t.slots.takeFresh():
+	case slot || t.slots.TakeRecorded():
 		// Claimed under the token it was inserted with, it is not counted again: that lease has run nothing.
 		f.slot = true
 		in.claim.Add(f)
@@ -381,7 +381,7 @@ func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claime
 	if t == nil || t.BatchWait > 0 || in.settler.behind() || in.rollbackDetector.stopped() != nil {
 		return claimed{}, 0
 	}
-	calls := t.slots.take(t.callsFor(len(entries)))
+	calls := t.slots.Take(t.callsFor(len(entries)))
 	if calls == 0 {
 		return claimed{}, 0
 	}
@@ -437,7 +437,7 @@ func (in *intake) enqueueWaiting(t *Type, found processlog.Claimed) {
 		items = append(items, processlog.QueueEntry{BusinessType: t.Name, ID: r.ID, In: in.claims.refusals.in(t.Name, r.ID)})
 	}
 	for _, r := range found.Refused {
-		items = append(items, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: refusedRetry})
+		items = append(items, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
 	}
 	in.enqueuer.enqueue(items)
 }

@@ -45,7 +45,7 @@ func (typeSchedule *typeSchedule) filled() bool {
 // look reports whether to look now, and when next at the latest.
 func (typeSchedule *typeSchedule) look(t *Type, now time.Time) (look bool, next time.Time) {
 	switch {
-	case typeSchedule.looking || typeSchedule.claiming > 0 || t.slots.free() == 0:
+	case typeSchedule.looking || typeSchedule.claiming > 0 || t.slots.Free() == 0:
 		return false, typeSchedule.due // the end of either wakes the scanner
 	case !typeSchedule.lingers(now):
 		return false, typeSchedule.due.Add(-typeSchedule.wait)
@@ -117,5 +117,5 @@ func (a *claimSchedule) looked(t *Type, ripeIn time.Duration) {
 		typeSchedule.sooner(time.Now().Add(ripeIn))
 	}
 	a.mu.Unlock()
-	a.poke()
+	a.Wake()
 }

@@ -8,14 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
 // lingering is an claim schedule with a type whose entries wait for others.
 func lingering(wait time.Duration) (*claimSchedule, *typeSchedule) {
 	types := newTypes(time.Minute)
-	_ = types.add(&Type{Name: "mail", BatchSize: 3, BatchWait: wait, Concurrency: 1, Lease: time.Minute, slots: &slots{size: 1}})
+	_ = types.add(&Type{Name: "mail", BatchSize: 3, BatchWait: wait, Concurrency: 1, Lease: time.Minute, slots: &counted{size: 1}})
 	a := newClaimSchedule(types)
 	a.prepare()
 	typeSchedule := a.byType["mail"]
@@ -152,8 +151,8 @@ func TestClaimedEntriesNeedAsManyCallsAsHandlersRun(t *testing.T) {
 	require.Equal(t, 4, mail.calls(rows(4, 2, 1)), "two of one lost lease share a call")
 	require.Equal(t, 7, (&Type{Name: "plain"}).calls(rows(4, 2, 1)))
 	require.Equal(t, processlog.MaxRows, mail.fits(1000))
-	mail.breaker = &breaker{open: new(observe.OpenBreaker)}
-	require.Equal(t, 1, mail.fits(1), "what tries a breaker is one entry, not a batch")
+	mail.Admit(Admission{Room: func() int { return 1 }})
+	require.Equal(t, 1, mail.fits(1), "one call of a limited type brings one entry, not a batch")
 }
 
 // Of what is claimable as much is claimed as the calls take, in whatever order it comes.

@@ -199,7 +199,7 @@ func (w *rollbackDetector) goOn(loss *loss) {
 	w.lost.Store(nil)
 	w.told = time.Time{}
 	w.Log.Warn("compensator: a person has accepted what the database lost; going on", "lost", loss.Lost)
-	w.claimSchedule.poke()
+	w.claimSchedule.Wake()
 }
 
 // acceptLoss keeps a person's go-ahead and goes on. It returns what is lost, as far as this process remembers it.

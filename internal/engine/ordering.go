@@ -215,14 +215,14 @@ func (r *Recording) learnIDs(ctx context.Context, store processlog.Store, tx pro
 
 // waiter is an attempt that are blocked.
 type waiter struct {
-	*attempt
+	*Attempt
 	wait time.Duration
 }
 
 // look sorts claimed entries, which share a token, into those that may start and those that wait. An entry that is not noted,
 // or under an earlier epoch, waits as well, and is noted by that. A process that did not know the type as serial has recorded
 // it, or a person has, or it was requeued. Whoever looks from then on sees it.
-func (n *ordering) look(s Serial, standing []waiter) (first []*attempt, wait []waiter, err error) {
+func (n *ordering) look(s Serial, standing []waiter) (first []*Attempt, wait []waiter, err error) {
 	ctx, cancel := n.Statement()
 	defer cancel()
 	asked := make(map[string]int, len(standing))
@@ -235,8 +235,8 @@ func (n *ordering) look(s Serial, standing []waiter) (first []*attempt, wait []w
 		return nil, nil, err
 	}
 	for _, w := range standing {
-		if l := keyStates[w.position.Key]; l.First == w.row.ID && !l.Taken && l.Known == asked[w.position.Key] {
-			first = append(first, w.attempt)
+		if l := keyStates[w.position.Key]; l.First == w.Row.ID && !l.Taken && l.Known == asked[w.position.Key] {
+			first = append(first, w.Attempt)
 		} else {
 			w.wait = n.blockedWait()
 			wait = append(wait, w)
@@ -271,7 +271,7 @@ func (n *ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (
 		maps.Copy(keyStates, found)
 	}
 	if len(all) > 0 {
-		found, err := n.Store.KeyStates(ctx, all[0].BusinessType, all, standing[0].row.Token, !s.PassDead)
+		found, err := n.Store.KeyStates(ctx, all[0].BusinessType, all, standing[0].Row.Token, !s.PassDead)
 		if err != nil {
 			return nil, err
 		}
@@ -311,23 +311,23 @@ type others struct {
 
 // splitBlocked returns the attempts whose turn it is, of a type that is not serial all, and the others. Where nobody knows whose
 // turn it is, they are put back.
-func (d *dispatcher) splitBlocked(t *Type, attempts []*attempt) (first []*attempt, rest []others) {
+func (d *dispatcher) splitBlocked(t *Type, attempts []*Attempt) (first []*Attempt, rest []others) {
 	s, serial := d.ordering.of(t.Name)
 	if !serial {
 		return attempts, nil
 	}
 	var standing []waiter
 	for _, a := range attempts {
-		position, err := d.ordering.position(s, &a.row)
+		position, err := d.ordering.position(s, &a.Row)
 		switch {
 		case err != nil: // beside whom must it not run?
-			rest = append(rest, others{[]waiter{{attempt: a}}, func() error {
-				d.settler.batcher.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.row, Free(Unavailable(err)), nil)})
+			rest = append(rest, others{[]waiter{{Attempt: a}}, func() error {
+				d.settler.batcher.Add(settlement{a: a, outcome: t.safeOutcomeOf(&a.Row, Free(Unavailable(err)), nil)})
 				return nil
 			}})
 		case position.Key != "":
 			a.position = position // kept: a handler may change the content it is given
-			standing = append(standing, waiter{attempt: a})
+			standing = append(standing, waiter{Attempt: a})
 		default:
 			first = append(first, a)
 		}
@@ -355,7 +355,7 @@ func (d *dispatcher) putOff(t *Type, calls int, list []others) (err error) {
 			err = failed
 		}
 		for _, w := range o.list {
-			d.holdings.leaveQuarantine(w.attempt, false)
+			w.left(NotRun)
 		}
 	}
 	return err
@@ -366,11 +366,11 @@ func (d *dispatcher) block(t *Type, wait []waiter) error {
 	s, _ := d.ordering.of(t.Name)
 	blocked, keys := make([]processlog.BlockedEntry, len(wait)), make([]processlog.Position, len(wait))
 	for i, w := range wait {
-		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.row.Version, Wait: w.wait}
+		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.Row.Version, Wait: w.wait}
 	}
 	ctx, cancel := d.Statement()
 	defer cancel()
-	err := d.Store.Block(ctx, blocked, wait[0].row.Token)
+	err := d.Store.Block(ctx, blocked, wait[0].Row.Token)
 	wait, err = d.withoutRefused(t, wait, err)
 	d.Saw(problemOrdering, err)
 	if err != nil { // some may be blocked all the same
@@ -382,10 +382,10 @@ func (d *dispatcher) block(t *Type, wait []waiter) error {
 	_ = d.ordering.sawAdvance(t.Name, advanceErr)
 	for _, w := range wait {
 		if err == nil {
-			d.claims.refusals.taken(problemRefusedBlock, t.Name, w.row.ID)
+			d.claims.refusals.taken(problemRefusedBlock, t.Name, w.Row.ID)
 		}
-		if err == nil && !slices.Contains(next, w.row.ID) {
-			d.settler.offerAgain(w.attempt, processlog.DueIn(w.wait))
+		if err == nil && !slices.Contains(next, w.Row.ID) {
+			d.settler.offerAgain(w.Attempt, processlog.DueIn(w.wait))
 		}
 	}
 	d.ordering.followAll(t.Name, next)
@@ -401,7 +401,7 @@ func (d *dispatcher) withoutRefused(t *Type, wait []waiter, err error) ([]waiter
 	d.claims.refusals.note(problemRefusedBlock, t.Name, refused.Refusals)
 	var back, rest []waiter
 	for _, w := range wait {
-		if refuses(refused.Refusals, w.row.ID) {
+		if refuses(refused.Refusals, w.Row.ID) {
 			back = append(back, w)
 		} else {
 			rest = append(rest, w)
@@ -420,11 +420,11 @@ func (d *dispatcher) withoutRefused(t *Type, wait []waiter, err error) ([]waiter
 func (d *dispatcher) putBack(t *Type, standing []waiter) {
 	again := make([]processlog.QueueEntry, len(standing))
 	for i, w := range standing {
-		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.row.ID, In: refusedRetry}
+		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: RefusedRetry}
 	}
-	d.claims.release(standing[0].row.Token, again...)
+	d.claims.release(standing[0].Row.Token, again...)
 	for _, w := range standing { // the queue's own leases would outlast that
-		d.settler.offerAgain(w.attempt, refusedRetry)
+		d.settler.offerAgain(w.Attempt, RefusedRetry)
 	}
 }
 

@@ -54,18 +54,17 @@ func TestCallsThatWaitForTheirTurnsFreeTheirSlotsOnce(t *testing.T) {
 			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
 		require.NoError(t, e.Serialize(t.Context(), "mail", Serial{Key: func(row *processlog.Row) string { return row.UserID }}))
 		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, BatchSize: 3, Lease: time.Hour, Timeout: time.Hour,
-			RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}))
+			RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}, withSlots))
 		require.NoError(t, e.Start(t.Context()))
 		row := func(id uint64, user string, deliveries int, left time.Duration) processlog.Row {
 			return processlog.Row{ID: processlog.RowID(id), BusinessType: "mail", UserID: user, DeliveryCount: deliveries, LeaseLeft: left}
 		}
 		mail := e.types.named("mail")
 		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
-		require.Equal(t, 2, mail.slots.take(mail.calls(rows)), "the one that has lost a lease runs alone")
-		require.True(t, e.holdings.quarantine.enter(mail, 1))
+		require.Equal(t, 2, mail.slots.Take(mail.calls(rows)), "the one that has lost a lease runs alone")
 		require.NoError(t, e.dispatcher.startClaimed(mail, rows, time.Now(), 0))
 		synctest.Wait()
-		require.Equal(t, 4, mail.slots.free())
+		require.Equal(t, 4, mail.slots.Free())
 		e.End()
 		e.Close()
 	})

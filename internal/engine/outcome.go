@@ -212,8 +212,8 @@ func orUnnamed(err error) error {
 // left to a success that waits to be stored, and then the entry is dead-lettered.
 const crashBudget = 3
 
-// lostLeases counts the deliveries before this one that ended with no outcome.
-func lostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
+// LostLeases counts the deliveries before this one that ended with no outcome.
+func LostLeases(row *processlog.Row) int { return row.DeliveryCount - 1 }
 
 // timedOutPrefix begins the LastError of an attempt whose time had passed. The next attempt's case is decided by it: see TimedOut.
 var timedOutPrefix = processlog.ErrTimeout.Error()
@@ -305,11 +305,11 @@ func (t *Type) withLateBatch(o processlog.Outcome) processlog.Outcome {
 // waits for, a database or a batch, no handler has asked for.
 func (t *Type) waitedOut(row *processlog.Row, v *verdict) bool {
 	waits := (v.kind == snooze || v.kind == unavailable) && !v.ours && !v.free
-	return waits && t.hadItsTime(row)
+	return waits && t.HadItsTime(row)
 }
 
-// hadItsTime reports whether an entry's MaxWait is over.
-func (t *Type) hadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
+// HadItsTime reports whether an entry's MaxWait is over.
+func (t *Type) HadItsTime(row *processlog.Row) bool { return t.MaxWait > 0 && row.Age() >= t.MaxWait }
 
 // budget is how many failures the entry may have as it stands.
 func (t *Type) budget(row *processlog.Row) int {

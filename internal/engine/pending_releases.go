@@ -122,7 +122,7 @@ func (d *pendingReleases) without(want []processlog.Wanted) (rest []processlog.W
 	rest = slices.DeleteFunc(slices.Clone(want), func(w processlog.Wanted) bool {
 		out := d.pending[w.ID] > 0
 		if out {
-			pending = append(pending, processlog.Scheduled{ID: w.ID, In: refusedRetry})
+			pending = append(pending, processlog.Scheduled{ID: w.ID, In: RefusedRetry})
 		}
 		return out
 	})
@@ -190,7 +190,7 @@ func (d *pendingReleases) releaseAll(batch []pendingRelease) {
 	fresh := false // of a pending release there are parts now, which nobody has tried
 	began := time.Now()
 	for i := range batch {
-		if time.Since(began) > statementTimeout {
+		if time.Since(began) > StatementTimeout {
 			left = append(left, batch[i:]...) // enough of waiting for locks
 			break
 		}

@@ -13,12 +13,12 @@ type picker struct {
 	t         *Type
 	holdings  *holdings
 	want      []processlog.Wanted
-	room      int             // calls that may begin
-	seats     [companies]int  // left in the calls that have begun for several
-	stuckOnly bool            // nothing but what a handler of this process is stuck on
-	spare     []processlog.ID // came when there was no room left
-	suspects  []suspect       // that were let in
-	counted   []processlog.ID // claimed to be counted, not run
+	room      int              // calls that may begin
+	seats     [companies]int   // left in the calls that have begun for several
+	stuckOnly bool             // nothing but what a handler of this process is stuck on
+	spare     []processlog.ID  // came when there was no room left
+	suspects  []processlog.Row // accepted, and have lost leases
+	counted   []processlog.ID  // claimed to be counted, not run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
@@ -45,7 +45,7 @@ func (p *picker) sit(with company) {
 		p.seats[with]--
 		return
 	case with != alone:
-		p.seats[with] = p.t.seats() - 1
+		p.seats[with] = p.t.Seats() - 1
 	}
 	p.room--
 }
@@ -71,13 +71,11 @@ func (p *picker) mayHave(row *processlog.Row) bool {
 		return true
 	}
 	lost := p.lost(row)
-	return lost < suspectAfter || p.admit(row.ID, lost)
-}
-
-// suspect is an entry that was given a place in quarantine.
-type suspect struct {
-	id   processlog.ID
-	lost int
+	accepted := p.t.Accepts(row, lost)
+	if accepted && lost >= SuspectAfter {
+		p.suspects = append(p.suspects, *row)
+	}
+	return accepted
 }
 
 // lost counts the leases in a row that ended with no outcome, as lostLeases does of a row that this claim has
@@ -89,20 +87,12 @@ func (p *picker) lost(row *processlog.Row) int {
 	return row.DeliveryCount
 }
 
-// admit takes a place in quarantine.
-func (p *picker) admit(id processlog.ID, lost int) bool {
-	if !p.holdings.quarantine.enter(p.t, lost) {
-		return false
-	}
-	p.suspects = append(p.suspects, suspect{id, lost})
-	return true
-}
-
-// keepOnly gives the places of those back that were not claimed after all.
+// keepOnly tells the admissions which of the accepted entries were not claimed after all.
 func (p *picker) keepOnly(mine []processlog.Row) {
-	for _, s := range p.suspects {
-		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.id }) {
-			p.holdings.quarantine.leave(p.t, s.lost, false)
+	for i := range p.suspects {
+		s := &p.suspects[i]
+		if !slices.ContainsFunc(mine, func(row processlog.Row) bool { return row.ID == s.ID }) {
+			p.t.left(s, p.lost(s), NotClaimed)
 		}
 	}
 }

@@ -53,7 +53,6 @@ const (
 	problemRollbackDetector = "what the database has kept so far could not be read back"
 	problemRound            = "the log could not be searched for forgotten entries"
 	problemInvalidRows      = "entries do not run as they stand: something else than this library has written them so"
-	problemPauses           = "what people have paused could not be read"
 	problemMarks            = "the slots of periodic types could not be looked for"
 	problemOrdering         = "it could not be told whose turn it is"
 	problemSlot             = "a slot could not be recorded"

@@ -229,11 +229,11 @@ func (r *reconciler) grace() time.Duration {
 
 // poll claims overdue entries straight from the database, as many as there are free slots.
 func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) int {
-	if r.settler.behind() || t.slots.paused.Load() {
+	if r.settler.behind() {
 		return 0
 	}
 	// Counted now and taken once it is known how many are overdue: no slot stands empty while the log is read.
-	limit := t.fits(t.slots.free())
+	limit := t.fits(t.slots.Free())
 	if limit == 0 {
 		return 0
 	}
@@ -241,7 +241,7 @@ func (r *reconciler) poll(ctx context.Context, t *Type, state processlog.State) 
 	if err != nil {
 		return 0
 	}
-	calls := t.slots.take(t.callsFor(len(overdue)))
+	calls := t.slots.Take(t.callsFor(len(overdue)))
 	if calls == 0 {
 		return 0
 	}
@@ -279,14 +279,11 @@ func (r *reconciler) overdue(ctx context.Context, t *Type, state processlog.Stat
 // countStuck claims what handlers of this process are stuck on, to count a lease against it, and takes out what has lost
 // its last. Nothing of it runs.
 func (r *reconciler) countStuck() {
-	stuckOnes := grouped.By(r.holdings.stuckOnes(), func(a *attempt) *Type { return a.t })
+	stuckOnes := grouped.By(r.holdings.stuckOnes(), func(a *Attempt) *Type { return a.Type })
 	for _, t := range stuckOnes.Order {
-		if t.slots.paused.Load() {
-			continue
-		}
 		var ids []processlog.ID
 		for _, a := range stuckOnes.Groups[t] {
-			ids = append(ids, a.row.ID)
+			ids = append(ids, a.Row.ID)
 		}
 		// No slot is asked for: nothing of it runs. Where the stuck handlers have them all no other claim would meet their entries;
 		// where they do not, overdue leaves them to us.
@@ -294,7 +291,7 @@ func (r *reconciler) countStuck() {
 		if err != nil {
 			continue // the next round tries again
 		}
-		t.slots.overdraw(len(found.Mine))                            // as a claim that needed a slot would have it
+		t.slots.Overdraw(len(found.Mine))                            // as a claim that needed a slot would have it
 		_ = r.dispatcher.startClaimed(t, found.Mine, found.asked, 0) // the next round is no sooner for it
 	}
 }

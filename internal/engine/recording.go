@@ -19,7 +19,7 @@ type Recording struct {
 
 	intake       *intake
 	positions    []processlog.Position // of the drafts that take one; nil: none does
-	reservations []*reservation        // of the drafts inserted with a lease; nil for the others
+	reservations []Reservation         // of the drafts inserted with a lease; nil for the others
 	at           time.Time             // of the insert
 	watched      bool                  // the end of the transaction is seen, and not only told
 	told         atomic.Bool           // the caller has reported the commit
@@ -30,7 +30,7 @@ type Recording struct {
 // Of makes the recording e's.
 func (r *Recording) Of(e *Engine) {
 	r.intake, r.poller = e.intake, e.poller
-	r.reservations = make([]*reservation, len(r.Drafts))
+	r.reservations = make([]Reservation, len(r.Drafts))
 }
 
 // Reserve sets slots aside for the drafts that can be inserted with a lease: due at once, of a type that runs here. It is for
@@ -47,11 +47,11 @@ func (r *Recording) Reserve() {
 			continue
 		}
 		// Inserted with a lease it would run alone: those that come together are claimed together, for one batch.
-		if len(r.Drafts) > 1 && t.seats() > 1 {
-			t.slots.fresh()
+		if len(r.Drafts) > 1 && t.Seats() > 1 {
+			t.slots.Recorded()
 			continue
 		}
-		if reservation := t.slots.reserve(1); reservation != nil {
+		if reservation := t.slots.Reserve(1); reservation != nil {
 			r.reservations[i], d.Lease = reservation, t.Lease
 		}
 	}

@@ -209,7 +209,7 @@ func (r *refusals) in(businessType string, id processlog.ID) time.Duration {
 	if e := r.ofClaimLocked(businessType, id); e != nil {
 		return max(time.Until(e.until), processlog.LockedRetry)
 	}
-	return refusedRetry
+	return RefusedRetry
 }
 
 // outcomes returns how many outcomes of a type wait because the database refuses them; of all types where it is empty.

@@ -116,7 +116,7 @@ func (m *remembered) sawStored(batch []settlement, results []processlog.Settled,
 	defer m.mu.Unlock()
 	for i, r := range results {
 		if o := &batch[i].outcome; r.Applied {
-			row := &batch[i].a.row // as claimed, a while before
+			row := &batch[i].a.Row // as claimed, a while before
 			m.rememberLocked(rememberedVersion{storedAs(o, batch[i].token), row.BusinessType, asked, clockOf(row)})
 		}
 	}

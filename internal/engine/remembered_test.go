@@ -42,7 +42,7 @@ func (longTx) Rollback()     {}
 func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 	for name, run := range map[string]func(e *Engine, typ *Type, row processlog.Row, written time.Time){
 		"an outcome that took several tries": func(e *Engine, typ *Type, row processlog.Row, _ time.Time) {
-			e.settler.batcher.Add(settlement{a: &attempt{t: typ, row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
+			e.settler.batcher.Add(settlement{a: &Attempt{Type: typ, Row: row}, outcome: processlog.Outcome{ID: row.ID, To: processlog.Succeeded}})
 			<-e.settler.batcher.Done()
 		},
 		"a transaction whose handler took its time": func(e *Engine, typ *Type, row processlog.Row, written time.Time) {
@@ -63,7 +63,7 @@ func TestWhatIsRememberedIsAsYoungAsTheWriteItSpeaksOf(t *testing.T) {
 					Extract:     func(base context.Context, _ map[string]string) context.Context { return base },
 					ErrorNumber: func(error) uint16 { return 0 },
 				})
-				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, BatchSize: 1, MaxProcessCount: 1, slots: &slots{size: 1}}
+				typ := &Type{Name: "close_order", Timeout: time.Minute, Lease: time.Minute, Concurrency: 1, BatchSize: 1, MaxProcessCount: 1, slots: &counted{size: 1}}
 				require.NoError(t, e.Start(t.Context()))
 				row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", LeaseLeft: time.Minute, DeliveryCount: 1}
 				run(e, typ, row, written)

@@ -107,7 +107,7 @@ func TestReadingOfWhatIsDueThatFailedIsAReasonToAsk(t *testing.T) {
 	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
 	e.claimSchedule.prepare()
 	typ := e.types.named("close_order")
-	require.Equal(t, 1, typ.slots.take(1))
+	require.Equal(t, 1, typ.slots.Take(1))
 	require.False(t, e.rollbackDetector.unsure())
 	require.Error(t, e.scanner.claimFromStore(typ, 1).err)
 	require.True(t, e.rollbackDetector.unsure())

@@ -79,7 +79,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 				next = at
 			}
 		}
-		next = t.breaker.wakes(now, next)
+		next = t.roomAt(now, next)
 		if typeSchedule.claiming < claimsInFlight && now.Before(typeSchedule.due) && typeSchedule.due.Before(next) {
 			next = typeSchedule.due // what is due already waits for a claim to end, or a slot
 		}
@@ -93,7 +93,7 @@ func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time
 	for typeSchedule.wants(t, now) && s.claims.refusals.outcomes(t.Name) < mostRefusedOutcomes {
 		// All it may bring, before it is asked for: an entry that is claimed and has no slot lets its lease pass, and
 		// that counts (G16).
-		calls := t.slots.take(t.callsFor(processlog.MaxRows))
+		calls := t.slots.Take(t.callsFor(processlog.MaxRows))
 		if calls == 0 {
 			return
 		}
@@ -150,7 +150,7 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 	// What the queue has said is kept: the database's answer tells nothing of what comes next.
 	s.claimSchedule.expect(t.Name, got.next)
 	// The rest of the slots went back when the queue had answered.
-	if calls = t.slots.take(calls); calls == 0 {
+	if calls = t.slots.Take(calls); calls == 0 {
 		got.full = true // as soon as a slot is free
 		return got
 	}
@@ -180,7 +180,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	free, err := s.leaveBlocked(t, &leased)
 	if err != nil {
 		s.returnToQueue(t, leased, claimed{}, err)
-		t.slots.release(needed)
+		t.slots.Release(needed)
 		return claimResult{err: err}, true
 	}
 	if len(free) < len(leased.IDs) {
@@ -202,7 +202,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
 	s.claimSchedule.ended(t, time.Since(began))
 	s.returnToQueue(t, leased, found, err)
-	t.slots.release(needed - t.calls(found.Mine))
+	t.slots.Release(needed - t.calls(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
 	}
@@ -258,7 +258,7 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed
 	}
 	for i := range found.Refused {
 		// A row that got the id of one of this type is not this queue's (G10).
-		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, refusedRetry)
+		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, RefusedRetry)
 	}
 	if len(acks) > 0 {
 		s.enqueuer.acks.Add(acks...)
@@ -278,7 +278,7 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 	failpoint.Reach(failpoint.DueRead)
 	// It may ask for more than there are slots: what stands in front may not be to be had.
 	found, err := s.claims.claim(t, unleased(share.ids), needed)
-	t.slots.release(needed - t.calls(found.Mine))
+	t.slots.Release(needed - t.calls(found.Mine))
 	if err == nil {
 		err = s.dispatcher.startClaimed(t, found.Mine, found.asked, 0)
 	}

@@ -16,7 +16,7 @@ import (
 
 // settlement is an attempt's outcome on its way to the database.
 type settlement struct {
-	a           *attempt
+	a           *Attempt
 	outcome     processlog.Outcome
 	token       processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
 	deadLetters bool             // for lost leases: nobody has reported it
@@ -118,7 +118,7 @@ func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
 	for i := range batch {
 		batch[i].token = token // before it is sent: a row that is busy comes again under it
 		if o := &batch[i].outcome; s.CaseOf != nil && o.To == processlog.Dead && o.Case == nil {
-			o.Case = s.CaseOf(&batch[i].a.row, o)
+			o.Case = s.CaseOf(&batch[i].a.Row, o)
 		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
@@ -136,7 +136,7 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 	var list map[string][]processlog.Refusal // by type
 	for i, r := range results {
 		if r.Refused != nil {
-			name := batch[i].a.t.Name
+			name := batch[i].a.Type.Name
 			setIn(&list, name, append(list[name], processlog.Refusal{ID: batch[i].outcome.ID, Err: r.Refused}))
 		}
 	}
@@ -189,7 +189,7 @@ func (s *settler) withdraw(batch []settlement) []settlement {
 		if !w.deadLetters {
 			return false
 		}
-		held, stuck := s.holdings.holds(&w.a.row)
+		held, stuck := s.holdings.holds(&w.a.Row)
 		return held != nil && !stuck
 	})
 }
@@ -219,14 +219,14 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		return
 	}
 	s.holdings.forget(a)
-	s.refusals.taken(problemRefusedOutcome, a.t.Name, o.ID)
+	s.refusals.taken(problemRefusedOutcome, a.Type.Name, o.ID)
 	ctx := a.ctx
 	if ctx == nil {
 		ctx = s.Work
 	}
 	event := observe.SettledEvent{
-		Context: ctx, ID: o.ID, IdempotencyKey: a.row.IdempotencyKey, BusinessType: a.t.Name, BusinessID: a.row.BusinessID,
-		State: o.To, EndedBy: o.EndedBy, Attempt: a.row.Attempt(),
+		Context: ctx, ID: o.ID, IdempotencyKey: a.Row.IdempotencyKey, BusinessType: a.Type.Name, BusinessID: a.Row.BusinessID,
+		State: o.To, EndedBy: o.EndedBy, Attempt: a.Row.Attempt(),
 	}
 	if completed(o, r) {
 		// Nobody else tells of it: who completes an entry has no outcome to settle.
@@ -237,13 +237,13 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if !r.Applied {
 		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
-		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.t.Name, "reported", o.To, "state", r.State)
+		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
 		Tell(s.Base, s.Observer.OutcomeDropped, event)
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
 	if o.To == processlog.Dead {
-		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.t.Name, "idempotent_id", a.row.IdempotencyKey,
-			"business_id", a.row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
+		s.Log.ErrorContext(ctx, "compensator: entry waits for a person", "entry", o.ID, "type", a.Type.Name, "idempotent_id", a.Row.IdempotencyKey,
+			"business_id", a.Row.BusinessID, "attempt", event.Attempt, "ended_by", o.EndedBy, "err", o.LastError)
 	}
 	Tell(s.Base, s.Observer.Settled, event)
 	s.notifyQueue(a, o)
@@ -261,7 +261,7 @@ func (s *settler) wait(done settlement, r processlog.Settled) {
 		done.refused++
 		done.stops = s.stops.Load()
 		s.refusing.Store(true)
-		s.holdings.leaveQuarantine(done.a, false) // it has not killed the process, and may wait for as long as the database refuses it
+		done.a.left(NotRun) // it has not killed the process, and may wait for as long as the database refuses it
 	}
 	if done.refused > 0 {
 		s.refused.Add(done)
@@ -346,20 +346,20 @@ func (s *settler) settleSlowly(batch []settlement) {
 }
 
 // notifyQueue removes what is finished and makes the rest due again.
-func (s *settler) notifyQueue(a *attempt, o processlog.Outcome) {
+func (s *settler) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		s.offerAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
-		s.enqueuer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}}) // a lost one heals when its lease ends
+		s.enqueuer.acks.Add(ack{a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}}) // a lost one heals when its lease ends
 	}
 }
 
 // offerAgain makes an entry due again.
-func (s *settler) offerAgain(a *attempt, in time.Duration) {
+func (s *settler) offerAgain(a *Attempt, in time.Duration) {
 	if a.token != 0 {
-		s.enqueuer.acks.Add(ack{a.t.Name, processlog.QueueOutcome{ID: a.row.ID, Token: a.token, In: in}})
+		s.enqueuer.acks.Add(ack{a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in}})
 	} else {
-		s.enqueuer.move(a.t.Name, a.row.ID, in) // it may be there, leased to a process that died
+		s.enqueuer.move(a.Type.Name, a.Row.ID, in) // it may be there, leased to a process that died
 	}
-	s.claimSchedule.expect(a.t.Name, in)
+	s.claimSchedule.expect(a.Type.Name, in)
 }

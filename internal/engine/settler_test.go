@@ -13,10 +13,10 @@ import (
 func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
 	s := &settler{holdings: h}
-	stuck := &attempt{row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
+	stuck := &Attempt{Row: processlog.Row{ID: processlog.RowID(1)}, stuck: true}
 	h.held[stuck.holding()] = stuck
 	deadLetters := func(id processlog.ID, epoch uint32) settlement {
-		return settlement{a: &attempt{row: processlog.Row{ID: id, Epoch: epoch}}, deadLetters: true}
+		return settlement{a: &Attempt{Row: processlog.Row{ID: id, Epoch: epoch}}, deadLetters: true}
 	}
 	batch := func() []settlement {
 		return []settlement{{a: stuck}, deadLetters(processlog.RowID(1), 0), deadLetters(processlog.RowID(1), 1), deadLetters(processlog.RowID(2), 0)}
@@ -26,6 +26,6 @@ func TestWhatAStuckHandlerReportsComesBeforeItsTakingOut(t *testing.T) {
 	rest := s.withdraw(batch())
 	require.Len(t, rest, 3)
 	require.Same(t, stuck, rest[0].a, "its own outcome stays")
-	require.EqualValues(t, 1, rest[1].a.row.Epoch, "and what a person has begun anew")
-	require.Equal(t, processlog.RowID(2), rest[2].a.row.ID)
+	require.EqualValues(t, 1, rest[1].a.Row.Epoch, "and what a person has begun anew")
+	require.Equal(t, processlog.RowID(2), rest[2].a.Row.ID)
 }

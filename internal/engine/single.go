@@ -113,7 +113,7 @@ func (e *Engine) startOne(ctx context.Context, id processlog.ID) error {
 
 // startUnblocked is startOne for an entry that nobody is known to stand in front of; it may be put off all the same.
 func (e *Engine) startUnblocked(t *Type, row *processlog.Row) (putOff bool, err error) {
-	t.slots.overdraw(1)
+	t.slots.Overdraw(1)
 	found, err := e.claims.claim(t, unleased([]processlog.ID{row.ID}), 1)
 	if err != nil || len(found.Mine) == 0 {
 		e.claimSchedule.free(t, 1)

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Type is a business type that runs here, its settings as the root has filled them in; breaker and slots are Register's.
+// Type is a business type that runs here, its settings as the root has filled them in.
 type Type struct {
 	Name               string
 	MaxProcessCount    int
@@ -20,7 +20,6 @@ type Type struct {
 	BatchWait          time.Duration // how long an entry that is due may wait for others to share its call
 	MaxWait            time.Duration // how old an entry is from whose handler's waits count as failures; 0: they never do
 	CompensateCrashed  bool
-	Breaker            Breaker // the zero value: none
 	Retry              func(failures int) time.Duration
 
 	// Exactly one of these three is set. A batch is answered as the root's BatchFunc says.
@@ -35,17 +34,25 @@ type Type struct {
 	Undo   func(ctx context.Context, row *processlog.Row) error
 	UndoTx func(ctx context.Context, tx Transaction, row *processlog.Row) error
 
-	slots   *slots
-	breaker *breaker
+	slots      Slots
+	admissions []Admission
 }
 
-// seats is how many entries one call of the handler has room for.
-func (t *Type) seats() int {
+// Seats returns how many entries one call of the handler has room for.
+func (t *Type) Seats() int {
 	if t.RunBatch == nil {
 		return 1
 	}
 	return max(1, t.BatchSize)
 }
+
+const (
+	// SuspectAfter is how many leases in a row an entry loses before it may have killed a process.
+	SuspectAfter = 1
+
+	// AloneAfter is how many before it runs alone.
+	AloneAfter = 2
+)
 
 // company is whom an entry shares its call with.
 type company int
@@ -61,24 +68,24 @@ const (
 // have killed a process is kept apart from those that have not.
 func (t *Type) company(state processlog.State, lost int) company {
 	switch {
-	case t.RunBatch == nil, state == processlog.Compensating, lost >= aloneAfter:
+	case t.RunBatch == nil, state == processlog.Compensating, lost >= AloneAfter:
 		return alone
-	case lost >= suspectAfter:
+	case lost >= SuspectAfter:
 		return withSuspects
 	}
 	return withOthers
 }
 
 // callsFor is how many calls n entries need that share them.
-func (t *Type) callsFor(n int) int { return (n + t.seats() - 1) / t.seats() }
+func (t *Type) callsFor(n int) int { return (n + t.Seats() - 1) / t.Seats() }
 
-// fits is how many entries one statement may bring for so many calls. What tries a breaker is one.
+// fits is how many entries one statement may bring for so many calls. While the type is limited an entry takes a whole call.
 func (t *Type) fits(calls int) int {
 	calls = min(calls, processlog.MaxRows)
-	if t.breaker.shut() {
+	if t.limited() {
 		return calls
 	}
-	return min(calls*t.seats(), processlog.MaxRows)
+	return min(calls*t.Seats(), processlog.MaxRows)
 }
 
 // calls is how many calls claimed rows need.
@@ -89,7 +96,7 @@ func (t *Type) calls(rows []processlog.Row) int {
 func (t *Type) callsOf(n int, row func(i int) *processlog.Row) int {
 	var entries [companies]int
 	for i := range n {
-		entries[t.company(row(i).State, lostLeases(row(i)))]++
+		entries[t.company(row(i).State, LostLeases(row(i)))]++
 	}
 	return entries[alone] + t.callsFor(entries[withOthers]) + t.callsFor(entries[withSuspects])
 }

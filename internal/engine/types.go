@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -41,7 +40,7 @@ func (r *types) accepting(name string) *Type {
 	if !r.accepts.Load() {
 		return nil
 	}
-	if t := r.named(name); t != nil && !t.slots.paused.Load() {
+	if t := r.named(name); t != nil {
 		return t
 	}
 	return nil
@@ -66,25 +65,13 @@ func (r *types) names() []string {
 	return slices.Sorted(maps.Keys(r.byName))
 }
 
-// closeBreakers is for a Run that begins.
-func (r *types) closeBreakers() {
+// runBegins tells the admissions of all types.
+func (r *types) runBegins() {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for _, t := range r.byName {
-		t.breaker.reset()
+		t.runBegins()
 	}
-}
-
-// openBreakers are sorted by type.
-func (r *types) openBreakers() (open []observe.OpenBreaker) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for _, name := range slices.Sorted(maps.Keys(r.byName)) {
-		if b := r.byName[name].breaker.current(); b != nil {
-			open = append(open, *b)
-		}
-	}
-	return open
 }
 
 func (r *types) leaseRange() leaseRange {

@@ -61,15 +61,13 @@ type claimBegan struct {
 func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
 	due := !now.Before(typeSchedule.due)
 	switch {
-	case t.slots.paused.Load():
-		return false
 	case typeSchedule.claiming == 0:
 		return due || typeSchedule.full
-	case typeSchedule.claiming == claimsInFlight, t.breaker.shut(): // of two, one would bring a probe too many
+	case typeSchedule.claiming == claimsInFlight, t.limited(): // two claims would bring two entries where one may run
 		return false
 	case typeSchedule.full:
 		// Small claims beside the first cost a transaction each, and bring little of a backlog that it takes whole.
-		return t.slots.free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
+		return t.slots.Free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
 	return due
 }

@@ -23,9 +23,9 @@ func waitingOn(t *testing.T, taken int, cfg Config) (*Engine, *Type) {
 	t.Helper()
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }
 	e := New(t.Context(), cfg)
-	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}))
+	require.NoError(t, e.Register(Type{Name: "close_order", Concurrency: 2, Lease: time.Hour}, withSlots))
 	typ := e.types.named("close_order")
-	require.Equal(t, taken, typ.slots.take(taken))
+	require.Equal(t, taken, typ.slots.Take(taken))
 	e.claimSchedule.prepare()
 	return e, typ
 }
@@ -40,25 +40,25 @@ func woken(a *claimSchedule) bool {
 }
 
 func TestEverySlotThatIsGivenBackWakesWhoWaitsForIt(t *testing.T) {
-	for name, giveBack := range map[string]func(e *Engine, typ *Type, reservation *reservation){
-		"a rolled back transaction": func(e *Engine, _ *Type, reservation *reservation) {
+	for name, giveBack := range map[string]func(e *Engine, typ *Type, reservation Reservation){
+		"a rolled back transaction": func(e *Engine, _ *Type, reservation Reservation) {
 			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}}
 			rec.reservations = append(rec.reservations, reservation)
 			rec.RolledBack()
 		},
-		"a duplicate": func(e *Engine, _ *Type, reservation *reservation) {
+		"a duplicate": func(e *Engine, _ *Type, reservation Reservation) {
 			rec := &Recording{intake: e.intake, Drafts: []processlog.Draft{{BusinessType: "close_order"}}, Inserted: []processlog.Inserted{{Duplicate: true}}}
 			rec.reservations = append(rec.reservations, reservation)
 			rec.fresh(0)
 		},
-		"an entry that was not there": func(e *Engine, _ *Type, reservation *reservation) {
+		"an entry that was not there": func(e *Engine, _ *Type, reservation Reservation) {
 			e.intake.giveBack(freshEntry{businessType: "close_order", reservation: reservation})
 		},
-		"a poll that found less": func(e *Engine, typ *Type, _ *reservation) { e.claimSchedule.free(typ, 1) },
+		"a poll that found less": func(e *Engine, typ *Type, _ Reservation) { e.claimSchedule.free(typ, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 1)
-			reservation := typ.slots.reserve(1)
+			reservation := typ.slots.Reserve(1)
 			require.NotNil(t, reservation)
 			require.False(t, woken(e.claimSchedule))
 			giveBack(e, typ, reservation)
@@ -94,7 +94,7 @@ func TestScannerKnowsWhetherAClaimCouldBegin(t *testing.T) {
 	for name, hinder := range map[string]func(typeSchedule *typeSchedule, typ *Type){
 		"two claims under way": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.claiming = claimsInFlight },
 		"the database refuses": func(typeSchedule *typeSchedule, _ *Type) { typeSchedule.closed = time.Now().Add(time.Hour) },
-		"no slot is free":      func(_ *typeSchedule, typ *Type) { typ.slots.take(typ.slots.size) },
+		"no slot is free":      func(_ *typeSchedule, typ *Type) { typ.slots.Take(typ.Concurrency) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, typ := waiting(t, 0)
@@ -164,7 +164,7 @@ func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	e, typ := waitingOn(t, 0, Config{Store: store, QueueDown: true}) // nobody to be told
 	among := make(chan struct{}, 10)
 	e.settler.batcher.Flush = func([]settlement) { among <- struct{}{} }
-	e.settler.slow.Add(settlement{a: &attempt{t: typ, row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
+	e.settler.slow.Add(settlement{a: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
 	select {
 	case <-store.settled:
 	case <-among:

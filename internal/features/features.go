@@ -7,27 +7,68 @@ package features
 
 import (
 	"context"
+	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/observe"
 )
 
-// Set is an engine with its features.
+// Config is what the features need beyond the engine's own Config.
+type Config struct {
+	// Paused returns the names of the types that people have paused. It is nil where nobody can pause a type.
+	Paused func(ctx context.Context) (map[string]bool, error)
+}
+
+// TypeSettings are the settings of a business type that belong to features.
+type TypeSettings struct {
+	Breaker Breaker // the zero value: none
+}
+
+// Breaker holds the settings of a type's breaker. All are set, or none.
+type Breaker struct {
+	Of    int
+	Share float64
+	Pause time.Duration
+}
+
+// Set is an engine with its features. A function field does nothing where its feature is not built in.
 type Set struct {
 	Engine *engine.Engine
 
-	loops []func(ctx context.Context)
+	OpenBreakers func() []observe.OpenBreaker // sorted by type
+
+	cfg       Config
+	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
+	beforeRun []func(ctx context.Context)
+	loops     []func(ctx context.Context)
 }
 
 // features are called by New in the order of their files' names.
 var features []func(s *Set)
 
 // New makes an engine and attaches all features to it. Close the engine.
-func New(ctx context.Context, cfg engine.Config) *Set {
-	s := &Set{Engine: engine.New(ctx, cfg)}
+func New(ctx context.Context, cfg engine.Config, own Config) *Set {
+	s := &Set{Engine: engine.New(ctx, cfg), cfg: own, OpenBreakers: func() []observe.OpenBreaker { return nil }}
 	for _, attach := range features {
 		attach(s)
 	}
 	return s
+}
+
+// Register adds a type with its features. Call it before Run. Errors name what is wrong.
+func (s *Set) Register(t engine.Type, settings TypeSettings) error {
+	return s.Engine.Register(t, func(t *engine.Type) {
+		for _, attach := range s.types {
+			attach(t, settings)
+		}
+	})
+}
+
+// BeforeRun prepares the features for a Run.
+func (s *Set) BeforeRun(ctx context.Context) {
+	for _, prepare := range s.beforeRun {
+		prepare(ctx)
+	}
 }
 
 // Loops returns the background loops of the features. Run starts each in a goroutine, and each ends with its context.

@@ -7,7 +7,7 @@ func ordering() []mutant {
 			name: "breaker-lets-claimed-run", breaks: "G25",
 			what: "Entries claimed while the breaker opened run all the same.",
 			edits: []edit{
-				{"breaker.admit", `$n := min(len($attempts), $roomLocked())`, `$n := len($attempts)`},
+				{"Breaker.admit", `$n := min(len($attempts), $roomLocked())`, `$n := len($attempts)`},
 			},
 			sees: tests("TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt", "TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack"),
 		},
@@ -15,7 +15,7 @@ func ordering() []mutant {
 			name: "breaker-void-probe-kept", breaks: "G25",
 			what: "The breaker waits for ever for a probe that could not start.",
 			edits: []edit{
-				{"breaker.ended", `$hear($a, $load(), $nothing, nil)`, ``},
+				{"Breaker.ended", `$hear($a, $c, $nothing, nil)`, ``},
 			},
 			sees: tests("TestProbeThatTellsNothingIsFollowedByAnotherAfterTheSamePause"),
 		},
@@ -23,10 +23,9 @@ func ordering() []mutant {
 			name: "breaker-deaf-to-until", breaks: "G25",
 			what: "A service that says until when it is down never opens a breaker.",
 			edits: []edit{
-				{"tells",
-					`$v := $judged($err)`,
-					`$v := &plain
-errors.As($err, &$v)`},
+				{"JudgementOf",
+					`Verdict: $verdictOf($err),`,
+					`Verdict: map[bool]observe.Verdict{true: observe.Failure, false: $verdictOf($err)}[verdictIn($err) != nil && verdictIn($err).kind == retryAfter],`},
 			},
 			sees: tests("TestWhatACallTellsOfWhatItNeeds"),
 		},
@@ -76,7 +75,7 @@ errors.As($err, &$v)`},
 			name: "batch-out-of-patience", breaks: "G27",
 			what: "A follow-up fails without a run when its batch takes longer than MaxWait.",
 			edits: []edit{
-				{"dispatcher.call", `return $attemptResult{$err: usererr.Of($free($err))}`, `return $attemptResult{$err: usererr.Of($err)}`},
+				{"dispatcher.call", `return $attemptResult{$field: usererr.Of($free($err))}`, `return $attemptResult{$field: usererr.Of($err)}`},
 			},
 			sees: tests("TestFollowUpRunsOnceAllOfItsBatchHaveEnded").and(simulation, "1000"),
 		},

@@ -29,7 +29,7 @@ func surviving() []mutant {
 			name: "credits-leak", breaks: "G14",
 			what: "A transaction that rolls back does not give its reserved slots back.",
 			edits: []edit{
-				{"claimSchedule.cancel", `$use($reservation, 0)`, ``},
+				{"claimSchedule.cancel", `$reservation.$use(0)`, ``},
 			},
 			sees: tests("TestAbandonedTransactionsKeepNoSlots"),
 		},

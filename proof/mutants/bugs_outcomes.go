@@ -104,7 +104,7 @@ case $row == nil:`},
 			edits: []edit{
 				{"dispatcher.committed",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
-					`return attemptResult{$err: $err}
+					`return Result{Err: $err}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
 			},
 			sees:    tests("TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown").and(simulation, "2000"),
@@ -134,7 +134,7 @@ case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrN
 			edits: []edit{
 				{"dispatcher.committed",
 					`case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`,
-					`return attemptResult{settled: true}
+					`return Result{settled: true}
 case errors.Is($err, processlog.ErrNotRecorded), errors.Is($err, processlog.ErrNoTransaction):`},
 			},
 			sees:    tests("TestLostCommitOfAHandlerIsRepeatedWithinItsLease"),
@@ -198,7 +198,7 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 					`$lateBatch = $timedOut
 	$again($a)`,
 					`$lateBatch = $timedOut
-	d.finish($a, attemptResult{err: errNoVerdict})`},
+	d.finish($a, Result{Err: errNoVerdict})`},
 			},
 			sees: tests("TestBatchWithoutAVerdictForEachEntrySpendsNoAttempt"),
 		},

@@ -1,20 +1,48 @@
-package engine
+package quarantine
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// places is a quarantine whose suspects have no names.
+type places struct{ *Quarantine }
+
+func (q *places) enter(t *engine.Type, lost int) bool {
+	return lost < engine.SuspectAfter || q.enterLocked(t, lost)
+}
+
+func (q *places) leave(t *engine.Type, lost int, ended bool) bool { return q.leaveLocked(t, lost, ended) }
+
+// Failure: F61
+func TestPlaceIsGivenBackOnce(t *testing.T) {
+	typ := &engine.Type{Concurrency: 1}
+	q := New(engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler)}))
+	defer q.e.Close()
+	one, other := suspect{id: processlog.RowID(1)}, suspect{id: processlog.RowID(2)}
+	require.True(t, q.accept(typ, one, 1))
+	require.False(t, q.accept(typ, one, 1), "it has its place already")
+	require.False(t, q.accept(typ, other, 1))
+	q.left(typ, other, engine.Ended)
+	require.False(t, q.accept(typ, other, 1), "the other entry had no place")
+	q.left(typ, one, engine.NotRun)
+	q.left(typ, one, engine.Ended)
+	require.True(t, q.accept(typ, other, 1))
+	require.False(t, q.accept(typ, one, 1))
+}
+
 // Failure: F61
 func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
-	large, small := &Type{Concurrency: 50}, &Type{Concurrency: 1}
-	var q quarantine
+	large, small := &engine.Type{Concurrency: 50}, &engine.Type{Concurrency: 1}
+	q := &places{Quarantine: New(nil)}
 	for range 100 {
 		require.True(t, q.enter(large, 0), "who has lost nothing is not held up")
 	}
@@ -39,8 +67,8 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 // Failure: F61
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		typ := &Type{Concurrency: 4, BatchSize: 100, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
-		var q quarantine
+		typ := &engine.Type{Concurrency: 4, BatchSize: 100, RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}
+		q := &places{Quarantine: New(nil)}
 		enter := func() (n int) {
 			for q.enter(typ, 1) {
 				n++
@@ -73,8 +101,8 @@ func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 
 func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		typ := &Type{Concurrency: 50}
-		var q quarantine
+		typ := &engine.Type{Concurrency: 50}
+		q := &places{Quarantine: New(nil)}
 		require.True(t, q.enter(typ, 1))
 		require.False(t, q.enter(typ, 2))
 		require.False(t, q.enter(typ, 1), "the next ones wait for it")
@@ -87,24 +115,4 @@ func TestSuspectThatIsToRunAloneGetsItsTurn(t *testing.T) {
 		<-time.After(aloneWait)
 		require.True(t, q.enter(typ, 1), "but not for ever: it may run elsewhere by now")
 	})
-}
-
-// A commit that came long after its Record finds the lease it was inserted with ended. Claimed on under its own token, the entry
-// has lost nothing, and must not keep a place that nobody gives back.
-// Failure: F61
-func TestEntryClaimedOnAfterALateCommitTakesNoPlaceInQuarantine(t *testing.T) {
-	typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
-	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
-	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
-	own := picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID, Token: row.Token}}, room: 1}
-	require.True(t, own.accept(&row))
-	require.Zero(t, h.quarantine.total)
-	others := picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID}}, room: 1}
-	require.True(t, others.accept(&row))
-	require.Equal(t, 1, h.quarantine.total, "whoever recorded it has died")
-	others.keepOnly(nil)
-	require.Zero(t, h.quarantine.total, "it was not claimed after all")
-	row.Token = processlog.Token{} // a row that nobody's Record has written
-	require.True(t, (&picker{t: typ, holdings: h, want: []processlog.Wanted{{ID: row.ID}}, room: 1}).accept(&row))
-	require.Equal(t, 1, h.quarantine.total)
 }

@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// counted are slots for tests of the engine. A reservation occupies its slots at once and never lapses.
+type counted struct {
+	mu    sync.Mutex
+	size  int
+	taken int
+}
+
+func (s *counted) Take(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = max(0, min(n, s.size-s.taken))
+	s.taken += n
+	return n
+}
+
+func (s *counted) TakeRecorded() bool { return s.Take(1) == 1 }
+func (s *counted) Overdraw(n int)     { s.Release(-n) }
+func (s *counted) Recorded()          {}
+
+func (s *counted) Free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.size-s.taken)
+}
+
+func (s *counted) Release(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taken -= n
+}
+
+func (s *counted) Reserve(n int) Reservation { return &reserved{s: s, n: s.Take(n)} }
+
+type reserved struct {
+	s *counted
+	n int
+}
+
+func (r *reserved) Use(keep int) bool {
+	if r.n == 0 {
+		return false
+	}
+	r.s.Release(r.n - keep)
+	r.n = 0
+	return true
+}
+
+// withSlots counts the calls of a type.
+func withSlots(t *Type) { t.CountSlots(&counted{size: t.Concurrency}) }
+
+// A commit that came long after its Record finds the lease ended that the entry was inserted with. Claimed under its own token,
+// the entry has lost nothing, and is no suspect.
+// Failure: F61
+func TestEntryClaimedOnAfterALateCommitIsNoSuspect(t *testing.T) {
+	var lost []int
+	left := 0
+	typ := &Type{Name: "close_order", Concurrency: 50, Lease: time.Second}
+	typ.Admit(Admission{
+		Accept: func(_ *processlog.Row, n int) bool { lost = append(lost, n); return true },
+		Left: func(_ *processlog.Row, why Leaving) {
+			require.Equal(t, NotClaimed, why)
+			left++
+		},
+	})
+	row := processlog.Row{ID: processlog.RowID(1), BusinessType: "close_order", DeliveryCount: 1, Token: processlog.Token{1}}
+	h := newHoldings(newClaimSchedule(newTypes(time.Second)))
+	claim := func(want processlog.Wanted, mine ...processlog.Row) {
+		p := picker{t: typ, holdings: h, want: []processlog.Wanted{want}, room: 1}
+		require.True(t, p.accept(&row))
+		p.keepOnly(mine)
+	}
+	claim(processlog.Wanted{ID: row.ID, Token: row.Token})
+	require.Equal(t, []int{0}, lost)
+	require.Zero(t, left)
+	claim(processlog.Wanted{ID: row.ID}, row)
+	require.Equal(t, []int{0, 1}, lost, "the process that recorded it has died")
+	require.Zero(t, left)
+	claim(processlog.Wanted{ID: row.ID})
+	require.Equal(t, 1, left, "it was not claimed after all")
+	row.Token = processlog.Token{} // another program has written the row
+	claim(processlog.Wanted{ID: row.ID})
+	require.Equal(t, []int{0, 1, 1, 1}, lost)
+}
+
+func TestScannerSleepsUntilATypeHasRoomAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Lease: time.Hour})
+		defer e.Close()
+		var at time.Time
+		require.NoError(t, e.Register(Type{Name: "refund", Concurrency: 10, Lease: time.Hour}, withSlots, func(t *Type) {
+			t.Admit(Admission{Room: func() int { return 0 }, RoomAt: func() time.Time { return at }})
+		}))
+		e.types.named("refund").slots.Take(10)
+		e.claimSchedule.prepare()
+		e.claimSchedule.peek = time.Now().Add(time.Hour)
+		at = time.Now().Add(7 * time.Minute)
+		var claims sync.WaitGroup
+		require.Equal(t, 7*time.Minute, e.scanner.step(t.Context(), &claims))
+		claims.Wait()
+		require.Zero(t, e.claimSchedule.byType["refund"].claiming)
+	})
+}
+
+// Stuck handlers are found by looking through a map, and all entries of a batch are stuck together.
+func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New(t.Context(), Config{Log: slog.New(slog.DiscardHandler), Lease: time.Hour})
+		defer e.Close()
+		var stuck []processlog.ID
+		typ := &Type{Name: "refund", Lease: time.Hour}
+		typ.Admit(Admission{Stuck: func(a *Attempt, call uint32) {
+			require.EqualValues(t, 3, call)
+			stuck = append(stuck, a.Row.ID)
+		}})
+		for i := range 8 {
+			a := &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(uint64(i + 1))}, calls: 3, started: time.Now(), leaseEnd: time.Now().Add(time.Hour)}
+			a.ctx, a.cancel = context.WithCancelCause(t.Context())
+			e.holdings.held[a.holding()] = a
+		}
+		time.Sleep(stuckAfter + time.Second)
+		e.renewer.needRenewal()
+		require.Len(t, stuck, 8)
+		require.Equal(t, processlog.RowID(1), stuck[0])
+	})
+}

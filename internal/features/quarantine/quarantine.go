@@ -1,0 +1,183 @@
+// Package quarantine bounds how many entries run at once that may have killed a process.
+//
+// An entry whose lease has ended without an outcome may have killed the process that ran it. Such a suspect runs among few
+// others, so that few innocent entries lose a second lease with it. A suspect that has lost two leases runs alone.
+package quarantine
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// aloneWait is how long suspects of one lost lease stay out after a suspect of two was refused. It is long enough for that
+// suspect to be offered twice.
+const aloneWait = 2 * engine.RefusedRetry
+
+// Quarantine holds the places of one process for suspects. A suspect keeps its place until its outcome is durable. Suspects
+// of one lost lease run among few of their type. A suspect of two lost leases runs alone: beside no other suspect of any type.
+type Quarantine struct {
+	e *engine.Engine
+
+	mu     sync.Mutex // guards the fields below
+	places map[suspect]int
+	few    map[*engine.Type]*few
+	total  int       // places held by suspects of one lost lease
+	alone  bool      // a suspect of two lost leases runs
+	turn   time.Time // until then suspects of one lost lease stay out, because one of two was refused
+}
+
+// suspect is an entry within one epoch. Its place notes how many leases it has lost.
+type suspect struct {
+	id    processlog.ID
+	epoch uint32
+}
+
+// New makes the quarantine of an engine.
+func New(e *engine.Engine) *Quarantine {
+	return &Quarantine{e: e, places: make(map[suspect]int), few: make(map[*engine.Type]*few)}
+}
+
+// Attach has the quarantine decide about the suspects of a type.
+func (q *Quarantine) Attach(t *engine.Type) {
+	t.Admit(engine.Admission{
+		Accept: func(row *processlog.Row, lost int) bool { return q.accept(t, suspect{row.ID, row.Epoch}, lost) },
+		Left:   func(row *processlog.Row, why engine.Leaving) { q.left(t, suspect{row.ID, row.Epoch}, why) },
+	})
+}
+
+// accept takes a place for an entry that has lost so many leases, if a place is free. An entry that has lost none needs none.
+func (q *Quarantine) accept(t *engine.Type, s suspect, lost int) bool {
+	if lost < engine.SuspectAfter {
+		return true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, held := q.places[s]; held || !q.enterLocked(t, lost) {
+		return false
+	}
+	q.places[s] = lost
+	return true
+}
+
+// left gives the place of a suspect back.
+func (q *Quarantine) left(t *engine.Type, s suspect, why engine.Leaving) {
+	q.mu.Lock()
+	lost, held := q.places[s]
+	room := false
+	if held {
+		delete(q.places, s)
+		room = q.leaveLocked(t, lost, why == engine.Ended)
+	}
+	q.mu.Unlock()
+	if room && why != engine.NotClaimed {
+		q.e.Overflow(t.Name) // suspects were refused meanwhile
+	}
+}
+
+// enterLocked takes a place for a suspect that has lost so many leases.
+func (q *Quarantine) enterLocked(t *engine.Type, lost int) bool {
+	switch {
+	case q.alone:
+		return false
+	case lost >= engine.AloneAfter && q.total > 0:
+		// Otherwise suspects of one lost lease follow each other, and are never all gone.
+		q.turn = time.Now().Add(aloneWait)
+		return false
+	case lost >= engine.AloneAfter:
+		q.alone, q.turn = true, time.Time{}
+		return true
+	case time.Now().Before(q.turn) || !q.fewOf(t).take(t):
+		return false
+	}
+	q.total++
+	return true
+}
+
+// leaveLocked gives a place back, and reports whether other suspects may come. ended means that the entry has an outcome.
+func (q *Quarantine) leaveLocked(t *engine.Type, lost int, ended bool) (room bool) {
+	if lost >= engine.AloneAfter {
+		q.alone = false
+		return true
+	}
+	q.total--
+	return q.fewOf(t).leave(t, ended)
+}
+
+func (q *Quarantine) fewOf(t *engine.Type) *few {
+	if q.few[t] == nil {
+		q.few[t] = new(few)
+	}
+	return q.few[t]
+}
+
+// few is the places of one type for suspects of one lost lease. A type without a batch handler has as many places as the
+// square root of its Concurrency.
+//
+// A type with a batch handler counts entries and not calls: it begins with the square root of what all its calls can hold.
+// Once as many suspects as allowed have ended, three times as many are allowed. So the entries of a healthy process that was
+// killed are worked off in a few rounds.
+type few struct {
+	held    int
+	allowed int
+	full    bool      // all places were taken, and fewer than half of them are free since: entries claimed now would run in calls of one
+	proven  int       // suspects that have ended since allowed was raised
+	left    time.Time // when a place was last given back
+}
+
+const (
+	// fewGrowth is how many times as many suspects of a batch type may run next.
+	fewGrowth = 3
+
+	// fewForget is how long a batch type has no suspects until the next ones begin with the fewest places again. They come from
+	// another crash.
+	fewForget = 10 * time.Second
+)
+
+// fewOf returns how many suspects of a type run at once at first, and at most.
+func fewOf(t *engine.Type) (first, most int) {
+	most = t.Concurrency * t.Seats()
+	first = int(math.Ceil(math.Sqrt(float64(most))))
+	if t.RunBatch == nil {
+		most = first
+	}
+	return first, most
+}
+
+// take takes a place, if one is free.
+func (f *few) take(t *engine.Type) bool {
+	first, _ := fewOf(t)
+	if f.allowed == 0 || f.held == 0 && time.Since(f.left) > fewForget {
+		f.allowed, f.proven, f.full = first, 0, false
+	}
+	if f.full || f.held >= f.allowed {
+		return false
+	}
+	f.held++
+	f.full = t.RunBatch != nil && f.held == f.allowed
+	return true
+}
+
+// leave gives a place back, and reports whether other suspects may come. ended means that the entry has an outcome.
+func (f *few) leave(t *engine.Type, ended bool) (room bool) {
+	f.held--
+	f.left = time.Now()
+	if t.RunBatch == nil {
+		return true
+	}
+	room = f.held == 0 || f.full && f.held <= f.allowed/2
+	if f.held <= f.allowed/2 {
+		f.full = false
+	}
+	if ended {
+		f.proven++
+	}
+	if f.proven >= f.allowed {
+		_, most := fewOf(t)
+		f.allowed, f.proven = min(f.allowed*fewGrowth, most), 0
+	}
+	return room
+}

@@ -1,0 +1,172 @@
+// Package slots bounds how many calls of a type's handler run at once in this process: TypeConfig.Concurrency.
+//
+// Entries that a process records itself should start at once. So an open transaction can reserve slots for the entries it
+// records, and while a backlog is worked off a fifth of the slots stays free for entries that are recorded meanwhile.
+package slots
+
+import (
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+)
+
+// Slots count the calls of one type's handler. They implement engine.Slots.
+type Slots struct {
+	size  int
+	lapse time.Duration // after it a reservation of an open transaction lapses
+	room  func() int    // how many calls other features allow to begin now
+
+	mu           sync.Mutex // guards the fields below
+	running      int        // running handlers, and calls that a claim under way may need; more than size where slots were overdrawn
+	reserved     int
+	open         []*reservation // the oldest first, which lapses first
+	lastRecorded time.Time      // when an entry was last recorded that was to run at once
+}
+
+// Attach bounds the calls of a type by its Concurrency.
+func Attach(t *engine.Type) {
+	t.CountSlots(&Slots{size: t.Concurrency, lapse: t.Lease / 3, room: t.Room})
+}
+
+// reservation is slots that an open transaction has reserved. It lapses after a while, because a transaction that stays open
+// must not hold up the type.
+type reservation struct {
+	s       *Slots
+	n       int
+	expires time.Time
+	spent   bool // used, given back, or lapsed; guarded by s.mu
+}
+
+// recordedShare is how long after an entry was recorded that was to run at once a part of the slots is kept for the next ones.
+const recordedShare = 10 * time.Second
+
+// Reserve sets up to n slots aside for entries that are about to be inserted with a lease. Open transactions hold at most
+// half of all slots, because they may stay open for long and entries that are due have to run (G14, G17). Reserve returns nil
+// if it can set none aside.
+func (s *Slots) Reserve(n int) engine.Reservation {
+	if r := s.reserve(n); r != nil {
+		return r
+	}
+	return nil
+}
+
+func (s *Slots) reserve(n int) *reservation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.lapseLocked(now)
+	s.lastRecorded = now // even where no slot is free: the slots that a backlog frees next are for the entries recorded next
+	if s.room() < engine.Unlimited {
+		return nil
+	}
+	// A type with one slot can reserve it.
+	n = min(n, max(1, s.size/2)-s.reserved, s.size-s.running-s.reserved)
+	if n <= 0 {
+		return nil
+	}
+	r := &reservation{s: s, n: n, expires: now.Add(s.lapse)}
+	s.reserved += n
+	s.open = append(s.open, r)
+	return r
+}
+
+// Recorded notes that entries were recorded that are to run at once and for which no slot is reserved.
+func (s *Slots) Recorded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastRecorded = time.Now()
+}
+
+// lapseLocked gives back reservations that have lapsed. It is called before slots are counted, so that no timer is needed.
+func (s *Slots) lapseLocked(now time.Time) {
+	for len(s.open) > 0 && (s.open[0].spent || !now.Before(s.open[0].expires)) {
+		s.spendLocked(s.open[0])
+		s.open = s.open[1:]
+	}
+}
+
+// spendLocked gives a reservation back. It returns false if that was done before.
+func (s *Slots) spendLocked(r *reservation) bool {
+	if r.spent {
+		return false
+	}
+	r.spent = true
+	s.reserved -= r.n
+	return true
+}
+
+// Use turns keep of the reserved slots into running ones and frees the rest. It returns false if the reservation has lapsed,
+// because others may have its slots by now, or if it was used before.
+func (r *reservation) Use(keep int) bool {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.lapseLocked(time.Now())
+	if !r.s.spendLocked(r) {
+		return false
+	}
+	r.s.running += keep
+	return true
+}
+
+// Take occupies up to n slots for entries found due, and returns how many.
+func (s *Slots) Take(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, s.freeLocked())
+	if n <= 0 {
+		return 0
+	}
+	s.running += n
+	return n
+}
+
+// TakeRecorded occupies a slot for an entry that this process has just recorded. The slots that are kept free for such
+// entries count.
+func (s *Slots) TakeRecorded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lapseLocked(time.Now())
+	if s.running+s.reserved >= s.size || s.room() < engine.Unlimited {
+		return false
+	}
+	s.running++
+	return true
+}
+
+// freeLocked returns how many slots are free for entries found due. The result is negative where slots are overdrawn or kept.
+func (s *Slots) freeLocked() int {
+	now := time.Now()
+	s.lapseLocked(now)
+	if room := s.room(); room < engine.Unlimited {
+		return min(room, s.size-s.running-s.reserved) // the entry that has waited longest comes first, and no new one
+	}
+	// A backlog takes every free slot. New entries would wait behind all of it.
+	keep := 0
+	if s.size > 1 && now.Sub(s.lastRecorded) < recordedShare {
+		keep = max(1, s.size/5)
+	}
+	return s.size - s.running - s.reserved - max(0, keep-s.reserved) // reserved slots are kept for new entries already
+}
+
+// Free returns how many slots Take would give.
+func (s *Slots) Free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, s.freeLocked())
+}
+
+// Overdraw occupies n slots even where none is free. It is for entries that run nothing, whose slots are given back like those
+// of any claimed entry.
+func (s *Slots) Overdraw(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running += n
+}
+
+// Release frees n slots.
+func (s *Slots) Release(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running -= n
+}
