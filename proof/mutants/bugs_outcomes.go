@@ -184,7 +184,7 @@ $after = $backoff($v, max(1, $attempt()-1))`},
 			name: "wait-counts-at-once", breaks: "G7",
 			what: "For a type with MaxWait every wait counts as a failure from the first one on.",
 			edits: []edit{
-				{"Type.hadItsTime",
+				{"Type.HadItsTime",
 					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 && $age() >= $maxWait }`,
 					`func ($t *$type) $hadItsTime($row *processlog.Row) bool { return $maxWait > 0 }`},
 			},

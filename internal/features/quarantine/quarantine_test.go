@@ -20,7 +20,9 @@ func (q *places) enter(t *engine.Type, lost int) bool {
 	return lost < engine.SuspectAfter || q.enterLocked(t, lost)
 }
 
-func (q *places) leave(t *engine.Type, lost int, ended bool) bool { return q.leaveLocked(t, lost, ended) }
+func (q *places) leave(t *engine.Type, lost int, ended bool) bool {
+	return q.leaveLocked(t, lost, ended)
+}
 
 // Failure: F61
 func TestPlaceIsGivenBackOnce(t *testing.T) {
