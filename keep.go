@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -22,6 +23,9 @@ const (
 	keepStep  = 100
 	keepRest  = 4
 	keepMark  = " keep" // cannot be the name of a business type
+
+	// problemPurge is what Health says when a round fails.
+	problemPurge = "ended entries could not be purged"
 )
 
 // badKeep returns what is wrong with a Keep, or "". Entries younger than an hour may still be remembered by other
@@ -84,14 +88,14 @@ func (c *Compensator) maintain(ctx context.Context, keep time.Duration) error {
 	if c.kept.begun {
 		return nil
 	}
-	err := c.maintenance(ctx, keepMark, keepEvery, engine.ProblemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
+	err := c.maintenance(ctx, keepMark, keepEvery, problemPurge, func(ctx context.Context, _, end time.Time) error { return c.purgeRound(ctx, end) })
 	c.kept.begun = err == nil
 	return err
 }
 
 // maintenance takes part in rounds. The process that moves the mark to a slot makes the round of that slot, until end.
 func (c *Compensator) maintenance(ctx context.Context, mark string, every time.Duration, problem string, round func(ctx context.Context, slot, end time.Time) error) error {
-	return c.engine.Recur(ctx, engine.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
+	return c.features.Recur(ctx, features.Period{Name: mark, Schedule: Every(every).Next, CatchUp: 1, Problem: problem,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error) {
 			slot := slots[len(slots)-1]
 			moved, err := c.atSlot(ctx, mark, from, slot, func(context.Context, *ScopedTx) error { return nil })

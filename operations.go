@@ -198,12 +198,15 @@ const (
 	caseRecent   = 30 * time.Minute
 	caseThorough = time.Hour
 	caseKept     = 365 * 24 * time.Hour // after it was closed
+
+	// problemCases is what Health says when a round fails.
+	problemCases = "cases could not be opened and closed after the fact"
 )
 
 // keepCases makes this process take part in the rounds.
 func (c *Compensator) keepCases(ctx context.Context) error {
 	store, thorough := c.store.(processlog.Operations), true
-	return c.maintenance(ctx, casesMark, caseEvery, engine.ProblemCases, func(ctx context.Context, slot, end time.Time) error {
+	return c.maintenance(ctx, casesMark, caseEvery, problemCases, func(ctx context.Context, slot, end time.Time) error {
 		since := caseRecent
 		if thorough || slot.Truncate(caseThorough).Equal(slot) {
 			since = 0

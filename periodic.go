@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/features"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -57,7 +57,7 @@ func Periodic(ctx context.Context, t *Type[time.Time], schedule Schedule, cfg Pe
 	if schedule == nil {
 		return &FieldError{Field: "schedule", Reason: "is nil"}
 	}
-	return t.c.engine.Recur(ctx, engine.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp,
+	return t.c.features.Recur(ctx, features.Period{Name: t.name, Schedule: schedule.Next, CatchUp: cfg.CatchUp,
 		Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 			var taken []error
 			moved, err := t.c.atSlot(ctx, t.name, from, slots[len(slots)-1], func(ctx context.Context, tx *ScopedTx) (err error) {

@@ -8,7 +8,7 @@
 // there; docs/guarantees.md has them all.
 //
 // The root package makes one, hands it what is recorded (Recording) and changed (Changed), and lends Run's goroutines
-// to its loops: Scan, Reconcile, KeepTime, Maintain, Listen and Renew, which end with their contexts and which
+// to its loops: Scan, Reconcile, Listen and Renew, which end with their contexts and which
 // Run waits for. All other goroutines are those of its group commits, which Drain and Close wait for, and those of running
 // handlers, which Drain waits for.
 //

@@ -34,8 +34,6 @@ type Engine struct {
 	poller           *commitPoller
 	scanner          *scanner
 	reconciler       *reconciler
-	calendar         *calendar
-	maintenance      *calendar
 
 	mu      sync.Mutex // guards running
 	running bool
@@ -69,7 +67,6 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
 	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
 		rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.calendar, e.maintenance = &calendar{Base: b}, &calendar{Base: b}
 	return e
 }
 
@@ -85,20 +82,6 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 		f(&t)
 	}
 	return e.types.add(&t)
-}
-
-// Recur takes in, before Run, what recurs. It asks the store.
-func (e *Engine) Recur(ctx context.Context, p Period) error {
-	e.mu.Lock()
-	running := e.running
-	e.mu.Unlock()
-	if running {
-		return fmt.Errorf("register %q: %w: register types before Run", p.Name, processlog.ErrRunning)
-	}
-	if p.maintenance() {
-		return e.maintenance.add(ctx, p)
-	}
-	return e.calendar.add(ctx, p)
 }
 
 // Refusal is why nothing is to be recorded, or nil: the database has gone back. Asked for each Record, it may ask the
@@ -172,6 +155,13 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
+// Running reports whether a Run is under way: from Start to End.
+func (e *Engine) Running() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.running
+}
+
 // Refuse takes no more new entries.
 func (e *Engine) Refuse() { e.types.accepts.Store(false) }
 
@@ -183,12 +173,10 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, KeepTime, Maintain, Listen and Renew are the loops of a Run. Each ends with its context, and
+// Scan, Reconcile, Listen and Renew are the loops of a Run. Each ends with its context, and
 // has then ended all that it has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
-func (e *Engine) KeepTime(ctx context.Context)  { e.calendar.run(ctx) }
-func (e *Engine) Maintain(ctx context.Context)  { e.maintenance.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
 
 // Listen wakes the scanner for entries other processes enqueued.

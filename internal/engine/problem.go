@@ -53,9 +53,7 @@ const (
 	problemRollbackDetector = "what the database has kept so far could not be read back"
 	problemRound            = "the log could not be searched for forgotten entries"
 	problemInvalidRows      = "entries do not run as they stand: something else than this library has written them so"
-	problemMarks            = "the slots of periodic types could not be looked for"
 	problemOrdering         = "it could not be told whose turn it is"
-	problemSlot             = "a slot could not be recorded"
 	problemContent          = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt          = "attempts end with nothing counted: something they need is not available"
 	problemFaults           = "attempts fail, and count, for they have met the database's condition too often in a row"
@@ -69,10 +67,6 @@ const (
 	problemRefusedWake    = "the database refuses to make entries due whose turn has come"
 	problemRefusedRelease = "the database refuses to take back leases of entries"
 	problemRefusedRenewal = "the database refuses to renew leases of entries"
-
-	// Of maintenance; see Period.
-	ProblemPurge = "ended entries could not be purged"
-	ProblemCases = "cases could not be opened and closed after the fact"
 )
 
 // Failed takes an error of a statement of ours, and logs it.

@@ -7,6 +7,7 @@ package features
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/engine"
@@ -31,11 +32,23 @@ type Breaker struct {
 	Pause time.Duration
 }
 
+// Period is work that is done once for each slot of a schedule. See periodic.Period.
+type Period struct {
+	Name     string
+	Schedule func(after time.Time) time.Time
+	CatchUp  int
+	Problem  string
+	Do       func(ctx context.Context, from time.Time, slots []time.Time, at time.Time) (bool, error)
+}
+
 // Set is an engine with its features. A function field does nothing where its feature is not built in.
 type Set struct {
 	Engine *engine.Engine
 
 	OpenBreakers func() []observe.OpenBreaker // sorted by type
+
+	// Recur does work once for each slot of a schedule, in one of all processes. Call it before Run. It asks the database.
+	Recur func(ctx context.Context, p Period) error
 
 	cfg       Config
 	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
@@ -48,12 +61,19 @@ var features []func(s *Set)
 
 // New makes an engine and attaches all features to it. Close the engine.
 func New(ctx context.Context, cfg engine.Config, own Config) *Set {
-	s := &Set{Engine: engine.New(ctx, cfg), cfg: own, OpenBreakers: func() []observe.OpenBreaker { return nil }}
+	s := &Set{
+		Engine: engine.New(ctx, cfg), cfg: own,
+		OpenBreakers: func() []observe.OpenBreaker { return nil },
+		Recur:        func(context.Context, Period) error { return missing("periodic types and maintenance") },
+	}
 	for _, attach := range features {
 		attach(s)
 	}
 	return s
 }
+
+// missing returns the error of a call that needs a feature which is not built in.
+func missing(what string) error { return fmt.Errorf("compensator: this build is without %s", what) }
 
 // Register adds a type with its features. Call it before Run. Errors name what is wrong.
 func (s *Set) Register(t engine.Type, settings TypeSettings) error {

@@ -1,4 +1,4 @@
-package engine
+package periodic
 
 import (
 	"context"
@@ -13,16 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	double "github.com/compensator-go/compensator/compensatortest/memory"
+	"github.com/compensator-go/compensator/internal/engine"
 )
 
-// register is what three processes do for the slots of one period.
+// register lists the slots that all processes have done.
 type register struct {
 	store *double.Store
 	mu    sync.Mutex // guards done
 	done  []time.Time
 }
 
-// period does its slots in a transaction that moves the mark, and may fail before its end.
+// period returns a period that does its slots in the transaction that moves the mark. The transaction rolls back if fails returns true.
 func (r *register) period(schedule func(time.Time) time.Time, fails func() bool) Period {
 	return Period{Name: "report", Schedule: schedule, CatchUp: 500, Do: func(ctx context.Context, from time.Time, slots []time.Time, _ time.Time) (bool, error) {
 		tx, err := r.store.BeginTx(ctx)
@@ -44,21 +45,21 @@ func (r *register) period(schedule func(time.Time) time.Time, fails func() bool)
 	}}
 }
 
-// process runs a calendar until its context ends, as one that is killed.
+// process runs a calendar until ctx ends. It stops wherever it is, as a killed process does.
 func (r *register) process(t *testing.T, ctx context.Context, p Period) {
-	cfg := &Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }}
-	c := &calendar{Base: newBase(ctx, cfg)}
-	require.NoError(t, c.add(ctx, p))
-	c.run(ctx)
-	c.endWork(nil)
+	e := engine.New(ctx, engine.Config{Store: r.store, Log: slog.New(slog.DiscardHandler), PollInterval: time.Second, ErrorNumber: func(error) uint16 { return 0 }})
+	defer e.Close()
+	c := New(e)
+	require.NoError(t, c.Add(ctx, p))
+	c.Run(ctx)
 }
 
-// A year of slots by the clock on a wall that is set forward and back, made by processes of which one after the other dies.
+// Three processes die and begin again throughout a year. The schedule follows a local time with summer time.
 // Failure: F102
 func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
-	// At every half past an hour that the wall shows: two of them on the day of 25 hours, none in the hour that is skipped.
+	// The slots are at half past each hour of local time. The repeated hour has two, and the skipped hour has none.
 	schedule := func(after time.Time) time.Time {
 		next := after.In(berlin).Truncate(30 * time.Minute)
 		for !next.After(after) || next.Minute() != 30 {
@@ -71,7 +72,7 @@ func TestEachSlotOfAYearIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		r := &register{store: double.NewStore()}
-		p := r.period(schedule, func() bool { return rng.IntN(20) == 0 }) // guarded by the mark, which one process has
+		p := r.period(schedule, func() bool { return rng.IntN(20) == 0 }) // The store's mark guards rng, because only one process holds the mark.
 		begin := time.Now()
 		var processes sync.WaitGroup
 		for range 3 {

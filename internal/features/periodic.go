@@ -1,0 +1,21 @@
+package features
+
+import (
+	"context"
+
+	"github.com/compensator-go/compensator/internal/features/periodic"
+)
+
+func init() {
+	features = append(features, func(s *Set) {
+		// Maintenance may take long. It has its own loop, so that no slot of a type waits for it.
+		types, maintenance := periodic.New(s.Engine), periodic.New(s.Engine)
+		s.Recur = func(ctx context.Context, p Period) error {
+			if p.Problem != "" {
+				return maintenance.Add(ctx, periodic.Period(p))
+			}
+			return types.Add(ctx, periodic.Period(p))
+		}
+		s.loops = append(s.loops, types.Run, maintenance.Run)
+	})
+}
