@@ -1,8 +1,10 @@
-// Reference writes pages of docs/reference from the sources: settings, errors and columns. Run it in the root of the
+// Reference writes pages of docs/reference from the sources: settings, errors and columns. It also draws the charts of
+// the page about performance, and copies code of compiled files into the pages that include it. Run it in the root of the
 // repository: go run ./internal/reference. A test fails while a page is not current.
 package main
 
 import (
+	"fmt"
 	"log"
 	"os"
 	"path/filepath"
@@ -14,13 +16,13 @@ func main() {
 		log.Fatal(err)
 	}
 	for name, text := range pages {
-		if err := os.WriteFile(filepath.Join("docs/reference", name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-// generate returns the text of each page by its file name in docs/reference. root is the root of the repository.
+// generate returns the text of each file by its name. root is the root of the repository.
 func generate(root string) (map[string]string, error) {
 	settings, err := settingsPage(root)
 	if err != nil {
@@ -34,5 +36,38 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"settings.md": settings, "errors.md": errorsFound, "tables.md": columns}, nil
+	files := map[string]string{"docs/reference/settings.md": settings, "docs/reference/errors.md": errorsFound, "docs/reference/tables.md": columns}
+	drawn, err := charts(root)
+	if err != nil {
+		return nil, err
+	}
+	for name, text := range drawn {
+		files["docs/images/"+name] = text
+	}
+	return files, addSamples(root, files)
+}
+
+// addSamples adds the pages that include code, unless they are generated.
+func addSamples(root string, files map[string]string) error {
+	pages, err := pagesWithSamples(root)
+	if err != nil {
+		return err
+	}
+	for _, name := range pages {
+		if files[name] != "" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return err
+		}
+		with, err := withSamples(root, string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if with != string(text) || sampleMark.MatchString(with) {
+			files[name] = with
+		}
+	}
+	return nil
 }
