@@ -43,28 +43,6 @@ func TestDocsNameOnlyWhatExists(t *testing.T) {
 	}
 }
 
-var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
-
-// TestRecipesAreCompiled requires that each Go block in docs/how-to/recipes.md is part of a compiled file. Indentation may
-// differ.
-func TestRecipesAreCompiled(t *testing.T) {
-	flat := func(text string) (lines string) {
-		for line := range strings.Lines(text) {
-			lines += strings.TrimLeft(line, "\t")
-		}
-		return lines
-	}
-	var compiled string
-	for _, file := range []string{"recipes_test.go", "example_test.go", "internal/wrappertest/propagator_test.go"} {
-		compiled += flat(page(t, file))
-	}
-	blocks := goBlock.FindAllStringSubmatch(page(t, "docs/how-to/recipes.md"), -1)
-	require.NotEmpty(t, blocks)
-	for _, block := range blocks {
-		assert.True(t, strings.Contains(compiled, flat(block[1])), block[1])
-	}
-}
-
 // sourceTree returns every file and every test of every module.
 func sourceTree(t *testing.T) (files []string, tests map[string]bool) {
 	tests = make(map[string]bool)

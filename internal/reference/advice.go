@@ -122,7 +122,7 @@ var errorAdvice = map[string]advice{
 	},
 	"httpcall.Error": {
 		"An HTTP call of a handler was not answered with success. It has the status and the beginning of the body.",
-		"Return the error of `PostJSON` or `Do` unchanged. It decides the outcome of the entry. See [call a partner](../how-to/recipes.md).",
+		"Return the error of `PostJSON` or `Do` unchanged. It decides the outcome of the entry. See [call a partner](../how-to/call-a-partner.md).",
 	},
 	"rabbitmq.ErrClosed": {
 		"The publisher was closed.",

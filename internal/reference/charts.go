@@ -47,7 +47,7 @@ func ratioChart(text string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		bars = append(bars, bar{label: strings.Replace(row[1], "floor: the same statements", "the same statements by hand", 1), value: ratio,
+		bars = append(bars, bar{label: strings.Replace(row[1], "floor: the same statements", "the bare statements", 1), value: ratio,
 			text: fmt.Sprintf("%s× (%s and %s entries/s)", row[4], row[2], row[3]), ours: ratio >= 1})
 	}
 	if len(bars) < 5 {

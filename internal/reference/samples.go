@@ -18,6 +18,7 @@ import (
 //	<!-- go: recipes_test.go -->                                                 the whole file
 //	<!-- go: recipes_test.go ExampleSnooze -->                                   the body of a function
 //	<!-- go: recipes_test.go ExampleSnooze: switch { … return compensator -->   the lines from one that begins so to one that begins so
+//	<!-- go: page_test.go follow: nextTry := … }#2 -->                            the same, to the second line that begins so
 //	<!-- file: examples/tutorial/compose.yaml -->                               a file of another language
 var sampleMark = regexp.MustCompile("(?m)^<!-- (go|file): (\\S+)(?: (\\w+)(?:: (.+) … (.+))?)? -->\n```(\\w+)[^\n]*\n(?s:(.*?))^```$")
 
@@ -83,7 +84,7 @@ func sample(root string, isGo bool, file, function, first, last string) (string,
 		if begin < 0 {
 			return "", fmt.Errorf("no line begins with %q", first)
 		}
-		length := slices.IndexFunc(lines[begin:], func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), last) })
+		length := indexOfLast(lines[begin:], last)
 		if length < 0 {
 			return "", fmt.Errorf("no line begins with %q", last)
 		}
@@ -91,6 +92,33 @@ func sample(root string, isGo bool, file, function, first, last string) (string,
 	}
 	return dedented(lines), nil
 }
+
+// indexOfLast returns the first line that begins with last, at the depth of the first of lines if there is one. With
+// "#2" behind last it returns the second such line.
+func indexOfLast(lines []string, last string) int {
+	last, number, _ := strings.Cut(last, "#")
+	left := 1
+	if number != "" {
+		left = int(number[0] - '0')
+	}
+	anywhere := -1
+	for i, line := range lines {
+		if !strings.HasPrefix(strings.TrimSpace(line), last) {
+			continue
+		}
+		if anywhere < 0 {
+			anywhere = i
+		}
+		if depth(line) == depth(lines[0]) {
+			if left--; left == 0 {
+				return i
+			}
+		}
+	}
+	return anywhere
+}
+
+func depth(line string) int { return len(line) - len(strings.TrimLeft(line, "\t")) }
 
 // bodyOf returns what stands between the braces of a function.
 func bodyOf(file string, text []byte, function string) (string, error) {
@@ -114,14 +142,13 @@ func dedented(lines []string) string {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		tabs := len(line) - len(strings.TrimLeft(line, "\t"))
-		if fewest < 0 || tabs < fewest {
+		if tabs := depth(line); fewest < 0 || tabs < fewest {
 			fewest = tabs
 		}
 	}
 	var out strings.Builder
 	for _, line := range lines {
-		out.WriteString(line[min(max(fewest, 0), len(line)-len(strings.TrimLeft(line, "\t"))):] + "\n")
+		out.WriteString(line[min(max(fewest, 0), depth(line)):] + "\n")
 	}
 	return out.String()
 }

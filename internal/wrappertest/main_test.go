@@ -31,9 +31,9 @@ type opened func(t *testing.T, dsn string) *sql.DB
 // seeing lists the orders of wrappers in which the library sees commits.
 var seeing = map[string]opened{
 	"otelsql inside": func(t *testing.T, dsn string) *sql.DB {
-		connector, err := otelsql.WrapDriver(mysql.MySQLDriver{}).(driver.DriverContext).OpenConnector(dsn)
+		db, err := openTraced(dsn)
 		require.NoError(t, err)
-		return sql.OpenDB(compensator.Connector(connector))
+		return db
 	},
 	"otelsql outside": func(t *testing.T, dsn string) *sql.DB {
 		return otelsql.OpenDB(compensator.Connector(bare(t, dsn)))

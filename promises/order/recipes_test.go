@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// These tests run the recipes of docs/how-to/recipes.md that need no serial type, on a real server.
+// These tests run the recipes of docs/how-to that need no serial type, on a real server.
 
 func accounts(w *harness.World) {
 	w.Exec("CREATE TABLE accounts (user VARCHAR(64) PRIMARY KEY, balance INT NOT NULL, recorded INT NOT NULL, done INT NOT NULL) ENGINE=InnoDB")

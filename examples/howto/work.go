@@ -1,0 +1,138 @@
+package howto
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/encrypt"
+	"github.com/compensator-go/compensator/httpcall"
+	"github.com/redis/go-redis/v9"
+)
+
+// Refund asks for money to be returned.
+type Refund struct {
+	OrderID string
+	Cents   int64
+}
+
+var partner = &http.Client{Timeout: 10 * time.Second}
+
+const partnerURL = "https://partner.example/refunds"
+
+// CallPartner calls a partner over HTTP.
+func CallPartner(c *compensator.Compensator) (*compensator.Type[Refund], error) {
+	return compensator.Handle(c, "refund", func(ctx context.Context, e *compensator.Entry, r Refund) error {
+		return httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, nil)
+	}, compensator.TypeConfig{
+		Timeout: 15 * time.Second,
+		MaxWait: 24 * time.Hour, // for a day the partner may be down at no cost
+		Breaker: compensator.Breaker{Of: 20},
+	})
+}
+
+// LimitCalls allows four calls at once in each process.
+func LimitCalls(c *compensator.Compensator) (*compensator.Type[Refund], error) {
+	return compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{
+		Concurrency: 4,
+		MaxWait:     24 * time.Hour,
+		Breaker:     compensator.Breaker{Of: 20, Share: 0.5, Pause: 5 * time.Second},
+	})
+}
+
+func callPartner(ctx context.Context, e *compensator.Entry, r Refund) error {
+	return httpcall.PostJSON(ctx, partner, partnerURL, e.CallKey(), r, nil)
+}
+
+// Retries lasts for about an hour, which is longer than a rollback of a release takes.
+func Retries(c *compensator.Compensator) (*compensator.Type[Refund], error) {
+	return compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{
+		MaxProcessCount: 20,
+		Retry:           compensator.Exponential(time.Second, 10*time.Minute),
+	})
+}
+
+// Priorities gives urgent work a type of its own.
+func Priorities(c *compensator.Compensator) (urgent, normal *compensator.Type[Refund], err error) {
+	urgent, err = compensator.Handle(c, "refund_urgent", callPartner, compensator.TypeConfig{Concurrency: 20})
+	if err != nil {
+		return nil, nil, err
+	}
+	normal, err = compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{Concurrency: 5})
+	return urgent, normal, err
+}
+
+// WaitInRequest answers a request with the result of its entry, or says where to ask for it later.
+func WaitInRequest(c *compensator.Compensator, refunds *compensator.Type[Refund]) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		key := compensator.IdempotencyKey("refund-" + r.PathValue("order"))
+		batch := "refund-" + r.PathValue("order")
+		err := c.RetryTx(r.Context(), key, func(ctx context.Context) error {
+			return c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+				_, err := refunds.Record(ctx, tx, Refund{OrderID: r.PathValue("order")}, compensator.Options{IdempotencyKey: key, BatchID: batch})
+				return err
+			})
+		})
+		if err != nil {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
+		defer cancel()
+		progress, err := c.WaitBatch(ctx, batch)
+		switch {
+		case err != nil: // not finished within three seconds: the client asks again
+			w.WriteHeader(http.StatusAccepted)
+		case progress.Succeeded == 1:
+			w.WriteHeader(http.StatusOK)
+		default:
+			http.Error(w, "the refund was refused", http.StatusConflict)
+		}
+	}
+}
+
+// ResultLater answers a client that asks for the state of an entry.
+func ResultLater(c *compensator.Compensator) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		entry, err := c.Get(r.Context(), compensator.IdempotencyKey("refund-"+r.PathValue("order")))
+		if errors.Is(err, compensator.ErrNotFound) {
+			http.NotFound(w, r)
+			return
+		}
+		if err != nil {
+			http.Error(w, "try again", http.StatusServiceUnavailable)
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]string{"state": entry.State.String()})
+	}
+}
+
+// Sealed encrypts the contents of a type.
+func Sealed(c *compensator.Compensator) (*compensator.Type[Refund], error) {
+	codec, err := encrypt.New(encrypt.Config{Keys: []encrypt.Key{{ID: "2026", Secret: []byte(os.Getenv("REFUND_KEY"))}}})
+	if err != nil {
+		return nil, err
+	}
+	return compensator.Handle(c, "refund", callPartner, compensator.TypeConfig{Codec: codec})
+}
+
+// RedisClients shows the client for each kind of Redis.
+func RedisClients(db *sql.DB) []compensator.Config {
+	single := redis.NewClient(&redis.Options{Addr: "redis:6379"})
+	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "shop", SentinelAddrs: []string{"s1:26379", "s2:26379", "s3:26379"}})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"r1:6379", "r2:6379", "r3:6379"}})
+	return []compensator.Config{{DB: db, Redis: single}, {DB: db, Redis: sentinel}, {DB: db, Redis: cluster}}
+}
+
+// LogFailures reports what a deployment should notice.
+func LogFailures(health compensator.Health) {
+	for typ, late := range health.Overdue {
+		slog.Warn("overdue", "type", typ, "by", late)
+	}
+}
