@@ -234,7 +234,7 @@ func (c *Compensator) behind(ctx context.Context, row *processlog.Row, batchID s
 // time and at most 2 s, so that a silent Redis takes no time from the database. Health also works while Run does not
 // run.
 func (c *Compensator) Health(ctx context.Context) Health {
-	h := c.engine.Health(ctx)
-	h.OpenBreakers = c.features.OpenBreakers()
+	h := c.features.Health(ctx)
+	h.History, h.OpenBreakers = c.engine.Lost(), c.features.OpenBreakers()
 	return h
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -88,6 +89,14 @@ func (e *Engine) Register(t Type, attach ...func(t *Type)) error {
 // database once in a while.
 func (e *Engine) Refusal() error { return e.rollbackDetector.refusesRecords() }
 
+// Lost returns why this process has stopped because the database went back, or nil. It asks nobody.
+func (e *Engine) Lost() error {
+	if lost := e.rollbackDetector.stopped(); lost != nil {
+		return &lost.LossError
+	}
+	return nil
+}
+
 // AcceptLoss keeps a person's go-ahead after a loss, and returns what this process knows to be lost.
 func (e *Engine) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]processlog.LostEntry, error) {
 	return e.rollbackDetector.acceptLoss(ctx, by)
@@ -160,6 +169,27 @@ func (e *Engine) Running() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.running
+}
+
+// Accepting reports whether this process takes new entries: from Start to Refuse.
+func (e *Engine) Accepting() bool { return e.types.accepts.Load() }
+
+// Stuck lists the handlers that still run although their time is over.
+func (e *Engine) Stuck() []processlog.StuckAttempt { return e.holdings.stuck() }
+
+// OpenProblems lists what fails at present, the oldest problem first.
+func (e *Engine) OpenProblems() []observe.Problem {
+	e.refusals.forgetOld()
+	return e.Problems.list()
+}
+
+// AskQueue asks the queue whether it answers. It returns at once, and answer waits for the result: nil, or why the queue cannot
+// be used. The queue has its QueueShare of ctx. A queue in this process is not asked.
+func (e *Engine) AskQueue(ctx context.Context) (answer func() error) {
+	if e.Local {
+		return e.enqueuer.health.problem
+	}
+	return e.enqueuer.health.question(ctx)
 }
 
 // Refuse takes no more new entries.

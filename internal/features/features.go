@@ -47,6 +47,9 @@ type Set struct {
 
 	OpenBreakers func() []observe.OpenBreaker // sorted by type
 
+	// Health asks the database and the queue. It leaves History and OpenBreakers empty.
+	Health func(ctx context.Context) observe.Health
+
 	// Recur does work once for each slot of a schedule, in one of all processes. Call it before Run. It asks the database.
 	Recur func(ctx context.Context, p Period) error
 
@@ -64,7 +67,10 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 	s := &Set{
 		Engine: engine.New(ctx, cfg), cfg: own,
 		OpenBreakers: func() []observe.OpenBreaker { return nil },
-		Recur:        func(context.Context, Period) error { return missing("periodic types and maintenance") },
+		Health: func(context.Context) observe.Health {
+			return observe.Health{Database: missing("Health")}
+		},
+		Recur: func(context.Context, Period) error { return missing("periodic types and maintenance") },
 	}
 	for _, attach := range features {
 		attach(s)

@@ -255,7 +255,7 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 			name: "unknown-types-unreported", breaks: "G18",
 			what: "Overdue entries of types that no process knows are reported to nobody.",
 			edits: []edit{
-				{"Engine.addOverdue", `if $named($businessType) == nil && $overdue > $grace {`, `if false {`},
+				{"reading.add", `if !$known[$businessType] && $overdue > $grace {`, `if false {`},
 			},
 			sees: tests("TestTypeOfAnotherInstanceIsLeftAloneAndReported"),
 		},
