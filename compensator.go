@@ -51,7 +51,9 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.features = features.New(ctx, c.engineConfig(queueAnswers), features.Config{Paused: c.paused()})
+	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.paused(), Queue: features.Queue{
+		Queue: c.queue, Local: c.local(), Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
+	}})
 	c.engine = c.features.Engine
 	if cfg.Operations != nil { // Start this before the purges. Both run one after the other, and a purge takes all the time that is left.
 		if err := c.keepCases(ctx); err != nil {
@@ -65,13 +67,12 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 }
 
 // engineConfig translates the Config for the engine.
-func (c *Compensator) engineConfig(queueAnswers bool) engine.Config {
+func (c *Compensator) engineConfig() engine.Config {
 	return engine.Config{
-		Store: c.store, Queue: c.queue, Local: c.local(), QueueDown: !queueAnswers, Fingerprint: c.fingerprint,
-		Log: c.log, Observer: c.cfg.Observer,
+		Store: c.store, Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
-		Horizon: c.cfg.Horizon, StopTimeout: c.cfg.StopTimeout, QueueLimit: c.cfg.QueueLimit,
-		CaseOf: c.caseOf(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
+		StopTimeout: c.cfg.StopTimeout,
+		CaseOf:      c.caseOf(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
 	}
 }
 

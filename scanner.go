@@ -34,7 +34,6 @@ func (c *Compensator) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { c.engine.Scan(claiming) })
 	loops.Go(func() { c.engine.Reconcile(claiming) })
-	loops.Go(func() { c.engine.Listen(claiming) })
 	for _, loop := range c.features.Loops() {
 		loops.Go(func() { loop(claiming) })
 	}

@@ -20,6 +20,9 @@ type Admission struct {
 	// RoomAt returns when Room may return more without a call of Engine.Wake. The zero time means never.
 	RoomAt func() time.Time
 
+	// Paused reports whether nothing of the type is claimed: not even an entry that only has a lost lease counted.
+	Paused func() bool
+
 	// Accept is called for each entry that a claim could lease, while the entry's row is locked. It returns false for an entry
 	// that must not run here now. lost is how many leases in a row the entry has lost.
 	Accept func(row *processlog.Row, lost int) bool
@@ -80,6 +83,16 @@ func (t *Type) Room() int {
 
 // limited reports whether an admission limits the type now.
 func (t *Type) limited() bool { return t.Room() < Unlimited }
+
+// Paused reports whether an admission has paused the type.
+func (t *Type) Paused() bool {
+	for i := range t.admissions {
+		if f := t.admissions[i].Paused; f != nil && f() {
+			return true
+		}
+	}
+	return false
+}
 
 // roomAt returns when an admission may allow more calls, if that is after now and before until.
 func (t *Type) roomAt(now, until time.Time) time.Time {

@@ -9,12 +9,9 @@ import (
 )
 
 // A connection that has gone silent must not hold up a batcher for good.
-const (
-	StatementTimeout = 10 * time.Second
-	queueTimeout     = 2 * time.Second
-)
+const StatementTimeout = 10 * time.Second
 
-// Base is what every part works with: the servers, the settings, and whom to tell of problem.
+// Base is what every part works with: the servers, the settings, and the list of problems.
 type Base struct {
 	*Config
 	Problems ProblemList
@@ -33,20 +30,6 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 
 func (b *Base) Statement() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.Work, StatementTimeout)
-}
-
-func (b *Base) QueueCall() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(b.Work, queueTimeout)
-}
-
-// QueueShare returns how much of the time that ctx has left a call to the queue may take: half, and at most most. Where queue
-// and database are asked under one deadline, a silent queue leaves the database its time.
-func QueueShare(ctx context.Context, most time.Duration) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return most
-	}
-	return min(time.Until(deadline)/2, most)
 }
 
 // Wait waits, and returns false when the engine is closed meanwhile.
@@ -73,14 +56,14 @@ func (b *Base) Saw(what string, err error) {
 	b.Problems.Passed(what, "")
 }
 
-// near is how far ahead of their due moments all entries are enqueued, each round: a process that died before it
-// could enqueue has left some that the queue never heard of, and a full queue has left out others. It outlasts the
-// lead of a process that is gone and the round of the next one. A wheel's process enqueues for itself, with each round.
-func (b *Base) near() time.Duration {
-	if b.Local {
-		return 2 * b.PollInterval
+// QueueShare returns how much of the time that ctx has left a call to the queue may take: half of it, and at most most. So a silent
+// queue leaves time for the database where both are asked under one deadline.
+func QueueShare(ctx context.Context, most time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return most
 	}
-	return 4 * b.ReconcileInterval
+	return min(time.Until(deadline)/2, most)
 }
 
 // reporting makes a context lead to this engine what lies beneath an interface, or beneath package sql, has to tell.

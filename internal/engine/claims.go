@@ -12,7 +12,6 @@ import (
 type claims struct {
 	*Base
 	holdings         *holdings
-	enqueuer         *enqueuer
 	rollbackDetector *rollbackDetector
 	pendingReleases  *pendingReleases
 	refusals         *refusals

@@ -8,13 +8,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-const (
-	// peekInterval is the longest a scanner sleeps without asking the queue: a lost wake-up costs no more. See peekEvery.
-	peekInterval = 5 * time.Second
-
-	// lostPeek is the same while the queue has lost entries of a type.
-	lostPeek = time.Second
-)
+// peekInterval is the longest time that a scanner sleeps, and that a source is not asked. A lost wake-up costs no more. See
+// peekEvery.
+const peekInterval = 5 * time.Second
 
 // claimSchedule is when each type is worth a claim. Whoever learns of an entry that comes due, or of a slot that is free, tells it;
 // the scanner works it off.
@@ -25,7 +21,6 @@ type claimSchedule struct {
 	mu     sync.Mutex // guards the fields below; taken before the mutex of a type's slots, never after it
 	names  []string   // of the types, sorted; as they are when Run begins
 	byType map[string]*typeSchedule
-	peek   time.Time // when to ask the queue next
 }
 
 func newClaimSchedule(t *types) *claimSchedule {
@@ -36,8 +31,6 @@ func newClaimSchedule(t *types) *claimSchedule {
 func (a *claimSchedule) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// Nobody has listened since the last Run: what came due meanwhile is found by asking for everything once.
-	a.peek = time.Now()
 	a.names = a.types.names()
 	for _, name := range a.names {
 		t := a.types.named(name)
@@ -72,8 +65,9 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	}
 }
 
-// notify takes another process's word that an entry is due, which every process hears.
-func (a *claimSchedule) notify(businessType string) {
+// notify takes the news from another process that an entry is due. It reports whether the source is to be asked when: the entries
+// of the type wait for others from then on.
+func (a *claimSchedule) notify(businessType string) (ask bool) {
 	var in time.Duration
 	a.mu.Lock()
 	// One process gets the entry. The others come for nothing, and the more often they do, the later they come.
@@ -85,15 +79,14 @@ func (a *claimSchedule) notify(businessType string) {
 	if waits {
 		typeSchedule.notified++ // an answer that the queue was asked for before does not know of it
 	}
-	if waits && !typeSchedule.lingers(time.Now()) {
-		a.peek = time.Now() // the queue says when it is due: from then on it waits for others
-	}
+	ask = waits && !typeSchedule.lingers(time.Now())
 	a.mu.Unlock()
 	if waits {
 		a.Wake()
-		return
+		return ask
 	}
 	a.expect(businessType, in)
+	return false
 }
 
 // free gives slots of a type back; entries may be waiting for them.
@@ -147,15 +140,15 @@ func (a *claimSchedule) canClaim(t *Type) bool {
 	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
-// notified is how much was heard of each type, in the order of their names.
-func (a *claimSchedule) notified() []int {
+// heard returns the names of the types in order, and how much was heard of each.
+func (a *claimSchedule) heard() (names []string, heard []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	notified := make([]int, len(a.names))
+	heard = make([]int, len(a.names))
 	for i, name := range a.names {
-		notified[i] = a.byType[name].notified
+		heard[i] = a.byType[name].notified
 	}
-	return notified
+	return a.names, heard
 }
 
 // postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked: an
@@ -176,13 +169,6 @@ func (a *claimSchedule) postpone(businessType string, notified int, wait time.Du
 	if typeSchedule.claiming == 0 && typeSchedule.notified == notified && !typeSchedule.backlog && typeSchedule.failures == 0 && due.After(typeSchedule.due) {
 		typeSchedule.due = due
 	}
-}
-
-// peekSoon has the queue asked again before long.
-func (a *claimSchedule) peekSoon(in time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.peek = time.Now().Add(in)
 }
 
 // began notes that the transaction of a claim begins.

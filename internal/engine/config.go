@@ -11,22 +11,15 @@ import (
 
 // Config is what an engine works with and by: required where nothing else is said. Durations are those of the root's Config.
 type Config struct {
-	Store     processlog.Store
-	Queue     processlog.Queue
-	Local     bool // the queue knows this process's entries only
-	QueueDown bool // it did not answer when it was checked
-
-	Fingerprint string // the store's
-	Log         *slog.Logger
-	Observer    observe.Observer
+	Store    processlog.Store
+	Log      *slog.Logger
+	Observer observe.Observer
 
 	Lease             time.Duration // of types that have none of their own; with no types at all, how often a scanner looks
 	Grace             time.Duration
 	ReconcileInterval time.Duration
 	PollInterval      time.Duration
-	Horizon           time.Duration
 	StopTimeout       time.Duration
-	QueueLimit        int
 
 	// CaseOf is the case that opens with an outcome that makes its entry dead; nil: none does.
 	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft

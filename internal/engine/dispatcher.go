@@ -89,7 +89,7 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*Attempt) {
 		d.giveBack(t, shut, needed-callsOf(t, attempts))
 		for _, a := range shut {
 			// Other processes need not wait for the end of the queue's lease.
-			d.claims.enqueuer.move(t.Name, a.Row.ID, 0)
+			d.settler.source.Move(processlog.QueueEntry{BusinessType: t.Name, ID: a.Row.ID})
 		}
 	}
 	if refused, calls := d.start(t, attempts); len(refused) > 0 {

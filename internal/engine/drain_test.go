@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/compensator-go/compensator/internal/groupcommit"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -16,13 +17,15 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
 		require.NoError(t, e.Start(t.Context()))
 		e.ordering.rested.Flush = func([]processlog.Position) { time.Sleep(time.Hour) }
-		e.enqueuer.acks.Flush = func([]ack) { time.Sleep(time.Hour) }
+		var told groupcommit.Batcher[int]
+		told.Max, told.Workers, told.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
+		e.AwaitInDrain(&told)
 		e.ordering.rested.Add(processlog.Position{BusinessType: "close_order", Key: "ann"})
-		e.enqueuer.acks.Add(ack{businessType: "close_order"})
+		told.Add(1)
 		asked := time.Now()
 		require.NoError(t, e.Drain())
 		require.Equal(t, e.StopTimeout/3, time.Since(asked))
 		<-e.ordering.rested.Done()
-		<-e.enqueuer.acks.Done()
+		<-told.Done()
 	})
 }

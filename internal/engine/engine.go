@@ -20,7 +20,7 @@ type Engine struct {
 	*Base
 	types            *types
 	claimSchedule    *claimSchedule
-	enqueuer         *enqueuer
+	source           *source
 	missing          *missing
 	rollbackDetector *rollbackDetector
 	holdings         *holdings
@@ -36,6 +36,13 @@ type Engine struct {
 	scanner          *scanner
 	reconciler       *reconciler
 
+	// AskQueue asks the queue whether it answers. It returns at once, and answer waits for the result: nil, or why the queue
+	// cannot be used. The queue has its QueueShare of ctx. It is set by the queue, and otherwise finds nothing wrong.
+	AskQueue func(ctx context.Context) (answer func() error)
+
+	drainLast []Batcher // of features; Drain waits for them at its end, and Close
+	closeOnly []Batcher // of features; Close waits for them
+
 	mu      sync.Mutex // guards running
 	running bool
 }
@@ -46,27 +53,28 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
-	e.enqueuer = newEnqueuer(b, e.types, e.claimSchedule)
+	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
+	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
 	e.missing = &missing{b}
 	e.rollbackDetector = newRollbackDetector(b, e.types, e.claimSchedule, e.missing)
 	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{Base: b, answered: make(chan struct{}, 1)}
-	e.pendingReleases = newPendingReleases(b, e.enqueuer, e.refusals)
-	e.ordering = newOrdering(b, e.claimSchedule, e.enqueuer, e.refusals)
-	e.claims = &claims{Base: b, holdings: e.holdings, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
-	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
+	e.pendingReleases = newPendingReleases(b, e.source, e.refusals)
+	e.ordering = newOrdering(b, e.claimSchedule, e.source, e.refusals)
+	e.claims = &claims{Base: b, holdings: e.holdings, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
+	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
 	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
+	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
 	e.poller = &commitPoller{Base: b}
-	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
+	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.ordering.follow = e.intake.follow
 	e.ordering.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
 	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
-	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, enqueuer: e.enqueuer, holdings: e.holdings,
+	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
 		rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	return e
 }
@@ -115,7 +123,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	if after.State.Terminal() {
 		e.ordering.ended(&before, after.State)
 	} else {
-		e.enqueuer.move(before.BusinessType, before.ID, ch.Delay)
+		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
 	}
 }
 
@@ -129,6 +137,67 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 		return
 	}
 	e.poller.add(unseenCommit{id: before.ID, token: ch.Token, committed: func() { e.Changed(before, ch) }})
+}
+
+// AwaitInDrain has Drain wait at its end, and Close, until batchers of a feature hold nothing.
+func (e *Engine) AwaitInDrain(batchers ...Batcher) { e.drainLast = append(e.drainLast, batchers...) }
+
+// AwaitInClose has Close wait until batchers of a feature hold nothing.
+func (e *Engine) AwaitInClose(batchers ...Batcher) { e.closeOnly = append(e.closeOnly, batchers...) }
+
+// Named returns a registered type, or nil.
+func (e *Engine) Named(businessType string) *Type { return e.types.named(businessType) }
+
+// TypeNames returns the names of the registered types in order.
+func (e *Engine) TypeNames() []string { return e.types.names() }
+
+// Accepts reports whether a Run takes new entries.
+func (e *Engine) Accepts() bool { return e.types.accepts.Load() }
+
+// Accepting returns a registered type while a Run takes new entries, or nil.
+func (e *Engine) Accepting(businessType string) *Type { return e.types.accepting(businessType) }
+
+// LongestLease returns the longest lease of all types.
+func (e *Engine) LongestLease() time.Duration { return e.types.leaseRange().longest }
+
+// LookEvery returns how often a source is asked at least when entries are due.
+func (e *Engine) LookEvery() time.Duration { return e.types.peekEvery() }
+
+// Expect has the scanner claim a type when an entry of it is due.
+func (e *Engine) Expect(businessType string, in time.Duration) {
+	e.claimSchedule.expect(businessType, in)
+}
+
+// Notify takes the news from another process that an entry of a type is due. Every process hears it.
+func (e *Engine) Notify(businessType string) {
+	if e.claimSchedule.notify(businessType) {
+		e.source.LookSoon()
+	}
+}
+
+// CanClaim reports whether a claim of a type could begin now.
+func (e *Engine) CanClaim(t *Type) bool { return e.claimSchedule.canClaim(t) }
+
+// Heard returns the names of the types that run here, and how much was heard of each. Call it before a source is asked.
+func (e *Engine) Heard() (names []string, heard []int) { return e.claimSchedule.heard() }
+
+// Postpone has a type wait for what a source has said, unless something was heard of the type since the source was asked.
+func (e *Engine) Postpone(businessType string, heard int, wait time.Duration) {
+	e.claimSchedule.postpone(businessType, heard, wait)
+}
+
+// HasFinder reports whether overdue entries of a type are found by a feature, because most of them may not run yet.
+func (e *Engine) HasFinder(businessType string) bool { return e.IsSerial(businessType) }
+
+// OverdueAfter returns how long an entry may be due before the source counts as having forgotten it.
+func (e *Engine) OverdueAfter() time.Duration { return e.reconciler.grace() }
+
+// ReadHeads reads the earliest entry of each type and state. ReadWindow reads entries in the order in which they are due. Both
+// report their errors to Health.
+func (e *Engine) ReadHeads(ctx context.Context) (Heads, error) { return e.reconciler.heads(ctx) }
+
+func (e *Engine) ReadWindow(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
+	return e.reconciler.scan(ctx, w)
 }
 
 // Wake has the scanner look at all types now.
@@ -159,6 +228,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.running = true
 	e.types.runBegins()
+	e.claimSchedule.prepare()
 	e.dispatcher.open(ctx)
 	e.types.accepts.Store(true)
 	return nil
@@ -171,9 +241,6 @@ func (e *Engine) Running() bool {
 	return e.running
 }
 
-// Accepting reports whether this process takes new entries: from Start to Refuse.
-func (e *Engine) Accepting() bool { return e.types.accepts.Load() }
-
 // Stuck lists the handlers that still run although their time is over.
 func (e *Engine) Stuck() []processlog.StuckAttempt { return e.holdings.stuck() }
 
@@ -181,15 +248,6 @@ func (e *Engine) Stuck() []processlog.StuckAttempt { return e.holdings.stuck() }
 func (e *Engine) OpenProblems() []observe.Problem {
 	e.refusals.forgetOld()
 	return e.Problems.list()
-}
-
-// AskQueue asks the queue whether it answers. It returns at once, and answer waits for the result: nil, or why the queue cannot
-// be used. The queue has its QueueShare of ctx. A queue in this process is not asked.
-func (e *Engine) AskQueue(ctx context.Context) (answer func() error) {
-	if e.Local {
-		return e.enqueuer.health.problem
-	}
-	return e.enqueuer.health.question(ctx)
 }
 
 // Refuse takes no more new entries.
@@ -203,14 +261,11 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile, Listen and Renew are the loops of a Run. Each ends with its context, and
+// Scan, Reconcile and Renew are the loops of a Run. Each ends with its context, and
 // has then ended all that it has begun but handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
-
-// Listen wakes the scanner for entries other processes enqueued.
-func (e *Engine) Listen(ctx context.Context) { e.Queue.Listen(ctx, e.claimSchedule.notify) }
 
 // Drain waits for running handlers and stores their outcomes, once all loops but Renew have ended. Handlers that do not
 // return make it return a *StuckError; outcomes the database does not take, an error that says so.
@@ -231,7 +286,7 @@ func (e *Engine) Drain() error {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its timeout is waited for no more.
-	_ = await(grace, &e.intake.next, &e.ordering.rested) && await(grace, &e.intake.next, &e.ordering.gone) && await(grace, &e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved)
+	_ = await(grace, &e.intake.next, &e.ordering.rested) && await(grace, &e.intake.next, &e.ordering.gone) && await(grace, e.drainLast...)
 	return stuck
 }
 
@@ -240,8 +295,9 @@ const stopGrace = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	batchers := []batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
-		&e.enqueuer.acks, &e.enqueuer.fresh, &e.enqueuer.moved, &e.enqueuer.health.questions, &e.pendingReleases.batcher, &e.rollbackDetector.batcher}
+	batchers := []Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
+		&e.pendingReleases.batcher, &e.rollbackDetector.batcher}
+	batchers = append(append(batchers, e.drainLast...), e.closeOnly...)
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.close() // before the batchers that it hands entries to
@@ -252,15 +308,15 @@ func (e *Engine) Close() {
 
 const closeTimeout = 5 * time.Second
 
-// batcher is a batcher that can be waited for.
-type batcher interface {
+// Batcher is a batcher of package groupcommit, as the engine waits for it.
+type Batcher interface {
 	Done() <-chan struct{}
 	Quiet() bool
 }
 
 // await waits until none of the batchers, which may feed each other, holds anything. It returns false when the
 // timer ends first.
-func await(timer *time.Timer, batchers ...batcher) bool {
+func await(timer *time.Timer, batchers ...Batcher) bool {
 	for {
 		for _, l := range batchers {
 			select {
@@ -269,7 +325,7 @@ func await(timer *time.Timer, batchers ...batcher) bool {
 				return false
 			}
 		}
-		if !slices.ContainsFunc(batchers, func(l batcher) bool { return !l.Quiet() }) {
+		if !slices.ContainsFunc(batchers, func(l Batcher) bool { return !l.Quiet() }) {
 			return true
 		}
 	}

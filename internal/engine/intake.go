@@ -24,13 +24,16 @@ type freshEntry struct {
 	due          time.Time        // by this process's monotonic clock, for the queue only
 }
 
+// waitBound is how many entries may wait in memory. The reconciler finds further ones.
+const waitBound = 100_000
+
 // intake is the ways of an entry after its commit. Callers hand over and go on; what piles up while a statement runs is
 // the next statement.
 type intake struct {
 	*Base
 	types            *types
 	claimSchedule    *claimSchedule
-	enqueuer         *enqueuer
+	source           *source
 	missing          *missing
 	rollbackDetector *rollbackDetector
 	ordering         *ordering
@@ -49,10 +52,10 @@ type intake struct {
 // withBatchers makes what it hands entries to.
 func (in *intake) withBatchers() *intake {
 	// What is read back or claimed holds slots, which bound it. What is resolved need hold none, and so has a Bound.
-	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, queueBound, in.resolveFresh
+	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, waitBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
-	in.next.Max, in.next.Workers, in.next.Bound, in.next.Flush = processlog.MaxRows, 2, queueBound, in.claimNext
+	in.next.Max, in.next.Workers, in.next.Bound, in.next.Flush = processlog.MaxRows, 2, waitBound, in.claimNext
 	// Each comes of one batch of outcomes, of which there are no more at a time than the settler has workers.
 	in.ahead.Max, in.ahead.Workers, in.ahead.Flush = 1, 2, in.claimAhead
 	in.handed.Max, in.handed.Workers, in.handed.Flush = 1, 2, in.startAhead
@@ -116,14 +119,14 @@ func (in *intake) enqueueFresh(fresh []freshEntry) {
 	for _, f := range fresh {
 		wait := time.Until(f.due)
 		switch {
-		case !in.enqueuer.enqueues(f.businessType, wait):
+		case !in.source.Wants(f.businessType, wait):
 		case f.id.IsZero():
 			in.resolveOrDrop(f)
 		default:
 			items = append(items, processlog.QueueEntry{BusinessType: f.businessType, ID: f.id, In: wait})
 		}
 	}
-	in.enqueuer.enqueue(items)
+	in.source.Enqueue(items)
 }
 
 func (in *intake) resolveOrDrop(f freshEntry) {
@@ -422,7 +425,7 @@ func (in *intake) leaveSpare(list []freshEntry, spare []processlog.ID) {
 		if f.reservation != nil {
 			in.claims.release(f.token, entry)
 		} else {
-			in.enqueuer.enqueue([]processlog.QueueEntry{entry})
+			in.source.Enqueue([]processlog.QueueEntry{entry})
 		}
 	}
 }
@@ -439,5 +442,5 @@ func (in *intake) enqueueWaiting(t *Type, found processlog.Claimed) {
 	for _, r := range found.Refused {
 		items = append(items, processlog.QueueEntry{BusinessType: r.BusinessType, ID: r.ID, In: RefusedRetry})
 	}
-	in.enqueuer.enqueue(items)
+	in.source.Enqueue(items)
 }

@@ -32,7 +32,7 @@ func TestEntryThatWaitsForOthersIsNotPutOff(t *testing.T) {
 		require.Equal(t, 20*time.Second, time.Until(due))
 		for range 3 {
 			<-time.After(peekInterval)
-			a.postpone("mail", a.notified()[0], 0) // the queue says that something is due, and not since when
+			a.postpone("mail", heardOf(a), 0) // the queue says that something is due, and not since when
 			a.expect("mail", 0)
 			require.Equal(t, due, typeSchedule.due)
 		}
@@ -84,14 +84,10 @@ func TestAsManyAsABatchTakesAreLookedAtAtOnce(t *testing.T) {
 func TestQueueIsNotAskedAgainWhileEntriesWaitForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, typeSchedule := lingering(20 * time.Second)
-		a.peek = time.Now().Add(time.Minute)
-		a.notify("mail")
-		require.Equal(t, time.Now(), a.peek, "since when does it wait?")
-		a.peek = time.Now().Add(time.Minute)
+		require.True(t, a.notify("mail"), "only the source knows since when the entry waits")
 		a.expect("mail", 0)
 		require.True(t, typeSchedule.lingers(time.Now()))
-		a.notify("mail")
-		require.Equal(t, time.Now().Add(time.Minute), a.peek)
+		require.False(t, a.notify("mail"))
 	})
 }
 
@@ -110,21 +106,21 @@ func TestRunBeginsWithALookAtWhatWaitsForOthers(t *testing.T) {
 		require.True(t, typeSchedule.wants(typ, time.Now()), "they are enough, or have waited")
 
 		a.prepare()
-		typeSchedule, asked := a.byType["mail"], a.notified()
+		typeSchedule, asked := a.byType["mail"], heardOf(a)
 		a.looked(typ, 3*time.Second)
-		a.postpone("mail", asked[0], processlog.Never)
+		a.postpone("mail", asked, processlog.Never)
 		require.Equal(t, 3*time.Second, time.Until(typeSchedule.due), "the queue does not know of it, or was asked before")
 
 		a.prepare()
 		typeSchedule = a.byType["mail"]
-		a.postpone("mail", a.notified()[0], processlog.Never)
+		a.postpone("mail", heardOf(a), processlog.Never)
 		a.looked(typ, processlog.Never)
 		require.False(t, typeSchedule.lingers(time.Now()), "nothing is due: no more looks")
 
 		a.prepare()
-		typeSchedule, asked = a.byType["mail"], a.notified()
+		typeSchedule, asked = a.byType["mail"], heardOf(a)
 		a.notify("mail")
-		a.postpone("mail", asked[0], processlog.Never)
+		a.postpone("mail", asked, processlog.Never)
 		require.LessOrEqual(t, time.Until(typeSchedule.due), 20*time.Second, "another process has enqueued one meanwhile")
 	})
 }
@@ -172,4 +168,10 @@ func TestNoMoreIsClaimedThanCallsMayBegin(t *testing.T) {
 		require.Equal(t, 2, mail.calls(mine), "%v", lost)
 		require.Len(t, p.spare, len(lost)-len(mine))
 	}
+}
+
+// heardOf returns how much was heard of the first type.
+func heardOf(a *claimSchedule) int {
+	_, heard := a.heard()
+	return heard[0]
 }

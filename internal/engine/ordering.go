@@ -38,7 +38,7 @@ type Serial struct {
 type ordering struct {
 	*Base
 	claimSchedule *claimSchedule
-	enqueuer      *enqueuer
+	source        *source
 	refusals      *refusals
 	follow        func(next ...nextEntry) // runs entries that nothing blocks any more
 
@@ -55,10 +55,10 @@ type ordering struct {
 	gone   groupcommit.Batcher[processlog.Position] // their notes are forgotten
 }
 
-func newOrdering(b *Base, claimSchedule *claimSchedule, enqueuer *enqueuer, r *refusals) *ordering {
-	n := &ordering{Base: b, claimSchedule: claimSchedule, enqueuer: enqueuer, refusals: r, serial: make(map[string]Serial)}
-	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, queueBound, n.next
-	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, queueBound, n.forget
+func newOrdering(b *Base, claimSchedule *claimSchedule, source *source, r *refusals) *ordering {
+	n := &ordering{Base: b, claimSchedule: claimSchedule, source: source, refusals: r, serial: make(map[string]Serial)}
+	n.rested.Max, n.rested.Workers, n.rested.Bound, n.rested.Flush = processlog.MaxRows, 1, waitBound, n.next
+	n.gone.Max, n.gone.Workers, n.gone.Bound, n.gone.Flush = processlog.MaxRows, 1, waitBound, n.forget
 	n.gone.Pace.Least = forgetPace
 	return n
 }
@@ -285,7 +285,7 @@ func (n *ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (
 
 // blockedWait is how long a blocked entry waits should nobody tell it that nothing blocks it any more.
 func (n *ordering) blockedWait() time.Duration {
-	if n.Local || !n.enqueuer.health.up() {
+	if n.source.Reach() != ReachAll {
 		return n.PollInterval
 	}
 	return n.ReconcileInterval
@@ -530,9 +530,9 @@ func (n *ordering) forget(batch []processlog.Position) {
 // enqueue tells of entries that nothing blocks any more.
 func (n *ordering) enqueue(businessType string, ids []processlog.ID) {
 	for _, id := range ids {
-		n.enqueuer.move(businessType, id, 0)
+		n.source.Move(processlog.QueueEntry{BusinessType: businessType, ID: id})
 	}
-	if len(ids) > 0 && !n.enqueuer.health.up() {
+	if len(ids) > 0 && !n.source.up() {
 		n.sweep(businessType).begin()
 		n.claimSchedule.expect(businessType, 0) // who enqueues tells the scanner once the queue knows
 	}

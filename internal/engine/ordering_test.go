@@ -50,7 +50,7 @@ func (oneLine) Settle(_ context.Context, _ processlog.Token, outcomes []processl
 // Failure: F107
 func TestCallsThatWaitForTheirTurnsFreeTheirSlotsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := waitingOn(t, 0, Config{Store: oneLine{first: processlog.RowID(9)}, QueueDown: true, ReconcileInterval: time.Hour, PollInterval: time.Hour,
+		e, _ := waitingOn(t, 0, Config{Store: oneLine{first: processlog.RowID(9)}, ReconcileInterval: time.Hour, PollInterval: time.Hour,
 			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
 		require.NoError(t, e.Serialize(t.Context(), "mail", Serial{Key: func(row *processlog.Row) string { return row.UserID }}))
 		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, BatchSize: 3, Lease: time.Hour, Timeout: time.Hour,

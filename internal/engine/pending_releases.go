@@ -17,7 +17,7 @@ import (
 // process each time.
 type pendingReleases struct {
 	*Base
-	enqueuer *enqueuer
+	source   *source
 	refusals *refusals
 	batcher  groupcommit.Batcher[pendingRelease]
 	some     atomic.Bool // there is any: a claim asks for no more than this
@@ -84,8 +84,8 @@ func (d *pendingRelease) releasedBy(err error) pendingRelease {
 	return pendingRelease{entries: slices.DeleteFunc(slices.Clone(d.entries), func(e processlog.QueueEntry) bool { return refuses(refused.Refusals, e.ID) }), offered: d.offered}
 }
 
-func newPendingReleases(b *Base, n *enqueuer, r *refusals) *pendingReleases {
-	d := &pendingReleases{Base: b, enqueuer: n, refusals: r}
+func newPendingReleases(b *Base, source *source, r *refusals) *pendingReleases {
+	d := &pendingReleases{Base: b, source: source, refusals: r}
 	d.batcher.Max, d.batcher.Workers, d.batcher.Flush = 100, 1, d.releaseAll
 	return d
 }
@@ -177,7 +177,7 @@ func (d *pendingReleases) tryRelease(pending *pendingRelease) error {
 func (d *pendingReleases) offer(released *pendingRelease) {
 	if released.offered {
 		failpoint.Reach(failpoint.ClaimReleased)
-		d.enqueuer.enqueue(released.entries)
+		d.source.Enqueue(released.entries)
 	}
 }
 

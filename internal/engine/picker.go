@@ -31,7 +31,7 @@ func (p *picker) accept(row *processlog.Row) bool {
 		p.spare = append(p.spare, row.ID)
 		return false
 	}
-	if row.BusinessType != p.t.Name || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
+	if row.BusinessType != p.t.Name || p.t.Paused() || row.State == processlog.Compensating && !p.t.compensates() || !p.mayHave(row) {
 		return false
 	}
 	p.sit(with)

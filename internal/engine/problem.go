@@ -11,7 +11,6 @@ import (
 	"github.com/compensator-go/compensator/internal/report"
 	"github.com/compensator-go/compensator/internal/usererr"
 	"github.com/compensator-go/compensator/observe"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // ProblemList keeps what fails and nobody can be told: there is no caller. Each goes into the log at once, and then at
@@ -57,8 +56,6 @@ const (
 	problemContent          = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt          = "attempts end with nothing counted: something they need is not available"
 	problemFaults           = "attempts fail, and count, for they have met the database's condition too often in a row"
-	problemNotify           = "other processes could not be notified"
-	problemEnqueue          = "the queue has no room for entries, which are found in the database"
 
 	// What the database refuses for some entries, which it names; see refusals.
 	problemRefusedOutcome = "the database refuses to store outcomes of entries"
@@ -166,24 +163,5 @@ func (t *ProblemList) undecodable(businessType string, err error) {
 	setIn(&t.unread, businessType, time.Now())
 }
 
-// enqueued takes the end of an queue entry, and the types of which the queue left entries out.
-func (t *ProblemList) enqueued(batch []processlog.QueueEntry, leftOut []string, err error) {
-	for _, businessType := range leftOut {
-		t.Failed(problemEnqueue, businessType, err)
-	}
-	for _, a := range batch {
-		t.roomAgain([]string{a.BusinessType}, leftOut)
-	}
-}
-
-// roomAgain takes the news that the queue has all entries of types, but for those that lack some.
-func (t *ProblemList) roomAgain(businessTypes, lacking []string) {
-	if !t.some.Load() {
-		return
-	}
-	for _, businessType := range businessTypes {
-		if !slices.Contains(lacking, businessType) {
-			t.Passed(problemEnqueue, businessType)
-		}
-	}
-}
+// Any reports whether there is any problem. It costs a look at one word.
+func (t *ProblemList) Any() bool { return t.some.Load() }

@@ -82,13 +82,21 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 func (r *Recording) Unseen() {
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
-		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.enqueuer.enqueues(d.BusinessType, d.Delay) {
+		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.source.Wants(d.BusinessType, d.Delay) {
 			continue
 		}
 		// All entries of one Record share its fate: one of them tells.
 		r.poller.add(unseenCommit{key: d.IdempotencyKey, id: in.ID, committed: r.found, told: &r.told})
 		return
 	}
+}
+
+// near is how far ahead of their due times entries are found by the reconciler at the latest.
+func (in *intake) near() time.Duration {
+	if in.source.Reach() == ReachAll {
+		return 4 * in.ReconcileInterval
+	}
+	return 2 * in.PollInterval
 }
 
 // found sends the entries on their way, as a poll has found their commit.

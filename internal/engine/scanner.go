@@ -19,7 +19,7 @@ type scanner struct {
 	*Base
 	types            *types
 	claimSchedule    *claimSchedule
-	enqueuer         *enqueuer
+	source           *source
 	rollbackDetector *rollbackDetector
 	holdings         *holdings
 	ordering         *ordering
@@ -30,7 +30,6 @@ type scanner struct {
 
 // run claims what is due until ctx ends, and waits for the claims it has begun.
 func (s *scanner) run(ctx context.Context) {
-	s.claimSchedule.prepare()
 	var claims sync.WaitGroup
 	// What claims bring is started, or given back, before Run looks for handlers to wait for (G15).
 	defer claims.Wait()
@@ -56,12 +55,6 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Now()
-	if !now.Before(a.peek) {
-		a.peek = now.Add(s.types.peekEvery())
-		// Apart from the claims: a queue that is silent for two seconds must not hold up types whose due moments are
-		// known.
-		claims.Go(func() { s.look(ctx) })
-	}
 	// The database has gone back (G19). A person who says go on wakes this loop.
 	if s.rollbackDetector.stopped() != nil {
 		return peekInterval
@@ -70,7 +63,7 @@ func (s *scanner) step(ctx context.Context, claims *sync.WaitGroup) time.Duratio
 		// More attempts would only wait for their outcomes to be stored, and leases would end meanwhile (G8).
 		return behindPause
 	}
-	next := a.peek
+	next := now.Add(peekInterval)
 	for _, name := range a.names {
 		t, typeSchedule := s.types.named(name), a.byType[name]
 		s.beginLocked(t, typeSchedule, now, claims)
@@ -102,37 +95,15 @@ func (s *scanner) beginLocked(t *Type, typeSchedule *typeSchedule, now time.Time
 	}
 }
 
-// look asks the queue when each type's next entry is due, all in one: types at rest cost no call of their own.
-func (s *scanner) look(ctx context.Context) {
-	if !s.enqueuer.health.up() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, queueTimeout)
-	defer cancel()
-	notified, names := s.claimSchedule.notified(), s.claimSchedule.names // before the question: what comes meanwhile is newer than its answer
-	waits, lost, err := s.Queue.Peek(ctx, names)
-	s.enqueuer.health.saw(err)
-	if err != nil {
-		return
-	}
-	s.Problems.roomAgain(names, lost)
-	for i, wait := range waits {
-		// One of the two: later only if nothing else was heard, sooner in any case.
-		s.claimSchedule.postpone(names[i], notified[i], wait)
-		s.claimSchedule.expect(names[i], wait)
-	}
-	s.enqueuer.lost(lost)
-}
-
 // claimDue claims, and starts, entries of a type for so many calls, whose slots are taken: what the queue says is due and,
 // where it is silent or holds only a part of the backlog, what the database says. Slots that turn out to be too many are
 // given back at once: others can use them before the claim is over.
 func (s *scanner) claimDue(t *Type, calls int) claimResult {
 	backlog := s.claimSchedule.hasBacklog(t)
-	if !s.enqueuer.health.up() {
+	if !s.source.up() {
 		return s.claimFromStore(t, calls)
 	}
-	got, ok := s.claimFromQueue(t, calls)
+	got, ok := s.claimFromSource(t, calls)
 	if !ok {
 		return s.claimFromStore(t, calls)
 	}
@@ -157,18 +128,12 @@ func (s *scanner) alsoFromStore(t *Type, calls int, got claimResult) claimResult
 	return s.claimFromStore(t, calls)
 }
 
-// claimFromQueue returns false, and the slots are the caller's still, when the queue does not answer.
-func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
+// claimFromSource returns false, and the slots are the caller's still, when the queue does not answer.
+func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 	n := t.fits(calls)
-	ctx, cancel := s.QueueCall()
-	leased, err := s.Queue.Claim(ctx, t.Name, n, t.Lease)
-	cancel()
-	s.enqueuer.health.saw(err)
-	if err != nil {
+	leased, ok := s.source.Claim(t, n)
+	if !ok {
 		return claimResult{next: processlog.Never}, false
-	}
-	if leased.Lost {
-		s.enqueuer.losses.add(t.Name)
 	}
 	needed := min(calls, t.callsFor(len(leased.IDs)))
 	s.claimSchedule.free(t, calls-needed)
@@ -179,7 +144,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	full := len(leased.IDs) == n
 	free, err := s.leaveBlocked(t, &leased)
 	if err != nil {
-		s.returnToQueue(t, leased, claimed{}, err)
+		s.returnToSource(t, leased, claimed{}, err)
 		t.slots.Release(needed)
 		return claimResult{err: err}, true
 	}
@@ -201,7 +166,7 @@ func (s *scanner) claimFromQueue(t *Type, calls int) (claimResult, bool) {
 	// The queue's lease is no claim (G10): whether the entry is due, free and there at all the database says.
 	found, err := s.claims.claim(t, unleased(leased.IDs), needed)
 	s.claimSchedule.ended(t, time.Since(began))
-	s.returnToQueue(t, leased, found, err)
+	s.returnToSource(t, leased, found, err)
 	t.slots.Release(needed - t.calls(found.Mine))
 	if err != nil {
 		return claimResult{err: err}, true
@@ -221,20 +186,17 @@ func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog
 	if err != nil || len(blocked) == 0 {
 		return leased.IDs, err
 	}
-	acks := make([]ack, len(blocked))
-	for i, id := range blocked {
-		acks[i] = ack{t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true}}
+	for _, id := range blocked {
+		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
-	s.enqueuer.acks.Add(acks...)
 	return without(leased.IDs, blocked), nil
 }
 
-// returnToQueue settles the queue's leases of entries that were not claimed: gone ones are removed, the
+// returnToSource settles the queue's leases of entries that were not claimed: gone ones are removed, the
 // others come due again. Left alone, the queue would offer them to nobody for a lease.
-func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed, err error) {
-	var acks []ack
+func (s *scanner) returnToSource(t *Type, leased processlog.Leased, found claimed, err error) {
 	add := func(id processlog.ID, remove bool, in time.Duration) {
-		acks = append(acks, ack{t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in}})
+		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: remove, In: in})
 	}
 	if err != nil {
 		for _, id := range leased.IDs {
@@ -259,9 +221,6 @@ func (s *scanner) returnToQueue(t *Type, leased processlog.Leased, found claimed
 	for i := range found.Refused {
 		// A row that got the id of one of this type is not this queue's (G10).
 		add(found.Refused[i].ID, found.Refused[i].BusinessType != t.Name, RefusedRetry)
-	}
-	if len(acks) > 0 {
-		s.enqueuer.acks.Add(acks...)
 	}
 }
 

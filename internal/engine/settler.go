@@ -30,7 +30,7 @@ type settlement struct {
 type settler struct {
 	*Base
 	claimSchedule    *claimSchedule
-	enqueuer         *enqueuer
+	source           *source
 	holdings         *holdings
 	rollbackDetector *rollbackDetector
 	ordering         *ordering
@@ -350,16 +350,16 @@ func (s *settler) notifyQueue(a *Attempt, o processlog.Outcome) {
 	if !o.To.Terminal() {
 		s.offerAgain(a, processlog.DueIn(o.After))
 	} else if a.token != 0 {
-		s.enqueuer.acks.Add(ack{a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}}) // a lost one heals when its lease ends
+		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: o.ID, Token: a.token, Remove: true}) // a lost one heals when its lease ends
 	}
 }
 
 // offerAgain makes an entry due again.
 func (s *settler) offerAgain(a *Attempt, in time.Duration) {
 	if a.token != 0 {
-		s.enqueuer.acks.Add(ack{a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in}})
+		s.source.Settle(a.Type.Name, processlog.QueueOutcome{ID: a.Row.ID, Token: a.token, In: in})
 	} else {
-		s.enqueuer.move(a.Type.Name, a.Row.ID, in) // it may be there, leased to a process that died
+		s.source.Move(processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID, In: in}) // it may be there, leased to a process that died
 	}
 	s.claimSchedule.expect(a.Type.Name, in)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -73,7 +72,6 @@ func TestScannerRestsWhileTheDatabaseIsBehindWithOutcomes(t *testing.T) {
 	defer close(release)
 	e.settler.batcher.Flush = func([]settlement) { <-release }
 	e.settler.batcher.Add(make([]settlement, 20*processlog.MaxRows)...)
-	e.claimSchedule.peek = time.Now().Add(time.Hour)
 	var claims sync.WaitGroup
 	require.Positive(t, e.scanner.step(t.Context(), &claims), "an entry is due and a slot free, yet there is nothing to do")
 	claims.Wait()
@@ -161,7 +159,7 @@ func (s *oneBusy) Settle(_ context.Context, token processlog.Token, _ []processl
 // Failure: F27
 func TestOutcomeOfALockedRowWaitsApartFromTheOthers(t *testing.T) {
 	store := &oneBusy{left: 3, settled: make(chan struct{}), tokens: make(map[processlog.Token]bool)}
-	e, typ := waitingOn(t, 0, Config{Store: store, QueueDown: true}) // nobody to be told
+	e, typ := waitingOn(t, 0, Config{Store: store}) // nobody to be told
 	among := make(chan struct{}, 10)
 	e.settler.batcher.Flush = func([]settlement) { among <- struct{}{} }
 	e.settler.slow.Add(settlement{a: &Attempt{Type: typ, Row: processlog.Row{ID: processlog.RowID(1)}}, outcome: processlog.Outcome{ID: processlog.RowID(1), To: processlog.Succeeded}})
@@ -226,21 +224,16 @@ func TestMoreMomentsThanAreKeptLeaveTheNextOnes(t *testing.T) {
 	}
 }
 
-// forgetful is a Queue that has lost its entries.
-type forgetful struct{ processlog.Queue }
-
-func (forgetful) Peek(_ context.Context, types []string) ([]time.Duration, []string, error) {
-	return slices.Repeat([]time.Duration{processlog.Never}, len(types)), types, nil
-}
-
-func TestQueueThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
-	e, typ := waitingOn(t, 0, Config{Queue: forgetful{}})
-	e.enqueuer.health.probed(nil)
+func TestSourceThatHasLostATypeDoesNotSayWhenItIsDue(t *testing.T) {
+	e, typ := waiting(t, 0)
 	typeSchedule := e.claimSchedule.byType[typ.Name]
 	typeSchedule.begin(time.Now())
 	typeSchedule.claiming = 0
-	e.claimSchedule.expect(typ.Name, peekInterval)
-	e.scanner.look(t.Context()) // has the database asked now
+	e.Expect(typ.Name, peekInterval)
+	_, heard := e.Heard()
+	e.Postpone(typ.Name, heard[0], processlog.Never)
+	e.Expect(typ.Name, processlog.Never)
+	e.Overflow(typ.Name) // has the database asked now
 	typeSchedule.begin(time.Now())
 	e.claimSchedule.claimEnded(typ, claimResult{blind: true, next: processlog.Never}, typeSchedule.claimBegan)
 	require.LessOrEqual(t, time.Until(typeSchedule.due), peekInterval)

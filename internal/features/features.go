@@ -12,12 +12,25 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Config is what the features need beyond the engine's own Config.
 type Config struct {
 	// Paused returns the names of the types that people have paused. It is nil where nobody can pause a type.
 	Paused func(ctx context.Context) (map[string]bool, error)
+
+	Queue Queue
+}
+
+// Queue holds the settings of the queue.
+type Queue struct {
+	Queue       processlog.Queue // nil: the database alone says which entries are due
+	Local       bool             // the queue knows only the entries of this process
+	Down        bool             // it did not answer when it was checked
+	Fingerprint string           // of the database
+	Horizon     time.Duration    // entries that are due later are not enqueued yet
+	Limit       int              // members of one type at most
 }
 
 // TypeSettings are the settings of a business type that belong to features.

@@ -53,7 +53,7 @@ func claiming() []mutant {
 					`$batch, $results, $asked := $writeOutcomes($token, $batch)`,
 					`for _, o := range $batch {
 	if o.a.token != 0 {
-		s.enqueuer.ackBatch([]ack{{o.a.t.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)}}})
+		s.source.Settle(o.a.Type.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)})
 	}
 }
 $batch, $results, $asked := $writeOutcomes($token, $batch)`},
@@ -109,7 +109,7 @@ if !$await($grace, &$batcher, &$prompt, &$slow) {`,
 					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
 if false {`},
 				{"Engine.Drain",
-					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone) && $await($grace, &$acks, &$fresh, &$moved)`,
+					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone) && $await($grace, $drainLast...)`,
 					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone)`},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
@@ -246,8 +246,8 @@ case $oneWriter && $usesTx && $lease > $enough:`},
 			what: "A claim takes an entry of another type when the queue names it under this one.",
 			edits: []edit{
 				{"picker.accept",
-					`if $businessType != $name || $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`,
-					`if $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`},
+					`if $businessType != $name || $Paused() || $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`,
+					`if $Paused() || $state == processlog.Compensating && !$compensates() || !$mayHave($row) {`},
 			},
 			sees: selection{}.and(simulation, "2000"),
 		},

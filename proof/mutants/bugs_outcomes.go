@@ -312,8 +312,8 @@ $wait = waited.took`,
 			edits: []edit{
 				{"dispatcher.finish",
 					`switch {`,
-					`if s.outcome.To == processlog.Compensating && a.row.State != processlog.Compensating && a.t.Undo != nil {
-	_ = a.t.Undo(d.Work, &a.row)
+					`if s.outcome.To == processlog.Compensating && a.Row.State != processlog.Compensating && a.Type.Undo != nil {
+	_ = a.Type.Undo(d.Work, &a.Row)
 }
 switch {`},
 			},

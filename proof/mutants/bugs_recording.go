@@ -17,11 +17,9 @@ func recording() []mutant {
 			what: "The reconciler asks only for ids above the highest that it has seen, and misses entries that commit late.",
 			edits: []edit{
 				{"reconciler",
-					`$owes    bool
-$rebuild bool`,
-					`$owes    bool
-highest processlog.ID
-$rebuild bool`},
+					`*Base`,
+					`*Base
+highest processlog.ID`},
 				{"reconciler.scan",
 					`$saw($ctx, $err)
 return $found, $err`,
@@ -71,8 +69,8 @@ return slices.DeleteFunc($found, func(f processlog.Scheduled) bool { return f.ID
 			what: "A new entry runs from memory, and nothing reads its row back after the commit.",
 			edits: []edit{
 				{"freshEntry",
-					`$reservation       *$reservation`,
-					`$reservation       *$reservation
+					`$reservation       Reservation`,
+					`$reservation       Reservation
 draft        processlog.Draft`},
 				{"Recording.fresh",
 					`$list = append($list, $freshEntry{$id: $inID, $key: $idempotencyKey, $businessType: $dBusinessType, $token: $dToken, $watched: $rWatched, $reservation: $reservations[$i], $due: $due})`,

@@ -17,7 +17,7 @@ import (
 func Of(ctx context.Context, e *engine.Engine) observe.Health {
 	ctx = e.Reporting(ctx)
 	types := e.Types()
-	h := observe.Health{Handlers: len(types), Running: e.Accepting(), Stuck: e.Stuck(), Problems: e.OpenProblems()}
+	h := observe.Health{Handlers: len(types), Running: e.Accepts(), Stuck: e.Stuck(), Problems: e.OpenProblems()}
 	queue := e.AskQueue(ctx)
 	r := reading{e: e, h: &h, known: make(map[string]bool, len(types))}
 	for _, t := range types {

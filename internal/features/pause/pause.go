@@ -8,7 +8,6 @@ import (
 
 	"github.com/compensator-go/compensator/internal/engine"
 	"github.com/compensator-go/compensator/internal/jitter"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // problem is what Health and the log say when the pauses could not be read.
@@ -44,8 +43,7 @@ func (p *Pauses) Attach(t *engine.Type) {
 			}
 			return engine.Unlimited
 		},
-		// A claim may have begun before the pause was read.
-		Accept: func(*processlog.Row, int) bool { return !paused.Load() },
+		Paused: paused.Load, // a claim may have begun before the pause was read
 		Admit: func(attempts []*engine.Attempt) (admitted, refused []*engine.Attempt) {
 			if paused.Load() {
 				return nil, attempts

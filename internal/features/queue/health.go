@@ -1,0 +1,180 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+)
+
+// health knows whether the queue answers. One failed call ends the reliance on the queue. Only the probe of a round restores
+// it, so that a queue that fails now and then does not switch the engine to and fro.
+type health struct {
+	q *Queue
+
+	questions groupcommit.Batcher[chan<- error] // callers of Health that wait for the queue's answer
+
+	mu     sync.Mutex // guards the fields below
+	down   bool
+	tried  time.Time // the last call while the queue was down
+	since  time.Time // when the queue was found down; zero: never
+	err    error
+	gaps   bool // entries were not enqueued
+	warned bool // the log says that the queue is down, so it is to say when it is back
+}
+
+// quietTime is how long the log says nothing more of a queue that fails again and again.
+const quietTime = 10 * time.Second
+
+func newHealth(q *Queue) *health {
+	h := &health{q: q}
+	h.questions.Max, h.questions.Workers, h.questions.Flush = bound, 1, h.ask
+	if q.Down { // New has logged it
+		h.down, h.gaps, h.warned, h.since = true, true, true, time.Now()
+	}
+	return h
+}
+
+// up reports whether the queue is relied on.
+func (h *health) up() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.down
+}
+
+// tries reports whether to send a call. No rounds probe the queue in a process that only records. While the queue is down such a
+// process sends one call per PollInterval. The caller must send the call when tries returns true.
+func (h *health) tries() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down && !h.q.e.Accepts() && time.Since(h.tried) > h.q.e.PollInterval {
+		h.tried = time.Now()
+		return true
+	}
+	return !h.down
+}
+
+// saw takes the result of a call.
+func (h *health) saw(err error) {
+	e := h.q.e
+	switch {
+	case err == nil && !e.Accepts():
+		h.probed(nil) // no rounds probe the queue in a process that only records
+		return
+	case err == nil, e.Work.Err() != nil, errors.Is(err, context.Canceled):
+		return
+	}
+	h.mu.Lock()
+	h.tried = time.Now()
+	first := !h.down
+	h.down, h.err, h.gaps = true, err, true
+	loud := first && time.Since(h.since) > quietTime
+	if first {
+		h.since = time.Now()
+	}
+	h.warned = h.warned || loud
+	h.mu.Unlock()
+	if loud {
+		e.Log.Warn("compensator: the queue cannot be used; polling the database", "err", err)
+	}
+	if first {
+		engine.Tell(e.Base, e.Observer.QueueDown, err)
+	}
+}
+
+// probed takes the result of a round's probe.
+func (h *health) probed(err error) {
+	if err != nil {
+		h.saw(err)
+		return
+	}
+	h.mu.Lock()
+	back, level := h.down, slog.LevelDebug
+	if h.warned {
+		level = slog.LevelInfo
+	}
+	h.down, h.err, h.warned = false, nil, false
+	since := h.since
+	h.mu.Unlock()
+	if !back {
+		return
+	}
+	e := h.q.e
+	e.Log.Log(e.Work, level, "compensator: the queue answers again", "after", time.Since(since).Round(time.Millisecond))
+	if up := e.Observer.QueueUp; up != nil {
+		engine.Tell(e.Base, func(struct{}) { up() }, struct{}{})
+	}
+}
+
+// problem returns why the queue is not relied on, or nil.
+func (h *health) problem() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err
+}
+
+// Problem returns why the queue is not relied on, or nil. It sends no call.
+func (q *Queue) Problem() error { return q.health.problem() }
+
+// Ask asks whether the queue answers, and returns at once. The returned function waits for the answer, until the queue's share
+// of ctx is over, counted from the question, or after 2 s. A known outage that is not worth a call is answered without one. A
+// queue in this process is not asked.
+func (q *Queue) Ask(ctx context.Context) (answer func() error) {
+	h := q.health
+	if err := h.problem(); q.Local || err != nil && !h.tries() {
+		return func() error { return err }
+	}
+	share := engine.QueueShare(ctx, callTimeout)
+	late := time.NewTimer(share)
+	answered := make(chan error, 1)
+	h.questions.Add(answered)
+	return func() error {
+		defer late.Stop()
+		select {
+		case err := <-answered: // an answer that has come counts even if the database has used up all the time
+			return err
+		default:
+		}
+		select {
+		case err := <-answered:
+			return err
+		case <-late.C:
+			return fmt.Errorf("no answer within %v: %w", share.Round(time.Millisecond), context.DeadlineExceeded)
+		case <-ctx.Done():
+			return fmt.Errorf("no answer yet: %w", ctx.Err())
+		}
+	}
+}
+
+// ask sends one call for all callers that wait. The call has the time of any other call, however short the deadlines of those
+// callers are: an impatient probe must not make this process give the queue up.
+func (h *health) ask(waiting []chan<- error) {
+	ctx, cancel := h.q.call()
+	defer cancel()
+	_, _, err := h.q.Queue.Peek(ctx, []string{"health"})
+	h.saw(err)
+	for _, answered := range waiting {
+		answered <- err
+	}
+}
+
+// forgot notes that an entry was not enqueued.
+func (h *health) forgot() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gaps = true
+}
+
+// takeGaps reports whether entries were not enqueued since it was last called.
+func (h *health) takeGaps() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gaps := h.gaps
+	h.gaps = false
+	return gaps
+}

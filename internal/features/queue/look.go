@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"context"
+	"time"
+)
+
+// lostLook is how often the queue is asked while it has lost entries of a type.
+const lostLook = time.Second
+
+// LookSoon implements engine.Source.
+func (q *Queue) LookSoon() {
+	select {
+	case q.look <- struct{}{}:
+	default: // the queue is to be asked already
+	}
+}
+
+// Look asks the queue again and again when the next entry of each type is due, until ctx ends. A wake-up that was lost costs no
+// more than the time between two looks.
+func (q *Queue) Look(ctx context.Context) {
+	next := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.hasLost:
+			if sooner := time.Now().Add(lostLook); sooner.Before(next) {
+				next = sooner
+			}
+		case <-timer.C:
+			next = time.Now().Add(q.e.LookEvery())
+			q.lookOnce(ctx)
+		case <-q.look:
+			next = time.Now().Add(q.e.LookEvery())
+			q.lookOnce(ctx)
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// lookOnce asks for all types in one call, so that types at rest cost no call of their own.
+func (q *Queue) lookOnce(ctx context.Context) {
+	if ctx.Err() != nil || !q.health.up() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	names, heard := q.e.Heard() // before the question: what is heard meanwhile is newer than the answer
+	waits, lost, err := q.Queue.Peek(ctx, names)
+	q.health.saw(err)
+	if err != nil {
+		return
+	}
+	q.hasRoom(names, lost)
+	for i, wait := range waits {
+		// Postpone works if nothing else was heard of the type. Expect works if the entry is due sooner than known.
+		q.e.Postpone(names[i], heard[i], wait)
+		q.e.Expect(names[i], wait)
+	}
+	q.lost(lost)
+}

@@ -1,0 +1,270 @@
+// Package queue keeps the ids of entries in a queue that says when they are due: Redis, or a timing wheel in this process.
+//
+// The queue is a hint (G10). It says which entries are due and when the next one is. Whether an entry is due, free and there at
+// all only the database says. While the queue does not answer the engine polls the database.
+//
+//	queue.go      what the engine tells the queue and asks it
+//	health.go     whether the queue answers
+//	look.go       when the next entry of each type is due
+//	round.go      the queue's part in a round of the reconciler
+//	rebuild.go    what a queue that lost entries gets back
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Config is what a Queue works with.
+type Config struct {
+	Queue processlog.Queue
+
+	Local       bool   // the queue knows only the entries of this process
+	Down        bool   // the queue did not answer when New checked it
+	Fingerprint string // of the database
+
+	Horizon time.Duration // entries that are due later are not enqueued yet
+	Limit   int           // members of one type at most
+}
+
+// Queue implements engine.Source. Callers hand over what the queue is to be told, and go on. Where the queue does not take it,
+// the reconciler enqueues it again.
+type Queue struct {
+	Config
+	e      *engine.Engine
+	health *health
+	losses *losses
+	rounds *rounds
+
+	look    chan struct{} // of capacity 1: holds a token when the queue is to be asked now
+	hasLost chan struct{} // of capacity 1: holds a token when the queue has lost entries, and is to be asked before long
+
+	recorded groupcommit.Batcher[processlog.QueueEntry] // entries that come due
+	moved    groupcommit.Batcher[processlog.QueueEntry] // entries that come due sooner than the queue knows
+	settled  groupcommit.Batcher[settled]
+}
+
+// settled is an outcome of an entry that the queue has offered.
+type settled struct {
+	businessType string
+	outcome      processlog.QueueOutcome
+}
+
+const (
+	// callTimeout bounds each call: a connection that has gone silent must not hold up a batcher for good.
+	callTimeout = 2 * time.Second
+
+	// bound is how many entries may wait to be told. The reconciler finds further ones.
+	bound = 100_000
+
+	// problemNotify and problemFull are what Health and the log say.
+	problemNotify = "other processes could not be notified"
+	problemFull   = "the queue has no room for entries, which are found in the database"
+)
+
+// New makes the source of an engine.
+func New(e *engine.Engine, cfg Config) *Queue {
+	q := &Queue{Config: cfg, e: e, losses: newLosses(), look: make(chan struct{}, 1), hasLost: make(chan struct{}, 1)}
+	q.health = newHealth(q)
+	q.rounds = newRounds(q)
+	q.recorded.Max, q.recorded.Workers, q.recorded.Bound, q.recorded.Flush = 1000, 1, bound, q.enqueueRecorded
+	q.moved.Max, q.moved.Workers, q.moved.Bound, q.moved.Flush = 1000, 1, bound, q.enqueueMoved
+	q.settled.Max, q.settled.Workers, q.settled.Bound, q.settled.Flush = 1000, 1, bound, q.flushSettled
+	e.AwaitInDrain(&q.settled, &q.recorded, &q.moved)
+	e.AwaitInClose(&q.health.questions)
+	return q
+}
+
+// call returns the context of one call.
+func (q *Queue) call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(q.e.Work, callTimeout)
+}
+
+// Reach implements engine.Source.
+func (q *Queue) Reach() engine.Reach {
+	switch {
+	case !q.health.up():
+		return engine.ReachNone
+	case q.Local:
+		return engine.ReachOwn
+	}
+	return engine.ReachAll
+}
+
+// Wants implements engine.Source. The queue keeps no entry beyond its horizon, and a queue in this process keeps none of types
+// that do not run here.
+func (q *Queue) Wants(businessType string, in time.Duration) bool {
+	if in > q.Horizon+q.e.ReconcileInterval {
+		return false
+	}
+	return !q.Local || q.e.Accepting(businessType) != nil
+}
+
+// Enqueue implements engine.Source.
+func (q *Queue) Enqueue(entries []processlog.QueueEntry) {
+	if len(entries) > 0 && !q.recorded.Add(entries...) {
+		q.health.forgot() // too many to keep in memory
+	}
+}
+
+// Move implements engine.Source.
+func (q *Queue) Move(entry processlog.QueueEntry) {
+	if q.Wants(entry.BusinessType, entry.In) && !q.moved.Add(entry) {
+		q.health.forgot() // too many to keep in memory
+	}
+}
+
+// Settle implements engine.Source.
+func (q *Queue) Settle(businessType string, o processlog.QueueOutcome) {
+	q.settled.Add(settled{businessType, o})
+}
+
+// Claim implements engine.Source.
+func (q *Queue) Claim(t *engine.Type, n int) (processlog.Leased, bool) {
+	ctx, cancel := q.call()
+	defer cancel()
+	leased, err := q.Queue.Claim(ctx, t.Name, n, t.Lease)
+	q.health.saw(err)
+	if err != nil {
+		return processlog.Leased{}, false
+	}
+	if leased.Lost {
+		q.losses.add(t.Name)
+	}
+	return leased, true
+}
+
+// enqueueRecorded keeps the due time that the queue has for an entry: a process that has leased the entry since runs it.
+func (q *Queue) enqueueRecorded(batch []processlog.QueueEntry) { q.flush(batch, q.e.LongestLease()) }
+
+// enqueueMoved replaces the due time that the queue has, which may be the end of a lease.
+func (q *Queue) enqueueMoved(batch []processlog.QueueEntry) { q.flush(batch, 0) }
+
+// flush enqueues a batch. While the queue is down the database is polled, and what was left out is enqueued when the queue is
+// back.
+func (q *Queue) flush(batch []processlog.QueueEntry, maxLease time.Duration) {
+	if !q.health.tries() {
+		return
+	}
+	ctx, cancel := q.call()
+	defer cancel()
+	_ = q.enqueueNow(ctx, batch, maxLease) // health has the error
+}
+
+// enqueueNow enqueues a batch, and wakes the scanners that sleep for its entries.
+func (q *Queue) enqueueNow(ctx context.Context, batch []processlog.QueueEntry, maxLease time.Duration) error {
+	failpoint.Reach(failpoint.EnqueueNext)
+	heads, lost, err := q.Queue.Enqueue(ctx, batch, processlog.EnqueueRules{MaxLease: maxLease, Limit: q.Limit, Near: q.near()})
+	failpoint.Reach(failpoint.Enqueued)
+	q.losses.add(lost...)
+	if !q.leftOut(batch, err) {
+		q.health.saw(err)
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range batch {
+		q.e.Expect(e.BusinessType, e.In) // not before: a claim that comes before the queue knows of the entry finds nothing
+	}
+	// This process's scanner is awake where it can begin a claim. The other processes then need not wake.
+	elsewhere := slices.DeleteFunc(heads, func(businessType string) bool {
+		t := q.e.Accepting(businessType)
+		return t != nil && q.e.CanClaim(t)
+	})
+	if len(elsewhere) > 0 && !q.Local {
+		q.e.Saw(problemNotify, q.Queue.Notify(ctx, elsewhere)) // a hint: every scanner looks by itself before long
+	}
+	return err
+}
+
+// near is how far ahead of their due times all entries are enqueued with each round. A process that has died may have recorded
+// entries that it did not enqueue, and a full queue has left out others. So near is longer than the lead of a process that has
+// died and the round of the next one. A queue in this process is told with each of its own rounds.
+func (q *Queue) near() time.Duration {
+	if q.Local {
+		return 2 * q.e.PollInterval
+	}
+	return 4 * q.e.ReconcileInterval
+}
+
+// leftOut reports whether the queue answers but has no room for entries of some types. The queue is then relied on for the
+// entries that it has, and the database is asked for the others.
+func (q *Queue) leftOut(batch []processlog.QueueEntry, err error) bool {
+	var left *processlog.LeftOutError
+	if !errors.As(err, &left) {
+		left = &processlog.LeftOutError{}
+	}
+	if err == nil || len(left.BusinessTypes) > 0 {
+		for _, businessType := range left.BusinessTypes {
+			q.e.Problems.Failed(problemFull, businessType, err)
+		}
+		for _, e := range batch {
+			q.hasRoom([]string{e.BusinessType}, left.BusinessTypes)
+		}
+	}
+	q.lost(left.BusinessTypes)
+	return len(left.BusinessTypes) > 0
+}
+
+// hasRoom notes that the queue has all entries of the types, except of those in lacking.
+func (q *Queue) hasRoom(businessTypes, lacking []string) {
+	if !q.e.Problems.Any() {
+		return
+	}
+	for _, businessType := range businessTypes {
+		if !slices.Contains(lacking, businessType) {
+			q.e.Problems.Passed(problemFull, businessType)
+		}
+	}
+}
+
+// lost notes that the queue may lack entries of some types. Nobody knows when the missing ones are due until the queue is
+// rebuilt, so the database is asked as well, now and each time the queue is asked, which happens more often (G10).
+func (q *Queue) lost(businessTypes []string) {
+	if len(businessTypes) == 0 {
+		return
+	}
+	q.losses.add(businessTypes...)
+	select {
+	case q.hasLost <- struct{}{}:
+	default:
+	}
+	for _, businessType := range businessTypes {
+		q.e.Overflow(businessType)
+	}
+	q.e.Wake()
+}
+
+func (q *Queue) flushSettled(batch []settled) {
+	if !q.health.up() {
+		return // the queue's leases end by themselves, and a claim finds out what has become of the entries
+	}
+	byType := grouped.By(batch, func(s settled) string { return s.businessType })
+	for _, name := range byType.Order {
+		items := make([]processlog.QueueOutcome, len(byType.Groups[name]))
+		for i, s := range byType.Groups[name] {
+			items[i] = s.outcome
+		}
+		ctx, cancel := q.call()
+		err := q.Queue.Settle(ctx, name, items)
+		failpoint.Reach(failpoint.QueueSettled)
+		cancel()
+		q.health.saw(err)
+		if err != nil {
+			return // a queue that is silent would cost a timeout for each further type
+		}
+		for _, item := range items {
+			if !item.Remove {
+				q.e.Expect(name, item.In) // not before: a claim that comes before the queue knows would find nothing
+			}
+		}
+	}
+}

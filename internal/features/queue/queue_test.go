@@ -1,0 +1,89 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// telling returns the source of an engine that does not run.
+func telling(t *testing.T, q processlog.Queue) *Queue {
+	t.Helper()
+	e := engine.New(t.Context(), engine.Config{Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour,
+		PollInterval: time.Second, ReconcileInterval: 10 * time.Second})
+	return New(e, Config{Queue: q, Horizon: time.Hour})
+}
+
+// attentive is a queue that keeps what it is told.
+type attentive struct {
+	processlog.Queue
+	has []processlog.QueueEntry
+}
+
+func (q *attentive) Enqueue(_ context.Context, batch []processlog.QueueEntry, _ processlog.EnqueueRules) (heads, lost []string, err error) {
+	q.has = append(q.has, batch...)
+	return nil, nil, nil
+}
+
+// A process that stops, or only records, makes no rounds that probe the queue. Its own calls find out that the queue is back.
+func TestCallThatFindsTheQueueBackTellsAllThatHasGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		has := &attentive{}
+		q := telling(t, has)
+		move := func(ids ...uint64) (all []processlog.QueueEntry) {
+			for _, id := range ids {
+				entry := processlog.QueueEntry{BusinessType: "refund", ID: processlog.RowID(id)}
+				q.Move(entry)
+				all = append(all, entry)
+			}
+			synctest.Wait()
+			return all
+		}
+		q.health.saw(errors.New("no route"))
+		move(1, 2)
+		require.Empty(t, has.has, "the queue has just failed")
+
+		time.Sleep(2 * time.Second)
+		require.False(t, q.health.up(), "without a call nothing is found out")
+		want := move(3, 4, 5)
+		require.Equal(t, want, has.has)
+		require.True(t, q.health.up())
+		require.Equal(t, slices.Concat(want, move(6)), has.has)
+	})
+}
+
+// mute is a queue that does not answer.
+type mute struct {
+	processlog.Queue
+	asked []string
+}
+
+func (q *mute) Settle(ctx context.Context, businessType string, _ []processlog.QueueOutcome) error {
+	q.asked = append(q.asked, businessType)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A stop waits until the queue is told: for one call, and not for one call of each type.
+func TestQueueThatDoesNotAnswerForOneTypeIsNotAskedForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := &mute{}
+		q := telling(t, asked)
+		for _, businessType := range []string{"refund", "mail", "close_order"} {
+			q.Settle(businessType, processlog.QueueOutcome{})
+		}
+		<-q.settled.Done()
+		require.Equal(t, []string{"refund"}, asked.asked[:1])
+		require.False(t, q.health.up())
+		require.Len(t, asked.asked, 1)
+	})
+}

@@ -1,0 +1,160 @@
+package queue
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	// rebuildPeriod is how long other processes leave a type to the process that has begun to rebuild it, which may have died.
+	rebuildPeriod = 10 * time.Second
+
+	// rebuildPause lets one rebuild restore losses that come together. It bounds what a queue costs that loses entries again and
+	// again.
+	rebuildPause = 200 * time.Millisecond
+)
+
+// losses are the types of which the queue has lost entries, until a rebuild takes them.
+type losses struct {
+	news chan struct{} // of capacity 1: holds a token after a loss
+
+	mu    sync.Mutex // guards types
+	types map[string]struct{}
+}
+
+func newLosses() *losses {
+	return &losses{news: make(chan struct{}, 1), types: make(map[string]struct{})}
+}
+
+func (l *losses) add(businessTypes ...string) {
+	if len(businessTypes) == 0 {
+		return
+	}
+	l.mu.Lock()
+	for _, businessType := range businessTypes {
+		l.types[businessType] = struct{}{}
+	}
+	l.mu.Unlock()
+	select {
+	case l.news <- struct{}{}:
+	default: // the rebuild has not looked since the last loss
+	}
+}
+
+// hold reports whether all the types are among the lost ones, which are rebuilt by themselves.
+func (l *losses) hold(businessTypes []string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(businessTypes, func(businessType string) bool {
+		_, lost := l.types[businessType]
+		return !lost
+	})
+}
+
+// take returns the lost types in order, and forgets them.
+func (l *losses) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	types := slices.Sorted(maps.Keys(l.types))
+	clear(l.types)
+	return types
+}
+
+// rebuilding is what one process enqueues again. Only when all is enqueued the queue is told that the types are whole. Until
+// then the other processes ask the database too, and take over if this process dies.
+type rebuilding struct {
+	token processlog.Token
+	types []string
+}
+
+// begin returns those of the lost types that this process is to rebuild.
+func (q *Queue) begin(ctx context.Context, lost []string) rebuilding {
+	b := rebuilding{token: processlog.NewToken()}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var err error
+	b.types, err = q.Queue.Rebuild(ctx, lost, b.token, rebuildPeriod)
+	q.health.saw(err)
+	failpoint.Reach(failpoint.RebuildBegun)
+	return b
+}
+
+// end tells the queue that all entries of the types were enqueued, except of those in missed. It returns the types that are
+// whole. The queue has lost entries of the others meanwhile.
+func (q *Queue) end(ctx context.Context, b rebuilding, missed []string) (whole []string) {
+	b.types = slices.DeleteFunc(b.types, func(t string) bool { return slices.Contains(missed, t) })
+	if len(b.types) == 0 {
+		return nil
+	}
+	failpoint.Reach(failpoint.RebuildEnqueued)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	whole, err := q.Queue.Rebuilt(ctx, b.types, b.token)
+	q.health.saw(err)
+	return whole
+}
+
+// Restore rebuilds types as the queue loses entries of them, until ctx ends.
+func (q *Queue) Restore(ctx context.Context) {
+	pause := rebuildPause
+	for engine.Rest(ctx, pause) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.losses.news:
+		}
+		pause = lostLook // other processes are at it, or the queue has no room
+		if q.restore(ctx) {
+			pause = rebuildPause
+		}
+	}
+}
+
+// restore rebuilds the types that the queue has lost: those alone, and at once. It reports whether any is whole.
+func (q *Queue) restore(ctx context.Context) bool {
+	if !q.rounds.enter(ctx) {
+		return false
+	}
+	defer q.rounds.leave()
+	b := q.takeOn(ctx, q.losses.take())
+	if len(b.types) == 0 {
+		return false
+	}
+	heads, err := q.e.ReadHeads(ctx)
+	if err != nil {
+		return false // no type is whole: other processes take over after rebuildPeriod
+	}
+	heads.List = slices.DeleteFunc(heads.List, func(head processlog.Head) bool { return !slices.Contains(b.types, head.BusinessType) })
+	var event observe.ReconciledEvent
+	missed := q.enqueueAll(ctx, heads, true, &event)
+	event.RebuiltTypes = q.end(ctx, b, missed)
+	engine.Tell(q.e.Base, q.e.Observer.Reconciled, event)
+	return len(event.RebuiltTypes) > 0
+}
+
+// takeOn begins, and notifies the other processes, which ask the database too from then on. The queue may belong to another
+// database by now.
+func (q *Queue) takeOn(ctx context.Context, lost []string) rebuilding {
+	if !q.health.up() {
+		return rebuilding{} // the database is polled until the queue is back
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	if err := q.rounds.checkOwner(ctx, false); err != nil {
+		q.health.saw(err)
+		return rebuilding{}
+	}
+	b := q.begin(ctx, lost)
+	if len(b.types) > 0 {
+		q.e.Saw(problemNotify, q.Queue.Notify(ctx, b.types)) // a hint: every scanner looks by itself before long
+	}
+	return b
+}

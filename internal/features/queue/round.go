@@ -1,0 +1,205 @@
+package queue
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/observe"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// pageSize is how many entries are read and enqueued at once.
+const pageSize = 1000
+
+// rounds is the queue's part in the rounds of the reconciler. It enqueues entries as they come within the horizon, and again
+// those that the queue has lost. It remembers no position: a transaction may commit an entry that is due earlier than entries
+// seen before.
+type rounds struct {
+	q *Queue
+
+	busy    chan struct{} // of capacity 1, full while a round or a rebuild is under way; guards the fields below
+	owes    bool          // only this process knows of entries that the queue lacks: at the beginning of Run, and after an outage
+	rebuild bool          // all entries within the horizon are to be enqueued
+	checked time.Time     // when the queue was last known to belong to this database
+}
+
+func newRounds(q *Queue) *rounds { return &rounds{q: q, busy: make(chan struct{}, 1)} }
+
+// enter waits until no other round is under way. It returns false when ctx ends before.
+func (r *rounds) enter(ctx context.Context) bool {
+	select {
+	case r.busy <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *rounds) leave() { <-r.busy }
+
+// BeforeRun prepares for the first round of a Run, when nobody knows what the queue has.
+func (q *Queue) BeforeRun(ctx context.Context) {
+	if r := q.rounds; r.enter(ctx) {
+		r.owes, r.rebuild, r.checked = true, true, time.Now()
+		r.leave()
+	}
+}
+
+// Round implements engine.Source.
+func (q *Queue) Round(ctx context.Context) func(context.Context, engine.Heads, *observe.ReconciledEvent) {
+	r := q.rounds
+	if !r.enter(ctx) {
+		return func(context.Context, engine.Heads, *observe.ReconciledEvent) {}
+	}
+	defer r.leave()
+	leads := r.probe(ctx)
+	rebuild := leads && r.rebuild && !q.Local
+	var b rebuilding
+	// This comes before the first head is read. If entries are lost while they are enqueued, the mark of this process is lost with
+	// them, and no type is called whole (G10).
+	if rebuild {
+		b = q.begin(ctx, q.e.TypeNames())
+	}
+	return func(ctx context.Context, heads engine.Heads, event *observe.ReconciledEvent) {
+		if r.enter(ctx) {
+			defer r.leave()
+			r.finish(ctx, leads, rebuild, b, heads, event)
+		}
+	}
+}
+
+// finish enqueues what a round has read.
+func (r *rounds) finish(ctx context.Context, leads, rebuild bool, b rebuilding, heads engine.Heads, event *observe.ReconciledEvent) {
+	event.Rebuilt = leads && r.rebuild
+	// A process that does not lead enqueues too while only it knows of entries that the queue lacks. They need not wait for the
+	// leader's next round.
+	if !leads && (!r.owes || !r.q.health.up()) {
+		return
+	}
+	missed := r.q.enqueueAll(ctx, heads, rebuild, event)
+	if r.q.losses.hold(missed) { // also if nothing is missed
+		// Only the leader enqueues the whole horizon. Another process, which may lead next, still has to.
+		r.owes, r.rebuild = false, r.rebuild && !leads
+	}
+	r.q.end(ctx, b, missed)
+}
+
+// probe asks whether the queue answers, still belongs to this database and has kept what it was told, and whether this process
+// leads. Leading takes a write, so a queue that answers only reads stays down.
+func (r *rounds) probe(ctx context.Context) (leads bool) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	kept, err := r.q.Queue.Kept(ctx)
+	failpoint.Reach(failpoint.EpochRead)
+	// This comes before the lead is taken: nothing may be enqueued behind the prefix of another database.
+	if err == nil {
+		err = r.checkOwner(ctx, kept)
+	}
+	if err == nil {
+		leads, err = r.q.Queue.Lead(ctx, 2*r.q.e.ReconcileInterval) // shorter than near, by more than a round
+	}
+	failpoint.Reach(failpoint.LeadershipAsked)
+	r.q.health.probed(err)
+	if r.q.health.takeGaps() {
+		r.owes = true
+	}
+	if err != nil || !kept {
+		r.rebuild = true
+	}
+	return leads && err == nil
+}
+
+// checkOwner makes sure that the queue belongs to this database: once a minute, and after every outage and loss.
+func (r *rounds) checkOwner(ctx context.Context, kept bool) error {
+	if kept && r.q.health.up() && time.Since(r.checked) < time.Minute {
+		return nil
+	}
+	err := r.q.Queue.Check(ctx, r.q.Fingerprint)
+	if err == nil {
+		r.checked = time.Now()
+	}
+	return err
+}
+
+// enqueueAll enqueues what the heads lead to. It returns the types of which not all entries could be enqueued.
+func (q *Queue) enqueueAll(ctx context.Context, heads engine.Heads, rebuild bool, event *observe.ReconciledEvent) (missed []string) {
+	for _, head := range heads.List {
+		if q.Local && q.e.Named(head.BusinessType) == nil {
+			continue
+		}
+		n, ok := q.enqueueState(ctx, head, heads.Read, rebuild)
+		event.Enqueued += n
+		if !ok {
+			missed = append(missed, head.BusinessType)
+		}
+	}
+	return missed
+}
+
+// enqueueState enqueues entries of one type and state: those that are near, and those that are overdue, which the queue may have
+// lost. In a rebuild it enqueues all entries within the horizon.
+func (q *Queue) enqueueState(ctx context.Context, head processlog.Head, read time.Time, rebuild bool) (enqueued int, complete bool) {
+	edge := q.near()
+	if rebuild {
+		edge = max(edge, q.Horizon)
+	}
+	if head.DueIn > edge {
+		return 0, true
+	}
+	window := processlog.Window{BusinessType: head.BusinessType, State: head.State, From: -processlog.MaxDelay, To: edge, Limit: pageSize}
+	if rebuild {
+		return q.enqueueWindow(ctx, window, q.Limit)
+	}
+	near := window
+	near.From = 0
+	enqueued, complete = q.enqueueWindow(ctx, near, math.MaxInt)
+	// Most overdue entries of a type with a finder may be blocked, and would be enqueued again with each round. The processes that
+	// run the type find the others.
+	if q.e.HasFinder(head.BusinessType) {
+		return enqueued, complete
+	}
+	// Overdue entries come after near ones, and so do entries that have come due since the heads were read: no entry is missed
+	// between the two.
+	if !complete || head.DueIn > time.Since(read)+time.Millisecond-q.e.OverdueAfter() {
+		return enqueued, complete
+	}
+	// A leased entry runs, or is due again when its lease ends: the queue has not forgotten it.
+	window.To, window.Free = -q.e.OverdueAfter(), true
+	n, complete := q.enqueueWindow(ctx, window, pageSize)
+	return enqueued + n, complete
+}
+
+// enqueueWindow enqueues a window page by page, at most limit entries. The window's end stays where it was when the first page
+// was read: otherwise it could run ahead of a slow reader.
+func (q *Queue) enqueueWindow(ctx context.Context, w processlog.Window, limit int) (enqueued int, complete bool) {
+	edge := time.Now().Add(w.To)
+	for enqueued < limit {
+		page, err := q.e.ReadWindow(ctx, w)
+		if err != nil || q.enqueuePage(ctx, w.BusinessType, page) != nil {
+			return enqueued, false
+		}
+		enqueued += len(page)
+		if len(page) < w.Limit {
+			return enqueued, true
+		}
+		w.After, w.To = page[len(page)-1], time.Until(edge)
+	}
+	return enqueued, true
+}
+
+func (q *Queue) enqueuePage(ctx context.Context, businessType string, page []processlog.Scheduled) error {
+	entries := make([]processlog.QueueEntry, len(page))
+	for i, e := range page {
+		entries[i] = processlog.QueueEntry{BusinessType: businessType, ID: e.ID, In: e.In}
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	failpoint.Reach(failpoint.PageScanned)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return q.enqueueNow(ctx, entries, q.e.LongestLease())
+}
