@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/processlog"
 )
+
+const claimRead = "SELECT {columns} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 
 // Claim implements Store in one transaction:
 //
@@ -58,7 +61,7 @@ func (c *claim) run(ctx context.Context, tx processlog.Tx, accept func(*processl
 	for chunk := range slices.Chunk(c.ids, processlog.MaxRows) {
 		free, err := readFree(ctx, c.s, chunk, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
 			// Read by primary key. By the due index the lock would cover the range into which producers insert (G14).
-			return c.s.queryRows(ctx, tx, len(ids), c.s.selectFrom(c.s.byID(), "id IN ("+idList(ids)+") ORDER BY id")+lock)
+			return c.s.queryRows(ctx, tx, len(ids), c.s.sql(claimRead, "ids", idList(ids), "lock", lock))
 		})
 		if err != nil {
 			return err
@@ -102,6 +105,8 @@ func (c *claim) choose(rows []processlog.Row, accept func(*processlog.Row) bool)
 	return mine
 }
 
+const claimUnread = "SELECT id FROM {log} WHERE id IN ({ids})"
+
 // lookAtUnread finds out which of the unread wanted rows are locked, and which do not exist.
 func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	if len(rows) == len(c.ids) {
@@ -115,7 +120,7 @@ func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []proce
 	// so the queue forgets it (G10). Its commit or the reconciler brings it back. Neither kind fails the claim of the
 	// other rows.
 	unread := without(c.ids, read)
-	locked, err := queryIDs(ctx, tx, "SELECT id FROM "+c.s.table.quoted("")+" WHERE id IN ("+idList(unread)+")")
+	locked, err := queryIDs(ctx, tx, c.s.sql(claimUnread, "ids", idList(unread)))
 	if err != nil {
 		return err
 	}
@@ -142,18 +147,19 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 	return groups
 }
 
-// update returns the statement that claims rows of one group.
+// claimRows leases the rows of one claimGroup. They are locked, and still have the version that was read.
+const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp} WHERE id IN ({ids}) AND version={version}{and steady}"
+
+// update returns claimRows for rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
-	count := "delivery_count=delivery_count+1, "
+	statement := claimRows
 	if g.counted {
-		count = ""
+		statement = strings.Replace(statement, "delivery_count=delivery_count+1, ", "", 1)
 	}
-	next := "version+1"
 	if g.version >= lastVersion {
-		next = "1"
+		statement = strings.Replace(statement, "version=version+1", "version=1", 1)
 	}
-	return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d%s",
-		c.s.byID(), next, count, hexLiteral(c.token[:]), c.s.d.now, processlog.Millis(c.lease), c.s.d.stamp, idList(ids), g.version, c.s.steady())
+	return c.s.sql(statement, "token", hexLiteral(c.token[:]), "lease", signed(processlog.Millis(c.lease)), "ids", idList(ids), "version", decimal(g.version))
 }
 
 // take writes the leases of rows in the open transaction.
@@ -235,6 +241,8 @@ func (c *claim) own(row *processlog.Row) {
 	row.Token, row.LeaseLeft = c.token, c.lease
 }
 
+const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
+
 // keepTaken reads which rows really carry the claim's token, and returns the others as waiting. It serves takeApart,
 // and servers whose row locks do not lock.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
@@ -245,8 +253,7 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	if len(ids) == 0 {
 		return nil
 	}
-	query := "SELECT id FROM " + c.s.table.quoted("") + " WHERE id IN (" + idList(ids) + ") AND token=" + hexLiteral(c.token[:])
-	ours, err := queryIDs(ctx, tx, query)
+	ours, err := queryIDs(ctx, tx, c.s.sql(claimKept, "ids", idList(ids), "token", hexLiteral(c.token[:])))
 	if err != nil {
 		return err
 	}
@@ -262,6 +269,10 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	return nil
 }
 
+// releaseRows has the token as its guard: a process that has claimed the entry since keeps its lease. The other two
+// conditions make a repeated Release change nothing (G16).
+const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp} WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
+
 // Release implements Store.
 func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {
 	if len(ids) == 0 {
@@ -270,11 +281,8 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	ctx = s.urgently(ctx)
 	var left leftOver
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
-		// The token is the guard: a process that has claimed the entry since keeps its lease. The other two conditions
-		// make a repeated Release change nothing (G16).
 		_, busy, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
-			return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
-				s.byID(), s.d.stamp, idList(ids), hexLiteral(token[:]))
+			return s.sql(releaseRows, "ids", idList(ids), "token", hexLiteral(token[:]))
 		})
 		if err = left.take(busy, err); err != nil {
 			return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)
@@ -286,6 +294,12 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	return nil
 }
 
+// In these statements state+0 keeps the due index out of the plan, as in settleRows.
+const (
+	renewRows   = "UPDATE {log}{by id} SET lease_until={now}+{lease} WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3){and steady}"
+	renewedRows = "SELECT id FROM {log} WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3)"
+)
+
 // Renew implements Store. It is the only write that leaves version unchanged, because the attempt's guard must stay
 // valid. A row that another transaction has locked keeps its lease as it is, and does not delay the renewal of the
 // others.
@@ -296,9 +310,8 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 		byVersion[h.Version] = append(byVersion[h.Version], h.ID)
 	}
 	for version, all := range byVersion {
-		fence := fmt.Sprintf("version=%d AND state+0 IN (0,-1,-3)", version) // state+0 keeps the due index out of the plan, as in settleGroup.where.
 		for ids := range slices.Chunk(all, processlog.MaxRows) {
-			if err := s.renew(ctx, ids, fence, lease, &left); err != nil {
+			if err := s.renew(ctx, ids, version, lease, &left); err != nil {
 				return left, fmt.Errorf("compensator: renew %d leases: %w", len(held), err)
 			}
 		}
@@ -306,9 +319,9 @@ func (s *Store) Renew(ctx context.Context, held []processlog.Held, lease time.Du
 	return left, nil
 }
 
-func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, lease time.Duration, left *processlog.Unrenewed) error {
+func (s *Store) renew(ctx context.Context, ids []processlog.ID, version uint64, lease time.Duration, left *processlog.Unrenewed) error {
 	changed, busy, err := s.updateFreeRows(ctx, ids, func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET lease_until=%s+%d WHERE id IN (%s) AND %s%s", s.byID(), s.d.now, processlog.Millis(lease), idList(ids), fence, s.steady())
+		return s.sql(renewRows, "lease", signed(processlog.Millis(lease)), "ids", idList(ids), "version", decimal(version))
 	})
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -320,11 +333,11 @@ func (s *Store) renew(ctx context.Context, ids []processlog.ID, fence string, le
 	if err != nil || changed == int64(len(ids)) {
 		return err
 	}
-	// Fewer rows may have changed only because some were locked. A lease is lost only if its row no longer matches
-	// fence.
+	// Fewer rows may have changed only because some were locked. A lease is lost only if renewedRows no longer finds its
+	// row.
 	var kept []processlog.ID
 	err = s.readLatest(ctx, func(from processlog.Tx) (err error) {
-		kept, err = queryIDs(ctx, from, "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+") AND "+fence)
+		kept, err = queryIDs(ctx, from, s.sql(renewedRows, "ids", idList(ids), "version", decimal(version)))
 		return err
 	})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
@@ -23,8 +23,15 @@ const maxStatementBytes = 1 << 20
 // rowBytes is an estimate of what a row adds to the statement beside its values.
 const rowBytes = 256
 
-const insertColumns = "(idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
-	"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by)"
+// insertRows is followed by one insertRow for each entry, with commas between them, and by insertedIDs where the ids are
+// asked for. {text}, {content}, {headers} and {bytes} are placeholders, as draftForm says. The {key} of the first row is
+// a guardedKey.
+const (
+	insertRows = "INSERT INTO {log} (idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
+		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by) VALUES "
+	insertRow   = "({key},{text},{text},{text},{text},{text},{text},{content},{headers},?,?,{bytes},{now} + ?,{lease},{delivery_count},{stamp},{stamp},{state},{ended_by})"
+	insertedIDs = " RETURNING id, {text idempotent_id}"
+)
 
 // Insert implements Store. Rows are inserted in ascending order of their idempotency keys. Two transactions that share
 // keys then wait for each other and do not deadlock.
@@ -156,7 +163,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		return err // Never compute the ids of a bulk insert from the first one: servers use steps, and interleave inserts.
 	}
 	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(places))
-	rows, err := in.tx.QueryContext(ctx, query+" RETURNING id, "+in.s.d.texts("idempotent_id"), args...)
+	rows, err := in.tx.QueryContext(ctx, query+in.s.sql(insertedIDs), args...)
 	if err != nil {
 		return err
 	}
@@ -171,28 +178,43 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 
 func (in *insertion) statement(places []int) (string, []any) {
 	var b strings.Builder
-	b.WriteString("INSERT INTO " + in.s.table.quoted("") + " " + insertColumns + " VALUES ")
 	args := make([]any, 0, 13*len(places))
 	form := in.s.d.formOf(in.drafts, places)
-	tuple, lease, done := in.s.d.tuple(form, 0, false), time.Duration(0), false
-	key := in.s.guardedKey(form.text, in.proven)
-	b.Grow(len(key) + (len(places)+1)*(len(tuple)+len(form.text)+len("(,")))
+	var row string
 	for n, i := range places {
 		d := &in.drafts[i]
-		if d.Lease != lease || d.Done != done { // Most rows have the same lease and state, so tuple seldom changes.
-			tuple, lease, done = in.s.d.tuple(form, processlog.Millis(d.Lease), d.Done), d.Lease, d.Done
-		}
+		last := d
 		if n > 0 {
-			b.WriteString(",(")
-			b.WriteString(form.text)
-		} else {
-			b.WriteByte('(')
-			b.WriteString(key)
+			last = &in.drafts[places[n-1]]
+			b.WriteByte(',')
 		}
-		b.WriteString(tuple)
+		switch {
+		case n == 0:
+			head, key := in.s.sql(insertRows), in.s.guardedKey(form.text, in.proven)
+			row = in.s.rowSQL(form, key, d)
+			b.Grow(len(head) + len(row) + (len(places)-1)*(len(",")+len(row)-len(key)+len(form.text)))
+			b.WriteString(head)
+		case n == 1 || d.Lease != last.Lease || d.Done != last.Done: // Most rows have the same lease and state, so row seldom changes.
+			row = in.s.rowSQL(form, form.text, d)
+		}
+		b.WriteString(row)
 		args = form.append(args, d)
 	}
 	return b.String(), args
+}
+
+// rowSQL returns insertRow for a draft. If the draft has a lease, the INSERT itself writes it and counts a delivery,
+// which costs no further statement. If the process dies right after the commit, that lease is lost like any other.
+func (s *Store) rowSQL(form draftForm, key string, d *processlog.Draft) string {
+	lease, delivered, state, ended := "0", "0", "0", s.d.empty
+	if ms := processlog.Millis(d.Lease); ms > 0 {
+		lease, delivered = s.d.now+" + "+signed(ms), "1"
+	}
+	if d.Done {
+		state, ended = signed(int64(processlog.Succeeded)), s.d.endedBy(processlog.EndedByComplete)
+	}
+	return s.sql(insertRow, "key", key, "text", form.text, "content", form.content, "headers", form.headers(), "bytes", form.bytes,
+		"lease", lease, "delivery_count", delivered, "state", state, "ended_by", ended)
 }
 
 // draftForm says which values of an INSERT travel as hexadecimal digits. A server treats the value of a placeholder as
@@ -255,21 +277,6 @@ func sent(b []byte, placeholder string) any {
 		return hex.EncodeToString(b)
 	}
 	return nonNil(b)
-}
-
-// tuple returns the values of a row after its key. If leaseMS is above 0, the INSERT itself writes a lease and counts a
-// delivery, which costs no further statement. If the process dies right after the commit, that lease is lost like any
-// other.
-func (d *dialect) tuple(form draftForm, leaseMS int64, done bool) string {
-	lease, delivered, ended := "0", "0", ",0,"+d.empty+")"
-	if leaseMS > 0 {
-		lease, delivered = fmt.Sprintf("%s + %d", d.now, leaseMS), "1"
-	}
-	if done {
-		ended = fmt.Sprintf(",%d,'%s')", processlog.Succeeded, processlog.EndedByComplete)
-	}
-	t := "," + form.text
-	return t + t + t + t + t + t + "," + form.content + "," + form.headers() + ",?,?," + form.bytes + "," + d.now + " + ?," + lease + "," + delivered + "," + d.stamp + "," + d.stamp + ended
 }
 
 // guardedKey returns the placeholder for the key of the first row, wrapped in the guard of the statement. The server
@@ -366,10 +373,12 @@ func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.Ide
 	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)
 }
 
+const existingRows = "SELECT {columns} FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) LIMIT {limit}{lock}"
+
 // readKeys adds the rows that hold one of keys to byKey.
 func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
 	literals, args := in.s.d.params(keys)
-	query := in.s.selectFrom(in.s.table.quoted("")+in.s.d.by("uk_idempotent_id"), "idempotent_id IN ("+literals+")") + atMost(len(keys)) + lock
+	query := in.s.sql(existingRows, "keys", literals, "limit", strconv.Itoa(len(keys)), "lock", lock)
 	rows, err := in.s.queryRows(ctx, tx, len(keys), query, args...)
 	for _, row := range rows {
 		byKey[row.IdempotencyKey] = row

@@ -135,9 +135,9 @@ func (l *listing) inOrder() string {
 
 func (l *listing) columns() string {
 	if l.f.Outline {
-		return l.s.outline()
+		return l.s.sql("{outline}")
 	}
-	return l.s.columns()
+	return l.s.sql("{columns}")
 }
 
 // along returns a query for columns of at most n rows, in the order of the listing's index.

@@ -9,21 +9,19 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
+// outlineRows reads rows without their contents. The contents of a thousand rows may not fit into memory.
+const outlineRows = "SELECT {outline} FROM {log} WHERE id IN ({ids})"
+
 // Outlines implements Operations.
 func (s *Store) Outlines(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.ended(ctx, "SELECT "+s.outline()+" FROM "+s.table.quoted("")+" WHERE id IN ("+idList(ids)+")"))
+	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.ended(ctx, s.sql(outlineRows, "ids", idList(ids))))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read %d entries: %w", len(ids), err)
 	}
 	return rows, nil
-}
-
-// outline returns columns without the content. The contents of a thousand rows may not fit into memory.
-func (s *Store) outline() string {
-	return strings.Replace(s.columns(), " content,", " "+s.d.empty+" AS content,", 1)
 }
 
 // Operate implements Operations.

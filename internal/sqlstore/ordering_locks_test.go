@@ -30,7 +30,8 @@ func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 		"forgotten": {func(s *Store) error { return s.forgetPositions(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},
 	} {
 		var sent sentTo
-		s := &Store{d: mysqlDialect("8.4.0"), table: tableName{base: DefaultTable}, own: sql.OpenDB(&sent)}
+		s := newStore(mysqlDialect("8.4.0"), tableName{base: DefaultTable}, nil)
+		s.own = sql.OpenDB(&sent)
 		require.NoError(t, test.write(s), name)
 		require.Len(t, sent.statements, 1, name)
 		var ids []string

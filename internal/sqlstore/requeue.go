@@ -82,19 +82,23 @@ func (s *Store) changeChunk(ctx context.Context, tx processlog.Tx, seen []proces
 	return apply(ctx, tx, ch, changes)
 }
 
+const seenRows = "SELECT {outline} FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
+
 // lockSeen reads and locks those rows that no other transaction has locked. It leaves the contents out.
 func (s *Store) lockSeen(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.Row, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.Row, error) {
-		return s.queryRows(ctx, tx, len(ids), "SELECT "+s.outline()+" FROM "+s.byID()+" WHERE id IN ("+idList(ids)+") ORDER BY id"+lock)
+		return s.queryRows(ctx, tx, len(ids), s.sql(seenRows, "ids", idList(ids), "lock", lock))
 	})
 }
+
+const unreadRows = "SELECT id FROM {log} WHERE id IN ({ids})"
 
 // whyUnread finds out which unread rows are locked, and which do not exist.
 func (s *Store) whyUnread(ctx context.Context, tx processlog.Tx, unread []processlog.ID, place map[processlog.ID]int, answers []processlog.Changed) error {
 	if len(unread) == 0 {
 		return nil
 	}
-	held, err := queryIDs(ctx, tx, "SELECT id FROM "+s.table.quoted("")+" WHERE id IN ("+idList(unread)+")")
+	held, err := queryIDs(ctx, tx, s.sql(unreadRows, "ids", idList(unread)))
 	for _, id := range unread {
 		answers[place[id]].Err = processlog.ErrNotFound
 	}

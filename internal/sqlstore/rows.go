@@ -16,19 +16,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// columns lists what a rowScanner reads, in the order of newRowScanner. It must also read rows that other software
-// wrote, whatever they hold. So SQL computes nothing with these values: one bad value would fail the statement, and so
-// all other rows.
-func (s *Store) columns() string {
-	return "id, " + s.d.texts("idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name") + ", content, headers, " +
-		s.d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + s.d.texts("ended_by, last_error") + ", " +
-		s.d.stampMS("created_at") + ", " + s.d.stampMS("updated_at") + ", token, " + s.d.numbers("lease_until") + ", " + s.d.now
-}
-
-func (s *Store) selectRows(where string) string { return s.selectFrom(s.table.quoted(""), where) }
-
-func (s *Store) selectFrom(table, where string) string {
-	return "SELECT " + s.columns() + " FROM " + table + " WHERE " + where
+// columns lists what a rowScanner reads, in the order of newRowScanner. content is the expression for the content.
+//
+// A rowScanner must also read rows that other software wrote, whatever they hold. So SQL computes nothing with these
+// values: one bad value would fail the statement, and so all other rows.
+func (d *dialect) columns(content string) string {
+	return "id, " + d.texts("idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name") + ", " + content + ", headers, " +
+		d.numbers("state, process_count, max_process_count, compensate_count, delivery_count, version, epoch, next_at") + ", " + d.texts("ended_by, last_error") + ", " +
+		d.stampMS("created_at") + ", " + d.stampMS("updated_at") + ", token, " + d.numbers("lease_until") + ", " + d.now
 }
 
 // queryRows reads rows, with room for n of them. The rows may come in any order.
@@ -128,6 +123,8 @@ func unixMilli(ms int64) time.Time {
 	return time.UnixMilli(min(max(ms, -62_135_596_800_000), 253_402_300_799_999)).UTC()
 }
 
+const idsOfKeys = "SELECT id, {text idempotent_id} FROM {log} WHERE idempotent_id IN ({keys}) LIMIT {limit}"
+
 // IDs implements Store.
 func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.ID, error) {
 	if tx == nil {
@@ -136,7 +133,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 	found := make(map[processlog.IdempotencyKey]processlog.ID, len(keys))
 	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
 		in, args := s.d.params(chunk)
-		rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.texts("idempotent_id")+" FROM "+s.table.quoted("")+" WHERE idempotent_id IN ("+in+")"+atMost(len(chunk)), args...)
+		rows, err := tx.QueryContext(ctx, s.sql(idsOfKeys, "keys", in, "limit", strconv.Itoa(len(chunk))), args...)
 		if err != nil {
 			return nil, fmt.Errorf("compensator: find entries by idempotency key: %w", finished(err))
 		}
@@ -185,24 +182,28 @@ func signed(n int64) string { return strconv.FormatInt(n, 10) }
 
 func asIs(expression string) string { return expression }
 
+const loadRows = "SELECT {columns} FROM {log} WHERE id IN ({ids})"
+
 // Load implements Store.
 func (s *Store) Load(ctx context.Context, ids []processlog.ID) ([]processlog.Row, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.selectRows("id IN ("+idList(ids)+")"))
+	rows, err := s.queryRows(ctx, s.pool(), len(ids), s.sql(loadRows, "ids", idList(ids)))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: load %d entries: %w", len(ids), err)
 	}
 	return rows, nil
 }
 
+const readVersions = "SELECT id, {text idempotent_id}, {number state, version, epoch}, token FROM {log} WHERE id IN ({ids})"
+
 // Versions implements Store.
 func (s *Store) Versions(ctx context.Context, ids []processlog.ID) ([]processlog.Version, error) {
 	found := make([]processlog.Version, 0, len(ids))
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
-			rows, err := from.QueryContext(ctx, "SELECT id, "+s.d.texts("idempotent_id")+", "+s.d.numbers("state, version, epoch")+", token FROM "+s.table.quoted("")+" WHERE id IN ("+idList(chunk)+")")
+			rows, err := from.QueryContext(ctx, s.sql(readVersions, "ids", idList(chunk)))
 			if err == nil {
 				found, err = scanVersions(rows, found)
 			}
@@ -283,29 +284,35 @@ func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transact
 // resolveTimeout is how long Resolve waits for an open transaction.
 const resolveTimeout = 10 * time.Second
 
+const (
+	findByID  = "SELECT {columns} FROM {log} WHERE id = ?{and in schema} LIMIT 1{lock}"
+	findByKey = "SELECT {columns} FROM {log} WHERE idempotent_id = {key}{and in schema} LIMIT 1{lock}"
+	// lockByKey locks the row by its id. In the unique index, a transaction that records the key again may hold the lock.
+	lockByKey = "SELECT {columns} FROM {log} WHERE id = (SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id = {key}){and in schema} LIMIT 1{lock}"
+)
+
 // find reads and locks the one row that ref names.
 func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, lock string) (processlog.Row, error) {
 	inSchema := ""
 	if s.schema != "" {
 		inSchema = " AND " + s.inSchema() // A transaction of another database may reach such an entry, too.
 	}
-	read := func(where, lock string, arg any) ([]processlog.Row, error) {
-		return s.queryRows(ctx, tx, 1, s.selectRows(where+inSchema)+atMost(1)+lock, arg)
+	read := func(query, key string, arg any) ([]processlog.Row, error) {
+		return s.queryRows(ctx, tx, 1, s.sql(query, "key", key, "and in schema", inSchema, "lock", lock), arg)
 	}
 	var rows []processlog.Row
 	var err error
 	key, byKey := ref.(processlog.IdempotencyKey)
 	switch ref := ref.(type) {
 	case processlog.ID:
-		rows, err = read("id = ?", lock, ref.Row())
+		rows, err = read(findByID, "", ref.Row())
 	case processlog.IdempotencyKey:
 		in, args := s.d.params([]processlog.IdempotencyKey{ref})
 		if lock != "" {
-			// Lock the row by its id. In the unique index, a transaction that records the key again may hold the lock.
-			rows, err = read("id = (SELECT id FROM "+s.table.quoted("")+s.d.by("uk_idempotent_id")+" WHERE idempotent_id = "+in+")", lock, args[0])
+			rows, err = read(lockByKey, in, args[0])
 		}
 		if err == nil && len(rows) == 0 { // An older snapshot hides the row from every read without a lock.
-			rows, err = read("idempotent_id = "+in, lock, args[0])
+			rows, err = read(findByKey, in, args[0])
 		}
 	default:
 		return processlog.Row{}, &processlog.FieldError{Field: "ref", Reason: "want an EntryID or an IdempotencyKey"}

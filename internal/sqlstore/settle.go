@@ -105,46 +105,55 @@ func (s *Store) settleChunks(g settleGroup, places []int, outcomes []processlog.
 	}
 }
 
-func (g settleGroup) set(s *Store, token processlog.Token, v rowValues) string {
-	counts := ""
-	if !g.absorb { // An absorbed success leaves the counts unchanged. Another attempt may have recorded a failure since.
-		counts = ", process_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.ProcessCount) }) +
-			", compensate_count=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.CompensateCount) })
-	}
-	// Every value was computed from the row as it was claimed, and not in SQL. MySQL assigns from left to right, so a
-	// state computed from a count that was just raised would be exhausted one attempt early.
-	return "state=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }) + ", version=version+1" + counts +
-		", delivery_count=0, lease_until=0, ended_by=" + perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, s.d.endedBy) +
-		", token=" + hexLiteral(token[:]) + ", updated_at=" + s.d.stamp +
-		", next_at=" + s.d.now + "+" + v.number(func(o *processlog.Outcome) int64 { return processlog.DueAfter(o.After) }) +
-		", last_error=" + perRow(v, func(o *processlog.Outcome) string { return o.LastError }, s.textLiteral)
-}
-
-// where returns the guard of the group. state+0 keeps the due index out of the plan, so that rows are found by id.
-// MySQL prefers the due index when few entries are open. An UPDATE through that index waits for every open entry that
-// others have locked (G14).
+// These statements store outcomes:
 //
-// A success needs no version. An entry becomes compensating at most once in an epoch, and leaves that state only when
-// it ends. So no late success of a handler can be taken for the success of a compensation, or the other way round (G12,
-// G13).
-func (g settleGroup) where(v rowValues) string {
-	switch {
-	case g.undone:
-		return fmt.Sprintf("epoch=%d AND state+0=-3", g.epoch)
-	case g.absorb:
-		return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", g.epoch)
-	}
-	return "version=" + v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }) + " AND state+0 IN (0,-1,-3)"
-}
+//   - Every value was computed from the row as it was claimed, and not in SQL. MySQL assigns from left to right. So a
+//     state computed from a count that was just raised would be exhausted one attempt early.
+//   - state+0 keeps the due index out of the plan, so that rows are found by id. MySQL prefers the due index when few
+//     entries are open. An UPDATE through that index waits for every open entry that others have locked (G14).
+//   - {same entries} is the condition that the rows are still the entries that were claimed. After a rollback to an older
+//     state, a database gives the ids of lost entries to new ones.
+//
+// settleSuccesses stores absorbed successes, which need no version. An entry becomes compensating at most once in an
+// epoch, and leaves that state only when it ends. So {from} is enough to tell a late success of a handler from the
+// success of a compensation (G12, G13). The counts stay, because another attempt may have recorded a failure since.
+const (
+	settleRows = "UPDATE {log}{by id} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
+		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
+		" WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}"
+	settleSuccesses = "UPDATE {log}{by id} SET state={state}, version=version+1, delivery_count=0, lease_until=0," +
+		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
+		" WHERE id IN ({ids}) AND epoch={epoch} AND state+0{from} AND {same entries}"
+	settleInTx = "UPDATE {log} SET state={state}, version=version+1, process_count={process_count}, compensate_count={compensate_count}, delivery_count=0, lease_until=0," +
+		" ended_by={ended_by}, token={token}, updated_at={stamp}, next_at={now}+{wait}, last_error={last_error}" +
+		" WHERE id={ids} AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}{and in tx}"
+)
 
-// sameEntries returns the condition that the rows are still the entries that were claimed. After a rollback to an older
-// state, a database gives the ids of lost entries to new ones.
-func (s *Store) sameEntries(v rowValues) string {
+// settleSQL returns one of these statements.
+func (s *Store) settleSQL(statement string, token processlog.Token, g settleGroup, v rowValues) string {
 	keys := make([]processlog.IdempotencyKey, len(v.ids))
 	for i, id := range v.ids {
 		keys[i] = v.of(id).IdempotencyKey
 	}
-	return " AND " + s.d.keyed(keys)
+	args := append(make([]string, 0, 24),
+		"ids", idList(v.ids),
+		"same entries", s.d.keyed(keys),
+		"token", hexLiteral(token[:]),
+		"state", v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }),
+		"ended_by", perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, s.d.endedBy),
+		"wait", v.number(func(o *processlog.Outcome) int64 { return processlog.DueAfter(o.After) }),
+		"last_error", perRow(v, func(o *processlog.Outcome) string { return o.LastError }, s.textLiteral))
+	if g.absorb {
+		from := " IN (0,-1)"
+		if g.undone {
+			from = "=-3"
+		}
+		return s.sql(statement, append(args, "epoch", decimal(uint64(g.epoch)), "from", from)...)
+	}
+	return s.sql(statement, append(args,
+		"process_count", v.number(func(o *processlog.Outcome) int64 { return int64(o.ProcessCount) }),
+		"compensate_count", v.number(func(o *processlog.Outcome) int64 { return int64(o.CompensateCount) }),
+		"version", v.number(func(o *processlog.Outcome) int64 { return int64(o.Version) }))...)
 }
 
 // rowValues writes SQL expressions whose value differs from row to row.
@@ -177,10 +186,13 @@ func (s *Store) writeGroup(ctx context.Context, write rowUpdate, token processlo
 	if slices.ContainsFunc(places, func(i int) bool { return hasCase(&outcomes[i]) }) {
 		write = s.updateAndOpen(token, place, outcomes)
 	}
+	statement := settleRows
+	if g.absorb {
+		statement = settleSuccesses
+	}
 	var refused *processlog.RefusedError
 	changed, busy, err := write(ctx, ids, func(ids []processlog.ID) string {
-		v := rowValues{ids, place, outcomes}
-		return "UPDATE " + s.byID() + " SET " + g.set(s, token, v) + " WHERE id IN (" + idList(ids) + ") AND " + g.where(v) + s.sameEntries(v)
+		return s.settleSQL(statement, token, g, rowValues{ids, place, outcomes})
 	})
 	if err != nil && !errors.As(err, &refused) {
 		return false, err
@@ -217,7 +229,7 @@ func (s *Store) textLiteral(text string) string {
 func (s *Store) explain(ctx context.Context, token processlog.Token, ids []processlog.ID, place map[processlog.ID]int, outcomes []processlog.Outcome, result []processlog.Settled) error {
 	var rows []processlog.Row
 	err := s.readLatest(ctx, func(from processlog.Tx) (err error) { // An old snapshot would show an old token, which would look like another process's write.
-		rows, err = s.queryRows(ctx, from, len(ids), s.selectRows("id IN ("+idList(ids)+")"))
+		rows, err = s.queryRows(ctx, from, len(ids), s.sql(loadRows, "ids", idList(ids)))
 		return err
 	})
 	if err != nil {
@@ -252,8 +264,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	}
 	o.Absorb = false // Effect and outcome must both fail if the guard fails, so the guard is the version.
 	g, v := groupOf(o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
-	changed, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("")+" SET "+g.set(s, token, v)+
-		" WHERE id="+o.ID.String()+" AND "+g.where(v)+s.sameEntries(v)+s.ifOpen())
+	changed, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
 	case mysqlerr.Number(err) == mysqlerr.RecordChanged: // The row changed since this transaction's snapshot. MariaDB reports a failed guard by this error.
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)

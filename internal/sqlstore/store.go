@@ -39,8 +39,10 @@ import (
 // the text: numbers as digits, bytes as hexadecimal literals. That takes one round trip, while a prepared statement
 // takes two. It also needs no quoting rules.
 type Store struct {
-	d     *dialect
-	table tableName
+	d         *dialect
+	table     tableName
+	fragments map[string]string // of statements; see fragmentsOf
+
 	db    *sql.DB // the user's pool; its sessions are as the user set them up
 	users *sql.DB // begins the library's transactions in the user's pool: db itself if it is watched, otherwise borrowed connections
 	own   *sql.DB // the library's few connections, with ownSettings; nil where statements must run in db
@@ -77,7 +79,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 		return nil, err
 	}
 	d.dueIndex = name.in(d.dueIndex)
-	s := &Store{d: d, table: name, db: db, users: db}
+	s := newStore(d, name, db)
 	s.connector, err = txwatch.Find(ctx, db)
 	switch {
 	case errors.Is(err, txwatch.ErrHidden):
@@ -97,6 +99,10 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 		}
 	}
 	return s, nil
+}
+
+func newStore(d *dialect, table tableName, db *sql.DB) *Store {
+	return &Store{d: d, table: table, fragments: fragmentsOf(d, table), db: db, users: db}
 }
 
 // Connections returns how many connections the library's own pool and the user's pool have opened. Both are 0 without
@@ -151,9 +157,11 @@ func (s *Store) Fingerprint(ctx context.Context) (string, error) {
 	return s.FingerprintBy(ctx, s.pool())
 }
 
+const readFingerprint = "SELECT `value` FROM {meta} WHERE `name` = 'fingerprint' LIMIT 1"
+
 // FingerprintBy returns the fingerprint of the log that the statements of tx reach.
 func (s *Store) FingerprintBy(ctx context.Context, tx processlog.Tx) (string, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT `value` FROM "+s.table.quoted("_meta")+" WHERE `name` = 'fingerprint'"+atMost(1))
+	rows, err := tx.QueryContext(ctx, s.sql(readFingerprint))
 	if err != nil {
 		return "", fmt.Errorf("compensator: read the log's fingerprint: %w", err)
 	}
@@ -178,12 +186,14 @@ func (s *Store) inSchema() string {
 	return "DATABASE()=" + schema + " COLLATE utf8mb4_bin"
 }
 
+const whichSchema = "SELECT {name}, {in schema}"
+
 // wrongSchema returns the error that names the other database if inSchema refused a statement. Otherwise it returns nil.
 func (s *Store) wrongSchema(ctx context.Context, tx processlog.Tx) error {
 	if s.schema == "" {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")")+", "+s.inSchema())
+	rows, err := tx.QueryContext(ctx, s.sql(whichSchema, "name", s.d.texts("COALESCE(DATABASE(),"+s.d.empty+")"), "in schema", s.inSchema()))
 	if err != nil {
 		return nil // The caller's error says more.
 	}
@@ -446,22 +456,24 @@ func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
 // that others have locked.
 func (s *Store) byID() string { return s.table.quoted("") + s.d.idIndex }
 
+const (
+	lockRows    = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
+	presentRows = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id"
+)
+
 // lockFree locks those rows of ids that no other transaction has locked, and returns their ids. A row that does not
 // exist counts as free.
 func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
 	if s.d.skipLocked == "" {
 		return ids, nil // The transaction holds the lock on the whole database.
 	}
-	query := func(ids []processlog.ID) string {
-		return "SELECT id FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") ORDER BY id"
-	}
 	locked, err := readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
-		return queryIDs(ctx, tx, query(ids)+lock)
+		return queryIDs(ctx, tx, s.sql(lockRows, "ids", idList(ids), "lock", lock))
 	})
 	if err != nil || len(locked) == len(ids) {
 		return locked, err
 	}
-	present, err := queryIDs(ctx, tx, query(ids))
+	present, err := queryIDs(ctx, tx, s.sql(presentRows, "ids", idList(ids)))
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,8 @@ func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 	defer db.Close()
 	name, err := parseTable(DefaultTable)
 	require.NoError(t, err)
-	s := &Store{d: sqliteDialect(), table: name, db: db, users: db, writer: file.writer, timeout: time.Minute}
+	s := newStore(sqliteDialect(), name, db)
+	s.writer, s.timeout = file.writer, time.Minute
 	turn := processlog.Position{BusinessType: "pay", Key: "a", ID: processlog.RowID(1)}
 	outcome := processlog.Outcome{ID: turn.ID, To: processlog.Retrying}
 	for name, write := range map[string]func(ctx context.Context) error{

@@ -1,0 +1,55 @@
+package sqlstore
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryFragmentHasAValue reads the constants of the package. Each fragment of a statement must be a fragment of
+// every store, or an argument of a method in the same file.
+func TestEveryFragmentHasAValue(t *testing.T) {
+	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	require.NoError(t, err)
+	s := newStore(mysqlDialect(""), tableName{base: DefaultTable}, nil)
+	statements := 0
+	for name, file := range packages["sqlstore"].Files {
+		fragments, texts := make(map[string]bool), make(map[string]bool)
+		ast.Inspect(file, func(node ast.Node) bool {
+			text, ok := node.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING {
+				return true
+			}
+			value, err := strconv.Unquote(text.Value)
+			require.NoError(t, err)
+			texts[value] = true
+			for _, found := range regexp.MustCompile(`\{([a-z_ ,.]+)\}`).FindAllStringSubmatch(value, -1) {
+				fragments[found[1]] = true
+				statements++
+			}
+			return true
+		})
+		for fragment := range fragments {
+			if !texts[fragment] { // The name is no argument.
+				assert.NotPanics(t, func() { s.sql("{" + fragment + "}") }, name)
+			}
+		}
+	}
+	require.Greater(t, statements, 100)
+}
+
+func TestStatementIsSentWithItsFragments(t *testing.T) {
+	s := newStore(sqliteDialect(), tableName{base: DefaultTable}, nil)
+	require.Equal(t, "SELECT id FROM `common_process_log` WHERE id IN (1,2) FOR UPDATE", s.sql("SELECT id FROM {log}{by id} WHERE id IN ({ids}){lock}", "ids", "1,2", "lock", " FOR UPDATE"))
+	require.Equal(t, "{now}", s.sql("{text}", "text", "{now}"), "a value is not read again")
+	require.Equal(t, "no fragment", s.sql("no fragment"))
+	require.Panics(t, func() { s.sql("{unknown}") })
+}
