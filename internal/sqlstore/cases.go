@@ -174,7 +174,7 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 		places[row.ID], ids[i] = i, row.ID
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
-	for chunk := range slices.Chunk(ids, purgeRows) {
+	for chunk := range slices.Chunk(ids, purgeStep) {
 		var dead []processlog.ID
 		err := s.inOwn(ctx, func(tx processlog.Transaction) (err error) {
 			dead, err = s.lockDead(ctx, tx, chunk, func(id processlog.ID) uint64 { return rows[places[id]].Version })
@@ -229,7 +229,7 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	}
 	slices.SortFunc(ids, processlog.ID.Compare)
 	closed := 0
-	for chunk := range slices.Chunk(ids, purgeRows) {
+	for chunk := range slices.Chunk(ids, purgeStep) {
 		version := byRow("entry_id", chunk, func(i int) uint64 { return versions[chunk[i]] }, decimal)
 		n, err := execCount(ctx, s.writes(), "UPDATE "+s.casesByID()+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(chunk)+") AND closed_at=0 AND version="+version)
 		if closed += int(n); err != nil {

@@ -148,7 +148,8 @@ func (c *claim) grouped(rows []processlog.Row) map[claimGroup][]processlog.ID {
 }
 
 // claimRows leases the rows of one claimGroup. They are locked, and still have the version that was read.
-const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp} WHERE id IN ({ids}) AND version={version}{and steady}"
+const claimRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count+1, token={token}, lease_until={now}+{lease}, updated_at={stamp}" +
+	" WHERE id IN ({ids}) AND version={version}{and steady}"
 
 // update returns claimRows for rows of one group.
 func (c *claim) update(g claimGroup, ids []processlog.ID) string {
@@ -271,7 +272,8 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 
 // releaseRows has the token as its guard: a process that has claimed the entry since keeps its lease. The other two
 // conditions make a repeated Release change nothing (G16).
-const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp} WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
+const releaseRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, updated_at={stamp}" +
+	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
 
 // Release implements Store.
 func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processlog.Token) error {

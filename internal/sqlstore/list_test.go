@@ -582,7 +582,7 @@ func TestPurgeSparesWhatHasMovedOnSinceItWasFound(t *testing.T) {
 		{id: 1, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
 		{id: 2, kind: "t", state: processlog.Dead, next: listedFrom, created: listedFrom},
 	})
-	p := purge{s: s, group: group{processlog.Dead, "t"}, old: "next_at<" + s.d.now}
+	p := purge{s: s, group: group{processlog.Dead, "t"}, age: "0"}
 	found, err := p.oldest(ctx, ended{}, 10)
 	require.NoError(t, err)
 	require.Len(t, found, 2)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,23 +46,25 @@ type noted struct {
 
 const notBlocked = 0 // No Block leaves this version, because Block adds 1.
 
+const (
+	notePositions = "INSERT INTO {turns} (business_type, turn_key, place, entry_id, epoch, parked) VALUES {positions}{again}"
+	notePosition  = "({type},{key},{place},{entry_id},{epoch},{parked})"
+)
+
 // note writes positions in the order of the primary key. All writers of the table use that order, so that no two
 // deadlock. A note that exists keeps its order id.
 func (s *Store) note(ctx context.Context, tx processlog.Tx, positions []noted) error {
 	slices.SortFunc(positions, func(a, b noted) int { return comparePositions(a.Position, b.Position) })
-	var b strings.Builder
-	b.WriteString("INSERT INTO " + s.table.quoted("_turns") + " (business_type, turn_key, place, entry_id, epoch, parked) VALUES ")
+	rows := make([]string, len(positions))
 	for i, position := range positions {
-		if i > 0 {
-			b.WriteByte(',')
-		}
 		orderID := position.OrderID
 		if orderID.IsZero() {
 			orderID = position.ID
 		}
-		fmt.Fprintf(&b, "(%s,%s,%s,%s,%d,%d)", s.d.text(position.BusinessType), hexLiteral([]byte(position.Key)), orderID, position.ID, position.Epoch, position.blocked)
+		rows[i] = s.sql(notePosition, "type", s.d.text(position.BusinessType), "key", hexLiteral([]byte(position.Key)), "place", orderID.String(),
+			"entry_id", position.ID.String(), "epoch", decimal(uint64(position.Epoch)), "parked", decimal(position.blocked))
 	}
-	_, err := tx.ExecContext(ctx, b.String()+s.d.again("entry_id, turn_key", "epoch", "parked"))
+	_, err := tx.ExecContext(ctx, s.sql(notePositions, "positions", strings.Join(rows, ","), "again", s.d.again("entry_id, turn_key", "epoch", "parked")))
 	return err
 }
 
@@ -69,59 +72,46 @@ func comparePositions(a, b processlog.Position) int {
 	return cmp.Or(a.ID.Compare(b.ID), strings.Compare(a.Key, b.Key))
 }
 
-// underKey returns the FROM and WHERE for the notes of one key, joined with their entries. key is an expression.
-func (s *Store) underKey(businessType, key string) string {
-	return s.table.quoted("_turns") + " t" + s.d.by("k_line") + " " + s.d.thenJoin + " " + s.table.quoted("") + " l" + s.d.idIndex +
-		" ON l.id=t.entry_id AND l.business_type=t.business_type WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key" + key
-}
+// firstOfKey is the id of the first entry that counts under {key}, or NULL. The server reads it at the front of the key,
+// past notes of entries that have ended. The LIMIT keeps the server from turning the subquery into a join.
+const firstOfKey = "(SELECT t.entry_id FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1)"
 
-const inOrder = " ORDER BY t.turn_key, t.place, t.entry_id"
-
-// counting returns the condition that an entry counts as unfinished under its key. dead says whether dead entries
-// count.
-func counting(dead bool) string { return "l.state+0 IN (" + standingStates(dead) + ")" }
-
-// firstOf returns a scalar subquery: the id of the first entry that counts under key, or NULL. key is an expression.
-// The server reads it at the front of the key, past notes of entries that have ended. The LIMIT keeps the server from
-// turning the subquery into a join.
+// firstOf returns firstOfKey. key is an expression.
 func (s *Store) firstOf(businessType, key string, dead bool) string {
-	return "(SELECT t.entry_id FROM " + s.underKey(businessType, "="+key) + " AND " + counting(dead) + inOrder + " LIMIT 1)"
+	return s.sql(firstOfKey, "type", s.d.text(businessType), "key", key, "counting", counting(dead))
 }
 
-// taken returns the condition that some entry of the key has a lease. It reads every entry of the key.
-func (s *Store) taken(businessType, key string, dead bool) string {
-	return "EXISTS(SELECT 1 FROM " + s.underKey(businessType, "="+key) + " AND " + counting(dead) + " AND l.lease_until>" + s.d.now + ")"
-}
-
-func standingStates(dead bool) string {
+// counting lists the states in which an entry counts as unfinished under its key. dead says whether dead entries count.
+func counting(dead bool) string {
 	if dead {
 		return "0,-1,-2,-3"
 	}
 	return "0,-1,-3"
 }
 
-// keyed returns a derived table k of the keys, with their numbers n in the list.
+// keyed returns a query for the keys, with their numbers n in the list.
 func keyed(keys []string) string {
 	var b strings.Builder
 	for i, key := range keys {
 		if i == 0 {
-			b.WriteString("(SELECT 0 AS n, " + hexLiteral([]byte(key)) + " AS turn_key")
+			b.WriteString("SELECT 0 AS n, " + hexLiteral([]byte(key)) + " AS turn_key")
 		} else {
 			fmt.Fprintf(&b, " UNION ALL SELECT %d, %s", i, hexLiteral([]byte(key)))
 		}
 	}
-	b.WriteString(") k")
 	return b.String()
 }
+
+// blockedEntries compares the epochs: a note of an earlier epoch may be deleted at any time by a process that read it in
+// that epoch.
+const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
+	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
 
 // Blocked implements Store.
 func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) (blocked []processlog.ID, err error) {
 	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
-		// Compare the epochs: a note of an earlier epoch may be deleted at any time by a process that read it in that
-		// epoch.
-		query := "SELECT o.entry_id FROM " + s.table.quoted("_turns") + " o" + s.d.idIndex + " " + s.d.thenJoin + " " + s.table.quoted("") + " e" + s.d.idIndex +
-			" ON e.id=o.entry_id AND e.epoch=o.epoch WHERE o.entry_id IN (" + idList(chunk) + ") AND o.business_type=" + s.d.text(businessType) +
-			" AND o.entry_id<>" + s.firstOf(businessType, "o.turn_key", dead) + everyRow
+		query := s.sql(blockedEntries, "ids", idList(chunk), "type", s.d.text(businessType), "first of o.turn_key", s.firstOf(businessType, "o.turn_key", dead))
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
 			found, err := queryIDs(ctx, from, query)
 			blocked = append(blocked, found...)
@@ -137,6 +127,9 @@ func (s *Store) Blocked(ctx context.Context, businessType string, ids []processl
 	return blocked, nil
 }
 
+const dueFirsts = "SELECT l.id FROM (SELECT {first of k.turn_key} AS first FROM ({keys}) k) f JOIN {log} l{by id} ON l.id=f.first" +
+	" WHERE l.next_at<={now} AND l.lease_until<={now} AND l.state+0 IN (0,-1,-3){every row}"
+
 // Fronts implements Store.
 func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
@@ -147,9 +140,7 @@ func (s *Store) Fronts(ctx context.Context, businessType, after string, limit in
 		if more {
 			last = keys[len(keys)-1]
 		}
-		ids, err = queryIDs(ctx, from, fmt.Sprintf("SELECT l.id FROM (SELECT %[1]s AS first FROM %[2]s) f JOIN %[3]s l%[4]s ON l.id=f.first"+
-			" WHERE l.next_at<=%[5]s AND l.lease_until<=%[5]s AND l.state+0 IN (0,-1,-3)"+everyRow,
-			s.firstOf(businessType, "k.turn_key", dead), keyed(keys), s.table.quoted(""), s.d.idIndex, s.d.now))
+		ids, err = queryIDs(ctx, from, s.sql(dueFirsts, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", keyed(keys)))
 		return err
 	})
 	if err != nil {
@@ -163,14 +154,14 @@ const (
 	keyNotes      = 100 // maximum number of notes that one of them reads
 )
 
+const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
+
 // keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No SQL that all servers
 // understand jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the
 // last key that was read. Many keys with few entries take few statements. A key with many entries takes one.
 func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
 	for range keyStatements {
-		query := fmt.Sprintf("SELECT t.turn_key FROM %s t%s WHERE t.business_type=%s AND t.turn_key>%s ORDER BY t.turn_key, t.place LIMIT %d",
-			s.table.quoted("_turns"), s.d.by("k_line"), s.d.text(businessType), hexLiteral([]byte(after)), keyNotes)
-		notes, err := queryKeys(ctx, from, query)
+		notes, err := queryKeys(ctx, from, s.sql(nextKeys, "type", s.d.text(businessType), "after", hexLiteral([]byte(after)), "limit", strconv.Itoa(keyNotes)))
 		if err != nil {
 			return nil, false, err
 		}
@@ -203,13 +194,15 @@ func queryKeys(ctx context.Context, from processlog.Tx, query string) (keys []st
 	return keys, rows.Err()
 }
 
+const firstsAndNotes = "SELECT k.turn_key, {first of k.turn_key}, 0, 0 FROM ({keys}) k" +
+	" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM {turns} t{by id} WHERE t.business_type={type} AND t.entry_id IN ({ids}){every row}"
+
 // Firsts implements Store. It takes no lock.
 func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
 	asked := askedOf(positions)
 	for keys := range slices.Chunk(asked.keys, keysPerStatement) {
-		query := "SELECT k.turn_key, " + s.firstOf(businessType, "k.turn_key", dead) + ", 0, 0 FROM " + keyed(keys) +
-			" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM " + s.table.quoted("_turns") + " t" + s.d.idIndex +
-			" WHERE t.business_type=" + s.d.text(businessType) + " AND t.entry_id IN (" + idList(asked.idsOf(keys)) + ")" + everyRow
+		query := s.sql(firstsAndNotes, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", keyed(keys),
+			"type", s.d.text(businessType), "ids", idList(asked.idsOf(keys)))
 		err := s.readLatest(ctx, func(from processlog.Tx) error {
 			rows, err := from.QueryContext(ctx, query)
 			if err != nil {
@@ -285,11 +278,13 @@ func (a *asked) answer() map[string]processlog.KeyState {
 // several keys.
 const keyStatesRead = 4 * processlog.MaxMembers
 
+const noPositions = "SELECT place FROM {turns} WHERE 1=0" // Fails if the table is missing.
+
 // KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
 // simultaneous claims at least one sees the other.
 func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
 	if len(positions) == 0 {
-		_, err := queryIDs(ctx, s.pool(), "SELECT place FROM "+s.table.quoted("_turns")+" WHERE 1=0")
+		_, err := queryIDs(ctx, s.pool(), s.sql(noPositions))
 		return nil, s.withoutOrdering(err)
 	}
 	asked := askedOf(positions)
@@ -310,16 +305,16 @@ type standing struct {
 	claim int
 }
 
-// The following constants say what KeyStates reads of the claim on an entry.
+// The following constants are what membersOfKeys and membersOfKey return about the claim on an entry.
 const (
 	unclaimed = iota // no claim, or a claim by the caller
 	claimed          // claimed by another process whose lease has ended
 	leased           // claimed by another process whose lease is running
 )
 
-func claimOf(now string, token processlog.Token) string {
-	return fmt.Sprintf("CASE WHEN l.lease_until=0 OR l.token=%s THEN %d WHEN l.lease_until>%s THEN %d ELSE %d END", hexLiteral(token[:]), unclaimed, now, leased, claimed)
-}
+const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key IN ({keys}) AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
 
 // readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns how many
 // it read.
@@ -328,8 +323,8 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	for i, key := range keys {
 		list[i] = hexLiteral([]byte(key))
 	}
-	rows, err := s.readStanding(ctx, "SELECT t.turn_key, t.entry_id, t.epoch, "+claimOf(s.d.now, token)+" FROM "+
-		s.underKey(businessType, " IN ("+strings.Join(list, ",")+")")+" AND "+counting(dead)+inOrder+fmt.Sprintf(" LIMIT %d", keyStatesRead))
+	rows, err := s.readStanding(ctx, s.sql(membersOfKeys, "token", hexLiteral(token[:]), "type", s.d.text(businessType), "keys", strings.Join(list, ","),
+		"counting", counting(dead), "limit", strconv.Itoa(keyStatesRead)))
 	if err != nil {
 		return 0, err
 	}
@@ -346,12 +341,18 @@ func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []s
 	return read, err
 }
 
-// readLong reads one key that has more entries than one statement of KeyStates reads. It reads its first MaxMembers
-// entries, and one summary row for the claims of all. The summary row has no id.
+// membersOfKey reads the first members of one key, and one summary row for the claims of all. The summary row has no id.
+const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +
+	" UNION ALL SELECT {key}, 0, 0, MAX(CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END)" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}){every row}"
+
+// readLong reads one key that has more entries than one statement of KeyStates reads.
 func (s *Store) readLong(ctx context.Context, businessType, key string, token processlog.Token, dead bool) ([]standing, error) {
-	from := s.underKey(businessType, "="+hexLiteral([]byte(key))) + " AND " + counting(dead)
-	return s.readStanding(ctx, "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim FROM "+from+inOrder+fmt.Sprintf(" LIMIT %d", processlog.MaxMembers)+") m"+
-		" UNION ALL SELECT "+hexLiteral([]byte(key))+", 0, 0, MAX("+claimOf(s.d.now, token)+") FROM "+from+everyRow)
+	return s.readStanding(ctx, s.sql(membersOfKey, "token", hexLiteral(token[:]), "type", s.d.text(businessType), "key", hexLiteral([]byte(key)),
+		"counting", counting(dead), "limit", strconv.Itoa(processlog.MaxMembers)))
 }
 
 func (s *Store) readStanding(ctx context.Context, query string) (found []standing, err error) {
@@ -420,6 +421,9 @@ func (s *Store) Block(ctx context.Context, blocked []processlog.BlockedEntry, to
 	return nil
 }
 
+const blockRows = "UPDATE {log}{by id} SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at={now}+{wait}, updated_at={stamp}" +
+	" WHERE id IN ({ids}) AND token={token} AND delivery_count>0 AND lease_until>0"
+
 func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntry, token processlog.Token, left *leftOver) error {
 	blocked, err := s.noteBlocked(ctx, blocked, left)
 	if err != nil || len(blocked) == 0 {
@@ -432,8 +436,7 @@ func (s *Store) blockChunk(ctx context.Context, blocked []processlog.BlockedEntr
 	wait := byRow("id", ids, func(i int) int64 { return processlog.DueAfter(blocked[i].Wait) }, signed) // Compute this now, because updateRows sorts ids.
 	failpoint.Reach(failpoint.OrderingNoted)
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET version=version+1, delivery_count=delivery_count-1, lease_until=0, next_at=%s+%s, updated_at=%s WHERE id IN (%s) AND token=%s AND delivery_count>0 AND lease_until>0",
-			s.byID(), s.d.now, wait, s.d.stamp, idList(ids), hexLiteral(token[:]))
+		return s.sql(blockRows, "wait", wait, "ids", idList(ids), "token", hexLiteral(token[:]))
 	})
 	return left.take(busy, err)
 }
@@ -541,19 +544,23 @@ type fronting struct {
 	waits   bool // the entry is blocked and not due, and no entry of the key has a lease
 }
 
+// firstOfKeys reads the first entry of each key, the entry id of its first note, and whether the entry is ready and
+// whether it waits. See fronting.
+//
+// A blocked first entry is not woken while another entry of its key runs. That happens if a late commit has put an entry
+// in front of a running one. A woken entry would only be blocked again. Leases of the whole key are read only for a
+// blocked first entry.
+const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
+	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN NOT EXISTS(SELECT 1" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key=f.turn_key AND l.state+0 IN ({counting}) AND l.lease_until>{now}) ELSE 0 END" +
+	" FROM (SELECT k.n, k.turn_key, {first of k.turn_key} AS first," +
+	" (SELECT t.entry_id FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key=k.turn_key ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1) AS front" +
+	" FROM ({keys}) k) f LEFT JOIN {log} l{by id} ON l.id=f.first LEFT JOIN {turns} p{by id} ON p.entry_id=f.first AND p.turn_key=f.turn_key{every row}"
+
 // readFirsts reads the first entry of each key.
 func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, dead bool) (firsts []fronting, err error) {
-	front := "(SELECT t.entry_id FROM " + s.table.quoted("_turns") + " t" + s.d.by("k_line") + " WHERE t.business_type=" + s.d.text(businessType) + " AND t.turn_key=k.turn_key" + inOrder + " LIMIT 1)"
-	// Do not wake a blocked first entry while another entry of its key runs. That happens if a late commit has put an
-	// entry in front of a running one. A woken entry would only be blocked again. Leases of the whole key are read only
-	// for a blocked first entry.
-	open := "l.state+0 IN (0,-1,-3)"
-	query := fmt.Sprintf("SELECT f.n, f.first, f.front, l.version, CASE WHEN %[1]s AND l.lease_until<=%[2]s AND l.next_at<=%[2]s THEN 1 ELSE 0 END,"+
-		" CASE WHEN %[1]s AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>%[2]s THEN NOT %[3]s ELSE 0 END"+
-		" FROM (SELECT k.n, k.turn_key, %[4]s AS first, %[5]s AS front FROM %[6]s) f"+
-		" LEFT JOIN %[7]s l%[8]s ON l.id=f.first LEFT JOIN %[9]s p%[8]s ON p.entry_id=f.first AND p.turn_key=f.turn_key"+everyRow,
-		open, s.d.now, s.taken(businessType, "f.turn_key", dead), s.firstOf(businessType, "k.turn_key", dead), front, keyed(keys),
-		s.table.quoted(""), s.d.idIndex, s.table.quoted("_turns"))
+	query := s.sql(firstOfKeys, "type", s.d.text(businessType), "counting", counting(dead), "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", keyed(keys))
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
@@ -611,11 +618,13 @@ type note struct {
 	counts bool
 }
 
+const frontOfKey = "SELECT t.entry_id, t.epoch, CASE WHEN l.state+0 IN ({counting}) THEN 1 ELSE 0 END" +
+	" FROM {turns} t{by k_line} LEFT JOIN {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
+
 // readNotes reads the notes at the front of a key.
 func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bool) (notes []note, err error) {
-	query := fmt.Sprintf("SELECT t.entry_id, t.epoch, CASE WHEN %s THEN 1 ELSE 0 END FROM %s t%s LEFT JOIN %s l%s ON l.id=t.entry_id AND l.business_type=t.business_type"+
-		" WHERE t.business_type=%s AND t.turn_key=%s%s LIMIT %d",
-		counting(dead), s.table.quoted("_turns"), s.d.by("k_line"), s.table.quoted(""), s.d.idIndex, s.d.text(businessType), hexLiteral([]byte(key)), inOrder, frontNotes)
+	query := s.sql(frontOfKey, "counting", counting(dead), "type", s.d.text(businessType), "key", hexLiteral([]byte(key)), "limit", strconv.Itoa(frontNotes))
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
@@ -636,6 +645,11 @@ func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bo
 	return notes, err
 }
 
+const (
+	forgetNotes = "{DELETE FROM turns} WHERE {notes}"
+	forgetNote  = "(entry_id={entry_id} AND turn_key={key} AND epoch={epoch})"
+)
+
 // forgetPositions deletes notes exactly as they were read. A note that was written again since has another epoch, and
 // stays.
 func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []processlog.Position) error {
@@ -643,9 +657,9 @@ func (s *Store) forgetPositions(ctx context.Context, tx processlog.Tx, gone []pr
 	for chunk := range slices.Chunk(gone, 100) {
 		which := make([]string, len(chunk))
 		for i, position := range chunk {
-			which[i] = fmt.Sprintf("(entry_id=%s AND turn_key=%s AND epoch=%d)", position.ID, hexLiteral([]byte(position.Key)), position.Epoch)
+			which[i] = s.sql(forgetNote, "entry_id", position.ID.String(), "key", hexLiteral([]byte(position.Key)), "epoch", decimal(uint64(position.Epoch)))
 		}
-		if _, err := execCount(ctx, tx, s.d.deleteByID(s.table.quoted("_turns"))+" WHERE "+strings.Join(which, " OR ")); err != nil {
+		if _, err := execCount(ctx, tx, s.sql(forgetNotes, "notes", strings.Join(which, " OR "))); err != nil {
 			return err
 		}
 	}
@@ -669,10 +683,12 @@ func (s *Store) leaveKey(ctx context.Context, tx processlog.Tx, row processlog.R
 	return nil
 }
 
+const notesOfEntry = "SELECT turn_key, epoch FROM {turns} WHERE business_type={type} AND entry_id={entry_id}{every row}"
+
 // positionsOf reads all notes of one entry. There are several only if the type's Serial has returned different keys for
 // it.
 func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlog.Row) (positions []processlog.Position, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT turn_key, epoch FROM "+s.table.quoted("_turns")+" WHERE business_type="+s.d.text(row.BusinessType)+" AND entry_id="+row.ID.String()+everyRow)
+	rows, err := tx.QueryContext(ctx, s.sql(notesOfEntry, "type", s.d.text(row.BusinessType), "entry_id", row.ID.String()))
 	if err != nil {
 		return nil, err
 	}
@@ -689,6 +705,9 @@ func (s *Store) positionsOf(ctx context.Context, tx processlog.Tx, row processlo
 	return positions, rows.Err()
 }
 
+const wakeRows = "UPDATE {log}{by id} SET version=version+1, next_at={now}, updated_at={stamp}" +
+	" WHERE id IN ({ids}) AND version={version} AND lease_until=0 AND state+0 IN (0,-1,-3)"
+
 // wake makes blocked entries due if they still have the version that was read.
 func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([]processlog.ID, error) {
 	if len(blocked) == 0 {
@@ -700,8 +719,7 @@ func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([
 	}
 	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // Compute this now, because updateRows sorts ids.
 	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
-		return fmt.Sprintf("UPDATE %s SET version=version+1, next_at=%s, updated_at=%s WHERE id IN (%s) AND version=%s AND lease_until=0 AND state+0 IN (0,-1,-3)",
-			s.byID(), s.d.now, s.d.stamp, idList(ids), version)
+		return s.sql(wakeRows, "ids", idList(ids), "version", version)
 	})
 	notWoken := busy
 	var refused *processlog.RefusedError

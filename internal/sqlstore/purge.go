@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// purgeRows is how many rows one transaction deletes. The number is small so that locks are held briefly.
-const purgeRows = 100
+// purgeStep is how many rows one transaction deletes. The number is small so that locks are held briefly.
+const purgeStep = 100
 
 // Purge implements Store. It finds rows through the due index without a lock, oldest first within each type. It deletes
 // those that are not locked and that still match.
@@ -38,7 +39,7 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 		if purged >= limit {
 			break
 		}
-		p := purge{s: s, group: g, old: fmt.Sprintf("next_at<%s-%d", s.d.now, processlog.Millis(age))}
+		p := purge{s: s, group: g, age: signed(processlog.Millis(age))}
 		err := p.run(ctx, limit-purged)
 		purged += p.purged
 		if err != nil {
@@ -56,7 +57,7 @@ func (s *Store) Purge(ctx context.Context, businessType string, state processlog
 type purge struct {
 	s       *Store
 	group   group
-	old     string // condition: the entry ended long enough ago
+	age     string // minimum time in ms since the entry ended
 	purged  int
 	waits   int              // number of transactions that waited in vain for a lock
 	refused []refusal[ended] // entries that the database refuses to delete
@@ -113,9 +114,9 @@ func (p *purge) asRefused() error {
 	return asRefused(ids)
 }
 
-// deletePage deletes what it can of a page, in transactions of up to purgeRows entries.
+// deletePage deletes what it can of a page, in transactions of up to purgeStep entries.
 func (p *purge) deletePage(ctx context.Context, page []ended) error {
-	for chunk := range slices.Chunk(page, purgeRows) {
+	for chunk := range slices.Chunk(page, purgeStep) {
 		if err := p.delete(ctx, chunk); err != nil || p.tired {
 			return err
 		}
@@ -124,14 +125,16 @@ func (p *purge) deletePage(ctx context.Context, page []ended) error {
 	return nil
 }
 
+const oldestRows = "SELECT id, next_at, CAST(idempotent_id AS {bytes}) FROM {log}{by due}" +
+	" WHERE state={state} AND business_type={type} AND next_at<{now}-{age}{after} ORDER BY next_at, id LIMIT {limit}"
+
 // oldest reads up to limit entries after the given one. A zero after means from the start.
 func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, error) {
-	s, where := p.s, p.group.where(p.s)+" AND "+p.old
+	beyond := ""
 	if !after.id.IsZero() {
-		where += fmt.Sprintf(" AND next_at>=%[1]d AND (next_at>%[1]d OR id>%[2]s)", after.nextAt, after.id)
+		beyond = fmt.Sprintf(" AND next_at>=%[1]d AND (next_at>%[1]d OR id>%[2]s)", after.nextAt, after.id)
 	}
-	rows, err := s.pool().QueryContext(ctx, fmt.Sprintf("SELECT id, next_at, CAST(idempotent_id AS %s) FROM %s%s WHERE %s ORDER BY next_at, id LIMIT %d",
-		s.d.bytes, s.table.quoted(""), s.d.dueIndex, where, limit))
+	rows, err := p.s.pool().QueryContext(ctx, p.sql(oldestRows, "bytes", p.s.d.bytes, "after", beyond, "limit", strconv.Itoa(limit)))
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +194,18 @@ func (p *purge) pass(entries []ended, held bool) {
 	}
 }
 
+// purgeRows deletes rows that purgeFree has locked. state+0 keeps the due index out of the plan. A DELETE through that
+// index would lock rows of other transactions.
+const (
+	purgeRows = "{DELETE FROM log} WHERE id IN ({ids}) AND state+0={state} AND next_at<{now}-{age}"
+	purgeFree = "SELECT id FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) AND state+0={state} AND next_at<{now}-{age}{lock}"
+)
+
+// sql returns a statement of the purge.
+func (p *purge) sql(statement string, args ...string) string {
+	return p.s.sql(statement, append(args, "state", signed(int64(p.group.state)), "type", p.s.d.text(p.group.businessType), "age", p.age)...)
+}
+
 // deleteFree deletes, in one transaction, those entries that are not locked. It returns how many were not locked, and
 // how many of them it deleted.
 func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted int, err error) {
@@ -199,16 +214,12 @@ func (p *purge) deleteFree(ctx context.Context, entries []ended) (free, deleted 
 		if free = len(ids); err != nil || free == 0 {
 			return err
 		}
-		n, err := p.s.writeHeld(ctx, tx, fmt.Sprintf("%s WHERE id IN (%s) AND %s", p.s.d.deleteByID(p.s.table.quoted("")), idList(ids), p.ended()))
+		n, err := p.s.writeHeld(ctx, tx, p.sql(purgeRows, "ids", idList(ids)))
 		deleted = int(n)
 		return err
 	})
 	return free, deleted, err
 }
-
-// ended returns the condition under which a row is deleted. state+0 keeps the due index out of the plan. A DELETE
-// through that index would lock rows of other transactions.
-func (p *purge) ended() string { return fmt.Sprintf("state+0=%d AND %s", p.group.state, p.old) }
 
 // lockFree locks those entries that are not locked yet: first in the unique index, then in the primary key. A
 // transaction that records the same key again takes a shared lock in the unique index, and then asks for the row. If a
@@ -229,8 +240,7 @@ func (p *purge) lockFree(ctx context.Context, tx processlog.Tx, entries []ended)
 		for i, id := range ids {
 			literals[i] = p.s.d.text(keys[id])
 		}
-		return queryIDs(ctx, tx, fmt.Sprintf("SELECT id FROM %s%s WHERE idempotent_id IN (%s) AND %s%s",
-			p.s.table.quoted(""), p.s.d.by("uk_idempotent_id"), strings.Join(literals, ","), p.ended(), lock))
+		return queryIDs(ctx, tx, p.sql(purgeFree, "keys", strings.Join(literals, ","), "lock", lock))
 	})
 }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -14,11 +14,17 @@ import (
 // supply the order, so that nothing is sorted.
 var openStates = [...]processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
 
+// dueRows has one part for each state of openStates.
+const dueRows = "SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
+	" WHERE state=0 AND business_type={type} AND next_at<={now} AND lease_until<={now} ORDER BY next_at, id LIMIT {limit}) AS s0" +
+	" UNION ALL SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
+	" WHERE state=-1 AND business_type={type} AND next_at<={now} AND lease_until<={now} ORDER BY next_at, id LIMIT {limit}) AS s1" +
+	" UNION ALL SELECT * FROM (SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
+	" WHERE state=-3 AND business_type={type} AND next_at<={now} AND lease_until<={now} ORDER BY next_at, id LIMIT {limit}) AS s2"
+
 // Due implements Store.
 func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
-	due, err := s.scheduled(ctx, s.eachState(func(state processlog.State) string {
-		return s.scanQuery(group{state, businessType}, fmt.Sprintf("next_at<=%s AND lease_until<=%s", s.d.now, s.d.now), limit)
-	}))
+	due, err := s.scheduled(ctx, s.sql(dueRows, "type", s.d.text(businessType), "limit", strconv.Itoa(limit)))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find due entries of %q: %w", businessType, err)
 	}
@@ -32,11 +38,14 @@ func (s *Store) Due(ctx context.Context, businessType string, limit int) ([]proc
 	return ids, nil
 }
 
-// Heads implements Store. The query jumps from group to group and reads one row of each. It orders by the whole index.
-// If it ordered by next_at alone, MySQL would sort the group.
+// firstOfGroups jumps from group to group and reads one row of each. It orders by the whole index. If it ordered by
+// next_at alone, MySQL would sort the group.
+const firstOfGroups = "SELECT g.state, {text g.business_type}, (SELECT {number next_at} FROM {log}{by due}" +
+	" WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), {now} FROM ({groups}) AS g"
+
+// Heads implements Store.
 func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
-	query := fmt.Sprintf("SELECT g.state, %s, (SELECT %s FROM %s%s WHERE state=g.state AND business_type=g.business_type ORDER BY state, business_type, next_at LIMIT 1), %s FROM (%s) AS g",
-		s.d.texts("g.business_type"), s.d.numbers("next_at"), s.table.quoted(""), s.d.dueIndex, s.d.now, s.groupsQuery(openStates[:]))
+	query := s.sql(firstOfGroups, "groups", s.groupsQuery(openStates[:]))
 	var heads []processlog.Head
 	err := s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
@@ -61,14 +70,21 @@ func (s *Store) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, nil
 }
 
+const (
+	scanRows = "SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
+		" WHERE state={state} AND business_type={type} AND next_at>={from} AND (next_at>{after} OR id>{after id}) AND next_at<{now}+{to} ORDER BY next_at, id LIMIT {limit}"
+	scanFreeRows = "SELECT id, {number next_at}, {number lease_until} AS free, {now} AS asked FROM {log}{by due}" +
+		" WHERE state={state} AND business_type={type} AND next_at>={from} AND (next_at>{after} OR id>{after id}) AND next_at<{now}+{to} AND lease_until<={now} ORDER BY next_at, id LIMIT {limit}"
+)
+
 // Scan implements Store.
 func (s *Store) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
-	where := fmt.Sprintf("next_at>=%s AND (next_at>%d OR id>%s) AND next_at<%s+%d",
-		s.scanFrom(w), w.After.NextAt, w.After.ID, s.d.now, processlog.Millis(w.To))
+	statement := scanRows
 	if w.Free {
-		where += " AND lease_until<=" + s.d.now
+		statement = scanFreeRows
 	}
-	found, err := s.scheduled(ctx, s.scanQuery(group{w.State, w.BusinessType}, where, w.Limit))
+	found, err := s.scheduled(ctx, s.sql(statement, "state", signed(int64(w.State)), "type", s.d.text(w.BusinessType), "from", s.scanFrom(w),
+		"after", signed(w.After.NextAt), "after id", w.After.ID.String(), "to", signed(processlog.Millis(w.To)), "limit", strconv.Itoa(w.Limit)))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: scan %s entries of %q: %w", w.State, w.BusinessType, err)
 	}
@@ -85,20 +101,6 @@ func (s *Store) scanFrom(w processlog.Window) string {
 
 // maxLookBack, in ms, keeps now + From far from the limits of BIGINT.
 const maxLookBack = 1 << 50
-
-func (s *Store) scanQuery(g group, where string, limit int) string {
-	return fmt.Sprintf("SELECT id, %s, %s AS free, %s AS asked FROM %s%s WHERE %s AND %s ORDER BY next_at, id LIMIT %d",
-		s.d.numbers("next_at"), s.d.numbers("lease_until"), s.d.now, s.table.quoted(""), s.d.dueIndex, g.where(s), where, limit)
-}
-
-// eachState joins one query per open state by UNION ALL.
-func (s *Store) eachState(query func(processlog.State) string) string {
-	parts := make([]string, len(openStates))
-	for i, state := range openStates {
-		parts[i] = fmt.Sprintf("SELECT * FROM (%s) AS s%d", query(state), i)
-	}
-	return strings.Join(parts, " UNION ALL ")
-}
 
 func (s *Store) scheduled(ctx context.Context, query string) (found []processlog.Scheduled, err error) {
 	err = s.readLatest(ctx, func(from processlog.Tx) error {

@@ -9,13 +9,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Marks implements Store by one SELECT by primary key. An extra row returns the clock, also where there are no marks.
+// readMarks has an extra row with the clock, which is there also without any marks.
+const readMarks = "SELECT {now}, {empty}, 0 UNION ALL SELECT 0, {text business_type}, slot FROM {slots} WHERE business_type IN ({types})"
+
+// Marks implements Store by one SELECT by primary key.
 func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Time, marks map[string]time.Time, err error) {
 	names := make([]string, len(businessTypes))
 	for i, businessType := range businessTypes {
 		names[i] = s.d.text(businessType)
 	}
-	query := fmt.Sprintf("SELECT %s, %s, 0 UNION ALL SELECT 0, %s, slot FROM %s WHERE business_type IN (%s)", s.d.now, s.d.empty, s.d.texts("business_type"), s.table.quoted("_slots"), strings.Join(names, ","))
+	query := s.sql(readMarks, "types", strings.Join(names, ","))
 	err = s.readLatest(ctx, func(from processlog.Tx) error {
 		rows, err := from.QueryContext(ctx, query)
 		if err != nil {
@@ -43,9 +46,11 @@ func (s *Store) Marks(ctx context.Context, businessTypes []string) (now time.Tim
 	return now, marks, nil
 }
 
+const beginMark = "INSERT INTO {slots} (business_type, slot) VALUES ({type}, {now})"
+
 // BeginMark implements Store.
 func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error) {
-	_, err := s.writes().ExecContext(ctx, fmt.Sprintf("INSERT INTO %s (business_type, slot) VALUES (%s, %s)", s.table.quoted("_slots"), s.d.text(businessType), s.d.now))
+	_, err := s.writes().ExecContext(ctx, s.sql(beginMark, "type", s.d.text(businessType)))
 	switch {
 	case s.d.fault(err) == faultDuplicate:
 		return false, nil
@@ -57,8 +62,7 @@ func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error
 
 // MoveMark implements Store.
 func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
-	at := fmt.Sprintf("business_type=%s AND slot=%d", s.d.text(businessType), from.UnixMilli())
-	moved, err := s.moveMark(ctx, tx, at, to)
+	moved, err := s.moveMark(ctx, tx, businessType, from, to)
 	switch s.d.fault(err) {
 	case faultBusy:
 		return false, nil
@@ -71,9 +75,15 @@ func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType str
 	return moved, nil
 }
 
+const (
+	lockMark = "SELECT slot FROM {slots} WHERE business_type={type} AND slot={from} LIMIT 1{lock now}"
+	moveMark = "UPDATE {slots} SET slot={to} WHERE business_type={type} AND slot={from}"
+)
+
 // moveMark locks the row with NOWAIT before it writes. A plain UPDATE would wait for a lock on the row.
-func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to time.Time) (bool, error) {
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf("SELECT slot FROM %s WHERE %s%s%s", s.table.quoted("_slots"), at, atMost(1), s.d.lockNow))
+func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
+	name, was := s.d.text(businessType), signed(from.UnixMilli())
+	rows, err := tx.QueryContext(ctx, s.sql(lockMark, "type", name, "from", was))
 	if err != nil {
 		return false, err
 	}
@@ -85,7 +95,7 @@ func (s *Store) moveMark(ctx context.Context, tx processlog.Tx, at string, to ti
 	if err := rows.Close(); err != nil || !found {
 		return false, err
 	}
-	n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET slot=%d WHERE %s", s.table.quoted("_slots"), to.UnixMilli(), at))
+	n, err := execCount(ctx, tx, s.sql(moveMark, "to", signed(to.UnixMilli()), "type", name, "from", was))
 	return n == 1, err
 }
 

@@ -1,6 +1,9 @@
 package sqlstore
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Each statement is a constant beside the method that sends it. The constant is the whole statement, so that a search
 // for words of the statement finds it. Names in braces stand for fragments:
@@ -12,8 +15,10 @@ import "strings"
 //   - {columns} is what a rowScanner reads. {outline} is the same without the content.
 //   - {text COLUMNS}, {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session. See
 //     texts, numbers and stampMS in dialect.
+//   - {DELETE FROM log} also has the hint to read the table by id. So do those of other tables.
 //   - {then join} is a JOIN in written order. {empty} is an empty text, and {no bytes} an empty binary value.
-//   - {lock now}, {and steady} and {and in tx} end a statement. See lockNow, steady and inTx in dialect.
+//   - {every row}, {lock now}, {and steady} and {and in tx} end a statement. See everyRow, and lockNow, steady and inTx in
+//     dialect.
 //
 // Every other name is an argument of sql. Only the method that sends the statement has its value.
 
@@ -23,7 +28,6 @@ var indexes = [...]string{"uk_idempotent_id", "k_batch_id", "k_business_id", "k_
 // fragmentsOf returns the fragments that stay the same for the life of a store.
 func fragmentsOf(d *dialect, table tableName) map[string]string {
 	fragments := map[string]string{
-		"log":       table.quoted(""),
 		"by id":     d.idIndex,
 		"by due":    d.dueIndex,
 		"now":       d.now,
@@ -34,11 +38,12 @@ func fragmentsOf(d *dialect, table tableName) map[string]string {
 		"empty":     d.empty,
 		"no bytes":  hexLiteral(nil),
 		"lock now":  d.lockNow,
+		"every row": everyRow,
 	}
 	for _, suffix := range suffixes {
-		if suffix != "" {
-			fragments[suffix[len("_"):]] = table.quoted(suffix)
-		}
+		name := cmp.Or(strings.TrimPrefix(suffix, "_"), "log")
+		fragments[name] = table.quoted(suffix)
+		fragments["DELETE FROM "+name] = d.deleteByID(table.quoted(suffix))
 	}
 	for _, index := range indexes {
 		fragments["by "+index] = d.by(index)

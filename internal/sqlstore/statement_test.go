@@ -31,7 +31,7 @@ func TestEveryFragmentHasAValue(t *testing.T) {
 			value, err := strconv.Unquote(text.Value)
 			require.NoError(t, err)
 			texts[value] = true
-			for _, found := range regexp.MustCompile(`\{([a-z_ ,.]+)\}`).FindAllStringSubmatch(value, -1) {
+			for _, found := range regexp.MustCompile(`\{([a-zA-Z_ ,.]+)\}`).FindAllStringSubmatch(value, -1) {
 				fragments[found[1]] = true
 				statements++
 			}

@@ -56,9 +56,9 @@ func ending() []mutant {
 			name: "claim-without-version", breaks: "G4",
 			what: "A claim writes without comparing the version, so two processes can claim one row.",
 			edits: []edit{
-				{"claim.update",
-					`return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version=%d%s",`,
-					`return fmt.Sprintf("UPDATE %s SET version=%s, %stoken=%s, lease_until=%s+%d, updated_at=%s WHERE id IN (%s) AND version>=0*%d%s",`},
+				{"claimRows",
+					`" WHERE id IN ({ids}) AND version={version}{and steady}"`,
+					`" WHERE id IN ({ids}) AND version>=0*{version}{and steady}"`},
 			},
 			sees: tests("TestClaimsHaveOneOwnerWhereRowLocksLockNothing"),
 		},
@@ -66,9 +66,9 @@ func ending() []mutant {
 			name: "settle-without-fence", breaks: "G4",
 			what: "An outcome is stored although another process has claimed the entry since.",
 			edits: []edit{
-				{"settleGroup.where",
-					`return "version=" + $number(func($o *processlog.Outcome) int64 { return int64($version) }) + " AND state+0 IN (0,-1,-3)"`,
-					`return "state+0 IN (0,-1,-3)"`},
+				{"settleRows",
+					`" WHERE id IN ({ids}) AND version={version} AND state+0 IN (0,-1,-3) AND {same entries}"`,
+					`" WHERE id IN ({ids}) AND state+0 IN (0,-1,-3) AND {same entries}"`},
 				{"version.admits", `return $version == $outcomeVersion && !$terminal()`, `return !$terminal()`},
 			},
 			sees:    tests("TestStaleFailureIsDropped", "TestRequeuedEntryTakesNoOutcomeOfItsFormerGeneration").and(simulation, "300").and(chaos, "60s"),
@@ -323,12 +323,15 @@ switch {`},
 			name: "compensation-without-fence", breaks: "G12",
 			what: "The failure of a compensation is stored although another process has claimed the entry since.",
 			edits: []edit{
-				{"settleGroup.where",
-					`switch {`,
+				{"Store.settleSQL",
+					`return $sql($statement, append($args,
+	"process_count"`,
 					`others := func(id processlog.ID) bool { return v.of(id).To == processlog.Compensated || v.of(id).CompensateCount == 0 }
-switch {
-case !slices.ContainsFunc(v.ids, others):
-	return "state+0=-3"`},
+if !slices.ContainsFunc(v.ids, others) {
+	$args = append($args, "version", "version AND state+0=-3")
+}
+return $sql($statement, append($args,
+	"process_count"`},
 				{"version.admits",
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating`,
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating
@@ -342,9 +345,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 			name: "compensation-absorbed-when-dead", breaks: "G12",
 			what: "A late success of a compensation changes an entry that is dead.",
 			edits: []edit{
-				{"settleGroup.where",
-					`return fmt.Sprintf("epoch=%d AND state+0=-3", $epoch)`,
-					`return fmt.Sprintf("epoch=%d AND state+0 IN (-2,-3)", $epoch)`},
+				{"Store.settleSQL", `$from = "=-3"`, `$from = " IN (-2,-3)"`},
 				{"version.admits",
 					`return $epoch == $outcomeEpoch && $state == processlog.Compensating`,
 					`return $epoch == $outcomeEpoch && ($state == processlog.Compensating || $state == processlog.Dead)`},
@@ -366,7 +367,7 @@ case outcome.To != processlog.Compensated && outcome.CompensateCount > 0:
 			name: "success-without-epoch", breaks: "G13",
 			what: "A success of the former epoch ends the entry that a person has started again.",
 			edits: []edit{
-				{"settleGroup.where", `return fmt.Sprintf("epoch=%d AND state+0 IN (0,-1)", $epoch)`, `return "state+0 IN (0,-1)"`},
+				{"Store.settleSQL", `"epoch", decimal(uint64($epoch))`, `"epoch", "epoch"`},
 				{"version.admits",
 					`return $epoch == $outcomeEpoch && ($state == processlog.Pending || $state == processlog.Retrying)`,
 					`return ($state == processlog.Pending || $state == processlog.Retrying)`},
@@ -390,7 +391,7 @@ $epoch++`,
 			name: "outcome-of-another-entry", breaks: "G13",
 			what: "An outcome is written to whatever row has the id, also where it is another entry.",
 			edits: []edit{
-				{"Store.sameEntries", `return " AND " + $keyed($keys)`, `return ""`},
+				{"Store.settleSQL", `"same entries", $keyed($keys)`, `"same entries", "1=1"`},
 				{"version.of", `return $idempotencyKey == $outcomeIdempotentID`, `return true`},
 			},
 			sees: tests("TestSQLStoreKeepsEveryPromiseOnConnectionsOfItsOwn/OutcomeNeverEndsAnEntryThatGotItsId"),

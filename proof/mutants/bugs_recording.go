@@ -162,11 +162,7 @@ return processlog.Inserted{
 			name: "done-work-runs", breaks: "G35",
 			what: "An entry recorded as done is pending, and its handler runs.",
 			edits: []edit{
-				{"dialect.tuple",
-					`}
-if $done {`,
-					`}
-if false {`},
+				{"Store.rowSQL", `if $done {`, `if false {`},
 				{"newVersion",
 					`if $done {
 	$state, $endedBy = processlog.Succeeded, processlog.EndedByComplete`,
