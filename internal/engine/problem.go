@@ -51,7 +51,6 @@ const (
 	problemStore            = "outcomes could not be stored"
 	problemRollbackDetector = "what the database has kept so far could not be read back"
 	problemRound            = "the log could not be searched for forgotten entries"
-	problemInvalidRows      = "entries do not run as they stand: something else than this library has written them so"
 	problemOrdering         = "it could not be told whose turn it is"
 	problemContent          = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt          = "attempts end with nothing counted: something they need is not available"

@@ -28,8 +28,6 @@ type reconciler struct {
 	claims           *claims
 	settler          *settler
 	dispatcher       *dispatcher
-
-	looked time.Time // when the log was last looked through for invalid rows
 }
 
 // scanTimeout bounds each reading of the reconciler: a connection that has gone silent must not end its
@@ -97,7 +95,6 @@ func (r *reconciler) round(ctx context.Context) {
 	r.countStuck()
 	finish(ctx, heads, &event)
 	r.report(event)
-	r.lookForInvalidRows(ctx)
 }
 
 // pollAll comes before anything is enqueued: what is overdue has waited long enough.

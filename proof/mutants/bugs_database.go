@@ -150,9 +150,9 @@ func surviving() []mutant {
 			name: "misfits-untold", breaks: "G29",
 			what: "Rows that can never run are reported to nobody.",
 			edits: []edit{
-				{"reconciler.lookForInvalidRows",
-					`$saw($problemInvalidRows, $invalidRowsError($found))`,
-					`$saw($problemInvalidRows, $invalidRowsError($found[:0]))`},
+				{"search",
+					`$saw($problemRows, $describe($found))`,
+					`$saw($problemRows, $describe($found[:0]))`},
 			},
 			sees: tests("TestRowOfAnyShapeStopsNoOther"),
 		},

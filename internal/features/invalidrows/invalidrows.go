@@ -1,0 +1,80 @@
+// Package invalidrows reports rows that cannot run: rows that are never due, that are leased without an owner, or whose state
+// does not exist. Other programs may record entries by plain SQL. Nobody would notice their mistakes otherwise.
+package invalidrows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/internal/jitter"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Health and the log say these when invalid rows exist, and when the search for them fails.
+const (
+	problemRows   = "entries do not run as they stand: something else than this library has written them so"
+	problemSearch = "rows that cannot run could not be looked for"
+)
+
+const (
+	interval = 10 * time.Minute
+	timeout  = time.Minute // of a search; some servers read many rows for it
+
+	atMost = 100 // rows that one search returns
+	named  = 3   // rows that are named for each reason
+)
+
+// Watch searches the log for invalid rows until ctx ends: at once, and then every ten minutes. A search that fails is repeated
+// after a ReconcileInterval. Watch returns at once if the store cannot search.
+func Watch(ctx context.Context, e *engine.Engine) {
+	finder, ok := e.Store.(processlog.InvalidRowFinder)
+	if !ok {
+		return
+	}
+	for engine.Rest(ctx, search(ctx, e, finder)) {
+	}
+}
+
+// search searches once. It returns the time until the next search.
+func search(ctx context.Context, e *engine.Engine, finder processlog.InvalidRowFinder) (pause time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	pause = interval + jitter.N(interval/5)
+	found, err := finder.InvalidRows(ctx, atMost)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return 0 // Run has ended
+	case err != nil && ctx.Err() == nil: // A search that took all its time is a burden, so it does not come again soon.
+		pause = e.ReconcileInterval
+	}
+	e.Saw(problemSearch, err)
+	if err == nil {
+		e.Saw(problemRows, describe(found))
+	}
+	return pause
+}
+
+// describe returns an error that names some of the rows for each reason, or nil if there are no rows.
+func describe(found []processlog.InvalidRow) error {
+	if len(found) == 0 {
+		return nil
+	}
+	var lines []string
+	reasons := grouped.By(found, func(row processlog.InvalidRow) string { return row.Why })
+	for _, why := range reasons.Order {
+		var names []string
+		for _, row := range reasons.Groups[why][:min(named, len(reasons.Groups[why]))] {
+			names = append(names, fmt.Sprintf("entry %s of type %q", row.ID, row.BusinessType))
+		}
+		if more := len(reasons.Groups[why]) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("%d more", more))
+		}
+		lines = append(lines, strings.Join(names, ", ")+": "+why)
+	}
+	return errors.New(strings.Join(lines, "; "))
+}
