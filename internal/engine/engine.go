@@ -32,7 +32,7 @@ type Engine struct {
 	renewer          *renewer
 	dispatcher       *dispatcher
 	intake           *intake
-	poller           *commitPoller
+	poller           CommitPoller
 	scanner          *scanner
 	reconciler       *reconciler
 
@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 		renewer: e.renewer}
 	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
-	e.poller = &commitPoller{Base: b}
+	e.poller = noPoller{}
 	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	e.ordering.follow = e.intake.follow
@@ -127,7 +127,8 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// ChangedUnseen polls for the commit of a change, in a transaction whose end nobody here sees, if Changed has anything to do.
+// ChangedUnseen polls for the commit of a change if Changed has anything to do after it. This process does not see the end of
+// the change's transaction.
 func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -136,7 +137,7 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.IsSerial(before.BusinessType) {
 		return
 	}
-	e.poller.add(unseenCommit{id: before.ID, token: ch.Token, committed: func() { e.Changed(before, ch) }})
+	e.poller.Add(UnseenCommit{ID: before.ID, Token: ch.Token, Committed: func() { e.Changed(before, ch) }})
 }
 
 // AwaitInDrain has Drain wait at its end, and Close, until batchers of a feature hold nothing.
@@ -300,7 +301,7 @@ func (e *Engine) Close() {
 	batchers = append(append(batchers, e.drainLast...), e.closeOnly...)
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
-	e.poller.close() // before the batchers that it hands entries to
+	e.poller.Close() // before the batchers that it hands entries to
 	for _, l := range batchers {
 		<-l.Done() // only statements are left to wait for, and the ended context has cancelled them
 	}

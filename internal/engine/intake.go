@@ -151,7 +151,7 @@ func (in *intake) resolveFresh(batch []freshEntry) {
 	ctx, cancel := in.Statement()
 	defer cancel()
 	ids, err := in.Store.IDs(ctx, nil, keys)
-	in.Saw(problemReadBack, err)
+	in.Saw(ProblemReadBack, err)
 	if err != nil {
 		in.unresolved(batch)
 		return
@@ -203,7 +203,7 @@ func (in *intake) verifyFresh(batch []freshEntry) {
 	defer cancel()
 	asked := time.Now() // before the question: the leases run while its answer is on its way (G16)
 	rows, err := in.Store.Load(ctx, ids)
-	in.Saw(problemReadBack, err)
+	in.Saw(ProblemReadBack, err)
 	in.rollbackDetector.sawRead(rows, asked)
 	failpoint.Reach(failpoint.EntryReadBack)
 	if err != nil {

@@ -31,7 +31,7 @@ func (m *missing) report(unfound []freshEntry) {
 	ctx, cancel := m.Statement()
 	defer cancel()
 	ids, err := m.idsNow(ctx, keys)
-	m.Saw(problemReadBack, err)
+	m.Saw(ProblemReadBack, err)
 	if err != nil {
 		return
 	}

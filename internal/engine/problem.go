@@ -41,11 +41,13 @@ type cause struct {
 	number uint16 // the server's; 0: no answer of a server
 }
 
+// ProblemReadBack is also the problem of features that read back what was recorded.
+const ProblemReadBack = "new entries could not be read back"
+
 // What fails. Each is the key of a Problem, and stands in the log.
 const (
 	problemDue              = "due entries could not be found in the database"
 	problemClaim            = "entries could not be claimed"
-	problemReadBack         = "new entries could not be read back"
 	problemRelease          = "leases could not be given back"
 	problemRenew            = "leases could not be renewed"
 	problemStore            = "outcomes could not be stored"

@@ -23,7 +23,7 @@ type Recording struct {
 	at           time.Time             // of the insert
 	watched      bool                  // the end of the transaction is seen, and not only told
 	told         atomic.Bool           // the caller has reported the commit
-	poller       *commitPoller
+	poller       CommitPoller
 	once         sync.Once
 }
 
@@ -77,16 +77,16 @@ func (r *Recording) NotifyRecorded(ctx context.Context) {
 	}
 }
 
-// Unseen has the database polled for the commit, where nobody here sees it. Entries that the reconciler enqueues in time are
-// not polled for.
+// Unseen polls for the commit, because this process does not see the end of the transaction. It does not poll for entries that
+// the reconciler enqueues in time.
 func (r *Recording) Unseen() {
 	for i := range r.Drafts {
 		d, in := &r.Drafts[i], &r.Inserted[i]
 		if in.Duplicate || d.Done || d.Delay > r.intake.near() || !r.intake.source.Wants(d.BusinessType, d.Delay) {
 			continue
 		}
-		// All entries of one Record share its fate: one of them tells.
-		r.poller.add(unseenCommit{key: d.IdempotencyKey, id: in.ID, committed: r.found, told: &r.told})
+		// All entries of one Record commit together, so one of them is enough.
+		r.poller.Add(UnseenCommit{Key: d.IdempotencyKey, ID: in.ID, Committed: r.found, Told: &r.told})
 		return
 	}
 }
@@ -99,7 +99,7 @@ func (in *intake) near() time.Duration {
 	return 2 * in.PollInterval
 }
 
-// found sends the entries on their way, as a poll has found their commit.
+// found routes the entries after a poll has found their commit.
 func (r *Recording) found() {
 	r.once.Do(func() { r.intake.route(r.fresh(0)) })
 }

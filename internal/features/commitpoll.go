@@ -1,0 +1,7 @@
+package features
+
+import "github.com/compensator-go/compensator/internal/features/commitpoll"
+
+func init() {
+	features = append(features, func(s *Set) { s.Engine.AttachCommitPoller(commitpoll.New(s.Engine)) })
+}
