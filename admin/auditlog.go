@@ -41,7 +41,7 @@ func (d *Admin) maskedRecord(r AuditLogRecord, errorInFull bool) AuditLogRecord 
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
 		if *state != nil {
 			blank := **state
-			blank.LastError = d.told(blank.LastError, errorInFull)
+			blank.LastError = d.scrubbed(blank.LastError, errorInFull)
 			*state = &blank
 		}
 	}

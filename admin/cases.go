@@ -143,7 +143,7 @@ func (d *Admin) cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage
 }
 
 func (d *Admin) maskedCase(c Case, errorInFull bool) Case {
-	c.Error = d.told(c.Error, errorInFull)
+	c.Error = d.scrubbed(c.Error, errorInFull)
 	return c
 }
 

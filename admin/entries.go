@@ -85,7 +85,7 @@ func shown[T any](page []T, show func(*T) bool) []T {
 func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry {
 	m := *e
 	m.Content, m.Headers, m.UserName = nil, nil, ""
-	m.LastError = d.told(m.LastError, errorInFull)
+	m.LastError = d.scrubbed(m.LastError, errorInFull)
 	return m
 }
 
@@ -177,7 +177,7 @@ func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Wh
 	if err != nil {
 		return compensator.Entry{}, err
 	}
-	e.LastError = d.told(e.LastError, d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))
+	e.LastError = d.scrubbed(e.LastError, d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType}))
 	return *e, nil
 }
 

@@ -104,7 +104,7 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	}
 	if sees.sees(ctx, "") {
 		inFull := d.may(ctx, a, SeeErrors, Subject{})
-		wrong := func(err error) string { return d.told(processlog.FitError(text(err)), inFull) } // a driver's error may contain its address and password
+		wrong := func(err error) string { return d.scrubbed(processlog.FitError(text(err)), inFull) } // a driver's error may contain its address and password
 		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running, NoQueue: !d.log.SharedQueue()}
 	} else if len(types) == 0 {
 		known, err := d.types(ctx)
@@ -134,7 +134,7 @@ func (d *Admin) brokenAmong(ctx context.Context, a Actor, open []compensator.Ope
 	inFull := d.sight(a, SeeErrors)
 	for _, b := range open {
 		if sees.sees(ctx, b.BusinessType) {
-			seen = append(seen, Broken{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.told(processlog.FitError(text(b.Err)), inFull.sees(ctx, b.BusinessType))})
+			seen = append(seen, Broken{Type: b.BusinessType, Since: b.Since, ProbeAt: b.ProbeAt, Error: d.scrubbed(processlog.FitError(text(b.Err)), inFull.sees(ctx, b.BusinessType))})
 		}
 	}
 	return seen

@@ -2,8 +2,8 @@ package admin
 
 import "github.com/compensator-go/compensator/internal/likeness"
 
-// told scrubs an error's text. Unless inFull is set, it returns only the shape of the text.
-func (d *Admin) told(text string, inFull bool) string { return shape(d.log.Scrub(text), inFull) }
+// scrubbed scrubs an error's text. Unless inFull is set, it returns only the shape of the text.
+func (d *Admin) scrubbed(text string, inFull bool) string { return shape(d.log.Scrub(text), inFull) }
 
 // shape returns a scrubbed text if inFull is set, and otherwise its shape: the text without ids, numbers and quoted
 // words.

@@ -14,14 +14,14 @@ import (
 type Import struct {
 	c       *compensator.Compensator
 	cfg     Config
-	table   string                 // quoted
-	key     string                 // quoted
+	table   string                 // Config.Table, quoted for SQL
+	key     string                 // Config.Key, quoted for SQL
 	locks   atomic.Pointer[string] // locking clause of SELECT; see turn.lock
 	running atomic.Bool
 }
 
-// Open returns an Import into c's log. The old table must be in c's database server. An error names each invalid field.
-// A wrong table or condition is reported by the first pass.
+// Open returns an Import into c's log. The old table must be on the database server of c. An error names each invalid
+// field. Open does not read the table. The first pass reports a wrong table or condition.
 func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}
@@ -33,16 +33,16 @@ func Open(c *compensator.Compensator, cfg Config) (*Import, error) {
 	return &Import{c: c, cfg: cfg.withDefaults(), table: table, key: "`" + cfg.Key + "`"}, nil
 }
 
-// DryRun makes one pass and rolls back every transaction. The transactions lock rows for as long as those of Once, and
-// they consume numbers of the log's AUTO_INCREMENT. If rows of different pages share an idempotency key, DryRun counts
-// each of them as recorded.
+// DryRun makes one pass and rolls back every transaction. Its transactions lock rows as long as those of Once do. They
+// also consume AUTO_INCREMENT numbers of the log. If rows of different pages share an idempotency key, DryRun counts
+// each of these rows as recorded.
 func (im *Import) DryRun(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, true, map[string]bool{})
 }
 
-// Once makes one pass through the table. After an error, the report counts what was committed before it. Call Once
-// again to continue. This holds after compensator.ErrCommitUnknown too, because the next pass recognizes the entries of
-// a committed page.
+// Once makes one pass through the table. If Once returns an error, the report counts the rows that were committed
+// before the error. Call Once again to continue, also after compensator.ErrCommitUnknown. The next pass recognizes the
+// entries that are already recorded.
 func (im *Import) Once(ctx context.Context) (*Report, error) {
 	return im.pass(ctx, false, map[string]bool{})
 }
@@ -101,7 +101,7 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// pass goes through the table once. It logs refused rows that are not in named yet.
+// pass goes through the table once. It logs each refused row that is not in named yet, and adds the row to named.
 func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*Report, error) {
 	report := newReport()
 	for after := (*key)(nil); ; {
@@ -123,8 +123,8 @@ func (im *Import) pass(ctx context.Context, dry bool, named map[string]bool) (*R
 	}
 }
 
-// oneByOne handles a page in which Record has refused an entry, which fails the whole page. It runs each row in a
-// separate transaction.
+// oneByOne handles a page after Record has refused an entry. A refused entry rolls back the whole page. So oneByOne
+// runs each row of the page in a separate transaction.
 func (im *Import) oneByOne(ctx context.Context, page *turn, report *Report, named map[string]bool) error {
 	for i := range page.keys {
 		t := &turn{Import: im, dry: page.dry, only: page.keys[i : i+1]}
@@ -170,14 +170,14 @@ func refused(err error) bool {
 	var other *compensator.OtherTypeError
 	switch {
 	case errors.As(err, &refusal):
-		return false // The refusal already names its row.
+		return false // Return the *Refusal unchanged, because it already names its row.
 	case errors.As(err, &other), errors.Is(err, compensator.ErrOtherContent):
 		return true
 	}
 	return errors.As(err, &field) && !ours[field.Field]
 }
 
-// ours lists the fields of a FieldError that do not belong to an entry.
+// ours lists the fields of a *compensator.FieldError that are wrong in the Import itself, not in the entry of a row.
 var ours = map[string]bool{"tx": true, "Key": true, "Take": true}
 
 // pause waits for d. It reports whether ctx is still alive.

@@ -16,7 +16,7 @@ import (
 //
 // Table, Key, Columns, Where and Take go into SQL unchanged. They must come from your code, never from input.
 type Config struct {
-	// Name is part of the entries' idempotency keys. It must never change, because with another name each row becomes a
+	// Name is part of the entries' idempotency keys. It must never change. With another name, each row would become a
 	// second entry. It has at most 64 letters, digits, dots, hyphens and underscores.
 	Name string
 
@@ -33,9 +33,9 @@ type Config struct {
 	// Where is an SQL condition that selects the rows to take. The default is all rows.
 	Where string
 
-	// Take is the SET clause for a row, for example "state = 1, updated_at = NOW()". It runs in the transaction that
-	// records the row's entry. Afterwards neither Where nor the old scanner may find the row. An empty Take leaves the
-	// table unchanged, and each pass reads the whole table again.
+	// Take is the SET clause of the UPDATE for a row, for example "state = 1, updated_at = NOW()". It runs in the
+	// transaction that records the row's entry. After the update neither Where nor the old scanner may find the row. If
+	// Take is empty, the table stays unchanged, and each pass reads the whole table again.
 	Take string
 
 	// Map returns the entry for a row. It runs while the row is locked, so it must not call other systems. It may be

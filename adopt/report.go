@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Report counts what a pass has done, or what it would do after a DryRun. The maps count entries by business type.
+// Report counts what a pass of an Import did. After a DryRun it counts what a pass would do. The maps count entries by
+// business type.
 type Report struct {
 	Rows     int            // rows that Config.Where found
 	Recorded map[string]int // rows that became entries

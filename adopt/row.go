@@ -22,8 +22,8 @@ type Row struct {
 // Scan reads Config.Columns, as sql.Rows.Scan does.
 func (r *Row) Scan(dest ...any) error { return r.rows.Scan(append([]any{new(any)}, dest...)...) }
 
-// Skip returns the error with which Map leaves a row to the old system. The report counts it under reason, so use only
-// a few different reasons.
+// Skip returns an error for Config.Map to return. Map returns it to leave a row to the old system. The report counts
+// the row under reason, so use only a few different reasons.
 func Skip(reason string) error { return &skipped{reason} }
 
 type skipped struct{ reason string }
@@ -36,8 +36,8 @@ type key struct {
 	text  string
 }
 
-// keyOf converts a value read by the driver into a key. Text must stay text, because a comparison with bytes would use
-// a different order from the index.
+// keyOf converts a value read by the driver into a key. A text column needs a key of type string. MySQL compares bytes
+// in a different order from the text index.
 func keyOf(value any, column *sql.ColumnType) (key, error) {
 	kind := strings.ToUpper(column.DatabaseTypeName())
 	switch v := value.(type) {
@@ -69,5 +69,5 @@ func (im *Import) idempotencyKey(row string) compensator.IdempotencyKey {
 		return compensator.IdempotencyKey(id)
 	}
 	sum := sha256.Sum256([]byte(row))
-	return compensator.IdempotencyKey(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // A Name contains no # and no colon, so the two forms cannot collide.
+	return compensator.IdempotencyKey(im.cfg.Name + "#" + hex.EncodeToString(sum[:])) // A Name contains neither # nor a colon, so a hashed key cannot equal an unhashed key.
 }

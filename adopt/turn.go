@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// turn is one transaction. It handles the page of rows after the key in after, or only the rows in only.
+// turn handles one page of rows in one transaction. The page holds the rows whose keys follow after. If only is set,
+// the page holds just these rows.
 type turn struct {
 	*Import
 	dry   bool
@@ -27,7 +28,7 @@ type turn struct {
 	entries []compensator.NewEntry
 }
 
-// longest limits the duration of a transaction. This also limits how long it locks old rows.
+// longest is the maximum duration of a transaction, and so of the row locks in the old table.
 const longest = 30 * time.Second
 
 // errDry rolls back the transaction of a DryRun.
@@ -76,8 +77,8 @@ func (t *turn) work(ctx context.Context, tx *compensator.ScopedTx) (err error) {
 	return nil
 }
 
-// page reads the keys of the next rows. It locks no rows, so that rows which it would have to wait for do not hold up
-// the others.
+// page reads the keys of the next rows. It locks no rows. So a row that another transaction has locked does not delay
+// the other rows.
 func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error) {
 	from, args := "", []any(nil)
 	if t.after != nil {
@@ -100,7 +101,7 @@ func (t *turn) page(ctx context.Context, tx *compensator.ScopedTx) ([]key, error
 	return keys, rows.Err()
 }
 
-// scanKey reads the key from the first column and discards the more columns after it.
+// scanKey reads the key from the first column. It discards the other columns, and more is their number.
 func scanKey(rows *sql.Rows, more int) (key, error) {
 	types, err := rows.ColumnTypes()
 	if err != nil {
@@ -117,8 +118,8 @@ func scanKey(rows *sql.Rows, more int) (key, error) {
 	return keyOf(value, types[0])
 }
 
-// read locks the rows of the page and maps each of them. It skips rows that Where no longer finds and rows that another
-// transaction has locked. It selects rows by their keys, so that concurrent inserts do not wait.
+// read locks the rows of the page and maps each row. It skips rows that Where no longer finds, and rows that another
+// transaction has locked. It selects rows by their keys, so that the lock does not delay concurrent inserts.
 func (t *turn) read(ctx context.Context, tx *compensator.ScopedTx) error {
 	lock, err := t.lock(ctx, tx)
 	if err != nil {
@@ -224,7 +225,8 @@ func (t *turn) record(ctx context.Context, tx *compensator.ScopedTx) error {
 	return t.checkTaken(ctx, tx, in, args)
 }
 
-// checkTaken checks that Where no longer finds the taken rows. With a wrong Take, both systems would run the rows.
+// checkTaken checks that Config.Where no longer finds the rows that Config.Take has updated. Otherwise the old system
+// and the library would both run these rows.
 func (t *turn) checkTaken(ctx context.Context, tx *compensator.ScopedTx, in string, args []any) error {
 	var left int
 	err := tx.QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s IN (%s) AND (%s)", t.table, t.key, in, t.cfg.Where), args...).Scan(&left)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// aside returns an item that records a message as an entry of Config.Type. The log tries a failed message again. A
-// message with a reason waits for a person.
+// aside returns an item that records a message as an entry of Config.Type. With kind failed, the log tries the message
+// again. With kind aside, the message waits for a person, and reason says why.
 func (in *Intake) aside(m *Message, as kind, reason string) *item {
 	it := &item{message: m, kind: as, reason: reason, entry: compensator.NewEntry{BusinessType: in.cfg.Type}}
 	it.entry.IdempotencyKey = in.IdempotencyKey(m)
@@ -43,7 +43,7 @@ func (in *Intake) setAside(m *Message, reason string) *item {
 }
 
 // encode sets the content of an item that is set aside. If the codec fails, for example because its keys are
-// unavailable, the message is held.
+// unavailable, the Intake keeps the message and tries again.
 func (in *Intake) encode(it *item) (err error) {
 	if it.kind == meant || it.entry.Content != nil {
 		return nil
@@ -61,17 +61,18 @@ func (in *Intake) encode(it *item) (err error) {
 	return nil
 }
 
-// again handles entries of Config.Type. It does the work of take for one message.
+// again is the handler of Config.Type. It processes the message of one entry, as take processes the messages of a
+// batch.
 func (in *Intake) again(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, m Message) error {
 	m.Entry = e
-	if m.SetAside != "" && e.Epoch == 0 { // after a requeue by a person the functions run
+	if m.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Config.Entry and Config.Work run.
 		return compensator.Permanent(errors.New(m.SetAside))
 	}
 	entry, err := in.entry(&m)
 	if err != nil {
 		return compensator.Permanent(err)
 	}
-	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // e already has the message's own key
+	entry.IdempotencyKey = idempotencyKey(in.name, m.ID, "again") // The key of the message itself is in use already: entry e has it.
 	receipt, err := in.c.Record(ctx, tx, entry)
 	if refused(err) {
 		return compensator.Permanent(err)
@@ -94,15 +95,15 @@ func (in *Intake) entry(m *Message) (entry compensator.NewEntry, err error) {
 	return entry, usererr.Of(err)
 }
 
-// call runs Config.Work in a separate goroutine and waits for it. A panic and runtime.Goexit are failures. So one
-// message can end neither the process nor Run.
+// call runs Config.Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
+// So a message that makes Work panic stops neither the process nor Run.
 func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if in.cfg.Work == nil {
 		return nil
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // the result after runtime.Goexit
+		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -114,8 +115,8 @@ func (in *Intake) call(ctx context.Context, tx *compensator.ScopedTx, messages [
 	return <-ended
 }
 
-// work calls Config.Work. It returns a *workError if Work failed while the transaction still takes writes, and the
-// database's error otherwise. If the transaction took too long, work also returns a *workError.
+// work calls Config.Work. It returns a *workError in two cases: Work failed while the transaction still accepts writes,
+// or the transaction took too long. If the transaction no longer accepts writes, work returns the database's error.
 func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages []*Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -127,8 +128,8 @@ func (in *Intake) work(ctx context.Context, tx *compensator.ScopedTx, messages [
 	if context.Cause(ctx) == errSlow {
 		return &workError{errors.Join(errSlow, err)}
 	}
-	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // the transaction will be rolled back
-		return fmt.Errorf("%w; Work: %v", broken, err) // the text only, because Work's error may wrap an error of another log
+	if _, broken := in.c.Record(ctx, tx, compensator.NewEntry{BusinessType: in.cfg.Type}); broken != nil { // This Record only tests whether the transaction accepts writes. Work has failed, so its entry is rolled back.
+		return fmt.Errorf("%w; Work: %v", broken, err) // Use only the text of Work's error, because that error may wrap an error of another log.
 	}
 	return &workError{err}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// item is a message with the entry that it becomes.
+// item is a message together with the log entry that will hold it.
 type item struct {
 	message *Message
 	entry   compensator.NewEntry
@@ -22,10 +22,10 @@ type item struct {
 	settled bool
 }
 
-// condense makes the next encode produce fewer bytes for a message that is set aside.
+// condense sets dense and discards the encoded content. So the next encode produces fewer bytes for the message.
 func (it *item) condense() { it.dense, it.entry.Content = true, nil }
 
-// kind says which entry an item becomes.
+// kind says which kind of entry an item is recorded as.
 type kind int
 
 const (
@@ -69,7 +69,7 @@ func (in *Intake) take(works context.Context, messages []Message) error {
 	return b.fatal
 }
 
-// prepare decides what a message becomes. It sends nothing to the database.
+// prepare builds the item of a message. It sends nothing to the database.
 func (in *Intake) prepare(m *Message) *item {
 	switch {
 	case m.Lost:
@@ -98,7 +98,7 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 			b.waits(len(items), err)
 			pause(ctx, failures)
 			continue
-		case errors.As(err, &work), refused(err): // before ErrClosed, because Work may return that error of another log
+		case errors.As(err, &work), refused(err): // This case stands before the check for ErrClosed, because Work may return the ErrClosed of another log.
 			b.blame(ctx, items, err)
 			return
 		case errors.Is(err, compensator.ErrClosed):
@@ -122,9 +122,9 @@ func (b *batch) settle(ctx context.Context, items []*item) {
 // example, a statement that is too large for the server breaks the connection, as an outage does.
 const failuresUntilSuspect = 4
 
-// suspect tries parts of the batch separately. It sets a single message aside if the log takes entries right before and
-// right after that message fails. In that case the database is not the cause. suspect reports whether it has dealt with
-// the items.
+// suspect records parts of the batch in separate transactions, to find a message that the log cannot store. It sets a
+// message aside if that message fails while the log accepts other entries right before and right after it. Then the
+// database is not the cause. suspect reports whether it has settled the items.
 func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	it := items[0]
 	switch {
@@ -154,13 +154,13 @@ func (b *batch) suspect(ctx context.Context, items []*item) bool {
 	return true
 }
 
-// refused reports whether Record says that it will never take an entry.
+// refused reports whether err says that Record will never accept an entry.
 func refused(err error) bool {
 	var field *compensator.FieldError
 	return errors.As(err, &field) || errors.Is(err, compensator.ErrOtherContent)
 }
 
-// without marks the known items as settled duplicates and returns the other items.
+// without counts the items whose keys are in known as duplicates, and returns the other items.
 func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool) (rest []*item) {
 	for _, it := range items {
 		if it.settled = known[it.entry.IdempotencyKey]; it.settled {
@@ -172,7 +172,7 @@ func (b *batch) without(items []*item, known map[compensator.IdempotencyKey]bool
 	return rest
 }
 
-// blame finds the message that caused an error.
+// blame finds the message that caused err, and handles it separately from the other items.
 func (b *batch) blame(ctx context.Context, items []*item, err error) {
 	if len(items) == 1 {
 		b.condemn(ctx, items[0], err)
@@ -197,7 +197,7 @@ func (b *batch) halve(ctx context.Context, items []*item) {
 	b.settle(ctx, items[half:])
 }
 
-// condemn sets aside a message that failed alone.
+// condemn sets aside a message that failed in a transaction of its own.
 func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	var work *workError
 	switch {
@@ -221,7 +221,7 @@ func (b *batch) condemn(ctx context.Context, it *item, err error) {
 	failpoint.Reach(failpoint.AsideSettled)
 }
 
-// try runs transactions until one has a known result. It repeats while the answer to COMMIT is lost.
+// try runs transactions until one of them has a known result. If the answer to COMMIT is lost, try runs another one.
 func (b *batch) try(works context.Context, items []*item) error {
 	for failures := 0; ; failures++ {
 		again, err := b.once(works, items)
@@ -231,8 +231,8 @@ func (b *batch) try(works context.Context, items []*item) error {
 	}
 }
 
-// once runs one transaction. If again is true, the answer to COMMIT was lost, and the next transaction finds out
-// whether the entries exist.
+// once runs one transaction. If again is true, the answer to COMMIT was lost. The caller then runs another transaction,
+// which finds out whether the entries exist.
 func (b *batch) once(works context.Context, items []*item) (again bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(works, b.cfg.Timeout, errSlow)
 	defer cancel()
@@ -256,7 +256,7 @@ func (b *batch) once(works context.Context, items []*item) (again bool, err erro
 	})
 	var work *workError
 	if receipt != nil && !errors.As(err, &work) && errors.Is(err, compensator.ErrCommitUnknown) {
-		return b.resolve(works, items, receipt), err // only after the transaction has ended
+		return b.resolve(works, items, receipt), err // The next transaction may start only after this one has ended on the server.
 	}
 	if err != nil {
 		return false, err
@@ -282,7 +282,7 @@ func (b *batch) settled(it *item, duplicate bool) {
 	}
 }
 
-// fresh returns the messages that had no entry. Only they are passed to Work.
+// fresh returns the messages whose entries are new. Config.Work gets only these messages.
 func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	for i, it := range items {
 		if it.kind == meant && !receipt.Entries[i].Duplicate {
@@ -292,7 +292,8 @@ func fresh(items []*item, receipt *compensator.Receipt) (messages []*Message) {
 	return messages
 }
 
-// resolve waits until the transaction with the lost answer to COMMIT has ended. It returns false if ctx has ended.
+// resolve is called when the answer to COMMIT was lost. It waits until that transaction has ended on the server. It
+// returns false if ctx has ended.
 func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator.Receipt) bool {
 	key := items[0].entry.IdempotencyKey
 	for i, recorded := range receipt.Entries {
@@ -313,8 +314,8 @@ func (b *batch) resolve(ctx context.Context, items []*item, receipt *compensator
 	}
 }
 
-// acknowledge acknowledges messages to the source. If that fails three times, the messages will be delivered again and
-// found in the log.
+// acknowledge acknowledges messages to the source. After three failures it gives up. Then the source delivers the
+// messages again, and the Intake finds their entries in the log.
 func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	for failures := 1; len(done) > 0; failures++ {
 		err := usererr.Safe(in.source.Ack(ctx, done))
@@ -329,7 +330,7 @@ func (in *Intake) acknowledge(ctx context.Context, done []Message) {
 	}
 }
 
-// release gives back messages that were not settled in time.
+// release gives messages back to the source that were not settled before Run had to end.
 func (in *Intake) release(ctx context.Context, left []Message) {
 	r, ok := in.source.(releaser)
 	if !ok {

@@ -17,29 +17,29 @@ type Config struct {
 	// Type is the business type of the entries of messages that were set aside. Open registers its handler.
 	Type string
 
-	// Entry returns the entry that a message becomes. The Intake overwrites IdempotencyKey and FailOnDuplicate. An error
-	// or a panic says that the message cannot be decoded, and the message is set aside. Entry may run more than once for
-	// a message, and should return the same result each time. An error whose method Error panics counts as a panic, also
-	// an error of Work.
+	// Entry returns the entry to record for a message. The Intake overwrites IdempotencyKey and FailOnDuplicate. If
+	// Entry returns an error or panics, the Intake sets the message aside as undecodable. Entry may run more than once
+	// for a message, and should return the same result each time. If the Error method of a returned error panics, this
+	// counts as a panic too. The same is true for Work.
 	Entry func(m *Message) (compensator.NewEntry, error)
 
-	// Work is optional. It writes the business rows of a batch through tx, the transaction in which the entries are
-	// recorded. It gets only the messages that have no entry yet. Its writes commit together with the entries or not at
-	// all. Work must not end tx. If one message caused an error, Work can name that message with Fault.
+	// Work is optional. It writes the business rows of a batch through tx. The same transaction records the entries.
+	// Work gets only the messages that have no entry yet. Its writes and the entries commit together or not at all. Work
+	// must not end tx. If one message caused an error, Work can name that message with Fault.
 	Work func(ctx context.Context, tx *compensator.ScopedTx, batch []*Message) error
 
-	// Aside configures the entries of Type: failed messages, and messages that a person has requeued. A failed message
-	// comes due after Aside.Retry(1), or after 2 s if Aside.Retry panics.
+	// Aside configures the entries of Type. They hold failed messages, and messages that a person has requeued. A failed
+	// message comes due after the delay Aside.Retry(1), or after 2 s if Aside.Retry panics.
 	Aside compensator.TypeConfig
 
 	Batch         int           // maximum number of messages in one transaction. Default 200, at most 1,000
-	MaxDeliveries int           // a message with more deliveries is set aside. Default 5, at least 3
+	MaxDeliveries int           // maximum number of deliveries; a message with more is set aside. Default 5, at least 3
 	Timeout       time.Duration // limit of a batch's transaction. A slower batch is halved. Default 20 s
 	StopTimeout   time.Duration // how long Run continues its batch after its context has ended. Default 30 s
 	StatsEvery    time.Duration // interval of Observer.Measured. Default 10 s
 
 	Observer Observer
-	Logger   *slog.Logger // receives messages for operators, never with content. Default slog.Default()
+	Logger   *slog.Logger // logs messages for operators, never with content. Default slog.Default()
 }
 
 func (cfg Config) withDefaults() Config {

@@ -8,10 +8,11 @@ import (
 	"github.com/compensator-go/compensator/internal/operating"
 )
 
-// errSlow is the cause of a transaction's context that exceeded Config.Timeout.
+// errSlow is the cause with which a transaction's context ends after Config.Timeout.
 var errSlow = errors.New("intake: the batch's transaction took too long")
 
-// Fault returns an error that names the failed message of a batch. If Work returns it, the batch is not halved.
+// Fault returns an error that says which message of a batch failed. If Work returns it, the Intake need not halve the
+// batch.
 func Fault(m *Message, err error) error {
 	if err == nil {
 		err = errors.New("no reason given")
@@ -33,16 +34,17 @@ type workError struct{ err error }
 func (e *workError) Error() string { return e.err.Error() }
 func (e *workError) Unwrap() error { return e.err }
 
-// serverDown reports whether err says that a server serves no requests or no writes. Work may get it from any database.
-// It is no fault of a message, unless Work returns a verdict or has taken too long.
+// serverDown reports whether err says that a server serves no requests or no writes. Work may have received err from
+// any database. Such an error does not blame the message. serverDown returns false if Work returned a verdict or took
+// too long.
 func serverDown(err error) bool {
 	return !errors.Is(err, errSlow) && compensator.VerdictOf(err) == compensator.VerdictFailure && operating.ServerDown(err)
 }
 
 func failure(operation string, err error) error { return fmt.Errorf("intake: %s: %w", operation, err) }
 
-// knownElsewhere returns the idempotency keys in an error of Record that belong to entries of another type. These are
-// the same messages, which were set aside before, or which are no longer set aside.
+// knownElsewhere returns the idempotency keys in an error of Record that already belong to entries of another type.
+// Each such key means that the message was recorded before: as a message set aside, or as the entry of Config.Entry.
 func knownElsewhere(err error) map[compensator.IdempotencyKey]bool {
 	known := make(map[compensator.IdempotencyKey]bool)
 	var walk func(error)

@@ -21,8 +21,8 @@ type group struct {
 	made          bool      // the group exists, as far as this process knows
 	own           bool      // this consumer may have pending messages
 	after         string    // id up to which the own pending messages have been checked
-	looked        time.Time // when the last search for messages of others found none
-	cleanupFailed bool      // the last tidy failed
+	looked        time.Time // when the last search for messages of other consumers found none
+	cleanupFailed bool      // the last call of tidy failed
 }
 
 var (
@@ -41,7 +41,8 @@ func (g *group) Name() string {
 	return name
 }
 
-// Next returns pending messages of this consumer first, then those of silent consumers, then new messages.
+// Next returns the pending messages of this consumer first. Then it returns pending messages of silent consumers, and
+// then new messages.
 func (g *group) Next(ctx context.Context, max int) ([]Message, error) {
 	if err := g.make(ctx); err != nil {
 		return nil, err
@@ -74,11 +75,12 @@ func (g *group) next(ctx context.Context, max int64) ([]Message, error) {
 	return g.read(ctx, max)
 }
 
-// recheckPending is called after an error. The lost answer may have assigned messages to this consumer.
+// recheckPending makes Next look again at the pending messages of this consumer. It is called after an error, because
+// Redis may have assigned messages whose answer was lost.
 func (g *group) recheckPending() { g.own, g.after = true, "" }
 
-// make creates the group if it does not exist. Redis redelivers messages that were acknowledged before the group
-// disappeared. The log recognises them.
+// make creates the group if it does not exist. Redis then redelivers messages that a lost group had acknowledged. The
+// Intake finds their entries in the log.
 func (g *group) make(ctx context.Context) error {
 	if g.made {
 		return nil
@@ -91,7 +93,7 @@ func (g *group) make(ctx context.Context) error {
 	return nil
 }
 
-// read waits for new messages, for at most Block.
+// read waits for new messages, for at most Stream.Block.
 func (g *group) read(ctx context.Context, max int64) ([]Message, error) {
 	streams, err := g.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: g.Group, Consumer: g.Consumer, Streams: []string{g.Stream.Stream, ">"}, Count: max, Block: g.Block,
@@ -146,14 +148,14 @@ func (g *group) Measure(ctx context.Context) (Backlog, error) {
 	}
 	b := Backlog{Lag: -1, Pending: pending.Val().Count}
 	for _, info := range groups.Val() {
-		// go-redis returns 0 for an unknown lag. The lag is really 0 only if the group has received the last message.
+		// go-redis returns 0 for an unknown lag too. Trust a lag of 0 only if the group has received the last message.
 		if info.Name == g.Group && (info.Lag > 0 || info.LastDeliveredID == stream.Val().LastGeneratedID || stream.Val().Length == 0) {
 			b.Lag = info.Lag
 		}
 	}
 	if b.Pending > 0 {
 		ms, _, _ := strings.Cut(pending.Val().Lower, "-")
-		since, _ := strconv.ParseInt(ms, 10, 64) // Redis offers no other time of a message
+		since, _ := strconv.ParseInt(ms, 10, 64) // Redis stores no other time of a message than the time in its id.
 		b.OldestPending = max(now.Val().Sub(time.UnixMilli(since)), 1)
 	}
 	return b, nil

@@ -25,9 +25,9 @@ type Intake struct {
 	err error
 }
 
-// Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. The entries, also those of messages
-// that were set aside, are processed by the Run of this Compensator. The Run of another process does so too if that
-// process opens the same Intake, even without running it. Errors name the invalid field.
+// Open registers cfg.Type with c and returns an Intake. Call Open before c.Run. c.Run processes the recorded entries,
+// including the entries of messages that were set aside. Other processes process these entries too if they open the
+// same Intake and run their Compensator. They need not run the Intake. Errors name the invalid field.
 func Open(c *compensator.Compensator, source Source, cfg Config) (*Intake, error) {
 	cfg = cfg.withDefaults()
 	if source == nil {
@@ -67,8 +67,8 @@ func (in *Intake) set(err error) (changed bool) {
 	return changed
 }
 
-// Stats returns the backlog of the source, if the source is a Measurer, and the counts of this Intake. The counts are
-// valid also with an error.
+// Stats returns the counts of this Intake. If the source is a Measurer, Stats also returns the backlog of the source.
+// If measuring fails, Stats returns the error, and the counts are still valid.
 func (in *Intake) Stats(ctx context.Context) (Stats, error) {
 	backlog := Backlog{Lag: -1}
 	var err error
@@ -80,8 +80,8 @@ func (in *Intake) Stats(ctx context.Context) (Stats, error) {
 	return in.counts.stats(backlog), err
 }
 
-// Run takes messages until ctx ends. Then it completes and acknowledges its current batch and returns nil.
-// Unacknowledged messages are delivered again. An error says that Run is running already, or that the Compensator was
+// Run takes messages until ctx ends. Then it completes and acknowledges its current batch and returns nil. The source
+// delivers unacknowledged messages again. Run returns an error if it is running already, or if the Compensator was
 // closed.
 func (in *Intake) Run(ctx context.Context) error {
 	if in.running.Swap(true) {
@@ -93,7 +93,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		in.measure(works) // ctx may stay alive after the Compensator is closed
+		in.measure(works) // Use works, which ends with loop. ctx may stay alive after the Compensator was closed.
 	}()
 	err := in.loop(ctx, works)
 	stop()
@@ -103,7 +103,7 @@ func (in *Intake) Run(ctx context.Context) error {
 	return err
 }
 
-// lasting returns the context of the current batch. It ends StopTimeout after ctx.
+// lasting returns a context that ends StopTimeout after ctx has ended. The current batch uses this context.
 func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	works, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var mu sync.Mutex // guards timer
@@ -126,8 +126,8 @@ func (in *Intake) lasting(ctx context.Context) (context.Context, context.CancelF
 	}
 }
 
-// loop takes one batch at a time and settles it before it takes the next. So nothing accumulates while the database is
-// slow.
+// loop takes one batch and settles it before it takes the next batch. So no messages pile up in memory while the
+// database is slow.
 func (in *Intake) loop(ctx, works context.Context) error {
 	if err := in.prove(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -156,12 +156,12 @@ func (in *Intake) loop(ctx, works context.Context) error {
 	return nil
 }
 
-// errProof rolls back the transaction of trial.
+// errProof makes trial roll back its transaction.
 var errProof = errors.New("intake: rollback of a trial")
 
-// prove waits until the log takes an entry, before Run takes any message. Each delivery counts. Without this check a
-// process that restarts again and again while the database is read-only would exceed MaxDeliveries of innocent
-// messages.
+// prove waits until the log accepts an entry. Run calls it before it takes any message, because each delivery of a
+// message counts. Otherwise a process that restarts again and again on a read-only database would count deliveries
+// until healthy messages exceed MaxDeliveries.
 func (in *Intake) prove(ctx context.Context) error {
 	for failures := 1; ctx.Err() == nil; failures++ {
 		err := in.trial(ctx)
@@ -178,7 +178,7 @@ func (in *Intake) prove(ctx context.Context) error {
 	return nil
 }
 
-// trial records an entry and rolls the transaction back. It returns errProof if the log takes entries.
+// trial records an entry and rolls the transaction back. It returns errProof if the log accepted the entry.
 func (in *Intake) trial(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, in.cfg.Timeout, errSlow)
 	defer cancel()
@@ -192,7 +192,7 @@ func (in *Intake) trial(ctx context.Context) error {
 
 func (in *Intake) proved(ctx context.Context) bool { return errors.Is(in.trial(ctx), errProof) }
 
-// waits reports why the Intake waits. It logs only the first of several reports in a row.
+// waits notifies the observer why the Intake waits. It logs only the first report after a success.
 func (in *Intake) waits(messages int, err error) {
 	if in.set(err) {
 		in.cfg.Logger.Warn("intake: no messages are taken until the error has passed", "source", in.name, "messages", messages, "err", err)
@@ -225,7 +225,7 @@ func (in *Intake) measure(ctx context.Context) {
 	}
 }
 
-// leaveTimeout limits the calls to a source after Run has ended.
+// leaveTimeout limits the calls that Run makes to a source after the context of Run has ended.
 const leaveTimeout = 2 * time.Second
 
 func (in *Intake) leave(ctx context.Context) {

@@ -18,22 +18,22 @@ type Message struct {
 	// or topic, partition and offset.
 	ID string
 
-	// Fields holds the fields of a stream's entry, or the headers of other sources. If a field name repeats, Fields
-	// holds its last value only. The other values are lost: Entry, Work and the log never see them. So producers should
-	// use numbered names, or put a list into one value.
+	// Fields holds the fields of a stream's message, or the headers of a message from another source. If a field name
+	// repeats, Fields holds its last value only. The other values are lost: Entry, Work and the log never see them. So
+	// producers should use numbered names, or put a list into one value.
 	Fields map[string]string
 
-	Body []byte // for sources whose messages have one
+	Body []byte // body of the message, if the source's messages have a body
 
-	// Deliveries is the number of deliveries including this one, if the source counts them. The count survives processes
-	// that the message kills.
+	// Deliveries counts the deliveries of the message, including this one. It is 0 if the source does not count them.
+	// The source keeps the count even if the message crashes its process.
 	Deliveries int
 
 	// Lost says that the source deleted the message before it was recorded. Only the ID is known.
 	Lost bool
 
-	// SetAside is the reason why the message was set aside before anything worked on it. It has at most 1,000 characters
-	// and is empty for all other messages.
+	// SetAside is the reason why the message was set aside without a call of Work. It has at most 1,000 characters and
+	// is empty for all other messages.
 	SetAside string
 
 	// Value lets Config.Entry pass a decoded value to Config.Work. It is not stored.
@@ -92,7 +92,7 @@ func (m Message) MarshalJSON() ([]byte, error) {
 func swells(texts ...string) bool {
 	inJSON, inBase64 := 0, 0
 	for _, text := range texts {
-		quoted, _ := json.Marshal(text) // a string causes no error
+		quoted, _ := json.Marshal(text) // json.Marshal never fails for a string.
 		inJSON += len(quoted) - len(`""`)
 		inBase64 += base64.StdEncoding.EncodedLen(len(text))
 	}

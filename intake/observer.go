@@ -7,12 +7,12 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// Observer receives events of an Intake. Its functions must return quickly. Measured is called concurrently with the
-// others.
+// Observer receives events of an Intake. Its functions must return quickly. The Intake may call Measured at the same
+// time as the other functions.
 type Observer struct {
-	Settled  func(SettledEvent) // after a batch was settled and before it is acknowledged
-	Waiting  func(WaitingEvent) // before something that failed is tried again
-	Measured func(Stats)        // every Config.StatsEvery, if the source is a Measurer
+	Settled  func(SettledEvent) // called after a batch was settled and before it is acknowledged
+	Waiting  func(WaitingEvent) // called after an operation failed and before the Intake tries it again
+	Measured func(Stats)        // called every Config.StatsEvery, if the source is a Measurer
 }
 
 // SettledEvent describes a settled batch.
@@ -20,17 +20,17 @@ type SettledEvent struct {
 	Source     string
 	Messages   int
 	Recorded   int // messages that became the entries of Config.Entry
-	Duplicates int // messages that had an entry already
+	Duplicates int // messages whose entries existed already
 	Failed     int // messages that became entries of Config.Type and are tried again
 	SetAside   int // messages that became entries of Config.Type and wait for a person
-	Refused    int // messages that the log takes in no form; they stay unacknowledged
+	Refused    int // messages that the log never accepts; they stay unacknowledged
 	Took       time.Duration
 }
 
 // WaitingEvent says why an Intake waits.
 type WaitingEvent struct {
 	Source   string
-	Messages int // messages held meanwhile
+	Messages int // number of messages that wait
 	Err      error
 }
 

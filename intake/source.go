@@ -5,20 +5,22 @@ import (
 	"time"
 )
 
-// Source delivers messages at least once. One goroutine calls Next and Ack in turn. Before it calls Next again, it
-// acknowledges the messages of the last call, or gives them up when Run ends.
+// Source delivers messages at least once. One goroutine calls Next and Ack, never both at the same time. Between two
+// calls of Next, this goroutine acknowledges the messages of the first call. When Run ends, it may leave messages
+// unacknowledged.
 type Source interface {
 	// Name identifies the source and the consumer group. It is part of the idempotency keys and must never change.
 	Name() string
 
-	// Next waits for a short time and returns at most max messages in order, or nil and nil if there are none. After an
-	// error the Intake reports the error, pauses, and calls Next again. When ctx ends, Next must return soon. The Intake
-	// records also the messages that Next returns then.
+	// Next waits for a short time and returns at most max messages in order. If there are none, it returns nil and nil.
+	// When Next fails, the Intake reports the error, pauses, and calls Next again. When ctx ends, Next must return soon.
+	// If Next returns messages after ctx has ended, the Intake still records them.
 	Next(ctx context.Context, max int) ([]Message, error)
 
-	// Ack acknowledges messages of the last batch, in their order, after they were recorded in the log. Usually these
-	// are all messages of the batch. They are fewer if Run was stopped before all were recorded, or if the log will
-	// never take one. The source must redeliver the messages that Ack does not name, and all messages after an error.
+	// Ack acknowledges messages of the last batch, in their order, after they were recorded in the log. Usually messages
+	// holds the whole batch. It holds fewer if Run was stopped before all were recorded, or if the log never accepts one
+	// of the messages. The source must redeliver the messages that Ack does not name. If Ack returns an error, the
+	// source must redeliver all messages of the batch.
 	Ack(ctx context.Context, messages []Message) error
 }
 
@@ -27,7 +29,7 @@ type Measurer interface {
 	Measure(ctx context.Context) (Backlog, error)
 }
 
-// Backlog describes the messages that are not done.
+// Backlog describes the messages of a source that are not acknowledged yet.
 type Backlog struct {
 	Lag           int64         // messages that the group has not received; −1 if unknown
 	Pending       int64         // messages that were delivered and not acknowledged

@@ -13,16 +13,16 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Stream is a consumer group of a Redis Stream. Redis, Stream and Group are required. Open configures the processing of
-// its messages.
+// Stream is a consumer group of a Redis Stream. Redis, Stream and Group are required. The method Open takes the Config
+// for the messages of the group.
 //
 // Two Streams with the same Stream, Group and Server count as one source for a log, even on two Redis servers. If two
-// of their messages have the same id, the second counts as a duplicate and is lost. Servers and database numbers
-// generate equal ids. Set Server to prevent that.
+// of their messages have the same id, the second counts as a duplicate and is lost. Different servers and database
+// numbers do generate equal ids. Set Server to different names to prevent that.
 type Stream struct {
-	Redis  redis.UniversalClient // the caller closes the client. Run uses one of its connections most of the time
+	Redis  redis.UniversalClient // client, which the caller closes; Run uses one of its connections most of the time
 	Stream string                // the key of the stream
-	Group  string                // created at the beginning of the stream if it does not exist
+	Group  string                // name of the group; Run creates it at the beginning of the stream if it does not exist
 
 	// Server distinguishes this stream from a stream of the same name on another server, or under another database
 	// number, when both go into one log. It can be any name that never changes. Leave it empty if there is only one such
@@ -33,16 +33,17 @@ type Stream struct {
 	Server string
 
 	// Consumer is the name of this process within the group. Two running processes must not share a name. By default the
-	// name consists of the host, the process id and a random part. A default name leaves the group when Run ends.
+	// name consists of the host, the process id and a random part. When Run ends, it removes a default name from the
+	// group.
 	Consumer string
 
 	// Block is how long Redis waits for new messages in one call. Run may take that long to end. Default 500 ms, at most
 	// 1 s.
 	Block time.Duration
 
-	// Idle is how long a message must have been pending without activity before another consumer takes it over. Idle
-	// must be longer than Config.Timeout. Otherwise two consumers would process a slow batch, one of them in vain.
-	// Default 1 min.
+	// Idle is how long a message must have been pending before another consumer takes it over. Idle must be longer than
+	// Config.Timeout. Otherwise two consumers would process a slow batch, and one of them would work in vain. The
+	// default is 1 min.
 	Idle time.Duration
 
 	// Trim deletes messages that all groups of the stream have acknowledged, every quarter of Idle. A group that is
@@ -52,7 +53,7 @@ type Stream struct {
 
 func (s Stream) withDefaults() Stream {
 	if s.Consumer == "" {
-		host, _ := os.Hostname() // the name is unique even without the host
+		host, _ := os.Hostname() // Ignore the error: the name is unique even without the host.
 		s.Consumer = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), strings.ToLower(rand.Text()[:10]))
 	}
 	setDefault(&s.Block, 500*time.Millisecond)

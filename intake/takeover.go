@@ -11,12 +11,12 @@ import (
 	"github.com/compensator-go/compensator/internal/failpoint"
 )
 
-// aloneFrom is the number of unsuccessful deliveries after which a message is taken alone. If it kills its process, no
-// other message gets its delivery counted.
+// aloneFrom is the number of unsuccessful deliveries after which the group takes a message alone. If such a message
+// crashes its process, the delivery count of no other message grows.
 const aloneFrom = 2
 
-// leftByMe takes the pending messages of this consumer, each once. There are some if the name was used before, or after
-// an error.
+// leftByMe takes each pending message of this consumer once. Such messages exist after an error, or if an earlier
+// process used the same consumer name.
 func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		start := "-"
@@ -37,8 +37,8 @@ func (g *group) leftByMe(ctx context.Context, max int64) ([]Message, error) {
 	}
 }
 
-// leftByOthers takes messages of any consumer that have been pending for Idle. It does not use XAUTOCLAIM, which counts
-// a delivery for all found messages and does not return the counts.
+// leftByOthers takes messages of any consumer that have been pending for Idle. It does not use XAUTOCLAIM. That command
+// counts a delivery for all messages that it finds, and it does not return the counts.
 func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) {
 	for {
 		found, err := g.Redis.XPendingExt(ctx, &redis.XPendingExtArgs{
@@ -53,7 +53,8 @@ func (g *group) leftByOthers(ctx context.Context, max int64) ([]Message, error) 
 	}
 }
 
-// together returns the messages that may be taken in one batch. A suspect message stands alone.
+// together returns the messages that may be taken in one batch. A message with aloneFrom deliveries forms a batch
+// alone.
 func together(found []redis.XPendingExt) []redis.XPendingExt {
 	for i := range found {
 		if found[i].RetryCount >= aloneFrom {
@@ -63,7 +64,8 @@ func together(found []redis.XPendingExt) []redis.XPendingExt {
 	return found
 }
 
-// claim assigns messages to this consumer and counts the delivery. Other consumers may have been faster.
+// claim assigns messages to this consumer and counts the delivery. It returns fewer messages if other consumers were
+// faster.
 func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time.Duration) ([]Message, error) {
 	args := &redis.XClaimArgs{Stream: g.Stream.Stream, Group: g.Group, Consumer: g.Consumer, MinIdle: idle}
 	for i := range chosen {
@@ -89,14 +91,15 @@ func (g *group) claim(ctx context.Context, chosen []redis.XPendingExt, idle time
 		if err != nil {
 			return messages, err
 		}
-		if len(there) == 0 { // XCLAIM removed it from the pending list, because it was deleted while pending
+		if len(there) == 0 { // The producer deleted the message while it was pending. XCLAIM has removed it from the pending list.
 			messages = append(messages, Message{ID: p.ID, Deliveries: int(p.RetryCount), Lost: true})
 		}
 	}
 	return messages, nil
 }
 
-// release makes messages look as if this consumer had been silent for Idle, and reduces their delivery count by one.
+// release gives messages back, so that other consumers can take them at once. It sets their idle time to Idle and
+// reduces their delivery count by one.
 func (g *group) release(ctx context.Context, messages []Message) error {
 	pipe := g.Redis.Pipeline()
 	for i := range messages {
@@ -122,7 +125,8 @@ var (
 	trim       = redis.NewScript(trimSource)
 )
 
-// tidy removes silent consumers, and with Trim the messages that all groups have acknowledged. An error is only logged.
+// tidy removes silent consumers. With Trim it also deletes the messages that all groups have acknowledged. It only logs
+// errors.
 func (g *group) tidy(ctx context.Context) {
 	err := g.forgetGone(ctx)
 	if err == nil && g.Trim {
@@ -145,13 +149,13 @@ func (g *group) forgetGone(ctx context.Context) error {
 	return err
 }
 
-// forget removes a consumer if it has nothing pending at this moment. Pending messages would be lost together with the
-// consumer.
+// forget removes a consumer if the consumer has no pending messages at this moment. Otherwise the removal would delete
+// the pending messages from the group.
 func (g *group) forget(ctx context.Context, consumer string) error {
 	return forget.Run(ctx, g.Redis, []string{g.Stream.Stream}, g.Group, consumer).Err()
 }
 
-// leave removes a generated consumer name from the group, because no process uses it again.
+// leave removes this consumer from the group if its name was generated, because no other process will use that name.
 func (g *group) leave(ctx context.Context) error {
 	g.made, g.looked = false, time.Time{}
 	g.recheckPending()
