@@ -18,16 +18,17 @@ import (
 // Options configure an Admin.
 type Options struct {
 	Access   Access // required
-	ReadOnly bool   // refuse every action that would be recorded, also when Access allows it; nothing is written then, refusals included
+	ReadOnly bool   // refuse every action that would be recorded, even if Access allows it; then the Admin writes nothing, not even the refusals
 
-	ReadTime time.Duration // maximum duration of one query; 0 means 2 seconds, so that many readers leave the service its database
+	ReadTime time.Duration // maximum duration of one query; 0 means 2 seconds. The limit keeps many readers from slowing the service's database
 }
 
 // Admin lets people read the log and act on it. Its methods may be called concurrently. It sends at most four queries
-// at a time for reads and two for actions. Each query takes at most Options.ReadTime.
+// at a time for reads, and at most two for actions. Each query takes at most Options.ReadTime.
 //
-// An Actor without a name has no rights. Without the right, lists and sums leave out the rows, and an entry is not
-// found. Without the right, an action returns or answers ErrNotAllowed. Errors of the database are returned unchanged.
+// An Actor without a name has no rights. If an actor lacks the right for a row, lists and sums leave out the row, and
+// Entry does not find it. If an actor lacks the right for an action, the action returns or answers ErrNotAllowed. The
+// Admin returns errors of the database unchanged.
 type Admin struct {
 	c        *compensator.Compensator
 	log      operating.Log
@@ -45,7 +46,7 @@ type Admin struct {
 	counts   *shared[[]processlog.Count]
 	standing *shared[condition]
 	groups   *shared[[]processlog.CaseGroup]
-	acts     atomic.Int64 // number of actions that may have changed the shared results
+	acts     atomic.Int64 // number of actions so far; an action makes the shared results outdated
 }
 
 // Errors with which an Admin refuses an action. Other errors come from the library: compensator.ErrNotFound,
@@ -56,7 +57,7 @@ var (
 )
 
 // New returns an Admin of a Compensator whose Config.Operations is set. If something is missing, New returns a
-// *FieldError that names it.
+// *FieldError that names the missing field.
 func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 	if opts.Access == nil {
 		return nil, &compensator.FieldError{Field: "Access", Reason: "is nil: set an Access, which decides what each actor may do"}
@@ -78,8 +79,8 @@ func New(c *compensator.Compensator, opts Options) (*Admin, error) {
 
 // may asks Access. It returns false for an actor without a name, and if Access panics.
 //
-// It also returns false for a type whose name ends with spaces, which no type's name does. MySQL would compare such a
-// name as equal to the name without spaces, and Access was not asked about that name.
+// It also returns false for a type whose name ends with spaces, because no type has such a name. MySQL would compare
+// the name as equal to the name without spaces. But Access was not asked about the name without spaces.
 func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may bool) {
 	if a.invalid() || strings.HasSuffix(on.Type, " ") {
 		return false
@@ -92,8 +93,8 @@ func (d *Admin) may(ctx context.Context, a Actor, right Right, on Subject) (may 
 	return d.access.May(ctx, a, right, on)
 }
 
-// May reports whether an action would be allowed, so that a page can hide buttons that would be refused. It records
-// nothing.
+// May reports whether the actor has a right. With it, a page can hide buttons whose actions would be refused. May
+// records nothing.
 func (d *Admin) May(ctx context.Context, a Actor, right Right, on Subject) bool {
 	return !(d.readOnly && right.writes()) && d.may(ctx, a, right, on)
 }

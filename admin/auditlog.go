@@ -13,14 +13,14 @@ type (
 	AuditLogPage   = processlog.AuditLogPage
 )
 
-// AuditLog reads the audit log: changes of entries, and operations, including refused ones. It needs SeeAuditLog, asked
-// for each type.
+// AuditLog reads the audit log. Its records are changes of entries, and operations, including refused ones. AuditLog
+// asks Access for SeeAuditLog for each type.
 //
-// Some records have no type, for example records of a purged entry. Refusals on an entry that the actor could not see
-// have no type either. For these records SeeAuditLog is asked with an empty type.
+// Some records have no type: records of a purged entry, and refusals on an entry that the actor could not see. For
+// these records AuditLog asks for SeeAuditLog with an empty type.
 //
-// An actor who may not see all types reads only records of types that the Admin knows. A type without entries is known
-// if it has ever been paused, or if it is among the newest 1,000 operations.
+// An actor who may not see all types reads only records of types that the Admin knows. The Admin knows a type without
+// entries if the type has ever been paused, or if it is among the newest 1,000 operations.
 func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (AuditLogPage, error) {
 	sees, inFull := d.sight(a, SeeAuditLog), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, "", filter.BusinessTypes, "")
@@ -36,7 +36,7 @@ func (d *Admin) AuditLog(ctx context.Context, a Actor, filter AuditLogFilter) (A
 	return page, err
 }
 
-// maskedRecord masks the errors in the record's Before and After, as masked does for an entry.
+// maskedRecord masks the errors in r.Before and r.After, as masked does for an entry.
 func (d *Admin) maskedRecord(r AuditLogRecord, errorInFull bool) AuditLogRecord {
 	for _, state := range []**processlog.AuditState{&r.Before, &r.After} {
 		if *state != nil {

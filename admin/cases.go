@@ -28,10 +28,10 @@ const (
 type Group struct {
 	Type        string               `json:"type"`
 	Fingerprint Fingerprint          `json:"fingerprint"`
-	Error       string               `json:"error"` // error of one of the cases
-	Kind        CaseKind             `json:"kind"`  // kind of the same case
+	Error       string               `json:"error"` // error of Example
+	Kind        CaseKind             `json:"kind"`  // kind of the case of Example
 	N           int                  `json:"n"`
-	Sums        []compensator.Amount `json:"sums,omitempty"`  // sums by currency, of cases whose amount is known
+	Sums        []compensator.Amount `json:"sums,omitempty"`  // sums by currency, over the cases whose amount is known
 	NoAmount    int                  `json:"no_amount_known"` // number of cases whose amount is unknown
 	First       time.Time            `json:"first"`           // when the first case was opened
 	Last        time.Time            `json:"last"`            // when the last case was opened
@@ -41,13 +41,14 @@ type Group struct {
 // groupsMost is how many sums the log returns at most. A sum is of one type, failure and currency.
 const groupsMost = 1000
 
-// Groups sums up the open cases by failure, groups with most cases first. It needs SeeEntries, asked for each type.
+// Groups sums up the open cases by failure. The groups with the most cases come first. Groups asks Access for
+// SeeEntries for each type.
 //
-// Actors who may see every type share one result, for as long as in Overview. For other actors Groups reads the log
-// each time.
+// Actors who may see every type share one result, as long as Overview does. For other actors Groups reads the log each
+// time.
 //
-// The log returns the 1,000 largest sums by type, failure and currency. If more is true, there may be further groups,
-// and the groups returned may have further cases.
+// The log returns the 1,000 largest sums by type, failure and currency. If more is true, the result is incomplete:
+// groups may be missing, and cases may be missing in the returned groups.
 func (d *Admin) Groups(ctx context.Context, a Actor) (groups []Group, more bool, err error) {
 	return d.sumUp(ctx, a, "", d.failures)
 }
@@ -60,7 +61,8 @@ func (d *Admin) GroupsOf(ctx context.Context, a Actor, businessType string, fail
 	})
 }
 
-// sumUp builds groups of the types that the actor may see. It joins the log's sums, which are also split by currency.
+// sumUp builds groups for the types that the actor may see. The log returns one sum for each currency, and sumUp joins
+// the sums of one type and failure.
 func (d *Admin) sumUp(ctx context.Context, a Actor, businessType string, ask func(ctx context.Context, types []string) ([]processlog.CaseGroup, error)) (groups []Group, more bool, err error) {
 	sees, inFull := d.sight(a, SeeEntries), d.sight(a, SeeErrors)
 	types, some, err := d.within(ctx, sees, businessType, nil)
@@ -78,7 +80,7 @@ func (d *Admin) sumUp(ctx context.Context, a Actor, businessType string, ask fun
 	places := make(map[alike]int)
 	found := make([]Group, 0, len(sums))
 	for _, sum := range sums {
-		if !sees.sees(ctx, sum.BusinessType) { // its type is new since the Admin last read the types
+		if !sees.sees(ctx, sum.BusinessType) { // Another service has recorded this type since the Admin last read the types.
 			continue
 		}
 		key := alike{sum.BusinessType, sum.Fingerprint}
@@ -103,7 +105,7 @@ func (g *Group) add(sum processlog.CaseGroup) {
 	switch {
 	case amount.Currency == "":
 		g.NoAmount += sum.N
-	case same >= 0: // the log has this currency in small and in capital letters
+	case same >= 0: // The log has this currency both in capital and in small letters.
 		g.Sums[same].Minor += amount.Minor
 	default:
 		g.Sums = append(g.Sums, amount)
@@ -116,7 +118,7 @@ func (g *Group) add(sum processlog.CaseGroup) {
 	}
 }
 
-// Cases lists open cases, the earliest due first. It needs SeeEntries, asked for each type.
+// Cases lists open cases. The case that is due first comes first. Cases asks Access for SeeEntries for each type.
 func (d *Admin) Cases(ctx context.Context, a Actor, filter CaseFilter) (CasePage, error) {
 	page, err := d.cases(ctx, a, filter)
 	inFull := d.sight(a, SeeErrors)
@@ -147,8 +149,8 @@ func (d *Admin) maskedCase(c Case, errorInFull bool) Case {
 	return c
 }
 
-// caseAmong returns the case of an entry, with its error masked unless inFull is set. It returns nil if the entry has
-// no case.
+// caseAmong returns the case of an entry, or nil if the entry has no case. It masks the error of the case unless inFull
+// is set.
 func (d *Admin) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Case {
 	i := slices.IndexFunc(cases, func(c Case) bool { return c.EntryID == id })
 	if i < 0 {
@@ -161,24 +163,25 @@ func (d *Admin) caseAmong(cases []Case, id compensator.EntryID, inFull bool) *Ca
 // SeenCase identifies a case in the version that the actor saw: Case.EntryID and Case.Version.
 type SeenCase = processlog.SeenCase
 
-// TakeCases assigns up to MaxEntries open cases to the actor, also cases that another person has. It needs SeeEntries
-// and TakeCase. The cases and the audit records change in one transaction.
+// TakeCases assigns up to MaxEntries open cases to the actor, including cases that another person has. It needs
+// SeeEntries and TakeCase. One transaction changes the cases and writes the audit records.
 //
 // TakeCases returns one answer per case, in the order of seen:
-//   - nil: the case is the actor's now. It may have been the actor's before, so you may repeat a call.
+//   - nil: the case belongs to the actor now. You may repeat a call, because a case of the actor is answered with nil
+//     too.
 //   - compensator.ErrNotFound: there is no open case, or the actor may not see it.
 //   - ErrNotAllowed: the actor lacks the right for this type or amount.
 //   - ErrChanged: the case changed since the actor saw it.
 //
-// If the second result is an error, nothing was done. One exception: if the answer to COMMIT was lost, everything may
-// have been done.
+// If the second result is an error, TakeCases changed nothing. There is one exception: if the answer to COMMIT was
+// lost, TakeCases may have changed all cases.
 func (d *Admin) TakeCases(ctx context.Context, a Actor, seen []SeenCase, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, a.ID, TakeCase, why)
 }
 
-// AssignCases assigns open cases to owner. With an empty owner the cases have no owner afterwards. It needs SeeEntries and AssignCase.
-// TakeCase is enough for an actor who gives back a case of their own. Otherwise AssignCases works like TakeCases,
-// except that a repeated call finds ErrChanged.
+// AssignCases assigns open cases to owner. If owner is empty, the cases have no owner afterwards. AssignCases needs
+// SeeEntries and AssignCase. To give back their own case, actors need only TakeCase. Otherwise AssignCases works like
+// TakeCases, except that a repeated call finds ErrChanged.
 func (d *Admin) AssignCases(ctx context.Context, a Actor, seen []SeenCase, owner string, why Why) ([]error, error) {
 	return d.assign(ctx, a, seen, owner, AssignCase, why)
 }
@@ -231,7 +234,7 @@ func (d *Admin) assign(ctx context.Context, a Actor, seen []SeenCase, owner stri
 		case !d.may(ctx, a, right, on) && !(gives && d.may(ctx, a, TakeCase, on)):
 			answers[i] = ErrNotAllowed
 			refused.add(v.EntryID, c.BusinessType)
-		case right == TakeCase && c.Owner == a.ID: // a second press of the button succeeds and changes nothing
+		case right == TakeCase && c.Owner == a.ID: // If the actor presses the button twice, the second request succeeds and changes nothing.
 		default:
 			these, places = append(these, v), append(places, i)
 		}

@@ -16,12 +16,12 @@ import (
 // Why holds the reason that an actor gives for an action.
 type Why struct {
 	Reason string // required; at most 1,000 characters together with the ticket
-	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. It is stored before the reason, as "[OPS-988] "
+	Ticket string // optional; at most 64 characters: ASCII letters, digits and - _ . / : #. The records store it before the reason, as "[OPS-988] "
 }
 
 const maxTicket = 64
 
-// text returns the reason as the records store it, with the ticket in front.
+// text returns the reason as the records store it: the ticket comes first, then the reason.
 func (w Why) text() (string, error) {
 	text := w.Reason
 	if w.Ticket != "" {
@@ -54,11 +54,11 @@ type Change struct {
 	Action  Right // Requeue, Compensate, SettleManually, Cancel, Complete or Reschedule
 	Entries []Seen
 	Why
-	Delay time.Duration // for Requeue, Compensate and Reschedule: delay until the entries are due
+	Delay time.Duration // delay until the entries are due; for Requeue, Compensate and Reschedule
 
-	// Checked confirms that a person has checked the effects of these entries' attempts outside the log. Without
-	// Checked, Change does nothing if the outcome of one entry is unknown (Line.OutcomeUnknown). Reschedule needs no
-	// check.
+	// Checked confirms that a person has checked outside the log which effects the attempts of these entries had. If
+	// Checked is not set and the outcome of one entry is unknown (Line.OutcomeUnknown), Change does nothing. Reschedule
+	// needs no check.
 	Checked bool
 
 	// Again confirms that finished entries may run again: entries that are succeeded, compensated, cancelled or settled
@@ -70,9 +70,10 @@ type Change struct {
 const MaxEntries = 500
 
 // Change applies the action to each entry that is still in the version that the actor saw. One transaction changes the
-// entries, writes the audit records and closes the cases. Change needs SeeEntries and the right of the Action. It needs
-// RequeueSucceeded as well to run an entry again that succeeded or was settled manually, and to compensate an entry
-// that was compensated.
+// entries, writes the audit records and closes the cases.
+//
+// Change needs SeeEntries and the right named by Action. It also needs RequeueSucceeded in two cases: to run an entry
+// again that succeeded or was settled manually, and to compensate an entry that was compensated already.
 //
 // Change returns one answer per entry, in the order of the entries:
 //   - nil: the entry was changed.
@@ -82,9 +83,9 @@ const MaxEntries = 500
 //   - ErrBusy: another transaction has locked the row. Try again.
 //   - *StateError: the action is impossible in the entry's state.
 //
-// If the second result is an *UncheckedError, nothing was done, and a person must check the entries first: see Checked
-// and Again. With any other error nothing was done. One exception: if the answer to COMMIT was lost, everything may
-// have been done. A second call then finds ErrChanged.
+// If the second result is an error, Change changed nothing. An *UncheckedError says that a person must check the
+// entries first: see Checked and Again. There is one exception: if the answer to COMMIT was lost, Change may have
+// changed all entries. A second call then finds ErrChanged.
 func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error) {
 	if d.readOnly {
 		return nil, ErrReadOnly
@@ -116,7 +117,7 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 		row, found := rows[seen.ID]
 		on := Subject{Type: row.BusinessType, Amount: amounts[seen.ID], Count: len(ch.Entries)}
 		switch {
-		case !found: // or the actor may not see it
+		case !found: // The entry does not exist, or the actor may not see it.
 			answers[i] = notFound(seen.ID)
 			refused.add(seen.ID, "")
 		case !d.may(ctx, a, ch.Action, on):
@@ -136,15 +137,15 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	if err := d.refuseSome(ctx, a, processlog.Operation{Action: string(ch.Action), Reason: change.Reason}, refused); err != nil {
 		return nil, err
 	}
-	// ChangeAll changes only the versions that were read here. So no outcome can become unknown between this check and
-	// the change.
+	// ChangeAll changes an entry only in the version that was read here. If an attempt starts after this check, the
+	// version changes, and ChangeAll leaves the entry alone.
 	if unchecked := ch.Unchecked(toChange); unchecked != nil {
 		return nil, unchecked
 	}
 	if len(versions) == 0 {
 		return answers, nil
 	}
-	defer d.acts.Add(1) // count the action also when the answer to COMMIT was lost
+	defer d.acts.Add(1) // Count the action even if the answer to COMMIT is lost.
 	done, err := d.log.ChangeAll(ctx, versions, change)
 	if err != nil {
 		return nil, err
@@ -155,10 +156,13 @@ func (d *Admin) Change(ctx context.Context, a Actor, ch Change) ([]error, error)
 	return answers, nil
 }
 
-// Offers reports whether Change would apply an action to this entry alone, if the entry is still as line says. A page
-// uses it to show only buttons that work. Three conditions must hold: the log's rules allow the action, the action
-// changes something, and the actor has the rights. Offers assumes that Checked and Again are set. It reads and records
-// nothing.
+// Offers reports whether Change would apply an action to the entry of line, if the entry has not changed since. A page
+// uses it to show only buttons that work. Three conditions must hold:
+//   - The log's rules allow the action.
+//   - The action changes the entry.
+//   - The actor has the rights.
+//
+// Offers assumes that Checked and Again are set. It sends no query and records nothing.
 func (d *Admin) Offers(ctx context.Context, a Actor, action Right, line Line) bool {
 	if d.readOnly || !changes(action, line.Entry) {
 		return false
@@ -180,7 +184,7 @@ func (d *Admin) mayAgain(ctx context.Context, a Actor, action Right, state compe
 var actions = map[Right]compensator.Action{Requeue: compensator.ActionRequeue, Compensate: compensator.ActionRequeue, SettleManually: compensator.ActionSettleManually,
 	Cancel: compensator.ActionCancel, Complete: compensator.ActionComplete, Reschedule: compensator.ActionReschedule}
 
-// named checks the list of entries of an action.
+// named returns an error if an action names no entry, too many entries, or an entry twice.
 func named(ids []compensator.EntryID) error {
 	if len(ids) == 0 || len(ids) > MaxEntries {
 		return &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(ids), MaxEntries)}
@@ -195,7 +199,7 @@ func named(ids []compensator.EntryID) error {
 	return nil
 }
 
-// change validates the Change and returns it as the log's.
+// change validates the Change and converts it into a processlog.Change.
 func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, error) {
 	change := processlog.Change{Action: actions[ch.Action], Delay: ch.Delay, Compensate: ch.Action == Compensate, Actor: a.ID}
 	refuse := func(field, reason string) (processlog.Change, error) {
@@ -223,7 +227,7 @@ func (ch Change) change(a Actor, ids []compensator.EntryID) (processlog.Change, 
 func (d *Admin) outlines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]processlog.Row, error) {
 	ids = slices.SortedFunc(slices.Values(ids), compensator.EntryID.Compare)
 	rows, err := read(ctx, d, func(ctx context.Context) ([]processlog.Row, error) { return d.log.Operations().Outlines(ctx, ids) })
-	sees := d.sight(a, SeeEntries) // hide rows before amounts are asked for: that reads contents and calls functions of the service
+	sees := d.sight(a, SeeEntries) // Drop hidden rows before the amounts are read. Reading amounts reads contents and calls functions of the service.
 	return slices.DeleteFunc(rows, func(row processlog.Row) bool { return !sees.sees(ctx, row.BusinessType) }), err
 }
 

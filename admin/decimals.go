@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// decimals holds the minor units of ISO 4217 (list one, published by SIX), for currencies that do not have two.
+// decimals holds the minor units of ISO 4217 (list one, published by SIX) for all currencies whose number is not two.
 var decimals = map[string]int{
 	"BIF": 0, "CLP": 0, "DJF": 0, "GNF": 0, "ISK": 0, "JPY": 0, "KMF": 0, "KRW": 0, "PYG": 0, "RWF": 0, "UGX": 0, "UYI": 0, "VND": 0, "VUV": 0,
 	"XAF": 0, "XOF": 0, "XPF": 0,
@@ -23,8 +23,8 @@ func Decimals(currency string) int {
 	return 2
 }
 
-// inCapitals returns the amount with its currency in capitals. Older versions stored a currency's code as the service
-// had written it.
+// inCapitals returns the amount with its currency code in capitals. Older versions stored the code as the service wrote
+// it.
 func inCapitals(a compensator.Amount) compensator.Amount {
 	a.Currency = strings.ToUpper(a.Currency)
 	return a

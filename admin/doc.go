@@ -1,30 +1,30 @@
 // Package admin lets people read the log and act on it, with rights and an audit log. Web pages, commands and programs
-// of your own all use an [Admin]. So all of them have the same rights and the same records.
+// of your own all use an [Admin]. So all of them check the same rights and write the same audit log.
 //
 // # Rights
 //
-// Your application says who an actor is, and your [Access] decides what the actor may do. Access is asked for each
-// [Right] and each [Subject]. Only true allows the action. There is no default.
+// Your application says who an actor is, and your [Access] decides what the actor may do. An Admin asks Access for each
+// [Right] and each [Subject]. Access must return true to allow the action. There is no default.
 //
 // A type that an actor may not see is missing from counts, lists, groups and sums, and its entries are not found. No
-// view contains content. Reveal shows content to actors who have the right and give a reason. Errors are masked for
-// actors who may not see them in full: ids, numbers and quoted words are removed.
+// view contains content. Only Reveal shows content. It needs the right SeeContent and a reason. If an actor may not see
+// errors in full, the Admin removes ids, numbers and quoted words from errors.
 //
 // # Audit log
 //
-// An action names each entry with the version that the actor saw. An entry that has changed since is left alone. One
-// transaction changes the entry, writes the audit record and closes the entry's case. A process that is killed leaves
-// all of it or nothing.
+// An action names each entry with the version that the actor saw. If an entry has changed since then, the action does
+// not change it. One transaction changes the entry, writes the audit record and closes the entry's case. If the process
+// is killed, either all of these changes are stored or none.
 //
-// Other actions are recorded as operations: revealing content, taking a case, a pause, a refusal. An operation is
-// written in the transaction of the change that it describes. Each process records at most ten refusals a minute per
-// actor.
+// Some actions change no entry: revealing content, taking a case, pausing a type. The Admin records these actions, and
+// each refusal, as operations. The same transaction writes an operation and the change that it describes. Each process
+// records at most ten refusals a minute per actor.
 //
 // # Cases
 //
-// An entry that becomes dead opens a case in the same transaction. The case has the fingerprint of the failure, the
-// amount, and the time by which a person should look at it.
+// When an entry becomes dead, the same transaction opens a case. The case has the fingerprint of the failure, the
+// amount, and the time by which a person should look at the case.
 //
 // If a service ends the entry with Cancel or Complete, the next round of maintenance closes the case, within about
-// three minutes. The same round opens cases for dead entries that have none.
+// three minutes. The same round opens cases for dead entries that have no case.
 package admin

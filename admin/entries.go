@@ -18,9 +18,12 @@ type EntryPage struct {
 	Next    string              `json:"next,omitempty"`
 }
 
-// Entries lists entries like Compensator.List, without content, headers and user names. It needs SeeEntries, asked for
-// each type. A Filter by error text also needs SeeErrors: for the type that it names, or for the empty type, and for
-// each type found. A Filter by user id also needs SeeContent, in the same way.
+// Entries lists entries like Compensator.List, without content, headers and user names. It asks Access for SeeEntries
+// for each type.
+//
+// Some filters need another right: a filter by error text needs SeeErrors, and a filter by user id needs SeeContent.
+// Entries asks for this right for the type in the Filter, or for the empty type if the Filter names none. It asks again
+// for each type that it finds.
 //
 // For an actor who may not see all types, a listing without ids and without a created range is ordered by due time. A
 // listing of one state uses types that were read up to five seconds ago.
@@ -33,12 +36,12 @@ func (d *Admin) Entries(ctx context.Context, a Actor, filter compensator.Filter)
 	return page, err
 }
 
-// entries lists entries of the types for which the actor has all these rights. It does not mask them.
+// entries lists entries of the types for which the actor has all of rights. It does not mask the entries.
 func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter, rights ...Right) (EntryPage, error) {
 	if filter.BusinessType != "" && !d.may(ctx, a, SeeEntries, Subject{Type: filter.BusinessType}) {
 		return EntryPage{}, nil
 	}
-	var searches []Right // a filter that finds an entry by a text reveals that text
+	var searches []Right // A filter that finds an entry by a text reveals that text, so it needs the right to see the text.
 	if filter.LastError != "" {
 		searches = append(searches, SeeErrors)
 	}
@@ -53,7 +56,7 @@ func (d *Admin) entries(ctx context.Context, a Actor, filter compensator.Filter,
 	if err != nil || !some {
 		return EntryPage{}, err
 	}
-	if types == nil && ofOneState(filter) { // pass the types that within has found, so that the log does not read them again
+	if types == nil && ofOneState(filter) { // Pass the types that within has read, so that the log does not read them again.
 		if types, err = d.types(ctx); err != nil {
 			return EntryPage{}, err
 		}
@@ -69,8 +72,8 @@ func ofOneState(f compensator.Filter) bool {
 	return len(f.States) == 1 && f.BatchID+f.BusinessID+f.BusinessExtID == "" && f.CreatedFrom.IsZero() && f.CreatedTo.IsZero()
 }
 
-// shown calls show for each element of a page and drops the elements for which show returns false. These are of types
-// that the Admin did not know when it asked.
+// shown calls show for each element of a page. It drops the elements for which show returns false. The actor may not
+// see these elements. The query could not exclude them, because the Admin did not know their types yet.
 func shown[T any](page []T, show func(*T) bool) []T {
 	list := page[:0]
 	for i := range page {
@@ -93,13 +96,13 @@ func (d *Admin) masked(e *compensator.Entry, errorInFull bool) compensator.Entry
 type EntryView struct {
 	Entry         compensator.Entry  `json:"entry"`          // without content, headers and user name
 	ContentSize   int                `json:"content_size"`   // size in bytes
-	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits
+	ContentSHA256 string             `json:"content_sha256"` // first 16 hexadecimal digits of the content's SHA-256
 	Amount        compensator.Amount `json:"amount"`
 	Case          *Case              `json:"case,omitempty"` // the case, open or closed
 
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"` // same as Line.OutcomeUnknown
 
-	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`    // records of the entry, newest first; only with SeeAuditLog
+	AuditLog     []AuditLogRecord    `json:"trail,omitempty"`    // audit records of the entry, newest first; empty without SeeAuditLog
 	Siblings     []compensator.Entry `json:"siblings,omitempty"` // up to 20 other entries with the same business id
 	MoreSiblings bool                `json:"more_siblings,omitempty"`
 }
@@ -107,7 +110,7 @@ type EntryView struct {
 // siblingsShown is the maximum number of siblings in an EntryView.
 const siblingsShown = 20
 
-// Entry reads one entry. It needs SeeEntries. Without the right it returns compensator.ErrNotFound.
+// Entry reads one entry. It needs SeeEntries. If the actor lacks this right, Entry returns compensator.ErrNotFound.
 func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryView, error) {
 	e, err := d.get(ctx, ref)
 	if err != nil {
@@ -118,7 +121,7 @@ func (d *Admin) Entry(ctx context.Context, a Actor, ref compensator.Ref) (EntryV
 	}
 	inFull := d.may(ctx, a, SeeErrors, Subject{Type: e.BusinessType})
 	view := EntryView{Entry: d.masked(e, inFull), ContentSize: len(e.Content)}
-	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // show the hash only with SeeContent, because a short content can be guessed from its hash
+	if d.may(ctx, a, SeeContent, Subject{Type: e.BusinessType}) { // Show the hash only with SeeContent, because the hash of a short content lets people guess the content.
 		hash := sha256.Sum256(e.Content)
 		view.ContentSHA256 = hex.EncodeToString(hash[:8])
 	}
@@ -142,8 +145,8 @@ func (d *Admin) get(ctx context.Context, ref compensator.Ref) (*compensator.Entr
 	return read(ctx, d, func(ctx context.Context) (*compensator.Entry, error) { return d.c.Get(ctx, ref) })
 }
 
-// notFound returns the error for an entry that the actor may not see. It equals the error for an entry that does not
-// exist.
+// notFound returns the error for an entry that the actor may not see. The error for an entry that does not exist is the
+// same.
 func notFound(ref compensator.Ref) error { return fmt.Errorf("%v: %w", ref, compensator.ErrNotFound) }
 
 // siblings adds the other entries of the same business id to the view.
@@ -165,9 +168,9 @@ func (d *Admin) siblings(ctx context.Context, a Actor, e *compensator.Entry, vie
 	return err
 }
 
-// Reveal returns an entry with its content, headers and user name. It records the actor and the reason before it
-// returns anything. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set,
-// Reveal is refused, because it could not be recorded.
+// Reveal returns an entry with its content, headers and user name. Before it returns them, it records the actor and the
+// reason. Reveal needs SeeEntries and SeeContent. It masks the error as Entry does. If ReadOnly is set, Reveal returns
+// ErrNotAllowed, because it could not write the record.
 func (d *Admin) Reveal(ctx context.Context, a Actor, ref compensator.Ref, why Why) (compensator.Entry, error) {
 	e, op, err := d.entryFor(ctx, a, ref, SeeContent, why)
 	if err != nil {
@@ -211,9 +214,14 @@ func (d *Admin) entryFor(ctx context.Context, a Actor, ref compensator.Ref, righ
 	return e, op, nil
 }
 
-// Export is EntryLines for a listing that leaves the system. Each page is recorded with the reason. Export needs
-// SeeEntries and the right Export for each type. Types without the right are left out. ErrNotAllowed: the actor has the
-// right for none of the types, or may not use this Filter. If ReadOnly is set, Export is refused.
+// Export returns the same page as EntryLines, for a listing that leaves the system. It records each page with the
+// reason. Export needs SeeEntries and the right Export for each type. It leaves out types for which the actor lacks a
+// right.
+//
+// Export returns ErrNotAllowed in these cases:
+//   - The actor has the right for no type.
+//   - The actor may not use this Filter.
+//   - ReadOnly is set.
 func (d *Admin) Export(ctx context.Context, a Actor, filter compensator.Filter, why Why) (LinePage, error) {
 	if d.readOnly {
 		return LinePage{}, ErrReadOnly

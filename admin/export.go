@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// WriteJSONLines writes one JSON object per Line. Ids, versions and amounts are strings in it.
+// WriteJSONLines writes one JSON object per Line. It writes ids, versions and amounts as strings.
 func WriteJSONLines(to io.Writer, lines []Line) error {
 	out := json.NewEncoder(to)
 	for _, line := range lines {
@@ -26,10 +26,10 @@ var csvHead = []string{"id", "version", "business_type", "state", "process_count
 	"user_id", "amount_minor", "currency", "case", "case_owner", "case_due_at", "last_error", "created_at", "updated_at"}
 
 // WriteCSV writes a header row and one row per Line, for use in a spreadsheet. The file is UTF-8 with a byte order
-// mark. Times are RFC 3339 in UTC. Amounts are in the currency's smallest unit. Texts are written as by Cell.
+// mark. Times are RFC 3339 in UTC. Amounts are in the currency's smallest unit. Texts are encoded by Cell.
 func WriteCSV(to io.Writer, lines []Line) error {
-	out := bufio.NewWriter(to)       // bufio.Writer keeps its first error
-	_, _ = out.WriteString("\ufeff") // without the byte order mark some spreadsheets assume a local encoding
+	out := bufio.NewWriter(to)       // bufio.Writer keeps its first error, and Flush returns it.
+	_, _ = out.WriteString("\ufeff") // Without the byte order mark some spreadsheets assume a local encoding.
 	_, _ = out.WriteString(strings.Join(csvHead, ",") + "\n")
 	for _, line := range lines {
 		_, _ = out.WriteString(strings.Join(csvRow(line), ",") + "\n")
@@ -59,10 +59,10 @@ func csvTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// Cell returns a text as a CSV cell. No spreadsheet reads it as a formula or as two cells. A text that would be a
-// formula gets a ' in front. Cell quotes as encoding/csv does, and also texts with a semicolon or a tab. Spreadsheets
-// split cells at semicolons where the decimal separator is a comma, so the text after a semicolon could begin a
-// formula.
+// Cell returns a text as a CSV cell that no spreadsheet reads as a formula or as two cells. If a text would be a
+// formula, Cell puts a ' in front. Cell quotes the same texts as encoding/csv, and also texts with a semicolon or a
+// tab. Where the decimal separator is a comma, spreadsheets split cells at semicolons. Without quotes, the text after a
+// semicolon could begin a formula.
 func Cell(text string) string {
 	begins := strings.TrimLeftFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r) })
 	if first, _ := utf8.DecodeRuneInString(begins); begins != "" && strings.ContainsRune("=+-@＝＋－＠", first) {

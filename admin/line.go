@@ -7,20 +7,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Line is one entry as a row of a list.
+// Line describes one entry, as a list of entries shows it.
 type Line struct {
 	Entry  compensator.Entry  `json:"entry"`          // without content, headers and user name
-	Amount compensator.Amount `json:"amount"`         // zero if unknown
-	Case   *Case              `json:"case,omitempty"` // the case, open or closed
+	Amount compensator.Amount `json:"amount"`         // zero if the amount is unknown
+	Case   *Case              `json:"case,omitempty"` // the entry's case, open or closed; nil: the entry has none
 
-	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. The entry has not
-	// ended well, and an attempt timed out, never ended, or is running now. Change then requires Change.Checked. The log
-	// knows only the most recent attempts.
+	// OutcomeUnknown reports whether an attempt may have had an effect that the log does not know. It is true in this
+	// case: an attempt timed out, never ended, or is running now, and the entry has not ended well since. Change then
+	// requires Change.Checked. The log knows only the most recent attempts.
 	OutcomeUnknown bool `json:"outcome_unknown,omitempty"`
 }
 
-// Lines reads up to MaxEntries entries as lines, in the order of ids. ids may name an entry twice. Entries that do not
-// exist, or that the actor may not see, are left out. Lines needs SeeEntries, asked for each type.
+// Lines reads up to MaxEntries entries as lines, in the order of ids. ids may name an entry twice. Lines leaves out
+// entries that do not exist or that the actor may not see. It asks Access for SeeEntries for each type.
 func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) ([]Line, error) {
 	if len(ids) > MaxEntries {
 		return nil, &compensator.FieldError{Field: "entries", Reason: "more than 500"}
@@ -36,8 +36,8 @@ func (d *Admin) Lines(ctx context.Context, a Actor, ids []compensator.EntryID) (
 	return d.lines(ctx, a, ids, rows, amounts, cases), nil
 }
 
-// CaseLines is Cases as lines: each case with its entry. Cases whose entry was purged are left out. It needs the same
-// rights as Cases.
+// CaseLines lists cases as Cases does, each with the Line of its entry. It leaves out cases whose entry was purged. It
+// needs the same rights as Cases.
 func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (LinePage, error) {
 	page, err := d.cases(ctx, a, filter)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d *Admin) CaseLines(ctx context.Context, a Actor, filter CaseFilter) (Line
 	return LinePage{d.lines(ctx, a, ids, rows, amounts, page.Cases), page.Next}, nil
 }
 
-// lines builds the lines of rows, in the order of ids.
+// lines builds a Line for each of outlines, in the order of ids.
 func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, outlines []processlog.Row, amounts map[compensator.EntryID]compensator.Amount, cases []Case) []Line {
 	rows, inFull := byID(outlines), d.sight(a, SeeErrors)
 	lines := make([]Line, 0, len(ids))
@@ -72,7 +72,7 @@ func (d *Admin) lines(ctx context.Context, a Actor, ids []compensator.EntryID, o
 	return lines
 }
 
-// lineOf builds a line from a row and its case. Nothing is masked yet.
+// lineOf builds a Line from a row and its case. The caller must still mask it.
 func (d *Admin) lineOf(row processlog.Row, cases []Case) Line {
 	e := entryOf(row)
 	return Line{Entry: e, OutcomeUnknown: d.outcomeUnknown(e, cases)}
@@ -93,7 +93,7 @@ type LinePage struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// EntryLines is Entries as lines. It needs the same rights as Entries.
+// EntryLines lists entries as Entries does, as lines. It needs the same rights as Entries.
 func (d *Admin) EntryLines(ctx context.Context, a Actor, filter compensator.Filter) (LinePage, error) {
 	page, err := d.entries(ctx, a, filter, SeeEntries)
 	if err != nil {
@@ -121,7 +121,7 @@ func (d *Admin) lined(ctx context.Context, a Actor, page EntryPage) (LinePage, e
 	return found, nil
 }
 
-// entryOf returns a row as an Entry. masked removes the fields that need further rights.
+// entryOf converts a row into an Entry. The method masked then removes the fields that need further rights.
 func entryOf(r processlog.Row) compensator.Entry {
 	return compensator.Entry{ID: r.ID, IdempotencyKey: r.IdempotencyKey, BusinessType: r.BusinessType, BatchID: r.BatchID, BusinessID: r.BusinessID,
 		BusinessExtID: r.BusinessExtID, UserID: r.UserID, State: r.State, ProcessCount: r.ProcessCount, MaxProcessCount: r.MaxProcessCount,

@@ -13,15 +13,16 @@ import (
 // Overview shows what needs attention, for the types that the actor may see.
 type Overview struct {
 	At     time.Time      `json:"at"`               // when the entries were counted, by this process's clock
-	Types  []TypeOverview `json:"types"`            // sorted by name: types with unfinished or dead entries, paused types, and types with an open breaker
+	Types  []TypeOverview `json:"types"`            // types with unfinished or dead entries, paused types, and types with an open breaker; sorted by name
 	Health *Health        `json:"health,omitempty"` // health of this process and its servers
 }
 
-// TypeOverview counts the unfinished and dead entries of a type. It also shows the reasons why they are not claimed.
+// TypeOverview counts the unfinished and dead entries of a type. It also shows why processes do not claim them, if
+// there is a reason.
 type TypeOverview struct {
 	Type    string        `json:"type"`
 	Counts  []Count       `json:"counts"`            // counts above 0, pending first
-	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: none waits
+	Overdue time.Duration `json:"overdue,omitempty"` // how long the oldest due entry has waited for a claim; 0: no due entry waits
 	Unknown bool          `json:"unknown,omitempty"` // entries are overdue, and this process has no handler for the type
 	Paused  *Paused       `json:"paused,omitempty"`
 	Broken  *Broken       `json:"breaker,omitempty"` // the breaker is open in this process; other processes may claim the type
@@ -31,8 +32,8 @@ type TypeOverview struct {
 // no entry of the type meanwhile.
 type Broken struct {
 	Type    string    `json:"type"`
-	Since   time.Time `json:"since"`    // by that process's clock, like ProbeAt
-	ProbeAt time.Time `json:"probe_at"` // from this time on one entry is tried; the try may be running already, or no entry is due yet
+	Since   time.Time `json:"since"`    // when the breaker opened; like ProbeAt by that process's clock
+	ProbeAt time.Time `json:"probe_at"` // when the process tries one entry again. If the time has passed, that attempt may be running, or no entry is due yet
 	Error   string    `json:"error"`    // error of the last failed call; masked without SeeErrors
 }
 
@@ -46,11 +47,11 @@ type Count struct {
 // Health describes the process that serves the Admin, and its servers. Its errors are masked for an actor who lacks
 // SeeErrors for the empty type.
 type Health struct {
-	Database string `json:"database,omitempty"` // error of the database; empty: it answers
-	Queue    string `json:"queue,omitempty"`    // error of the queue; empty: it answers, or there is none
-	NoQueue  bool   `json:"no_queue,omitempty"` // there is no queue beside the database
-	History  string `json:"history,omitempty"`  // the database was rolled back to an earlier state, and this process has stopped
-	Running  bool   `json:"running"`            // Run is running in this process
+	Database string `json:"database,omitempty"` // error of the database; empty if the database answers
+	Queue    string `json:"queue,omitempty"`    // error of the queue; empty if the queue answers, or if there is no queue
+	NoQueue  bool   `json:"no_queue,omitempty"` // whether there is no queue beside the database
+	History  string `json:"history,omitempty"`  // set if the database was rolled back to an earlier state; then this process has stopped
+	Running  bool   `json:"running"`            // whether Run is running in this process
 }
 
 // overviewMost is the maximum count per type and state.
@@ -59,11 +60,12 @@ const overviewMost = 1000
 // unfinished lists the states that the overview counts.
 var unfinished = []compensator.State{compensator.Pending, compensator.Retrying, compensator.Compensating, compensator.Dead}
 
-// Overview counts unfinished and dead entries, up to 1,000 of each type and state. It needs SeeOverview, asked for each
-// type. Its Health needs SeeOverview for the empty type. ErrNotAllowed: the actor has the right for nothing.
+// Overview counts unfinished and dead entries, up to 1,000 of each type and state. It asks Access for SeeOverview for
+// each type. Health needs SeeOverview for the empty type. Overview returns ErrNotAllowed if the actor has SeeOverview
+// for nothing.
 //
 // All actors share one result for two seconds. If reading takes long, they share it for 200 times as long as the
-// reading took, at most for ten seconds. An action through this Admin shows at once.
+// reading took, at most for ten seconds. After an action through this Admin, the next call reads a new result.
 func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	sees := d.sight(a, SeeOverview)
 	counts, at, err := d.counted(ctx)
@@ -104,7 +106,7 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	}
 	if sees.sees(ctx, "") {
 		inFull := d.may(ctx, a, SeeErrors, Subject{})
-		wrong := func(err error) string { return d.scrubbed(processlog.FitError(text(err)), inFull) } // a driver's error may contain its address and password
+		wrong := func(err error) string { return d.scrubbed(processlog.FitError(text(err)), inFull) } // Scrub the error, because a driver's error may contain the address and the password of its server.
 		found.Health = &Health{Database: wrong(health.Database), Queue: wrong(health.Queue), History: wrong(health.History), Running: health.Running, NoQueue: !d.log.SharedQueue()}
 	} else if len(types) == 0 {
 		known, err := d.types(ctx)
@@ -123,13 +125,14 @@ func (d *Admin) Overview(ctx context.Context, a Actor) (Overview, error) {
 	return found, nil
 }
 
-// Broken lists the types whose breaker is open now in the process that serves the Admin. It needs SeeOverview, and
+// Broken lists the types whose breaker is open now in the process that serves the Admin. It needs SeeOverview. It
 // leaves out types that the actor may not see. It sends no query.
 func (d *Admin) Broken(ctx context.Context, a Actor) []Broken {
 	return d.brokenAmong(ctx, a, d.log.OpenBreakers(), d.sight(a, SeeOverview))
 }
 
-// brokenAmong cuts errors to the length that the log stores, because handlers' errors may have any length.
+// brokenAmong returns the open breakers of the types that the actor may see. It cuts errors to the length that the log
+// stores, because errors of handlers may have any length.
 func (d *Admin) brokenAmong(ctx context.Context, a Actor, open []compensator.OpenBreaker, sees *sight) (seen []Broken) {
 	inFull := d.sight(a, SeeErrors)
 	for _, b := range open {

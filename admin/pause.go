@@ -11,10 +11,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Paused is a type whose entries no process claims.
+// Paused is a paused type. No process claims its entries.
 type Paused struct {
 	Type    string    `json:"type"`
-	Version uint64    `json:"version,string"` // pass it to Resume
+	Version uint64    `json:"version,string"` // version of the pause, which Resume needs
 	Actor   string    `json:"actor"`
 	Reason  string    `json:"reason"`
 	At      time.Time `json:"at"`
@@ -42,13 +42,13 @@ func pausedAmong(ctx context.Context, settings []processlog.Setting, sees *sight
 // Pause stops the claims of a type in all processes whose Config.Operations is set. Each process stops within 1.2 times
 // its ReconcileInterval. Running attempts continue, and new entries are still recorded. Pause needs the right Pause.
 //
-// ErrChanged: the type is paused already. *UnknownTypeError: neither the log nor this process knows the type. So a
-// mistyped name pauses nothing.
+// Pause returns ErrChanged if the type is paused already. It returns an *UnknownTypeError if neither the log nor this
+// process knows the type. So a mistyped name is reported instead of pausing nothing.
 func (d *Admin) Pause(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, d.checkPaused)
 }
 
-// PauseAhead is like Pause and accepts any name. Use it for a type that has no entries yet.
+// PauseAhead works like Pause and accepts any name. Use it for a type that has no entries yet.
 func (d *Admin) PauseAhead(ctx context.Context, a Actor, businessType string, why Why) error {
 	return d.pause(ctx, a, businessType, why, func(context.Context, Actor, string) error { return nil })
 }
@@ -79,8 +79,8 @@ func (d *Admin) pause(ctx context.Context, a Actor, businessType string, why Why
 	return d.log.Operations().PutSetting(ctx, pause, processlog.Operation{Actor: a.ID, Action: "pause", BusinessType: businessType, Reason: reason})
 }
 
-// Resume ends a pause in the version that the actor saw. It needs the right Pause. ErrChanged: the pause has changed or
-// ended.
+// Resume ends a pause in the version that the actor saw. It needs the right Pause. It returns ErrChanged if the pause
+// has changed or ended.
 func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error {
 	reason, err := d.forType(ctx, a, seen.Type, why)
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *Admin) Resume(ctx context.Context, a Actor, seen Paused, why Why) error
 	return d.log.Operations().PutSetting(ctx, resume, processlog.Operation{Actor: a.ID, Action: "resume", BusinessType: seen.Type, Reason: reason})
 }
 
-// forType validates an action on a type.
+// forType validates the actor, the name and the reason of an action on a type.
 func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why Why) (string, error) {
 	if d.readOnly {
 		return "", ErrReadOnly
@@ -107,7 +107,7 @@ func (d *Admin) forType(ctx context.Context, a Actor, businessType string, why W
 	if strings.TrimSpace(businessType) == "" || !utf8.ValidString(businessType) || utf8.RuneCountInString(businessType) > processlog.MaxName {
 		return "", &compensator.FieldError{Field: "business type", Reason: "want 1 to 64 characters"}
 	}
-	if strings.TrimSpace(businessType) != businessType { // no type has such a name, so a pause of a pasted name with spaces would stop nothing
+	if strings.TrimSpace(businessType) != businessType { // No type has such a name. A pause of a name that was pasted with spaces would stop nothing.
 		return "", &compensator.FieldError{Field: "business type", Reason: "starts or ends with a space"}
 	}
 	if !d.may(ctx, a, Pause, Subject{Type: businessType}) {

@@ -8,20 +8,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Limits of an Admin's queries. They protect the service, which uses the same database.
+// Limits of an Admin's queries. They keep the Admin from slowing the service, which uses the same database.
 const (
-	readsAtOnce = 4               // for reads
-	actsAtOnce  = 2               // for actions, so that a pause never waits for readers
+	readsAtOnce = 4               // maximum number of concurrent queries for reads
+	actsAtOnce  = 2               // maximum number of concurrent queries for actions; a separate limit, so that a pause never waits for readers
 	readTime    = 2 * time.Second // default of Options.ReadTime
 )
 
 type action struct{}
 
-// acting marks the queries of an action, which use the semaphore of actions.
+// acting marks ctx as the context of an action. Queries with this context use the semaphore Admin.actions.
 func acting(ctx context.Context) context.Context { return context.WithValue(ctx, action{}, true) }
 
-// read runs one query. It first waits until fewer than readsAtOnce other reads are running, or fewer than actsAtOnce
-// other queries of actions.
+// read runs one query. It first waits for a free place in a semaphore: Admin.actions for queries of actions, and
+// Admin.reads for other queries.
 func read[T any](ctx context.Context, d *Admin, ask func(ctx context.Context) (T, error)) (answer T, err error) {
 	room := d.reads
 	if ctx.Value(action{}) != nil {
@@ -68,14 +68,14 @@ func (d *Admin) types(ctx context.Context) ([]string, error) {
 	return found, err
 }
 
-// within returns the types for a query: the types that were asked for, or all types, without those that the actor may
-// not see. So hidden rows leave no trace in pages or in the place where a page ends. A query that names one type stays
-// within that type.
+// within returns the types that a query may read: the types in asked, or all types, without the types that the actor
+// may not see. So hidden rows change neither the rows of a page nor the position where a page ends. A query that names
+// one type reads only that type.
 //
 // If types is nil and ok is true, the actor sees all types. If ok is false, the actor sees none.
 //
-// Cursors name rows, and row numbers count hidden rows too. So the cursors of an audit log reveal how many records lie
-// between them.
+// One trace of hidden rows remains. Cursors contain row numbers, and hidden rows have row numbers too. So the cursors
+// of an audit log reveal how many records lie between them.
 func (d *Admin) within(ctx context.Context, sees *sight, named string, asked []string, more ...string) (types []string, ok bool, err error) {
 	if asked == nil && named != "" {
 		asked = []string{named}

@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusals counts an actor's refusals in the minute that began at since.
+// refusals counts the refusals of one actor in the minute that began at since.
 type refusals struct {
 	since time.Time
 	n     int
@@ -34,9 +34,9 @@ func (d *Admin) refuse(ctx context.Context, a Actor, op processlog.Operation) er
 	return ErrNotAllowed
 }
 
-// refuseType refuses an action on a type. The record is of that type if the actor sees it and the log has it. Otherwise
-// the name goes into Subject. A record with an invented type would add that type to the log, and to lists of other
-// actors. It would also reveal to the actor whether a hidden type exists.
+// refuseType refuses an action on a type. If the actor sees the type and the log has it, the record has that type.
+// Otherwise the record has no type, and its Subject holds the name. A record with an invented type would add that type
+// to the log, and to the lists of other actors. It would also reveal to the actor whether a hidden type exists.
 func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op processlog.Operation) error {
 	ctx = acting(ctx)
 	op.Subject = named
@@ -48,9 +48,9 @@ func (d *Admin) refuseType(ctx context.Context, a Actor, named string, op proces
 	return d.refuse(ctx, a, op)
 }
 
-// hide refuses an action on an entry that does not exist or that the actor may not see. Nothing tells the two apart.
-// The answer is the same, and the record has the id that was named and no type. An error while recording has the same
-// effect.
+// hide refuses an action on an entry that does not exist or that the actor may not see. The actor cannot distinguish
+// the two cases. The answer is the same, and the record holds the id from the request and no type. If the record cannot
+// be written, the actor gets the same error in both cases.
 func (d *Admin) hide(ctx context.Context, a Actor, op processlog.Operation, ref processlog.Ref) error {
 	op.EntryID, _ = ref.(processlog.ID)
 	if err := d.refuse(ctx, a, op); err != ErrNotAllowed {
@@ -59,8 +59,8 @@ func (d *Admin) hide(ctx context.Context, a Actor, op processlog.Operation, ref 
 	return notFound(ref)
 }
 
-// rejected counts the refused entries of an action and keeps the first one. A hidden entry has only its id here, as in
-// hide.
+// rejected counts the refused entries of one action and keeps the first of them. For a hidden entry it keeps only the
+// id, as hide does.
 type rejected struct {
 	n, of int
 	first struct {

@@ -13,12 +13,12 @@ import (
 // Right is a right that an Actor may have. Its text is also the name of the action in the audit log.
 type Right string
 
-// Rights to see.
+// Rights to see information.
 const (
 	SeeOverview Right = "see overview" // counts and health
 	SeeEntries  Right = "see entries"  // entries, cases and groups, without content
 	SeeContent  Right = "see content"  // content, through Reveal
-	SeeErrors   Right = "see errors"   // errors in full; without it ids, numbers and quoted words are removed
+	SeeErrors   Right = "see errors"   // errors in full; without this right ids, numbers and quoted words are removed
 	SeeAuditLog Right = "see trail"    // the audit log
 	Export      Right = "export"       // take a listing out of the system
 )
@@ -34,9 +34,9 @@ const (
 	Reschedule       Right = "reschedule"
 )
 
-// Rights to act on cases and types.
+// Rights to act on cases and on types.
 const (
-	TakeCase   Right = "take case"   // take a case, and give back a case of one's own
+	TakeCase   Right = "take case"   // take a case, and give back a case that the actor has taken
 	AssignCase Right = "assign case" // give a case to any person, or to nobody
 	NoteCase   Right = "note"        // add a note to an entry
 	Pause      Right = "pause"       // pause and resume a type
@@ -56,14 +56,15 @@ func (a Actor) invalid() bool {
 	return strings.TrimSpace(a.ID) == "" || !utf8.ValidString(a.ID) || utf8.RuneCountInString(a.ID) > processlog.MaxIdempotencyKey
 }
 
-// Subject is the object of a right.
+// Subject says on what an actor wants to use a right.
 type Subject struct {
-	Type   string             // business type; empty: no type, or the type of a purged entry
+	Type   string             // business type; empty: the action concerns no type, or a purged entry
 	Amount compensator.Amount // amount of the entry, if known
-	Count  int                // number of entries that the action names; 0: none
+	Count  int                // number of entries that the action names; 0: the action names none
 }
 
-// Access decides what an Actor may do. May is called concurrently and many times for one page, so it must be quick.
+// Access decides what an Actor may do. The Admin calls May concurrently and many times for one page, so May must be
+// quick.
 type Access interface {
 	May(ctx context.Context, a Actor, right Right, on Subject) bool
 }
@@ -85,7 +86,7 @@ func (r Right) writes() bool {
 	return true
 }
 
-// sight caches, for one call, the types for which an actor has all of these rights.
+// sight caches for which types an actor has all of a list of rights. It lives for one call of an Admin's method.
 type sight struct {
 	d      *Admin
 	actor  Actor

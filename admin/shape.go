@@ -5,8 +5,7 @@ import "github.com/compensator-go/compensator/internal/likeness"
 // scrubbed scrubs an error's text. Unless inFull is set, it returns only the shape of the text.
 func (d *Admin) scrubbed(text string, inFull bool) string { return shape(d.log.Scrub(text), inFull) }
 
-// shape returns a scrubbed text if inFull is set, and otherwise its shape: the text without ids, numbers and quoted
-// words.
+// shape returns a scrubbed text unchanged if inFull is set. Otherwise it removes ids, numbers and quoted words.
 func shape(text string, inFull bool) string {
 	if !inFull {
 		return likeness.Shape(text)

@@ -9,29 +9,31 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A shared result is used for sharedFor, or for sharedTimes as long as reading it took, whichever is longer. sharedMost
-// is the limit. So readers take about 0.5 % of the database's time, also with a large log.
+// Limits for the reuse of a shared result. A result is used for sharedFor, or for sharedTimes as long as the reading
+// took, whichever is longer, but at most for sharedMost. So readers take about 0.5 % of the database's time, even with
+// a large log.
 const (
 	sharedFor   = 2 * time.Second
 	sharedTimes = 200
 	sharedMost  = 10 * time.Second
 )
 
-// shared caches one result for all types. Each actor is shown the part that they may see. So fifty readers cost the
-// database as much as one, also when the database is slow.
+// shared caches one result that covers all types. The Admin shows each actor only the part that the actor may see. So
+// fifty readers cost the database as much as one reader, even when the database is slow.
 type shared[T any] struct {
-	guard chan struct{} // semaphore of one; the holder may use the fields below and read a new result
+	guard chan struct{} // semaphore of size one; its holder may use the fields below and read a new result
 	last  T
 	began time.Time // when the last reading began
 	ended time.Time
-	good  time.Time // the result may be used until then
-	acts  int64     // Admin.acts when the last reading began
+	good  time.Time // until when the result may be used
+	acts  int64     // value of Admin.acts when the last reading began
 }
 
 func newShared[T any]() *shared[T] { return &shared[T]{guard: make(chan struct{}, 1)} }
 
-// get returns the shared result, and when its reading began. It reads a new result if an action was done since, or if
-// the result is too old. A result that arrives while the caller waits is never too old, however long its reading took.
+// get returns the shared result, and when its reading began. It reads a new result in two cases: an action happened
+// since the last reading began, or the result is too old. A result that arrives while the caller waits counts as new,
+// however long its reading took.
 func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx context.Context) (T, error)) (last T, began time.Time, err error) {
 	var none T
 	asked := time.Now()
@@ -48,7 +50,7 @@ func (s *shared[T]) get(ctx context.Context, acts *atomic.Int64, read func(ctx c
 	done := acts.Load()
 	fresh, err := read(ctx)
 	if err == nil {
-		err = ctx.Err() // after the caller has gone, an empty answer may say nothing about the database
+		err = ctx.Err() // The caller's context has ended. Then an empty answer may say nothing about the database.
 	}
 	if err != nil {
 		return none, began, err
@@ -67,7 +69,8 @@ func (d *Admin) counted(ctx context.Context) ([]processlog.Count, time.Time, err
 	})
 }
 
-// condition is the rest of the overview. It is apart from the counts because reading it takes a fraction of their time.
+// condition is the part of the overview without the counts. It is cached separately, because reading it is much faster
+// than counting.
 type condition struct {
 	health   compensator.Health
 	settings []processlog.Setting
@@ -85,8 +88,9 @@ func (d *Admin) condition(ctx context.Context) (condition, error) {
 	return found, err
 }
 
-// failures returns the open cases by failure and currency. Actors who see every type share one result. For other actors
-// it is read for their types, because the shared result is limited to groupsMost sums and may lack sums of these types.
+// failures returns the open cases by failure and currency. Actors who see every type share one result. For other
+// actors, failures reads the cases of their types from the log. The shared result has at most groupsMost sums, so it
+// may lack sums of these types.
 func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.CaseGroup, error) {
 	if types != nil {
 		return d.readFailures(ctx, types, Fingerprint{})
@@ -97,7 +101,7 @@ func (d *Admin) failures(ctx context.Context, types []string) ([]processlog.Case
 	return sums, err
 }
 
-// readFailures reads the sums and scrubs their errors, once for all readers.
+// readFailures reads the sums and scrubs their errors. So the errors are scrubbed once for all readers.
 func (d *Admin) readFailures(ctx context.Context, types []string, failure Fingerprint) ([]processlog.CaseGroup, error) {
 	sums, err := read(ctx, d, func(ctx context.Context) ([]processlog.CaseGroup, error) {
 		return d.log.Operations().CaseGroups(ctx, types, failure)

@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Standing holds the open cases and the paused types of a log, for programs that monitor it: gauges and alerts. It
-// covers all types and checks no rights.
+// Standing holds the open cases and the paused types of a log. Programs that monitor the log use it, for example for
+// gauges and alerts. It covers all types and checks no rights.
 type Standing struct {
 	Cases   map[string]int           // open cases by business type
 	AtRisk  map[string]float64       // sum of the known amounts by currency, in the currency's smallest unit
-	Paused  map[string]time.Duration // by type: how long it has been paused, by this process's clock
-	PastDue time.Duration            // how long ago the earliest case was due, by this process's clock; 0: none is due yet
+	Paused  map[string]time.Duration // how long each paused type has been paused, by this process's clock
+	PastDue time.Duration            // how long ago the earliest case was due, by this process's clock; 0: no case is due yet
 }
 
 // StandingOf reads a Standing with three statements. It covers the 1,000 groups of failures with the most cases. If

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// UnknownTypeError says that neither the log nor the process that serves the Admin knows a business type. It is a
-// compensator.ErrNotFound.
+// UnknownTypeError says that a business type is unknown to the log and to the process that serves the Admin. errors.Is
+// reports that it is compensator.ErrNotFound.
 type UnknownTypeError struct {
 	Type string
 	Near []string // up to three similar names of types that the actor may see
@@ -33,8 +33,8 @@ func (e *UnknownTypeError) Error() string {
 // Unwrap returns compensator.ErrNotFound.
 func (e *UnknownTypeError) Unwrap() error { return compensator.ErrNotFound }
 
-// CheckType returns nil if the actor sees a type of this name, and otherwise an *UnknownTypeError. It needs SeeEntries.
-// A hidden type and an absent type return the same error.
+// CheckType returns nil if the actor sees a type of this name. Otherwise it returns an *UnknownTypeError, which is the
+// same for a hidden type and for an absent type. It needs SeeEntries.
 func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) error {
 	types, err := read(ctx, d, d.log.Operations().Types)
 	if err != nil {
@@ -48,12 +48,12 @@ func (d *Admin) CheckType(ctx context.Context, a Actor, businessType string) err
 	return &UnknownTypeError{Type: businessType, Near: near(businessType, types)}
 }
 
-// checkPaused is CheckType for an actor who has the right Pause, also without SeeEntries.
+// checkPaused works like CheckType, also for an actor who has the right Pause without SeeEntries.
 func (d *Admin) checkPaused(ctx context.Context, a Actor, businessType string) error {
 	if d.log.Knows(businessType) {
 		return nil
 	}
-	types, err := read(ctx, d, d.log.Operations().Types) // read the types now, because the type may be new
+	types, err := read(ctx, d, d.log.Operations().Types) // Read the types now, because the cached types may lack a new type.
 	if err != nil || slices.Contains(types, businessType) {
 		return err
 	}
@@ -71,7 +71,7 @@ func near(typed string, names []string) []string {
 	var found []candidate
 	typed = strings.ToLower(typed)
 	length := utf8.RuneCountInString(typed)
-	most := max(length/3, min(length/2, 2)) // two exchanged letters count as two edits
+	most := max(length/3, min(length/2, 2)) // Two exchanged letters count as two edits.
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		distance := edits(typed, lower)
@@ -87,8 +87,7 @@ func near(typed string, names []string) []string {
 	return all
 }
 
-// edits returns the Levenshtein distance: how many letters to insert, delete or replace to turn one text into the
-// other.
+// edits returns the Levenshtein distance: the number of letters to insert, delete or replace to turn a into b.
 func edits(a, b string) int {
 	from, to := []rune(a), []rune(b)
 	row := make([]int, len(to)+1)

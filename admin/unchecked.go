@@ -82,12 +82,12 @@ func (d *Admin) outcomeUnknown(e compensator.Entry, cases []Case) bool {
 		return false
 	case compensator.Dead, compensator.Cancelled:
 	default:
-		if e.DeliveryCount > 0 { // an attempt is running, or its process ended during it
+		if e.DeliveryCount > 0 { // An attempt is running, or its process ended during the attempt.
 			return true
 		}
 	}
 	for _, c := range cases {
-		if c.EntryID == e.ID && c.Kind == CaseUnknown && c.Epoch == e.Epoch { // include closed cases: cancelling an entry does not reveal its outcome
+		if c.EntryID == e.ID && c.Kind == CaseUnknown && c.Epoch == e.Epoch { // Include closed cases. A cancelled entry has a closed case, and its outcome is still unknown.
 			return true
 		}
 	}
