@@ -9,7 +9,7 @@ import (
 // Action is what a service or a person does to an entry.
 type Action string
 
-// The actions on one entry. Only people requeue, settle manually and erase. These three start a new epoch.
+// The actions on one entry. Only people may requeue, settle manually and erase. These three actions start a new epoch.
 const (
 	ActionComplete       Action = "complete"
 	ActionCancel         Action = "cancel"
@@ -27,10 +27,10 @@ const (
 
 var allActions = [...]Action{ActionComplete, ActionCancel, ActionReschedule, ActionRequeue, ActionSettleManually, ActionErase, ActionAcceptLoss, ActionPurge}
 
-// MarshalText returns the stored word. It also accepts the word of a later version.
+// MarshalText returns the stored word. It also accepts a word that only a later version knows.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a), nil }
 
-// UnmarshalText parses a known word. Any other word is a *FieldError that lists all of them.
+// UnmarshalText parses a known word. For any other word it returns a *FieldError that lists the known words.
 func (a *Action) UnmarshalText(text []byte) error {
 	word := Action(text)
 	if !slices.Contains(allActions[:], word) {
@@ -43,20 +43,20 @@ func (a *Action) UnmarshalText(text []byte) error {
 // Change is one action on one entry.
 type Change struct {
 	Ref          Ref
-	BusinessType string // if set, an entry of another type is refused
+	BusinessType string // if set, the change fails for an entry of another type
 	Action       Action
 	Token        Token
-	Delay        time.Duration // for reschedule and requeue: time until due
-	Compensate   bool          // for requeue: run the compensation again instead of the handler
-	Cases        bool          // for erase: also erase the errors and reasons in cases and operations; see Operations
+	Delay        time.Duration // time until the entry is due; for reschedule and requeue
+	Compensate   bool          // whether to run the compensation instead of the handler; for requeue
+	Cases        bool          // whether to erase the errors and reasons in cases and operations too, see Operations; for erase
 	Actor        string        // the person who acts; stored in the audit table
-	Reason       string        // the reason of that person
+	Reason       string        // reason that Actor gives
 }
 
 // changeRules lists the state changes that each action may make.
 var changeRules = map[Action]struct {
 	from []State
-	to   State // ignored for reschedule and erase, which keep the state
+	to   State // state after the action; reschedule and erase ignore it and keep the state
 	by   EndedBy
 }{
 	ActionComplete:       {from: []State{Pending, Retrying, Dead}, to: Succeeded, by: EndedByComplete},
@@ -67,9 +67,9 @@ var changeRules = map[Action]struct {
 	ActionErase:          {from: []State{Dead, Succeeded, Compensated, Cancelled, SettledManually}},
 }
 
-// After returns the row as the change leaves it. It returns a *StateError if the state of the row does not allow the
-// change, and an *OtherTypeError for another type. If the change would alter nothing, the returned row equals before,
-// its version included. All rules for actions of services and people are in this method.
+// After returns the row as it is after the change. It returns a *StateError if the state of the row does not allow the
+// change, and an *OtherTypeError for an entry of another type. If the change would alter nothing, After returns before
+// with the same version. This method contains all rules for the actions of services and people.
 func (ch Change) After(before Row) (Row, error) {
 	if ch.BusinessType != "" && ch.BusinessType != before.BusinessType {
 		return before, &OtherTypeError{IdempotencyKey: before.IdempotencyKey, Recorded: before.BusinessType, Asked: ch.BusinessType}
@@ -90,17 +90,17 @@ func (ch Change) After(before Row) (Row, error) {
 	after := before
 	after.Version++
 	after.Token = ch.Token
-	if ch.Action == ActionErase { // Keep ids, state and times. They tell what happened, and keep it from happening again.
+	if ch.Action == ActionErase { // Keep ids, state and times. They say what happened, and prevent that the work is done again.
 		after.Epoch++
 		after.UserName, after.Content, after.Headers, after.LastError, after.Erased = "", nil, nil, "", true
 		return after, nil
 	}
 	after.State, after.EndedBy, after.DueIn = rule.to, rule.by, ch.Delay
 	switch ch.Action {
-	case ActionReschedule: // a running attempt keeps its lease, but its outcome does not fit the new version
+	case ActionReschedule: // A running attempt keeps its lease, but its outcome no longer fits the version.
 		after.State = before.State
 		if before.LeaseLeft > 0 && before.DeliveryCount > 0 {
-			after.DeliveryCount-- // its outcome may be dropped now, which must not count as a crash
+			after.DeliveryCount-- // The outcome of the running attempt may be dropped now. That must not count as a crash.
 		}
 		return after, nil
 	case ActionRequeue:
@@ -116,7 +116,7 @@ func (ch Change) After(before Row) (Row, error) {
 	return after, nil
 }
 
-// AfterSeen is After for a row that still has the version seen. For any other row it returns ErrChanged.
+// AfterSeen works like After if the row still has the version in seen. Otherwise it returns ErrChanged.
 func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	if before.Version != seen.Number || before.IdempotencyKey != seen.IdempotencyKey {
 		return before, fmt.Errorf("%s entry %s: %w", ch.Action, before.ID, ErrChanged)
@@ -124,7 +124,8 @@ func (ch Change) AfterSeen(before Row, seen Version) (Row, error) {
 	return ch.After(before)
 }
 
-// Audited reports whether the change is written to the audit table. A change by a service has no actor and is not.
+// Audited reports whether the change is written to the audit table. A change by a service has no Actor, so it is not
+// written.
 func (ch Change) Audited() bool { return ch.persons() || ch.Actor != "" }
 
 // persons reports whether only people may make this change.
@@ -144,15 +145,15 @@ func auditState(r Row) AuditState {
 	return AuditState{State: r.State, Version: r.Version, Epoch: r.Epoch, ProcessCount: r.ProcessCount, LastError: r.LastError}
 }
 
-// Erased returns an earlier audit record of an entry that is erased. It keeps who did what and when, and the states. It
-// drops errors and reasons, because they are free text.
+// Erased returns an earlier audit record as it is stored after the entry was erased. The new record keeps the actor,
+// the action, the time, and the states. It drops errors and reasons, because they are free text.
 func (r AuditRecord) Erased() AuditRecord {
 	r.Reason, r.Before.LastError, r.After.LastError = "", "", ""
 	return r
 }
 
-// AuditInfo names the person who acts on an entry, and the reason. Both are required. They are stored in the audit table
-// in the same transaction.
+// AuditInfo names the person who acts on an entry, and the person's reason. Both are required. The transaction that
+// changes the entry also stores them in the audit table.
 type AuditInfo struct {
 	Actor  string // at most 191 characters
 	Reason string // at most 1,000 characters

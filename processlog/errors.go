@@ -9,25 +9,26 @@ import (
 
 // Errors about a transaction.
 var (
-	// ErrNoTransaction says that the handle given to Record has no open transaction. The entry would have been durable
-	// before the business change. Nothing was written.
+	// ErrNoTransaction says that the handle given to Record has no open transaction. Nothing was written. Otherwise the
+	// entry would have been stored even if the business change is rolled back.
 	ErrNoTransaction = errors.New("compensator: no open transaction")
 
-	// ErrTxAborted says that the server rolled the transaction back by itself, for example after a deadlock, although
-	// the handle looks open. It wraps ErrNoTransaction. Roll back and run the whole transaction again.
+	// ErrTxAborted says that the server rolled the transaction back, for example after a deadlock. The handle still
+	// looks open. ErrTxAborted wraps ErrNoTransaction. Roll back and run the whole transaction again.
 	ErrTxAborted = fmt.Errorf("%w: the server rolled it back", ErrNoTransaction)
 
-	// ErrNotRecorded says that Commit rolled back, because an entry of this transaction was refused or could not be
-	// written. Connector and InTx return it, so that an ignored error of Record never commits half of the work.
+	// ErrNotRecorded says that Commit rolled the transaction back, because one of its entries was refused or could not
+	// be written. Connector and InTx return it. So a transaction whose error of Record was ignored never commits without
+	// the entry.
 	ErrNotRecorded = errors.New("compensator: transaction holds an entry that was not written; rolled back")
 
-	// ErrHistoryLost says that the database has lost entries which this process has seen committed. A lagging replica
-	// was promoted, or a backup was restored. This process records and starts nothing until a person calls AcceptLoss.
-	// The error is a *LossError.
+	// ErrHistoryLost says that the database lacks entries which this process has seen committed. Usual causes are a
+	// lagging replica that was promoted, and a restored backup. This process records and starts nothing until a person
+	// calls AcceptLoss. The error is a *LossError.
 	ErrHistoryLost = errors.New("compensator: the database has gone back")
 
-	// ErrCommitUnknown says that the connection broke around COMMIT. The transaction may have committed or not. Resolve
-	// finds out.
+	// ErrCommitUnknown says that the connection broke during COMMIT. The transaction may have committed or not. Call
+	// Resolve to find out.
 	ErrCommitUnknown = errors.New("compensator: commit outcome unknown")
 )
 
@@ -41,22 +42,22 @@ var (
 	// ErrChanged says that the entry has changed since it was read. Read it again.
 	ErrChanged = errors.New("compensator: entry has changed since it was seen")
 
-	// ErrAlreadySucceeded says that the work is done already, by the entry's handler or by an earlier Complete. The
-	// caller must not do it again. The error is a *StateError.
+	// ErrAlreadySucceeded says that the work is already done, by the entry's handler or by an earlier Complete. The
+	// caller must not do the work again. The error is a *StateError.
 	ErrAlreadySucceeded = errors.New("compensator: entry has succeeded already")
 )
 
 // Causes for which the context of a handler ends. Read them with context.Cause.
 var (
-	// ErrLeaseLost says that the entry may already run elsewhere. A failure or a transactional success of this attempt
-	// is dropped.
+	// ErrLeaseLost says that another process may already run the entry. The library drops a failure of this attempt, and
+	// also a success of a transactional handler.
 	ErrLeaseLost = errors.New("compensator: lease lost")
 
 	// ErrCancelled says that the entry was cancelled, completed or requeued while it ran.
 	ErrCancelled = errors.New("compensator: entry was cancelled while it ran")
 
-	// ErrStopping says that Run is ending. An attempt that returns this error, or context.Canceled as HTTP clients and
-	// drivers do, spends no attempt.
+	// ErrStopping says that Run is ending. If a handler returns this error, the attempt does not count. The same is true
+	// for context.Canceled, which HTTP clients and drivers return.
 	ErrStopping = errors.New("compensator: stopping")
 
 	// ErrTimeout says that the Timeout of the type has passed.
@@ -71,14 +72,14 @@ var (
 
 // FieldError reports a value that was refused before anything was sent to a server.
 type FieldError struct {
-	Field  string // name as the caller knows it, for example "business type", "content" or "Lease"
+	Field  string // name that the caller uses, for example "business type", "content" or "Lease"
 	Reason string
 }
 
 func (e *FieldError) Error() string { return "compensator: " + e.Field + ": " + e.Reason }
 
-// OtherTypeError reports an idempotency key that belongs to an event of another business type. Record returns it, and
-// so do changes through a Type.
+// OtherTypeError says that an idempotency key belongs to an entry of another business type. Record returns it, and so
+// do the methods of a Type that change entries.
 type OtherTypeError struct {
 	IdempotencyKey IdempotencyKey
 	Recorded       string // business type of the existing entry
@@ -95,7 +96,7 @@ type Refusal struct {
 	Err error // error of the database
 }
 
-// RefusedError lists entries that the database refuses to change. All other entries of the same call were changed.
+// RefusedError lists entries that the database refuses to change. The call has changed all its other entries.
 type RefusedError struct {
 	Refusals []Refusal // at least one
 }
@@ -117,10 +118,11 @@ func (e *RefusedError) Error() string {
 // Unwrap returns the database's error for the first entry.
 func (e *RefusedError) Unwrap() error { return e.Refusals[0].Err }
 
-// LossError is ErrHistoryLost with the entries that this process knows to be missing.
+// LossError is the type of ErrHistoryLost. It lists the entries that this process knows to be missing.
 type LossError struct {
-	// Lost lists by id the entries that this process remembers and the database has lost. A process remembers its newest
-	// 512 entries. Other processes may know of more. An entry that no process has read since its commit is on no list.
+	// Lost lists the entries that this process remembers and the database has lost, ordered by id. A process remembers
+	// the newest 512 entries that it has seen. Other processes may know further lost entries. An entry that no process
+	// has read since its commit is in no list.
 	Lost []LostEntry
 }
 
@@ -130,8 +132,8 @@ type LostEntry struct {
 	IdempotencyKey IdempotencyKey
 	BusinessType   string
 	Seen           time.Time // when this process last saw the entry, by its own clock
-	Was            State     // state at that time
-	Gone           bool      // the entry does not exist. Its id may belong to another entry by now
+	Was            State     // state of the entry at the time Seen
+	Gone           bool      // whether the entry does not exist; then its id may belong to another entry now
 	Is             State     // present state, unless Gone
 }
 
@@ -152,8 +154,8 @@ type StateError struct {
 	State          State
 	Action         Action
 
-	// CompensationBegun says that a compensation of this dead entry has begun, so a service may not end it. Only a
-	// person can tell how much of the work was undone.
+	// CompensationBegun says that a compensation of this dead entry has begun. So a service may not end the entry. Only
+	// a person can find out how much of the work was undone.
 	CompensationBegun bool
 
 	Erased bool // the entry cannot be requeued, because its content was erased
@@ -170,14 +172,14 @@ func (e *StateError) Error() string {
 	return text
 }
 
-// Is reports whether this is ErrAlreadySucceeded. A cancellation that comes too late is not: its caller did not want to
-// do the work, so nothing would be done twice.
+// Is reports whether e is ErrAlreadySucceeded. A StateError of Cancel is not, even if the entry has succeeded. The
+// caller of Cancel does not want to do the work, so nothing would be done twice.
 func (e *StateError) Is(target error) bool {
 	return target == ErrAlreadySucceeded && e.Action == ActionComplete && e.State == Succeeded
 }
 
-// StuckError lists handlers that still ran when Run stopped waiting for them. Their entries are attempted again when
-// their leases end.
+// StuckError lists handlers that were still running when Run stopped waiting for them. Their entries are attempted
+// again after their leases have ended.
 type StuckError struct {
 	Stuck []StuckAttempt
 }
@@ -207,8 +209,8 @@ type PanicError struct {
 	Stack []byte
 }
 
-// printed formats the value as package fmt does. It recovers from a String or Error method that panics with a value
-// whose own method panics, which package fmt does not.
+// printed formats the value as package fmt does. A String or Error method may panic with a value whose own String or
+// Error method panics too. Package fmt does not recover from that, but printed does.
 func (e *PanicError) printed() (text string) {
 	defer func() {
 		if recover() != nil {

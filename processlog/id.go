@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// ID identifies one row of the process log. It is opaque: compare it, store its String, pass it back. Code that
-// computes with ids would break if a service shards its log later. The zero ID identifies no entry.
+// ID identifies one row of the process log. It is opaque: compare it, store its String, or pass it back. Do not compute
+// with ids, because a service may shard its log later. The zero ID identifies no entry.
 type ID struct{ row uint64 }
 
 // RowID returns the ID of a row number.
@@ -34,7 +34,8 @@ func (id ID) IsZero() bool { return id.row == 0 }
 // String returns a text that is stable across versions. ParseID parses it.
 func (id ID) String() string { return strconv.FormatUint(id.row, 10) }
 
-// MarshalText returns the id as text, so that JSON has it as a string. Most readers would round a number beyond 2^53.
+// MarshalText returns the id as text, so that JSON encodes it as a string. Many JSON decoders would round a number
+// above 2^53.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 // UnmarshalText parses the result of MarshalText.
@@ -46,8 +47,8 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Ref identifies an entry in the calls of a service or a person. It is an ID, or an IdempotencyKey if the caller knows
-// only the key with which the entry was recorded.
+// Ref identifies an entry in a call of a service or a person. It is an ID or an IdempotencyKey. Use the key if you do
+// not know the ID.
 type Ref interface{ isRef() }
 
 // IdempotencyKey is the idempotency key with which an entry was recorded.

@@ -11,7 +11,7 @@ const (
 	MaxIdempotencyKey = 191
 	MaxName           = 64 // business type, batch id, business ids, user id and user name
 	MaxHeaders        = 2048
-	MaxText           = 1000 // last error, and the reason of a person
+	MaxText           = 1000 // last error, and the reason that a person gives
 	MaxCount          = 1 << 30
 	MaxDelay          = 100 * 365 * 24 * time.Hour
 )
@@ -19,10 +19,11 @@ const (
 // MaxRows is the maximum number of rows that one statement reads or writes.
 const MaxRows = 500
 
-// LockedRetry is how long to wait before an entry is read again whose row another transaction has locked.
+// LockedRetry is the pause before an entry is read again if another transaction has locked its row.
 const LockedRetry = 50 * time.Millisecond
 
-// Millis rounds a remaining time up to milliseconds, which is what is stored. So no entry is early.
+// Millis rounds a remaining time up to whole milliseconds, the unit of the stored times. So no entry becomes due too
+// early.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond {
@@ -31,11 +32,11 @@ func Millis(d time.Duration) int64 {
 	return ms
 }
 
-// Remaining is Millis for a time that may have passed already. Then it returns 0.
+// Remaining works like Millis, but returns 0 for a negative time.
 func Remaining(d time.Duration) int64 { return max(0, Millis(d)) }
 
-// DueAfter is Millis for a due time that the database computes as now + d. The database cuts now to milliseconds, which
-// would make a delay up to one millisecond too short.
+// DueAfter works like Millis, for a due time that the database computes as now + d. The database cuts now to
+// milliseconds, which would make the delay up to one millisecond too short. DueAfter adds this millisecond.
 func DueAfter(d time.Duration) int64 {
 	if d <= 0 {
 		return 0
@@ -43,16 +44,17 @@ func DueAfter(d time.Duration) int64 {
 	return Millis(d) + 1
 }
 
-// DueIn is DueAfter for the queue. Earlier the database would answer that the entry is not due yet.
+// DueIn works like DueAfter, for the queue. If the queue returned the entry sooner, the database would answer that the
+// entry is not due yet.
 func DueIn(d time.Duration) time.Duration { return time.Duration(DueAfter(d)) * time.Millisecond }
 
-// FitsIdempotencyKey reports whether the table can store text as an idempotency key, and can tell it from every other
-// key. A caller that builds keys from foreign names hashes a name that does not fit.
+// FitsIdempotencyKey reports whether the table can store text as an idempotency key and can distinguish it from every
+// other key. If you build keys from foreign names, hash a name that does not fit.
 func FitsIdempotencyKey(text string) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= MaxIdempotencyKey && !strings.ContainsRune(text, 0) && !strings.HasSuffix(text, " ")
 }
 
-// FitError cuts a handler's error text to what its column takes: at most MaxText valid characters.
+// FitError cuts the error text of a handler to the size of its column: at most MaxText valid characters.
 func FitError(text string) string { return fit(text, MaxText) }
 
 // FitCaseError cuts an error text for a case: at most MaxCaseError characters.

@@ -9,13 +9,13 @@ import (
 )
 
 // Filter selects entries for List. Set at most one of BatchID, BusinessID and BusinessExtID. The other fields narrow
-// the result. An index finds the rows: by an id if one is set, else by a created range, else by states and types. Each
-// row found is then compared with the rest of the filter, up to MaxRead rows a page. So a page may be short, or empty,
-// without being the last one. MySQL and MariaDB ignore spaces at the end of ids.
+// the result. List uses one index: by the id if one is set, otherwise by the created range if one is set, otherwise by
+// states and types. List compares each row that the index finds with the other fields, up to MaxRead rows a page. So a
+// page may be short, or empty, without being the last one. MySQL and MariaDB ignore spaces at the end of ids.
 type Filter struct {
 	States        []State // empty: any
 	BusinessType  string
-	BusinessTypes []string // nil: any; empty: none. With an id or a created range, any number of rows of other types may be read and skipped, so bound ctx
+	BusinessTypes []string // nil: any; empty: none. With an id or a created range, List may read and skip any number of rows of other types, so set a deadline on ctx
 	BatchID       string
 	BusinessID    string
 	BusinessExtID string
@@ -23,7 +23,7 @@ type Filter struct {
 	CreatedTo     time.Time // exclusive
 
 	// The following fields need one state of one type, or an id, or a created range.
-	LastError string // a part of the last error; case matters
+	LastError string // part of the last error; case-sensitive
 	EndedBy   EndedBy
 	UserID    string
 
@@ -39,8 +39,8 @@ const DefaultRead = 10_000
 
 const mostRead = 100_000
 
-// Narrowed reports whether rows that an index finds must still be compared one by one. It returns a *FieldError for a
-// filter that would read the whole table, and for one that no row can match.
+// Narrowed reports whether List must compare each row that its index finds with the other fields of f. It returns a
+// *FieldError in two cases: f would read the whole table, or no row can match f.
 func (f Filter) Narrowed() (bool, error) {
 	id, created := f.BatchID+f.BusinessID+f.BusinessExtID != "", !f.CreatedFrom.IsZero() || !f.CreatedTo.IsZero()
 	group, narrows := len(f.States) > 0 || f.BusinessType != "", f.LastError != "" || f.EndedBy != "" || f.UserID != ""
@@ -76,11 +76,11 @@ func anyOr[T ~string](want, got T) bool { return want == "" || want == got }
 type Page struct {
 	Rows []Row
 	Next string // cursor of the following page; empty at the end
-	Read int    // number of rows that were read, at least those of the page
+	Read int    // number of rows that List read for this page; at least the number of its entries
 }
 
-// CountFilter selects entries for Count. The cost does not grow with the table, because each group is counted only up
-// to AtMost.
+// CountFilter selects entries for Count. Count stops counting each state of a type at AtMost. So its cost does not grow
+// with the table.
 type CountFilter struct {
 	BatchID      string // one batch; empty: any
 	BusinessType string
@@ -100,7 +100,7 @@ type Count struct {
 type AuditRecord struct {
 	EntryID ID            `json:"entry_id"`
 	At      time.Time     `json:"at"` // UTC, milliseconds
-	Ago     time.Duration `json:"-"`  // age of At by the database's clock
+	Ago     time.Duration `json:"-"`  // time since At, by the database's clock
 	Action  Action        `json:"action"`
 	Actor   string        `json:"actor"`
 	Reason  string        `json:"reason"`
@@ -108,7 +108,7 @@ type AuditRecord struct {
 	After   AuditState    `json:"after"`
 }
 
-// AuditState is the state of an entry as an AuditRecord keeps it.
+// AuditState is the part of an entry that an AuditRecord stores.
 type AuditState struct {
 	State        State  `json:"state"`
 	Version      uint64 `json:"version,string"`

@@ -8,33 +8,37 @@ import (
 	"time"
 )
 
-// Operations is the part of a store that people need: cases, the audit log, and settings. A service without
-// Config.Operations needs none of it. suite.TestStore of package compensatortest/suite tests it if the Store has it.
-// All times are the database's.
+// Operations is the part of a store that serves people. It holds cases, the audit log, and settings. A service without
+// Config.Operations needs none of it. If a Store implements Operations, suite.TestStore of package
+// compensatortest/suite tests it. All times are by the database's clock.
 type Operations interface {
 	// CheckOperations returns a *FieldError for each missing table.
 	CheckOperations(ctx context.Context) error
 
-	// ChangeAll makes one change of each entry that still has the version seen. The change may not be an erasure. In the
-	// same transaction it writes the audit records, and closes the cases of entries that are not dead any more.
-	// Otherwise it works as RequeueAll.
+	// ChangeAll makes the same change on each entry whose version is still the one in seen. The change may not be an
+	// erasure. The same transaction writes the audit records, and closes the cases of entries that are no longer dead.
+	// Otherwise ChangeAll works like RequeueAll.
 	ChangeAll(ctx context.Context, seen []Version, change Change) ([]Changed, error)
 
 	// Outlines reads rows as Load does, but without content.
 	Outlines(ctx context.Context, ids []ID) ([]Row, error)
 
-	// The following four methods repair what a service, an older version or a restored backup has left behind.
-	// DeadWithoutCase reads up to limit dead entries without an open case that died within the last since. With since 0
-	// it reads all of them. OpenCases opens a case for each row that has not changed since it was read, in the given
-	// order. It skips rows that other transactions have locked, and returns the number of opened cases. CloseCases
-	// closes up to limit cases whose entry is not dead any more or does not exist. ForgetCases deletes up to limit cases
-	// that were closed more than age ago.
+	// The next four methods repair cases after changes by a service, by an older version of the library, or by a
+	// restored backup:
+	//
+	//   - DeadWithoutCase reads up to limit dead entries without an open case that died within the last since. If since
+	//     is 0, it reads all dead entries without an open case.
+	//   - OpenCases opens a case for each row that has not changed since it was read, in the order of rows. It skips
+	//     rows that other transactions have locked. It returns the number of opened cases.
+	//   - CloseCases closes up to limit cases whose entry is not dead any more or does not exist.
+	//   - ForgetCases deletes up to limit cases that were closed more than age ago.
 	DeadWithoutCase(ctx context.Context, since time.Duration, limit int) ([]Row, error)
 	OpenCases(ctx context.Context, rows []Row, cases []CaseDraft) (int, error)
 	CloseCases(ctx context.Context, limit int) (int, error)
 	ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error)
 
-	// Cases reads a page of cases. CasesOf reads the cases of the given entries, closed ones included, in no order.
+	// Cases reads a page of open cases. CasesOf reads the cases of the given entries, including closed cases, in no
+	// order.
 	Cases(ctx context.Context, filter CaseFilter) (CasePage, error)
 	CasesOf(ctx context.Context, ids []ID) ([]Case, error)
 
@@ -43,13 +47,16 @@ type Operations interface {
 	// selects all.
 	CaseGroups(ctx context.Context, businessTypes []string, failure Fingerprint) ([]CaseGroup, error)
 
-	// Types returns the known business types, sorted: those in the log, in the newest 1,000 operations, and in settings
-	// that pause or have paused a type. Its cost does not grow with the log.
+	// Types returns the known business types, sorted. A type is known if it is in the log, in the newest 1,000
+	// operations, or in a setting that pauses or has paused the type. The cost does not grow with the log.
 	Types(ctx context.Context) ([]string, error)
 
-	// AssignCases gives an owner, or none, to each open case that still has the version seen. It records op for each
-	// case with its entry and type, in one transaction. It returns one error for each case, in their order: nil,
-	// ErrChanged, or ErrNotFound if there is no open case. No case may be named twice.
+	// AssignCases assigns open cases to owner in one transaction. An empty owner means that the cases have no owner. A
+	// case is assigned only if its version is still the one in seen. For each assigned case AssignCases records op, with
+	// the entry and the type of the case.
+	//
+	// AssignCases returns one error for each case, in the order of seen: nil, ErrChanged, or ErrNotFound if there is no
+	// open case. No case may be named twice.
 	AssignCases(ctx context.Context, seen []SeenCase, owner string, op Operation) ([]error, error)
 
 	// Operate records an operation that changes no entry.
@@ -58,21 +65,21 @@ type Operations interface {
 	// AuditLog reads the audit log, newest first. It merges changes of entries and operations.
 	AuditLog(ctx context.Context, filter AuditLogFilter) (AuditLogPage, error)
 
-	// Settings reads all settings. PutSetting writes a setting whose version is still the one seen, and records op in
-	// the same transaction. Version 0 means that the setting does not exist yet. PutSetting returns ErrChanged if the
-	// version differs.
+	// Settings reads all settings. PutSetting writes a setting and records op in the same transaction. It returns
+	// ErrChanged if the stored version differs from Setting.Version. Version 0 means that the setting does not exist
+	// yet.
 	Settings(ctx context.Context) ([]Setting, error)
 	PutSetting(ctx context.Context, setting Setting, op Operation) error
 }
 
-// Amount is what an entry is worth, in the smallest unit of its currency. The zero Amount, or one without a currency,
-// is unknown. Unknown never counts as zero.
+// Amount is the value of an entry, in the smallest unit of its currency. An Amount without a currency, such as the zero
+// Amount, is unknown. An unknown Amount never counts as zero.
 type Amount struct {
 	Minor    int64  `json:"minor,string"`
 	Currency string `json:"currency"` // three capital letters, ISO 4217
 }
 
-// MaxAmount bounds Amount.Minor in both directions, so that a million amounts can be added up.
+// MaxAmount is the largest absolute value of Amount.Minor. The sum of a million amounts fits an int64.
 const MaxAmount = 9_000_000_000_000
 
 // Known reports whether the amount is known and valid.
@@ -85,13 +92,14 @@ func (a Amount) Known() bool {
 	return len(a.Currency) == 3 && a.Minor <= MaxAmount && a.Minor >= -MaxAmount
 }
 
-// Fingerprint is equal for failures that differ only in ids, numbers, times and quoted words.
+// Fingerprint is a hash of a failure's text. Failures that differ only in ids, numbers, times and quoted words have the
+// same Fingerprint.
 type Fingerprint [8]byte
 
 // String returns 16 hexadecimal digits.
 func (f Fingerprint) String() string { return hex.EncodeToString(f[:]) }
 
-// MarshalText and UnmarshalText use the form of String.
+// MarshalText and UnmarshalText use the same text as String.
 func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 func (f *Fingerprint) UnmarshalText(text []byte) error {
 	if n, err := hex.Decode(f[:], text[:min(len(text), 2*len(f))]); err != nil || n != len(f) || len(text) != 2*len(f) {
@@ -105,8 +113,8 @@ type CaseKind int8
 
 // The kinds of cases.
 const (
-	CaseDead    CaseKind = 1 // dead, and each attempt is known to have failed, as far as the row tells
-	CaseUnknown CaseKind = 2 // dead, and one of the last two attempts timed out or never ended, so its effect may have happened
+	CaseDead    CaseKind = 1 // The entry is dead. According to its row, each attempt failed.
+	CaseUnknown CaseKind = 2 // The entry is dead. One of its last two attempts timed out or never ended, so its effect may have happened.
 )
 
 // String returns "dead" or "outcome unknown".
@@ -131,7 +139,7 @@ func (k CaseKind) GoString() string {
 	return "admin." + k.String()
 }
 
-// MarshalText and UnmarshalText use the form of String.
+// MarshalText and UnmarshalText use the same text as String.
 func (k CaseKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 func (k *CaseKind) UnmarshalText(text []byte) error {
 	for _, kind := range []CaseKind{CaseDead, CaseUnknown} {
@@ -146,13 +154,13 @@ func (k *CaseKind) UnmarshalText(text []byte) error {
 // MaxCaseError is the maximum length of the error that a case keeps, in characters.
 const MaxCaseError = 200
 
-// CaseDraft is a case to open. The row of its entry supplies the rest.
+// CaseDraft is a case to open. The other fields of the case come from the row of its entry.
 type CaseDraft struct {
 	Kind        CaseKind
 	Fingerprint Fingerprint
 	Amount      Amount
 	Due         time.Duration // time from now until the case is due
-	Error       string        // the case keeps its beginning, in place of the entry's error. Empty: use the entry's error
+	Error       string        // error to store in the case, cut to MaxCaseError. Empty: use the entry's error
 }
 
 // Case says that an entry waits for a person, or waited for one.
@@ -170,7 +178,7 @@ type Case struct {
 	Owner        string      `json:"owner,omitempty"`
 	OpenedAt     time.Time   `json:"opened_at"`
 	DueAt        time.Time   `json:"due_at"`
-	ClosedAt     time.Time   `json:"closed_at,omitzero"` // zero: the case is open
+	ClosedAt     time.Time   `json:"closed_at,omitzero"` // zero while the case is open
 }
 
 // SeenCase identifies a case as it was read, by Case.EntryID and Case.Version.
@@ -179,7 +187,8 @@ type SeenCase struct {
 	Version uint64
 }
 
-// Assigned returns the error for a case to be assigned. c is the case as it is now, or nil if its entry has none.
+// Assigned returns the error of AssignCases for the case that seen names. c is the present case, or nil if the entry
+// has no case.
 func (seen SeenCase) Assigned(c *Case) error {
 	switch {
 	case c == nil || !c.ClosedAt.IsZero():
@@ -202,7 +211,7 @@ type CaseFilter struct {
 	Cursor        string
 }
 
-// CasePage is one page of cases. A short or empty page is not the end: the end is an empty Next.
+// CasePage is one page of cases. A short or even empty page need not be the last. On the last page Next is empty.
 type CasePage struct {
 	Cases []Case `json:"cases"`
 	Next  string `json:"next,omitempty"`
@@ -212,13 +221,13 @@ type CasePage struct {
 type CaseGroup struct {
 	BusinessType string
 	Fingerprint  Fingerprint
-	Currency     string // empty: the cases of unknown amount
+	Currency     string // empty for the cases whose amount is unknown
 	N            int
 	Sum          int64     // sum in minor units
-	First, Last  time.Time // when the first and the last of them were opened
+	First, Last  time.Time // when the oldest and the newest of these cases were opened
 	Example      ID        // entry of the newest case
-	Error        string    // error of the example
-	Kind         CaseKind  // kind of the example
+	Error        string    // error of the entry Example
+	Kind         CaseKind  // kind of the case of Example
 }
 
 // Operation is an action of a person that changes no entry, or an action that was refused.
@@ -232,8 +241,9 @@ type Operation struct {
 	Reason       string
 }
 
-// AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. For one entry it
-// reads all of them. With BusinessTypes it reads as many as it needs to fill the page, so bound ctx.
+// AuditLogFilter selects records for AuditLog. A page reads up to 2,000 changes and 2,000 operations. With EntryID it
+// reads all records of the entry. With BusinessTypes it reads as many records as it needs to fill the page, so set a
+// deadline on ctx.
 type AuditLogFilter struct {
 	EntryID       ID       // zero: any
 	BusinessTypes []string // nil: any. Empty: none. "" selects records without a type
@@ -244,7 +254,8 @@ type AuditLogFilter struct {
 	Cursor        string
 }
 
-// AuditLogRecord is one record of the audit log: a change of an entry, which has Before and After, or an operation.
+// AuditLogRecord is one record of the audit log. It is either a change of an entry, which has Before and After, or an
+// operation.
 type AuditLogRecord struct {
 	At           time.Time   `json:"at"`
 	Actor        string      `json:"actor"`
@@ -258,7 +269,8 @@ type AuditLogRecord struct {
 	After        *AuditState `json:"after,omitempty"`
 }
 
-// AuditLogPage is one page of the audit log. A short or empty page is not the end: the end is an empty Next.
+// AuditLogPage is one page of the audit log. A short or even empty page need not be the last. On the last page Next is
+// empty.
 type AuditLogPage struct {
 	Records []AuditLogRecord `json:"records"`
 	Next    string           `json:"next,omitempty"`
@@ -268,7 +280,7 @@ type AuditLogPage struct {
 type Setting struct {
 	Name    string // at most 191 characters
 	Value   string // at most 4,000 characters
-	Version uint64 // for PutSetting: the version seen. 0: the setting does not exist yet
+	Version uint64 // for PutSetting: the version that the caller has read. 0: the setting does not exist yet
 	Actor   string
 	Reason  string
 	At      time.Time
@@ -277,12 +289,12 @@ type Setting struct {
 // pausePrefix starts the names of settings that pause a type.
 const pausePrefix = "pause "
 
-// Pause returns the setting that pauses a type. With any other value the type is not paused.
+// Pause returns the setting that pauses a type. If the stored setting has any other value, the type is not paused.
 func Pause(businessType string) Setting {
 	return Setting{Name: pausePrefix + businessType, Value: "paused"}
 }
 
-// PausedType returns the type that a setting pauses, if it pauses one.
+// PausedType reports whether a setting pauses a type, and returns the type.
 func PausedType(s Setting) (businessType string, paused bool) {
 	businessType, is := strings.CutPrefix(s.Name, pausePrefix)
 	return businessType, is && s.Value == "paused"

@@ -5,52 +5,59 @@ import (
 	"time"
 )
 
-// Ordering is the part of a store for ordered types. Each entry with an ordering key has a note in a table beside the log.
-// The note holds the key and the position of the entry among the entries of that key. The log tells whether the entry
-// still counts. An ended entry does not count. A dead entry counts only if the argument dead is true. An entry is
-// blocked while another one that counts has an earlier position.
+// Ordering is the part of a store for ordered types. Each entry with an ordering key has a note in a separate table.
+// The note holds the key, and the position of the entry among the entries of the key.
+//
+// The state in the log decides whether an entry counts. An ended entry does not count. A dead entry counts only if the
+// argument dead is true. An entry is blocked while another entry of its key counts and has an earlier position.
 type Ordering interface {
-	// Join writes the notes of entries in the caller's transaction. A second note of an entry under the same key takes
-	// the new epoch and keeps the position. If the table of notes is missing, Join returns a *FieldError that names it.
+	// Join writes the notes of entries in the caller's transaction. If an entry already has a note under the same key,
+	// the note gets the new epoch and keeps its position. If the table of notes is missing, Join returns a *FieldError
+	// that names the table.
 	Join(ctx context.Context, tx Tx, positions []Position) error
 
-	// Blocked returns those of ids that another entry of the same key blocks, in any order. It uses the notes alone. An
-	// entry without a note under its epoch is not blocked. If the table is missing, no entry is blocked. Blocked reads
-	// what was committed before the call.
+	// Blocked returns the elements of ids that another entry of the same key blocks, in any order. It uses the notes
+	// alone. An entry without a note under its epoch is not blocked. If the table of notes is missing, no entry is
+	// blocked. Blocked reads everything that was committed before the call.
 	Blocked(ctx context.Context, businessType string, ids []ID, dead bool) ([]ID, error)
 
-	// Fronts reads up to limit keys of a type that come after the key after; "" reads from the first key. It may read
-	// fewer. It returns the first entry of each key if that entry is due and has no lease. last is the last key read, or
-	// "" if no more follow. The cost grows with limit, not with the number of entries.
+	// Fronts reads up to limit keys of a type that follow the key in the argument after. If after is "", Fronts starts
+	// at the first key. It may read fewer keys. For each key it returns the first entry, if that entry is due and has no
+	// lease. last is the last key read, or "" if no keys follow. The cost grows with limit, not with the number of
+	// entries.
 	Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []ID, last string, err error)
 
-	// Firsts reads the first entry of each key of turns, as committed when it is called or later. It fills First and
-	// Known of each Line. Its cost does not grow with the number of entries of a key.
+	// Firsts reads the first entry of each key in positions. It reads everything that was committed before the call. It
+	// sets First and Known of each KeyState. Its cost does not grow with the number of entries of a key.
 	Firsts(ctx context.Context, businessType string, positions []Position, dead bool) (map[string]KeyState, error)
 
-	// KeyStates reads the whole Line of each key of turns, as committed when it is called or later. Each key is read in one
-	// snapshot. token is the one under which the caller has claimed entries. Without turns Lines only checks that the
-	// table exists.
+	// KeyStates reads the whole KeyState of each key in positions. It reads everything that was committed before the
+	// call, and each key in one snapshot. token is the token under which the caller has claimed entries. If positions is
+	// empty, KeyStates only checks that the table of notes exists.
 	KeyStates(ctx context.Context, businessType string, positions []Position, token Token, dead bool) (map[string]KeyState, error)
 
-	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes due
-	// after its wait. Advance may make it due sooner. A *RefusedError names entries that the database refuses to write.
-	// All others were blocked, unless ErrBusy comes with it. After another error some may be blocked, and Release returns
-	// the others.
+	// Block writes notes of claimed entries as Join does, and undoes their claims as Release does. Each entry becomes
+	// due after its Wait. Advance may make it due sooner.
+	//
+	// A *RefusedError names entries that the database refuses to write. Block has blocked all other entries, unless the
+	// error is also ErrBusy. After any other error, some entries may be blocked. Call Release to give back the other
+	// entries.
 	Block(ctx context.Context, blocked []BlockedEntry, token Token) error
 
-	// Advance returns for each key of left the first entry that counts, if that entry may run now: it is due and has no
-	// lease. Advance first makes a blocked entry due, unless another entry of its key has a lease. left names keys, and
-	// for each key the ended entries as far as the caller knows them. Advance also removes notes of ended entries that
-	// are in front of the first entry. It does not wait long for a lock: a first entry whose row is locked stays
-	// unchanged. A *RefusedError names entries that the database refuses to make due.
+	// Advance returns the first entry that counts of each key in left, if that entry may run now: it is due and has no
+	// lease. If the first entry is blocked until a later time, Advance first makes it due, unless another entry of its
+	// key has a lease. left names the keys and, as far as the caller knows them, the ended entries of each key. Advance
+	// also removes the notes of ended entries before the first entry.
+	//
+	// Advance does not wait long for a lock. If the row of a first entry is locked, the entry stays unchanged. A
+	// *RefusedError names entries that the database refuses to make due.
 	Advance(ctx context.Context, businessType string, left []Position, dead bool) ([]ID, error)
 
-	// Forget removes the notes of entries that have ended under their epochs.
+	// Forget removes the notes of entries that have ended in the epoch of their note.
 	Forget(ctx context.Context, ended []Position) error
 }
 
-// MaxOrderingKey is the maximum number of bytes of a Turn's key.
+// MaxOrderingKey is the maximum length of Position.Key in bytes.
 const MaxOrderingKey = 64
 
 // Position is the note of an entry under its ordering key.
@@ -60,24 +67,24 @@ type Position struct {
 	ID           ID
 	Epoch        uint32
 
-	// OrderID is the position among the entries of the key, in the order of ids. Zero means the entry's own ID. The
-	// entries of one Record call share out their ids as places, so that they keep the caller's order. If two entries
-	// have the same place, the one with the lower ID comes first.
+	// OrderID is the position among the entries of the key. Entries run in the order of OrderID. Zero means that OrderID
+	// equals ID. One call of Record assigns the ids of its entries as OrderIDs in the caller's order. If two entries
+	// have the same OrderID, the entry with the lower ID comes first.
 	OrderID ID
 }
 
 // KeyState is the state of the entries of one key.
 type KeyState struct {
-	First ID   // first entry that counts; zero: none counts
-	Known int  // number of the given turns that are noted under their epochs. Lines may leave out those that have ended
-	Taken bool // another entry that counts has a lease under another token
+	First ID   // first entry that counts; zero: no entry counts
+	Known int  // number of the given positions that have a note under their epoch. KeyStates may leave out ended entries
+	Taken bool // whether another entry that counts has a lease under another token
 
 	// Members are the entries that count, in order, at most MaxMembers. Members is nil if another entry that counts was
-	// claimed under another token and not released since, even if that lease has ended.
+	// claimed under another token and not released since. This is so even if its lease has ended.
 	Members []Member
 }
 
-// MaxMembers is the maximum number of members of a Line.
+// MaxMembers is the maximum length of KeyState.Members.
 const MaxMembers = 1000
 
 // Member is an entry that counts, with the epoch of its note.
@@ -89,6 +96,6 @@ type Member struct {
 // BlockedEntry is a claimed entry that must wait until no other entry blocks it.
 type BlockedEntry struct {
 	Position
-	Version uint64        // version after the claim
-	Wait    time.Duration // whole milliseconds, > 0
+	Version uint64        // version of the entry after the claim
+	Wait    time.Duration // time until the entry is due again, in whole milliseconds, > 0
 }

@@ -6,65 +6,71 @@ import (
 	"time"
 )
 
-// Queue is the delay queue of due and leased entries. It is only a hint: the library fills it again from the store when
-// the queue forgets. It may lose, repeat or invent ids, and only latency suffers. Its methods are called concurrently.
-// They take remaining durations, never times, because the queue has its own clock. An implementation is right if it
-// passes suite.TestQueue of package compensatortest/suite.
+// Queue is the delay queue of due and leased entries. It is only a hint. If it loses, repeats or invents ids, entries
+// may start later, but nothing else goes wrong. The library fills the queue again from the store.
+//
+// The methods of Queue are called concurrently. They take remaining durations and no times, because the queue has its
+// own clock. An implementation is right if it passes suite.TestQueue of package compensatortest/suite.
 type Queue interface {
-	// Check returns why this queue cannot be used. fingerprint is the store's. Two databases behind one prefix would
-	// remove each other's entries, so the second one is refused.
+	// Check returns the reason if this queue cannot be used. fingerprint is Store.Fingerprint. If two databases used the
+	// same prefix, they would remove each other's entries. So Check refuses the second database.
 	Check(ctx context.Context, fingerprint string) error
 
-	// Enqueue adds entries that are due after their In. An entry that the queue already has keeps its due time, unless
-	// that is later than In plus MaxLease. Then it becomes due after In. If a type already has Limit members, an entry
-	// of it with In > Near is left out.
+	// Enqueue adds entries. Each entry becomes due after its In. If the queue already has the entry, the entry keeps its
+	// due time, with one exception: a due time later than In plus MaxLease becomes In. If a type already has Limit
+	// members, Enqueue leaves out entries of this type with In > Near.
 	//
-	// newHeads are the types whose earliest due time moved forward. lost are the types that are lost: see Rebuild. A
-	// *LeftOutError says that entries of some types had no room, and that everything else was done. Those types are lost
-	// until they can be rebuilt.
+	// newHeads are the types whose earliest due time is earlier now. lost are the types that are lost: see Rebuild. A
+	// *LeftOutError says that the queue had no space for entries of some types. Enqueue has added all other entries. The
+	// types in the error are lost until they can be rebuilt.
 	Enqueue(ctx context.Context, items []QueueEntry, rules EnqueueRules) (newHeads, lost []string, err error)
 
-	// Claim leases up to limit due entries of a type, earliest first. For the next lease no other caller gets them.
+	// Claim leases up to limit due entries of a type, earliest first. No other caller gets these entries until the lease
+	// ends.
 	Claim(ctx context.Context, businessType string, limit int, lease time.Duration) (Leased, error)
 
-	// Settle removes or moves entries that still carry the lease token of their claim. Any other entry belongs to
-	// another claim by now. Such an entry becomes due after In if it would be due later, and is otherwise left alone. An
-	// entry that is missing stays missing, unless its type is lost. In a lost type it is added, because the process that
-	// rebuilds may have read its former state.
+	// Settle removes or moves the entries whose lease token is still the token of their claim. Another claim holds the
+	// other entries now. If such an entry would become due later than In, it becomes due after In. Otherwise it does not
+	// change.
+	//
+	// If the queue does not have an entry, Settle does not add it, unless the type is lost. In a lost type Settle adds
+	// the entry, because the process that rebuilds the type may have read an old state of the entry.
 	Settle(ctx context.Context, businessType string, items []QueueOutcome) error
 
 	// Peek returns for each type the time until its next entry is due, or Never. A time ≤ 0 means now. lost are the
 	// types that are lost.
 	Peek(ctx context.Context, businessTypes []string) (waits []time.Duration, lost []string, err error)
 
-	// Rebuild returns the lost types that the caller must rebuild. The caller enqueues all their entries, and then
-	// calls Rebuilt with the same token. For the time period no other caller gets these types.
+	// Rebuild returns the lost types that the caller must rebuild. The caller then enqueues all entries of these types,
+	// and calls Rebuilt with the same token. Until period has passed, no other caller gets these types.
 	//
-	// A type is lost until it was rebuilt once. It is lost again when the queue may have dropped entries of it, for
-	// example when Redis evicts a key. A queue that never drops entries need not report lost types.
+	// A new type is lost until it is rebuilt for the first time. A type becomes lost again when the queue may have
+	// dropped entries of the type, for example when Redis evicts a key. A queue that never drops entries need not report
+	// lost types.
 	Rebuild(ctx context.Context, businessTypes []string, token Token, period time.Duration) (mine []string, err error)
 
-	// Rebuilt marks types as whole that have dropped nothing since Rebuild was called with the token. It returns those
-	// types.
+	// Rebuilt ends the lost state of types. It leaves out types of which the queue has dropped entries since the call of
+	// Rebuild with this token. It returns the types that are no longer lost.
 	Rebuilt(ctx context.Context, businessTypes []string, token Token) (whole []string, err error)
 
-	// Notify tells other processes that types have a new earliest due time. Notifications may get lost.
+	// Notify notifies other processes that types have a new earliest due time. Notifications may get lost.
 	Notify(ctx context.Context, businessTypes []string) error
 
-	// Listen calls wake for each type about which another process notified, until ctx ends. It reconnects by itself.
-	// Notifications are lost while it is not connected. wake must not block.
+	// Listen calls wake for each type that another process passes to Notify, until ctx ends. After a lost connection it
+	// reconnects. Notifications during that time are lost. wake must not block.
 	Listen(ctx context.Context, wake func(businessType string))
 
-	// Kept reports whether everything enqueued since the last true result is still there, as far as the queue can tell.
-	// It returns false right after a restart without persistence, after a FLUSHALL, and after a failover that lost data.
+	// Kept reports whether the queue still has all entries that were added since Kept last returned true, as far as the
+	// queue can tell. It returns false after a restart without persistence, after a FLUSHALL, and after a failover that
+	// lost data.
 	Kept(ctx context.Context) (bool, error)
 
-	// Lead reports whether the caller should reconcile for the coming period. It keeps many processes from reading the
-	// same rows. Two leaders, or none for a period, do no harm.
+	// Lead reports whether the caller should reconcile during the next period. So usually only one process reads the
+	// rows. It does no harm if two processes reconcile, or if none does for one period.
 	Lead(ctx context.Context, period time.Duration) (bool, error)
 
-	// Close releases what the queue opened itself. If processes share the queue, every later call here fails, and Listen
-	// is never notified again. The other processes are not affected.
+	// Close releases the resources that the queue opened itself. After Close, every method fails, and Listen calls wake
+	// no more. Other processes that share the queue are not affected.
 	Close() error
 }
 
@@ -75,17 +81,17 @@ const Never = time.Duration(1<<63 - 1)
 type QueueEntry struct {
 	BusinessType string
 	ID           ID
-	In           time.Duration // ≤ 0: now
+	In           time.Duration // time until the entry is due; ≤ 0: now
 }
 
-// EnqueueRules say what the queue does with an entry that it already has, or has no room for.
+// EnqueueRules are rules of Enqueue for entries that the queue already has, and for types that are full.
 type EnqueueRules struct {
-	MaxLease time.Duration // longest lease for which the queue may keep an entry in place of its due time
+	MaxLease time.Duration // longest lease; an entry may be due this much later than its In, because it may be leased
 	Limit    int           // maximum number of members of a type, see Config.QueueLimit; 0: no limit
 	Near     time.Duration // entries due within this time are added in spite of Limit
 }
 
-// LeftOutError says that the queue works, but did not take some of the entries that were passed to Enqueue.
+// LeftOutError says that Enqueue worked, but left out some of the entries.
 type LeftOutError struct {
 	BusinessTypes []string
 	Reason        string
@@ -98,9 +104,9 @@ func (e *LeftOutError) Error() string {
 
 // Leased is the result of Queue.Claim.
 type Leased struct {
-	Token int64 // pass it to Settle. It is the end of the lease by the queue's clock
+	Token int64 // lease token, which Settle needs; it is the end of the lease by the queue's clock
 	IDs   []ID
-	Next  time.Duration // time until the next entry after these is due. ≤ 0: now. Never: none
+	Next  time.Duration // time until the next unclaimed entry is due. ≤ 0: now. Never: the queue has none
 	Lost  bool          // the type is lost, so other entries may be due: see Queue.Rebuild
 }
 

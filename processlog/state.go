@@ -12,11 +12,11 @@ type State int8
 // The states of an entry. Only a person moves an entry out of a terminal state. There is one exception: a service may
 // complete or cancel a dead entry that was never compensated.
 const (
-	Pending         State = 0  // not attempted yet, or attempted without a recorded failure
-	Retrying        State = -1 // failed at least once, and will be attempted again
-	Dead            State = -2 // terminal: waits for a person
-	Compensating    State = -3 // attempts used up, and the compensation runs with its own number of attempts
-	Succeeded       State = 1  // terminal
+	Pending         State = 0  // the entry was not attempted yet, or no failure was recorded
+	Retrying        State = -1 // an attempt failed, and the entry will be attempted again
+	Dead            State = -2 // terminal: the entry waits for a person
+	Compensating    State = -3 // the attempts are used up, and the compensation runs, with attempts of its own
+	Succeeded       State = 1  // terminal: the handler succeeded
 	Compensated     State = 2  // terminal: the compensation succeeded
 	Cancelled       State = 3  // terminal: the work was no longer wanted
 	SettledManually State = 4  // terminal: a person did the work
@@ -37,13 +37,13 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int8(s))
 }
 
-// GoString returns the name of the state in Go. %#v prints it, and so do tests that compare values.
+// GoString returns the name of the Go constant, for %#v and for tests that compare values.
 func (s State) GoString() string {
 	name, ok := stateNames[s]
 	if !ok {
 		return "compensator." + s.String()
 	}
-	if s == SettledManually { // the stored word differs from the constant's name
+	if s == SettledManually { // The stored word of this state differs from the constant's name.
 		return "compensator.SettledManually"
 	}
 	var constant strings.Builder
@@ -74,7 +74,7 @@ func (s State) MarshalText() ([]byte, error) {
 	return []byte(s.String()), err
 }
 
-// UnmarshalText works as ParseState.
+// UnmarshalText parses text as ParseState does.
 func (s *State) UnmarshalText(text []byte) error {
 	parsed, err := ParseState(string(text))
 	if err == nil {
@@ -92,26 +92,27 @@ func (s State) Terminal() bool {
 	return true
 }
 
-// EndedBy is the cause that moved an entry to its terminal state. It is empty before that.
+// EndedBy is the cause that moved an entry to its terminal state. It is empty while the entry is not terminal.
 type EndedBy string
 
 // The causes that move an entry to a terminal state.
 const (
-	EndedByHandler   EndedBy = "handler"   // its handler or its compensation returned nil
-	EndedByComplete  EndedBy = "complete"  // Complete or Once: the work was done elsewhere
-	EndedByCancel    EndedBy = "cancel"    // Cancel: the work was no longer wanted
-	EndedByPermanent EndedBy = "permanent" // a Permanent error, of the compensation if there is one
-	EndedByExhausted EndedBy = "exhausted" // attempts used up, of the compensation if there is one
+	EndedByHandler   EndedBy = "handler"   // the handler or the compensation returned nil
+	EndedByComplete  EndedBy = "complete"  // Complete or Once was called: another program did the work
+	EndedByCancel    EndedBy = "cancel"    // Cancel was called: the work was no longer wanted
+	EndedByPermanent EndedBy = "permanent" // the compensation returned a Permanent error; without a compensation, the handler returned it
+	EndedByExhausted EndedBy = "exhausted" // the attempts of the compensation were used up; without a compensation, those of the handler
 	EndedByCrash     EndedBy = "crash"     // too many consecutive leases ended without an outcome
-	EndedByPerson    EndedBy = "person"    // SettleManually
+	EndedByPerson    EndedBy = "person"    // a person called SettleManually
 )
 
 var allEndedBy = [...]EndedBy{EndedByHandler, EndedByComplete, EndedByCancel, EndedByPermanent, EndedByExhausted, EndedByCrash, EndedByPerson}
 
-// MarshalText returns the stored word. It also accepts the word of a later version.
+// MarshalText returns the stored word. It also accepts a word that only a later version knows.
 func (by EndedBy) MarshalText() ([]byte, error) { return []byte(by), nil }
 
-// UnmarshalText parses a known word, or an empty text. Any other word is a *FieldError that lists all of them.
+// UnmarshalText parses a known word, or an empty text. For any other word it returns a *FieldError that lists the known
+// words.
 func (by *EndedBy) UnmarshalText(text []byte) error {
 	word := EndedBy(text)
 	if word != "" && !slices.Contains(allEndedBy[:], word) {
@@ -121,7 +122,7 @@ func (by *EndedBy) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// noSuchWord refuses a word and lists the known ones.
+// noSuchWord returns a *FieldError that rejects text and lists the known words.
 func noSuchWord[T ~string](field, text string, words []T) error {
 	names := make([]string, len(words))
 	for i, word := range words {
