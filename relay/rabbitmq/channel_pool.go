@@ -10,8 +10,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// window is the maximum number of messages in flight on one channel. Returned messages wait in a buffer of this size,
-// because the reader of amqp091 must never block on this package.
+// window is the maximum number of messages in flight on one channel. The buffer for returned messages has the same
+// size, because the reader of amqp091 must never block on this package.
 const window = 256
 
 var (
@@ -20,8 +20,8 @@ var (
 	errBusy    = errors.New("rabbitmq: all channels are waiting for confirms")
 )
 
-// channelPool is a connection with its channels. Only one sender uses a channel at a time. So the close reason of a
-// channel concerns the messages of that sender.
+// channelPool is a connection with its channels. Only one sender uses a channel at a time. So if the broker closes a
+// channel, the reason concerns a message of that sender.
 type channelPool struct {
 	link  *link
 	slots chan struct{} // holds one value for each active sender
@@ -29,11 +29,11 @@ type channelPool struct {
 
 	mu   sync.Mutex // guards the fields below
 	idle []*channel
-	open chan struct{} // closed while the broker reads from this connection
+	open chan struct{} // closed while the broker reads from this connection; replaced by an open channel while it does not
 }
 
 func newChannelPool(l *link, channels int) *channelPool {
-	channels = min(channels, int(l.Config.ChannelMax)) // the broker limits ChannelMax
+	channels = min(channels, int(l.Config.ChannelMax)) // The broker may allow fewer channels than Config.Channels.
 	open := make(chan struct{})
 	close(open)
 	return &channelPool{link: l, slots: make(chan struct{}, channels), dead: make(chan struct{}), open: open}
@@ -42,7 +42,7 @@ func newChannelPool(l *link, channels int) *channelPool {
 // block records whether the broker has stopped reading from this connection. Only the supervisor calls it.
 func (l *channelPool) block(blocked bool) {
 	if blocked != l.reads() {
-		return // repeated notification
+		return // The broker has repeated its notification.
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,8 +136,8 @@ func (l *channelPool) keepIdle(ch *channel) {
 	}
 }
 
-// guard is like link.guard, but it does not drop a connection that the broker blocks. A blocking broker answers after
-// it reads again.
+// guard works like link.guard, but it does not drop a connection that the broker blocks. The broker answers after it
+// has unblocked the connection.
 func (l *channelPool) guard() (stop func() bool) {
 	return time.AfterFunc(setUpLimit, func() {
 		if l.reads() {

@@ -21,18 +21,18 @@ type Config struct {
 	// that opens the TCP connection. AMQP.Heartbeat defaults to 10 s.
 	AMQP amqp091.Config
 
-	// Channels is how many single messages or batches may be in flight at the same time. The broker's channel_max lowers
-	// it. Default 50, the default number of handlers of a type.
+	// Channels is how many single messages or batches may be in flight at the same time. If the broker's channel_max is
+	// smaller, channel_max applies. The default is 50, the default number of handlers of a type.
 	Channels int
 
-	// Timeout limits how long one message or batch may take: the wait for a connection, for a blocked connection, and
-	// for its confirms. When it passes, the outcome is Unavailable. A handler's own context may end sooner. Default 10
-	// s.
+	// Timeout limits how long one message or batch may take. It includes the waits for a connection, for the end of
+	// blocking, and for the confirms. When it passes, the outcome is Unavailable. The context of the handler may end
+	// sooner. The default is 10 s.
 	Timeout time.Duration
 
-	// CountUnavailable counts failures of the broker as failures of the entry. Such an entry is tried again by the
-	// type's schedule, and MaxProcessCount counts the attempt. The failures are: the broker is unreachable, it does not
-	// confirm in time, or it confirms with a nack. A full queue that rejects messages answers with a nack. By default
+	// CountUnavailable counts failures of the broker as failures of the entry. Then the type's schedule decides when to
+	// try again, and MaxProcessCount counts the attempt. These failures are: the broker is unreachable, it does not
+	// confirm in time, or it answers with a nack. A full queue that rejects messages answers with a nack. By default
 	// these failures are compensator.Unavailable and cost no attempt.
 	CountUnavailable bool
 

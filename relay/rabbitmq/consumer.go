@@ -18,14 +18,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. Any other
-// error turns the message into an entry of the log. The log calls the same function again by the type's schedule. In
-// the log an error means the same as a handler's error: see compensator.Permanent and the functions like it. A panic
-// and runtime.Goexit are failures, too.
+// Work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
+// other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls the
+// same function again by the type's schedule. When the log calls it, an error means the same as a handler's error: see
+// compensator.Permanent and the functions like it.
 //
 // Work may run more than once for a message, and it is called concurrently. Its context ends with ErrDeliveryLost when
-// the connection breaks. It ends with compensator.ErrStopping when StopTimeout has passed after the end of Run's
-// context.
+// the connection breaks. When Run's context has ended and StopTimeout has passed, it ends with compensator.ErrStopping.
 type Work func(ctx context.Context, d *Delivery) error
 
 // ConsumerConfig configures a Consumer. URL and Queue are required.
@@ -37,25 +36,25 @@ type ConsumerConfig struct {
 	// Queue is the name of the queue to consume. The Consumer does not declare it. Run waits until the queue exists.
 	Queue string
 
-	// RefusedQueue takes the messages whose function fails and that the log refuses, for example because they are too
-	// large. They wait there for a person. The Consumer publishes such a message to RefusedQueue, awaits the confirm,
-	// and then acknowledges the original. The copy keeps the body, the properties and the headers. RefusedHeader and the
-	// headers beside it say why the message was refused and where it comes from.
+	// RefusedQueue is the queue for messages whose function fails and that the log refuses, for example because they are
+	// too large. They wait there for a person. The Consumer publishes a copy of such a message to RefusedQueue, awaits
+	// the confirm, and then acknowledges the original. The copy keeps the body, the properties and the headers.
+	// RefusedHeader and the headers declared next to it say why the message was refused and where it comes from.
 	//
 	// If the queue does not exist when a message needs it, the Consumer declares it as durable, without arguments. While
-	// that fails, the Consumer holds the message and logs an error every 30 s. Set neither a length limit nor a time to
-	// live on this queue. Default: Queue followed by ".refused".
+	// that fails, the message stays unacknowledged, and the Consumer logs an error every 30 s. Set neither a length
+	// limit nor a time to live on this queue. The default is Queue followed by ".refused".
 	RefusedQueue string
 
-	// Declare is optional. The Consumer calls it after each connect, before it consumes, with a channel that nothing
-	// else uses. Use it to declare queues, exchanges and bindings.
+	// Declare is optional. The Consumer calls it after each connect and before it consumes. Use it to declare queues,
+	// exchanges and bindings. Only Declare uses the channel ch.
 	Declare func(ch *amqp091.Channel) error
 
 	// Prefetch is how many messages the Consumer works on at the same time. It is also the maximum number of
 	// unacknowledged messages. Default 32, at most 65,535.
 	Prefetch int
 
-	// Type configures the entries of failed messages. A failed message comes due after Type.Retry(1).
+	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
 	Type compensator.TypeConfig
 
 	// Propagator is optional. It extracts values such as a trace from a message's string headers into the context of the
@@ -110,7 +109,7 @@ type Consumer struct {
 	entries      *compensator.Type[Delivery]
 	work         Work
 	cfg          ConsumerConfig
-	slots        chan struct{} // holds one value for each running function, also for functions of earlier connections
+	slots        chan struct{} // holds one value for each running function, including functions of earlier connections
 	moving       chan struct{} // holds one value while a refused message is moved
 	running      atomic.Bool
 
@@ -119,12 +118,12 @@ type Consumer struct {
 }
 
 // Consume registers the business type for the failed messages of a queue and returns the Consumer. Call Consume before
-// c.Run. The entries are processed by the Run of this Compensator, or of one in another process that registers the same
-// type. Errors name the invalid field.
+// c.Run. c.Run processes the entries, and so does Run of another process that registers the same type. Errors name the
+// invalid field.
 //
-// An entry stores the body as base64 and the headers as JSON, where a control character takes six bytes. So an entry
-// has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. A larger
-// message that fails cannot be recorded. The Consumer moves it to RefusedQueue and logs an error.
+// An entry stores the body as base64, and the headers as JSON. In JSON a control character takes six bytes. So an entry
+// has space for a body of about three quarters of Config.MaxContent of package compensator, minus the headers. If a
+// larger message fails, it cannot be recorded. The Consumer moves it to RefusedQueue and logs an error.
 func Consume(c *compensator.Compensator, businessType string, work Work, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -163,21 +162,21 @@ func (k *Consumer) IdempotencyKey(d *Delivery) compensator.IdempotencyKey {
 	return idempotencyKey(k.businessType, d)
 }
 
-// again handles the entries of failed messages.
+// again is the handler for the entries of failed messages.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
 	d.Entry = e
-	if d.SetAside != "" && e.Epoch == 0 { // after a requeue by a person the function runs
+	if d.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then Work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	return k.call(ctx, &d)
 }
 
-// call runs the function in a separate goroutine and waits for it. A panic and runtime.Goexit are failures. So a broken
-// function neither ends the process nor keeps its message unacknowledged.
+// call runs Work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
+// Otherwise a panic would end the process, and a runtime.Goexit would leave the message unacknowledged.
 func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // the result after runtime.Goexit
+		err := error(new(compensator.PanicError)) // This error stays if Work calls runtime.Goexit.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -191,15 +190,15 @@ func (k *Consumer) call(ctx context.Context, d *Delivery) error {
 	return <-ended
 }
 
-// SetAside records a message for a person. The entry becomes dead as soon as the Compensator's Run sees it, or
-// compensated if Type has a compensation. The entry keeps the message as it came, and reason becomes its LastError.
-// When a person requeues the entry, the function runs.
+// SetAside records a message for a person. Compensator.Run makes the entry dead without calling Work, or compensates it
+// if Type has a compensation. The entry keeps the unchanged message, and reason becomes its LastError. If a person
+// requeues the entry, Work runs.
 //
-// SetAside returns nil after the entry has committed. Then acknowledge the message. A message that was recorded before
-// is left unchanged. For a message that comes from the log, SetAside changes nothing and returns
-// compensator.Permanent(reason), which the function should return.
+// SetAside returns nil after the entry has committed. Then acknowledge the message. If the message was recorded before,
+// SetAside changes nothing. If the message comes from the log, SetAside changes nothing and returns
+// compensator.Permanent(reason). Work should return this error.
 //
-// A Consumer calls SetAside itself for a message whose function returns compensator.Permanent.
+// If Work returns compensator.Permanent, the Consumer itself calls SetAside.
 func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) error {
 	if d.Entry != nil {
 		return compensator.Permanent(reason)
@@ -209,7 +208,7 @@ func (k *Consumer) SetAside(ctx context.Context, d *Delivery, reason error) erro
 	return k.record(ctx, &aside, 0)
 }
 
-// setAsideFor returns the text of a reason, cut to the length of LastError and never empty.
+// setAsideFor returns the text of a reason. The text fits LastError and is never empty.
 func setAsideFor(reason error) string {
 	if reason == nil {
 		reason = errors.New("")
@@ -217,7 +216,7 @@ func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(usererr.Text(reason)), "set aside: no reason given")
 }
 
-// record commits an entry for a message. If the message has an entry already, record changes nothing and returns nil.
+// record commits an entry for a message. If the message already has an entry, record changes nothing and returns nil.
 func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
 	defer cancel()
@@ -228,10 +227,10 @@ func (k *Consumer) record(ctx context.Context, d *Delivery, delay time.Duration)
 	})
 }
 
-// errProof rolls back the transaction of prove.
+// errProof makes prove roll back its transaction.
 var errProof = errors.New("rabbitmq: rollback of a trial")
 
-// prove returns nil if the log takes entries. It records an entry and rolls the transaction back.
+// prove returns nil if the log accepts entries. It records an entry and rolls the transaction back.
 func (k *Consumer) prove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.RecordTimeout)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Delivery is a message of a queue. The function gets it, and an entry stores it with the body byte for byte. Its
-// fields are equal in both cases.
+// Delivery is a message of a queue. Work gets it from the broker or from an entry, which stores the body byte for byte.
+// The fields are equal in both cases.
 type Delivery struct {
 	Queue           string    `json:"queue"`
 	Exchange        string    `json:"exchange,omitempty"`
@@ -29,15 +29,16 @@ type Delivery struct {
 	CorrelationID   string    `json:"correlation_id,omitempty"`
 	ReplyTo         string    `json:"reply_to,omitempty"`
 	AppID           string    `json:"app_id,omitempty"`
-	Timestamp       time.Time `json:"timestamp,omitzero"` // in seconds; zero for a year beyond 9999, which JSON cannot express
+	Timestamp       time.Time `json:"timestamp,omitzero"` // precision of seconds; zero for a year beyond 9999, which JSON cannot express
 
-	// Headers holds the headers with the types of JSON. Integers are int64, and other numbers are float64. Bytes are
-	// strings, and times are strings in RFC 3339. Tables and lists nested more than 100 levels deep are nil.
+	// Headers holds the headers as they are after encoding to JSON and decoding. Integers are int64, and other numbers
+	// are float64. Bytes are strings, and times are strings in RFC 3339. Tables and lists nested more than 100 levels
+	// deep are nil.
 	Headers map[string]any `json:"headers,omitempty"`
 	Body    []byte         `json:"body"`
 
-	// SetAside is the reason why the message was set aside before anything worked on it. It has at most 1,000 characters
-	// and is empty for all other messages. See Consumer.SetAside.
+	// SetAside is the reason why the message was set aside without a call of Work. It has at most 1,000 characters and
+	// is empty for all other messages. See Consumer.SetAside.
 	SetAside string `json:"parked,omitempty"`
 
 	// Entry is the entry that holds the message. It is nil when the message comes from its queue.
@@ -83,12 +84,12 @@ func newDelivery(queue string, from *amqp091.Delivery) *Delivery {
 	return d
 }
 
-// maxDepth is how many levels of nested tables and lists are kept. encoding/json writes 10,000 levels, but does not
-// read them back.
+// maxDepth is how many levels of nested tables and lists are kept. encoding/json can write up to 10,000 levels, but
+// cannot read that many.
 const maxDepth = 100
 
-// unescaped is compensator.JSON without HTML escaping. So <, > and & take one byte instead of six, which matters for
-// long headers.
+// unescaped works like compensator.JSON, but without HTML escaping. So <, > and & take one byte instead of six, which
+// matters for long headers.
 type unescaped struct{}
 
 func (unescaped) Marshal(v any) ([]byte, error) {
@@ -165,10 +166,11 @@ func number(value any) any {
 		f, _ := v.Float64()
 		return float(f)
 	}
-	return value // bool, int64, nil
+	return value // The value is a bool, an int64 or nil.
 }
 
-// float returns f as JSON represents it. JSON has no infinity, and it does not distinguish 2.0 from 2.
+// float returns the value that f has after encoding to JSON and decoding. JSON has no infinity, and it does not
+// distinguish 2.0 from 2.
 func float(f float64) any {
 	switch {
 	case math.IsNaN(f) || math.IsInf(f, 0):

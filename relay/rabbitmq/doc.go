@@ -1,11 +1,12 @@
-// Package rabbitmq relays entries to RabbitMQ, and relays the failed messages of a queue into the log.
+// Package rabbitmq relays entries to RabbitMQ. It also relays failed messages of a queue into the log.
 //
 // # From the log to a broker
 //
-// Record an entry with the work "publish this message" in the transaction that makes the message true. A [Publisher]
-// sends the message as persistent and mandatory, with a publisher confirm. The entry succeeds only after the broker has
-// confirmed that a queue holds the message. [Handle] and [HandleBatch] register such types. [Publisher.Handler] and
-// [Publisher.BatchHandler] are the handlers themselves. A [Route] returns the destination of an entry.
+// Record an entry with the work "publish this message" in the transaction of the business change that the message
+// reports. A [Publisher] sends the message as persistent and mandatory, with a publisher confirm. The entry succeeds
+// only after the broker has confirmed that a queue holds the message. [Handle] and [HandleBatch] register such types.
+// [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route] returns the destination of
+// an entry.
 //
 // A message is built from its entry like this:
 //
@@ -14,22 +15,23 @@
 //   - The type is the business type, and the timestamp is CreatedAt.
 //   - The headers are those of the entry and those of the route. [KeyHeader] is Entry.CallKey.
 //
-// After a crash between the broker's confirm and the stored outcome the message is sent again with the same message id.
-// Consumers use that id to recognise the repetition.
+// If the process crashes between the broker's confirm and the stored outcome, the message is sent again with the same
+// message id. Consumers use that id to recognise the repetition.
 //
 // # From a queue into the log
 //
-// The function [Consume] passes each message of a queue to a function and then acknowledges the message. If the
-// function fails, the message becomes an entry, recorded under the business type, the queue's name and the message id,
-// and is acknowledged. The log tries it again by the type's schedule, and the queue is never blocked.
+// The function [Consume] returns a [Consumer], which calls your function for each message of a queue and then
+// acknowledges the message. If the function fails, the Consumer records the message as an entry before it acknowledges
+// the message. The business type, the queue's name and the message id form the idempotency key. The log calls the
+// function again by the type's schedule. So a failing message never blocks the queue.
 //
-// A redelivered message goes straight into the log. Its first consumer may have died, or its acknowledgement was lost.
-// The quarantine of the log limits the damage of messages that kill processes. [DeliveryOf] decodes the message from an
-// entry.
+// The Consumer records a redelivered message without calling the function first. The message may have crashed its first
+// consumer, or the acknowledgement was lost. The quarantine of the log limits the damage of messages that crash
+// processes. [DeliveryOf] decodes the message from an entry.
 //
 // The log refuses a message that is too large. The Consumer moves such a message to ConsumerConfig.RefusedQueue before
-// it acknowledges the message. While the log is unavailable, the Consumer holds its messages and does not consume over
-// a new connection.
+// it acknowledges the message. While the log is unavailable, the Consumer keeps its messages unacknowledged and starts
+// no new session.
 //
 // # What is not promised
 //

@@ -9,17 +9,17 @@ var (
 	// ErrClosed says that the Publisher was closed.
 	ErrClosed = errors.New("rabbitmq: publisher is closed")
 
-	// ErrDeliveryLost is the cause of a function's context that ended because the connection broke. The message can no
-	// longer be acknowledged, and the broker will deliver it again.
+	// ErrDeliveryLost is the cause with which Work's context ends when the connection breaks. The message can no longer
+	// be acknowledged, and the broker will deliver it again.
 	ErrDeliveryLost = errors.New("rabbitmq: connection lost while the message was being processed")
 )
 
-// RefusedError says that the broker will never take a message. Handlers wrap it in compensator.Permanent.
+// RefusedError says that the broker will never accept a message. Handlers wrap it in compensator.Permanent.
 type RefusedError struct {
 	Exchange string
 	Key      string
-	Code     int    // the AMQP reply code: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large; 0 if refused before sending
-	Reason   string // the broker's text
+	Code     int    // AMQP reply code: 312 unroutable, 403 access refused, 404 no such exchange, 406 too large; 0: the message was refused before sending
+	Reason   string // text that the broker sent
 }
 
 func (e *RefusedError) Error() string {

@@ -17,8 +17,8 @@ func Handle[T any](c *compensator.Compensator, businessType string, p *Publisher
 	return compensator.Handle(c, businessType, func(ctx context.Context, e *compensator.Entry, _ T) error { return publish(ctx, e) }, cfg)
 }
 
-// HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. The confirms
-// of a batch are awaited together. See compensator.HandleBatch.
+// HandleBatch registers a business type whose entries are published in batches of at most cfg.BatchSize. A batch waits
+// once for all its confirms. See compensator.HandleBatch.
 func HandleBatch[T any](c *compensator.Compensator, businessType string, p *Publisher, route Route, cfg compensator.TypeConfig) (*compensator.Type[T], error) {
 	if err := p.check(route); err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func (p *Publisher) check(route Route) error {
 // Handler returns a handler that publishes an entry. The handler returns nil after the broker has confirmed that a
 // queue holds the message.
 //
-// The handler returns a *RefusedError in compensator.Permanent when the broker will never take the message. The error
+// The handler returns a *RefusedError in compensator.Permanent if the broker will never accept the message. The error
 // names the exchange and the key. The reasons are: no queue is bound, the message is too large, the exchange does not
 // exist, or this user may not publish there.
 //
-// The handler returns compensator.Unavailable when the broker is unreachable, blocks the connection, rejects the
-// message with a nack, or does not confirm in time. See Config.CountUnavailable. The message may have arrived in each
-// of these cases, and is sent again with the same message id. A nack says that one queue did not take the message.
-// Other queues bound to the exchange may have it.
+// The handler returns compensator.Unavailable if the broker is unreachable, blocks the connection, rejects the message
+// with a nack, or does not confirm in time. See Config.CountUnavailable. In each of these cases a queue may have the
+// message, and the next attempt sends it again with the same message id. A nack says that one queue did not accept the
+// message. Other queues bound to the exchange may have accepted it.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		m, err := p.message(route, e)
@@ -65,8 +65,8 @@ func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 }
 
 // BatchHandler returns a handler that publishes all entries and then awaits all confirms. Each entry has its own
-// outcome, as with Handler. If the broker closes the channel because of one message, the unconfirmed messages are sent
-// again one by one.
+// outcome, as with Handler. If the broker closes the channel because of one message, the handler sends the unconfirmed
+// messages again one by one.
 func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) []error {
 		outcomes := make([]error, len(entries))
@@ -87,7 +87,7 @@ func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	}
 }
 
-// message calls the route and builds the message. An error is the outcome of the attempt.
+// message calls the route and builds the message. Its error is the outcome of the attempt.
 func (p *Publisher) message(route Route, e *compensator.Entry) (*message, error) {
 	to, err := route(e)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 // Consumer would lose messages.
 var ErrStream = errors.New("rabbitmq: the queue is a stream, which does not redeliver messages: consume from a classic or quorum queue")
 
-// offsetArgument is the consumer argument for streams. A stream also sets it as a header of each message.
+// offsetArgument is the consumer argument of streams. A stream also adds a header with this name to each message.
 const offsetArgument = "x-stream-offset"
 
-// refuseStream returns ErrStream if the queue is a stream. It consumes with the argument x-stream-offset. RabbitMQ
-// refuses that argument for other kinds of queues, and logs a channel error. Some brokers ignore the argument. They
-// also accept an invalid offset, which a stream would refuse.
+// refuseStream returns ErrStream if the queue is a stream. To find out, it consumes with the argument x-stream-offset.
+// For other kinds of queues RabbitMQ rejects the argument and logs a channel error. Some brokers ignore the argument.
+// These also accept an invalid offset, which a stream would reject.
 func (s *session) refuseStream() error {
 	s.kindKnown = true
 	if taken, err := s.takesOffset("next"); !taken {
@@ -34,7 +34,7 @@ func (s *session) refuseStream() error {
 	return err
 }
 
-// takesOffset reports whether the broker accepts a consumer with that offset. It ends the consumer at once.
+// takesOffset reports whether the broker accepts a consumer with that offset. It cancels the consumer at once.
 func (s *session) takesOffset(offset string) (bool, error) {
 	defer s.link.guard()()
 	ch, err := s.link.Channel()

@@ -17,14 +17,14 @@ const (
 	// setUpLimit limits the handshake, and each request that the broker should answer at once.
 	setUpLimit = 30 * time.Second
 
-	closeLimit = 5 * time.Second // limit of an orderly close
+	closeLimit = 5 * time.Second // maximum duration of an orderly close
 
 	firstPause   = 100 * time.Millisecond
-	longestPause = 3 * time.Second // short, so that the library reconnects soon after the broker is back
+	longestPause = 3 * time.Second // maximum pause between two connects; short, so that a connection follows soon after the broker is back
 )
 
-// link is one connection. drop ends it even if its peer does not respond. Close of amqp091 waits for writers, and a
-// writer may wait for a broker that has stopped reading.
+// link is one connection. Its method drop ends the connection even if the broker does not respond. Close of amqp091
+// cannot do that: it waits for writers, and a writer may wait for a broker that has stopped reading.
 type link struct {
 	*amqp091.Connection
 	raw    net.Conn
@@ -54,7 +54,7 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 		config.Heartbeat = heartbeat
 	}
 	if config.TLSClientConfig != nil {
-		config.TLSClientConfig = config.TLSClientConfig.Clone() // amqp091 sets ServerName
+		config.TLSClientConfig = config.TLSClientConfig.Clone() // Clone the config, because amqp091 sets ServerName in it.
 	}
 	config.Properties = withName(config.Properties, name)
 	var err error
@@ -65,15 +65,15 @@ func connect(ctx context.Context, url string, config amqp091.Config, name string
 		stop()
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
-	if !stop() { // ctx ended just now
+	if !stop() { // ctx has ended, and the connection is being dropped.
 		return nil, context.Cause(ctx)
 	}
 	l.NotifyClose(l.closed)
 	return l, nil
 }
 
-// withName returns a copy with the connection name. amqp091 writes into the table, and two connections may share the
-// caller's table.
+// withName returns a copy of properties with the connection name. amqp091 writes into the table that it gets, and two
+// connections may get the same table from the caller.
 func withName(properties amqp091.Table, name string) amqp091.Table {
 	named := amqp091.NewConnectionProperties()
 	named.SetClientConnectionName(name)
@@ -92,12 +92,12 @@ func (l *link) close() {
 	_ = l.Connection.Close()
 }
 
-// guard drops the connection unless stop is called within setUpLimit. Without it, calls of amqp091 would wait forever
-// for a silent peer.
+// guard drops the connection unless stop is called within setUpLimit. Otherwise a call of amqp091 would wait forever
+// for a broker that does not answer.
 func (l *link) guard() (stop func() bool) { return time.AfterFunc(setUpLimit, l.drop).Stop }
 
-// pause waits before connection attempt number failures, counted from 1. The wait is random (full jitter) above a
-// minimum. pause reports false if ctx has ended.
+// pause waits for a random time that grows with failures, the number of failed connects in a row. The time has a
+// minimum above 0. pause returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	most := min(longestPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(most))
@@ -110,5 +110,5 @@ func pause(ctx context.Context, failures int) bool {
 	}
 }
 
-// failure wraps err with the failed operation. It does not include the URL.
+// failure wraps err with the name of the failed operation. The text does not contain the URL, which holds a password.
 func failure(what string, err error) error { return fmt.Errorf("rabbitmq: %s: %w", what, err) }

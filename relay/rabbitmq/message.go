@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	maxShort   = 255      // bytes of a name in AMQP; amqp091 silently truncates longer names
-	maxHeaders = 24 << 10 // bytes as JSON. One byte of JSON may take five in AMQP, and all headers must fit a frame of 128 KiB
-	frameEnds  = 8        // bytes of a frame beside its payload
+	maxShort   = 255      // maximum length of a name in AMQP, in bytes; amqp091 silently truncates longer names
+	maxHeaders = 24 << 10 // maximum size of all headers as JSON, in bytes. One byte of JSON may take five in AMQP, and the headers must fit a frame of 128 KiB
+	frameEnds  = 8        // bytes that a frame needs besides its payload
 )
 
 // message is the AMQP message of an entry.
@@ -54,7 +54,7 @@ func messageID(e *compensator.Entry) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// problem returns why the message can never be sent. It returns "" if there is no reason.
+// problem returns the reason why the message can never be sent, or "" if it can be sent.
 func (m *message) problem() string {
 	for name, value := range map[string]string{
 		"Exchange": m.exchange, "Key": m.key, "ContentType": m.publishing.ContentType, "business type": m.publishing.Type,
@@ -79,9 +79,9 @@ func (m *message) problem() string {
 	return ""
 }
 
-// beyond returns why a connection with frames of at most limit bytes cannot carry the message. It returns "" if there
-// is no reason. A limit of 0 means no limit. The broker would close the connection, which affects all its senders. Only
-// the body may be split into several frames.
+// beyond returns the reason why a connection with frames of at most limit bytes cannot carry the message. It returns ""
+// if the connection can carry it. A limit of 0 means no limit. The headers must fit one frame. If they did not, the
+// broker would close the connection, which affects all its senders.
 func (m *message) beyond(limit int) string {
 	p := &m.publishing
 	size := frameEnds + 2 + 2 + 8 + 2 + // class, weight, body size, property flags

@@ -24,8 +24,8 @@ type Publisher struct {
 	closed  bool
 }
 
-// Open returns a Publisher and connects in the background. An unreachable broker is no error, because the entries wait.
-// Err returns the state of the connection. Errors name the invalid fields of cfg.
+// Open returns a Publisher and connects in the background. If the broker is unreachable, Open returns no error, and the
+// entries wait. Err returns the state of the connection. Errors name the invalid fields of cfg.
 func Open(cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -37,8 +37,8 @@ func Open(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Close closes the connection and waits for that. Messages in flight become Unavailable, so close the Publisher after
-// Run has returned.
+// Close closes the connection and waits until it is closed. Messages in flight get the outcome Unavailable. So close
+// the Publisher after Run has returned.
 func (p *Publisher) Close() error {
 	p.stop()
 	<-p.done
@@ -84,7 +84,7 @@ func (p *Publisher) serve(ctx context.Context, l *link) error {
 		select {
 		case b, ok := <-blockings:
 			if !ok {
-				blockings = nil // the connection is closing
+				blockings = nil // amqp091 closes this channel when the connection closes.
 				continue
 			}
 			pool.block(b.Active)
@@ -113,7 +113,7 @@ func (p *Publisher) set(l *channelPool, err error) {
 	p.changed = make(chan struct{})
 }
 
-// await waits for a connection and returns it. When ctx ends first, it returns why there is no connection.
+// await waits for a connection and returns it. If ctx ends first, await returns the reason why there is no connection.
 func (p *Publisher) await(ctx context.Context) (*channelPool, error) {
 	for {
 		p.mu.Lock()

@@ -22,9 +22,9 @@ const (
 // refusedPause is the wait before the next attempt to move a refused message. Tests shorten it.
 var refusedPause = 30 * time.Second
 
-// setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue. It reports whether the message is
-// there. While the move fails, setAside holds the message, because a broker with a delivery limit drops a message that
-// is given back too often.
+// setAside moves a message that the log refuses to ConsumerConfig.RefusedQueue. It reports whether the queue has the
+// message. While the move fails, setAside keeps the message unacknowledged and retries. It does not give the message
+// back, because a broker with a delivery limit drops messages that are given back too often.
 func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delivery, why error) bool {
 	for {
 		err := s.moveRefused(ctx, raw, why)
@@ -43,7 +43,8 @@ func (s *session) setAside(ctx context.Context, raw *amqp091.Delivery, d *Delive
 	}
 }
 
-// awaitNextTry waits for refusedPause. When Run ends, it gives the message back and reports false.
+// awaitNextTry waits for refusedPause. If Run ends meanwhile, it gives the message back to the broker and returns
+// false.
 func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool {
 	timer := time.NewTimer(refusedPause)
 	defer timer.Stop()
@@ -51,15 +52,16 @@ func (s *session) awaitNextTry(ctx context.Context, raw *amqp091.Delivery) bool 
 	case <-timer.C:
 		return true
 	case <-s.ending:
-		_ = raw.Nack(false, true) // after an error the broker requeues the message itself
+		_ = raw.Nack(false, true) // Ignore the error. If the nack fails, the connection is lost, and the broker requeues the message.
 	case <-ctx.Done():
 	}
 	return false
 }
 
 // moveRefused publishes a copy of a message to the refused queue and awaits the confirm. It declares the queue if the
-// queue does not exist. moveRefused opens a separate connection. A broker that is out of memory or disk space stops
-// reading from a connection that publishes. Then it would not read the acknowledgements of other messages either.
+// queue does not exist. It opens a separate connection, because a broker that is out of memory or disk space stops
+// reading from connections that publish. On a shared connection it would not read the acknowledgements of other
+// messages either.
 func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why error) error {
 	select {
 	case k.moving <- struct{}{}:
@@ -73,7 +75,7 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why e
 	}
 	defer l.close()
 	defer context.AfterFunc(ctx, l.drop)()
-	defer l.guard()() // also ends a connection that the broker blocks
+	defer l.guard()() // guard also drops a connection that the broker blocks.
 	copied := k.refusedCopy(raw, why, l.Config.FrameSize)
 	routed, err := l.publishTo(k.cfg.RefusedQueue, copied)
 	if err != nil || routed {
@@ -88,7 +90,7 @@ func (k *Consumer) moveRefused(ctx context.Context, raw *amqp091.Delivery, why e
 	return err
 }
 
-// publishTo sends a message to a queue and awaits the confirm. It reports false if the queue does not exist.
+// publishTo sends a message to a queue and awaits the confirm. It returns false if the queue does not exist.
 func (l *link) publishTo(queue string, p amqp091.Publishing) (routed bool, err error) {
 	ch, err := l.Channel()
 	if err != nil {
@@ -113,7 +115,7 @@ func (l *link) publishTo(queue string, p amqp091.Publishing) (routed bool, err e
 		}
 	}
 	select {
-	case <-returned: // RabbitMQ returns a message before it confirms the message
+	case <-returned: // RabbitMQ returns an unroutable message before it confirms the message.
 		return false, nil
 	default:
 		return true, nil
@@ -130,8 +132,8 @@ func (l *link) declare(queue string) error {
 	return err
 }
 
-// refusedCopy returns a message as it came, with headers that say why it was refused and where it comes from. The added
-// headers are left out if they do not fit a frame of limit bytes. A limit of 0 means no limit.
+// refusedCopy returns a copy of a message, with headers that say why it was refused and where it comes from. If these
+// headers do not fit a frame of limit bytes, they are left out. A limit of 0 means no limit.
 //
 // refusedCopy removes the properties that would keep the message from waiting for a person:
 //
@@ -159,5 +161,5 @@ func (k *Consumer) refusedCopy(raw *amqp091.Delivery, why error, limit int) amqp
 	}
 }
 
-// otherProperties is the maximum size of all properties except the headers, in bytes of a frame.
+// otherProperties is the maximum encoded size of all properties except the headers, in bytes.
 const otherProperties = 64 + 7*(1+maxShort)

@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// KeyHeader is the header that carries Entry.CallKey. The value is the same for every attempt, and it changes when a
-// person requeues the entry. It replaces a header of this name that a route sets.
+// KeyHeader is the header that holds Entry.CallKey. The value is the same for every attempt, and it changes when a
+// person requeues the entry. It overrides a header of the same name from a route.
 const KeyHeader = "compensator-key"
 
 // Destination is the target of a message, with the message's headers and content type.
@@ -20,11 +20,11 @@ type Destination struct {
 	Headers amqp091.Table
 
 	// NotMandatory publishes the message without AMQP's mandatory flag. Set it for an exchange that routes a message
-	// after confirming it, for example one of type x-delayed-message. RabbitMQ returns a mandatory message of such an
-	// exchange first, so the entry would fail although the message is delivered.
+	// only after it has confirmed the message, for example an exchange of type x-delayed-message. With the flag,
+	// RabbitMQ returns such a message at once. Then the entry would fail although the message is delivered later.
 	//
-	// Without the flag the broker confirms and drops a message if no queue is bound. Give such an exchange an alternate
-	// exchange.
+	// Without the flag, the broker confirms a message and drops it if no queue is bound. So give such an exchange an
+	// alternate exchange.
 	NotMandatory bool
 
 	// ContentType is the content type of the body. Default "application/json", as compensator.JSON writes it.

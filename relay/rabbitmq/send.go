@@ -40,7 +40,7 @@ func (p *Publisher) send(ctx context.Context, messages []*message) []error {
 	return outcomes
 }
 
-// outcome converts the verdict on a message into a handler's error.
+// outcome converts the result for a message into a handler's error.
 func (p *Publisher) outcome(m *message, verdict error) error {
 	var undecided *undecidedError
 	var refused *RefusedError
@@ -57,13 +57,13 @@ func (p *Publisher) outcome(m *message, verdict error) error {
 	return compensator.Unavailable(verdict)
 }
 
-// refuses reports whether a reply code says that the broker will never take the message.
+// refuses reports whether a reply code says that the broker will never accept the message.
 func refuses(code int) bool {
 	return code == amqp091.AccessRefused || code == amqp091.NotFound || code == amqp091.PreconditionFailed
 }
 
-// sendPart sends at most window messages. It does not wait longer than ctx. When ctx ends first, the channel stays in
-// use until the broker has answered, so that a slow broker does not get ever more messages.
+// sendPart sends at most window messages. It does not wait longer than ctx. If ctx ends first, the channel stays in use
+// until the broker has answered. So a slow broker does not get more and more messages.
 func (p *Publisher) sendPart(ctx context.Context, messages []*message) []error {
 	pool, err := p.take(ctx)
 	if err != nil {
@@ -100,8 +100,8 @@ func all(messages []*message, err error) []error {
 	return verdicts
 }
 
-// deliver publishes all messages on one channel and then waits for all confirms. It opens a channel if none is idle,
-// and gives its slot back.
+// deliver publishes all messages on one channel and then waits for all confirms. It opens a channel if none is idle. At
+// the end it frees the slot that take has taken.
 func (l *channelPool) deliver(ctx context.Context, messages []*message) []error {
 	defer func() { <-l.slots }()
 	ch, err := l.channel()
@@ -109,7 +109,7 @@ func (l *channelPool) deliver(ctx context.Context, messages []*message) []error 
 		return all(messages, err)
 	}
 	defer l.keepIdle(ch)
-	if ctx.Err() != nil { // the sender has given up
+	if ctx.Err() != nil { // The sender waits no more, so publish nothing.
 		return all(messages, context.Cause(ctx))
 	}
 	return l.publish(ctx, ch, messages)
@@ -125,7 +125,7 @@ func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*mess
 		}
 		confirm, err := ch.PublishWithDeferredConfirm(m.exchange, m.key, m.mandatory, false, m.publishing)
 		if err != nil {
-			if !ch.IsClosed() { // amqp091 would keep a connection that accepts no writes
+			if !ch.IsClosed() { // Drop the connection, because amqp091 would keep a connection that accepts no writes.
 				l.link.drop()
 				<-l.dead
 			}
@@ -152,8 +152,8 @@ func (l *channelPool) publish(ctx context.Context, ch *channel, messages []*mess
 	return verdicts
 }
 
-// confirmTimeout is how long a confirm may still arrive after its sender has given up. Then the channel is closed. A
-// queue without its majority never confirms. Tests shorten the timeout.
+// confirmTimeout is how long deliver waits for a confirm after the sender has stopped waiting. Then it closes the
+// channel. A queue that has lost its majority never confirms. Tests shorten the timeout.
 var confirmTimeout = 30 * time.Second
 
 // awaitConfirm waits until the broker has confirmed or rejected the message, or the channel is closed.
@@ -170,7 +170,7 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 		return
 	case <-timer.C:
 	}
-	if l.awaitOpen(context.Background()) == nil { // a blocking broker does not read the close
+	if l.awaitOpen(context.Background()) == nil { // Wait until the broker reads again, because a broker that blocks the connection does not read the close.
 		stop := l.guard()
 		_ = ch.Close()
 		stop()
@@ -178,8 +178,8 @@ func (l *channelPool) awaitConfirm(ctx context.Context, ch *channel, confirm *am
 	<-confirm.Done()
 }
 
-// takeReturned returns the messages that the broker has sent back, by message id. The broker sends a message back
-// before it confirms the message.
+// takeReturned returns the messages that the broker has returned as unroutable, by message id. The broker returns a
+// message before it confirms the message.
 func (ch *channel) takeReturned() map[string]amqp091.Return {
 	returned := make(map[string]amqp091.Return)
 	for {
@@ -195,8 +195,8 @@ func (ch *channel) takeReturned() map[string]amqp091.Return {
 	}
 }
 
-// unconfirmed returns why messages have no positive confirm: a nack, the end of the connection, or the end of the
-// channel alone.
+// unconfirmed returns the reason why messages have no positive confirm: a nack, the end of the connection, or the end
+// of this channel alone.
 func (l *channelPool) unconfirmed(ch *channel) error {
 	switch {
 	case l.link.IsClosed():
@@ -207,5 +207,5 @@ func (l *channelPool) unconfirmed(ch *channel) error {
 	if reason := <-ch.closed; reason != nil {
 		return &undecidedError{reason}
 	}
-	return errGone // closed by this side
+	return errGone // This process has closed the channel.
 }

@@ -16,19 +16,21 @@ import (
 const (
 	consumerTag = "compensator"
 
-	// probeEvery is how long a queue may be quiet before the Consumer asks the broker whether it still knows this
-	// consumer.
+	// probeEvery is how long no message may arrive before the Consumer checks that the broker still knows this consumer.
 	probeEvery = 10 * time.Second
 )
 
-// Run consumes the queue until ctx ends. It uses a separate connection. It reconnects when the connection, the channel
-// or the consumer is lost, with pauses of up to 3 s and jitter.
+// Run consumes the queue until ctx ends. It uses a separate connection. When the connection, the channel or the
+// consumer is lost, Run reconnects. It pauses for a random time of up to 3 s before each connect.
 //
 // When ctx ends, Run takes no more messages, waits for its functions, acknowledges the finished messages, and returns
-// nil. Unacknowledged messages are delivered again. An error says that functions did not return, that Run is running
-// already, or that the queue is a stream (ErrStream).
+// nil. The broker delivers unacknowledged messages again. Run returns an error in these cases:
 //
-// Before each connection Run waits until the log takes entries. So messages stay in their queue while the database is
+//   - Functions did not return.
+//   - Run is running already.
+//   - The queue is a stream (ErrStream).
+//
+// Before each connect Run waits until the log accepts entries. So messages stay in their queue while the database is
 // unavailable, and the broker does not count deliveries.
 func (k *Consumer) Run(ctx context.Context) error {
 	if k.running.Swap(true) {
@@ -44,7 +46,7 @@ func (k *Consumer) Run(ctx context.Context) error {
 				return s.finish()
 			}
 			s.lose(ErrDeliveryLost)
-			s.link.drop() // after any failure do not trust this connection any more
+			s.link.drop() // Drop the connection after any failure, because its state is unknown.
 		}
 		if ctx.Err() != nil {
 			break
@@ -64,7 +66,7 @@ func (k *Consumer) Run(ctx context.Context) error {
 	return k.drain()
 }
 
-// drain waits for functions whose contexts have ended, for at most StopTimeout.
+// drain waits for functions after their contexts have ended, for at most StopTimeout.
 func (k *Consumer) drain() error {
 	timer := time.NewTimer(k.cfg.StopTimeout)
 	defer timer.Stop()
@@ -90,17 +92,17 @@ type session struct {
 	link       *link
 	channel    *amqp091.Channel
 	deliveries <-chan amqp091.Delivery
-	closed     chan *amqp091.Error // close reason of the channel
+	closed     chan *amqp091.Error // receives the reason when the channel closes
 	ending     chan struct{}       // closed when Run takes no more messages
-	kindKnown  bool                // the queue is known to be no stream
+	kindKnown  bool                // whether an earlier check has shown that the queue is no stream
 
-	works   context.Context // context of the functions
+	works   context.Context // context that the functions get
 	lose    context.CancelCauseFunc
 	working sync.WaitGroup
 }
 
-// session waits until the log takes entries, connects, and starts to consume. If known is false, it checks that the
-// queue is no stream. RabbitMQ logs an error for that check, so only the first session does it.
+// session waits until the log accepts entries, connects, and starts to consume. If known is false, it checks that the
+// queue is no stream. Only the first session checks this, because RabbitMQ logs an error for the check.
 func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
 	if err := k.prove(ctx); err != nil {
 		return nil, fmt.Errorf("the log takes no entries: %w", err)
@@ -120,7 +122,7 @@ func (k *Consumer) session(ctx context.Context, known bool) (*session, error) {
 	return s, nil
 }
 
-// subscribe starts to consume. Each request is guarded, so a silent broker ends the connection.
+// subscribe starts to consume. If the broker does not answer a request, guard drops the connection.
 func (s *session) subscribe(first bool) error {
 	if err := s.declare(); err != nil {
 		return failure("declare", err)
@@ -156,9 +158,9 @@ func (s *session) declare() error {
 	return s.cfg.Declare(ch)
 }
 
-// pump hands out messages until ctx ends, when it returns nil, or until the connection fails. amqp091 closes the
-// deliveries together with the consumer, the channel or the connection. probe finds a consumer that ended without a
-// notification.
+// pump starts a function for each message. It returns nil when ctx ends, and an error when the connection fails.
+// amqp091 closes the channel of deliveries when the consumer, the AMQP channel or the connection ends. If the consumer
+// ended without a notification, probe finds out.
 func (s *session) pump(ctx context.Context) error {
 	probe := time.NewTicker(probeEvery)
 	defer probe.Stop()
@@ -181,7 +183,7 @@ func (s *session) pump(ctx context.Context) error {
 				}
 			}
 			quiet = true
-		case err := <-s.link.closed: // the deliveries stay open while an acknowledgement waits to be written
+		case err := <-s.link.closed: // Check the connection too. While an acknowledgement waits to be written, amqp091 does not close the deliveries.
 			return orClosed(err)
 		}
 	}
@@ -197,8 +199,8 @@ func orClosed(err *amqp091.Error) error {
 	return err
 }
 
-// loss returns why the deliveries ended. amqp091 reports the end of the channel or connection before it closes the
-// deliveries.
+// loss returns the reason why the deliveries ended. amqp091 reports the end of the channel or connection before it
+// closes the deliveries.
 func (s *session) loss() error {
 	select {
 	case err := <-s.closed:
@@ -209,13 +211,13 @@ func (s *session) loss() error {
 }
 
 // probe checks on a separate channel that the queue exists and has a consumer. If the queue has another consumer, probe
-// may miss that this one is gone. The other consumer processes the queue then.
+// may not notice that this consumer is gone. Then the other consumer processes the queue.
 func (s *session) probe() error {
 	defer s.link.guard()()
 	ch, err := s.link.Channel()
 	switch {
 	case errors.Is(err, amqp091.ErrChannelMax):
-		return nil // a limit of the user or the broker leaves no channel for the check
+		return nil // A limit of the user or of the broker allows no further channel.
 	case err != nil:
 		return err
 	}
@@ -223,7 +225,7 @@ func (s *session) probe() error {
 	var refused *amqp091.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == amqp091.AccessRefused:
-		return nil // the user may not make the check
+		return nil // The user lacks the right for this check.
 	case err != nil:
 		return err
 	case queue.Consumers == 0:
@@ -232,9 +234,9 @@ func (s *session) probe() error {
 	return ch.Close()
 }
 
-// admit hands out a message unless it comes from a stream. The queue may have been replaced by a stream since the first
-// session checked it. A message that was moved from a stream into a queue also has the header, so admit checks the
-// queue.
+// admit passes a message to hand unless it comes from a stream. The queue may have been replaced by a stream after the
+// first session checked it. The stream header alone proves nothing, because a message that was moved from a stream into
+// a queue has it too. So admit checks the queue itself.
 func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	if _, marked := d.Headers[offsetArgument]; marked && !s.kindKnown {
 		if err := s.refuseStream(); err != nil {
@@ -244,8 +246,8 @@ func (s *session) admit(ctx context.Context, d amqp091.Delivery) error {
 	return s.hand(ctx, d)
 }
 
-// hand starts a function for a message. It waits for a free slot, which only functions of earlier connections can
-// occupy. It returns an error if this connection is lost meanwhile.
+// hand starts a function for a message. If no slot is free, it waits. Only functions of earlier connections can cause
+// that. It returns an error if this connection is lost meanwhile.
 func (s *session) hand(ctx context.Context, d amqp091.Delivery) error {
 	select {
 	case s.slots <- struct{}{}:
@@ -270,7 +272,7 @@ func (s *session) handle(raw *amqp091.Delivery) {
 		ctx = s.extract(ctx, d)
 	}
 	if s.settled(ctx, raw, d) {
-		_ = raw.Ack(false) // an error means that the deliveries end
+		_ = raw.Ack(false) // Ignore the error. After it the deliveries end, and pump returns.
 	}
 }
 
@@ -290,9 +292,9 @@ func (s *session) extract(ctx context.Context, d *Delivery) (extracted context.C
 	return s.cfg.Propagator.Extract(ctx, headers)
 }
 
-// settled processes a message and reports whether it can be acknowledged. A redelivered message may have killed a
-// process, so it goes into the log without a call of the function. The log recognises a message that it already has. If
-// the log refuses the message, settled calls the function.
+// settled processes a message and reports whether it can be acknowledged. It records a redelivered message without a
+// call of the function, because the message may have crashed a process. The log recognises a message that it already
+// has. If the log refuses the message, settled calls the function.
 func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Delivery) bool {
 	if raw.Redelivered {
 		if err := s.keep(ctx, d, 0); !isRefusal(err) {
@@ -304,7 +306,7 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	case err == nil:
 		return true
 	case s.works.Err() != nil:
-		return false // the function was asked to stop, which is no failure
+		return false // The function stopped because it was asked to, so this is no failure of the message.
 	}
 	err = s.keep(ctx, d, s.failed(d, err))
 	if isRefusal(err) {
@@ -313,8 +315,8 @@ func (s *session) settled(ctx context.Context, raw *amqp091.Delivery, d *Deliver
 	return err == nil
 }
 
-// failed returns the delay of a failed message's entry. For a permanent error it also stores why the message is set aside.
-// The error and the schedule are user code and may panic.
+// failed returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
+// message aside. Both err and the schedule are user code and may panic.
 func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -328,8 +330,8 @@ func (s *session) failed(d *Delivery, err error) (delay time.Duration) {
 	return min(max(0, s.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers. Meanwhile the message is held. A *refusal error says that
-// the log refuses the message. Any other error says that ctx has ended.
+// keep records a message and retries until the log answers. Until then, the message stays unacknowledged. keep returns
+// a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
 func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := s.record(ctx, d, delay)
@@ -348,7 +350,7 @@ func (s *session) keep(ctx context.Context, d *Delivery, delay time.Duration) er
 	}
 }
 
-// refusal wraps the reason why the log will never take a message.
+// refusal wraps the reason why the log will never accept a message.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string { return r.reason.Error() }
@@ -359,8 +361,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a
-// while, so its message is held, as during a database outage.
+// refusedByTheLog reports whether the log will never accept a message. An error of a codec is no refusal, because the
+// codec may lack its keys only for a while. The Consumer then retries, as during a database outage.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
@@ -373,8 +375,8 @@ func (k *Consumer) encodes(d *Delivery) (ok bool) {
 	return err == nil
 }
 
-// finish stops the consumer in order and waits for all functions. Their acknowledgements are still sent, also those of
-// functions that end after they were asked to stop.
+// finish cancels the consumer and waits for all functions. It still sends their acknowledgements, even if a function
+// ends after its context has ended.
 func (s *session) finish() error {
 	close(s.ending)
 	stop := s.link.guard()

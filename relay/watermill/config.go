@@ -11,29 +11,30 @@ import (
 // Config configures a Publisher. NewPublisher copies it, fills in the defaults named below, and reports all invalid
 // fields at once, each as a *compensator.FieldError.
 type Config struct {
-	// Timeout limits how long one message or batch may wait for Publish to return. See ErrNoAnswer. A handler's own
-	// context may end sooner. Default 10 s.
+	// Timeout limits how long a message or a batch waits until Publish returns. After that its outcome is ErrNoAnswer.
+	// The context of the handler may end sooner. The default is 10 s.
 	Timeout time.Duration
 
-	// Concurrency is the maximum number of concurrent calls of Publish, so that a slow broker does not get ever more
-	// messages. Default 50, the default number of handlers of a type.
+	// Concurrency is the maximum number of concurrent calls of Publish. So a slow broker does not get more and more
+	// messages. The default is 50, the default number of handlers of a type.
 	//
-	// A call counts until it returns, also after its timeout. watermill cannot cancel a call, so a call that never
-	// returns keeps its slot until the process ends. When all slots are taken, every entry is put off with ErrNoAnswer,
-	// which costs no attempt. Health reports how many calls are active. Only a restart helps then.
+	// A call occupies a slot until it returns, even after its timeout. watermill cannot cancel a call, so a call that
+	// never returns keeps its slot until the process ends. When all slots are taken, every entry gets ErrNoAnswer and is
+	// tried later, which costs no attempt. Health reports how many calls are active. Only a restart frees the slots.
 	Concurrency int
 
-	// Judge converts an error of Publish into a handler's error. An error without a verdict is a failure: the type's
-	// schedule decides when to try again, and MaxProcessCount counts the attempt. compensator.Permanent, RetryAfter and
-	// Unavailable keep their meaning. Nil means success. Judge is called concurrently.
+	// Judge converts an error of Publish into a handler's error. compensator.Permanent, RetryAfter and Unavailable mean
+	// the same as in a handler. Any other error is a failure: the type's schedule decides when to try again, and
+	// MaxProcessCount counts the attempt. Nil means success. Judge is called concurrently.
 	//
-	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get a panic of Publish, which is a
-	// failure. It does not get messages for which Publish was not called, because they cost no attempt.
+	// Judge also gets ErrNoAnswer, once for each message of a batch. It does not get these two:
+	//   - a panic of Publish, which is always a failure
+	//   - a message for which Publish was not called, which costs no attempt
 	//
-	// By default an error that Publish returns as Permanent or Snooze keeps its meaning. All other errors become
-	// Unavailable and cost no attempt. watermill does not distinguish an unreachable broker from a refused message, and
-	// an outage must not use up the attempts of all entries. So a message that the broker refuses waits forever, with
-	// the reason as LastError. Set Judge so that such a message gets to a person.
+	// By default Permanent and Snooze mean the same as in a handler, and all other errors become Unavailable, which
+	// costs no attempt. The reason is that watermill does not distinguish an unreachable broker from a refused message,
+	// and an outage must not use up the attempts of all entries. So by default a message that the broker refuses waits
+	// forever, with the reason as LastError. Set Judge to make such an entry dead, so that a person sees it.
 	Judge func(err error) error
 }
 

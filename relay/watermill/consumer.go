@@ -19,11 +19,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Metadata that describes a delivery and not its message.
+// Metadata that describes one delivery and does not belong to the message itself.
 const (
-	redeliveredMetadata = "_watermill_amqp_redelivered" // watermill-amqp sets it on a redelivered message
-	deliveriesMetadata  = "x-delivery-count"            // header of RabbitMQ's quorum queues from the second delivery on
-	acquiredMetadata    = "x-acquired-count"            // the same since RabbitMQ 4.3
+	redeliveredMetadata = "_watermill_amqp_redelivered" // set by watermill-amqp on a redelivered message
+	deliveriesMetadata  = "x-delivery-count"            // header of RabbitMQ's quorum queues, from the second delivery on
+	acquiredMetadata    = "x-acquired-count"            // header that replaces x-delivery-count since RabbitMQ 4.3
 	offsetMetadata      = "x-stream-offset"             // header of RabbitMQ's streams
 )
 
@@ -34,7 +34,8 @@ const (
 )
 
 var (
-	// ErrRefused says that the log will never take a message, for example because it is too large. See ConsumerConfig.Refused.
+	// ErrRefused says that the log will never accept a message, for example because it is too large. See
+	// ConsumerConfig.Refused.
 	ErrRefused = errors.New("watermill: the log refuses the message")
 
 	// ErrStream says that a message comes from a RabbitMQ stream. A stream does not redeliver unacknowledged messages,
@@ -49,48 +50,49 @@ const (
 
 // ConsumerConfig configures a Consumer. The zero value works for a router's handler.
 type ConsumerConfig struct {
-	// Topic is the topic of messages that do not come from a router. A router sets the topic of its messages.
+	// Topic is the topic of messages that do not come from a router. Messages from a router carry their topic.
 	Topic string
 
-	// MessageID returns an id that is unique within the topic. Default: the UUID. It is called concurrently. A message
-	// with an empty id gets one entry for each failed delivery, because the log cannot recognise a repetition. If
-	// MessageID panics, the message is recorded without an id and waits for a person.
+	// MessageID returns an id that is unique within the topic. By default it is the UUID. MessageID is called
+	// concurrently. A message with an empty id gets one entry for each failed delivery, because the log cannot recognise
+	// a repetition. If MessageID panics, the message is recorded without an id and waits for a person.
 	MessageID func(msg *message.Message) string
 
-	// Redelivered reports whether a message may have been delivered before. Such a message goes straight into the log.
-	// The log recognises a message that it already has, and stops calling work for a message that kills its process.
-	// Return true always if only the log should call work. Redelivered is called concurrently. A panic counts as true.
+	// Redelivered reports whether a message may have been delivered before. The Consumer records such a message in the
+	// log without calling work first. Then the log calls work, unless it already has the message. If the message crashes
+	// its processes, the log stops calling work. Let Redelivered always return true if only the log should call work.
+	// Redelivered is called concurrently. A panic counts as true.
 	//
 	// The default uses the flag of watermill-amqp and RabbitMQ's headers x-delivery-count and x-acquired-count. Other
-	// subscribers do not mark redelivered messages, so work is called again for them.
+	// subscribers do not mark redelivered messages, so the Consumer calls work again for these messages.
 	Redelivered func(msg *message.Message) bool
 
-	// Middlewares wrap the function, both in Handle and in the log. The middlewares of a router wrap only Handle. The
-	// first is the outermost.
+	// Middlewares wrap work, both in Handle and when the log calls work. The first middleware is the outermost. The
+	// middlewares of a router wrap only Handle.
 	Middlewares []message.HandlerMiddleware
 
-	// Type configures the entries of failed messages. A failed message comes due after Type.Retry(1).
+	// Type configures the entries of failed messages. A failed message comes due after the delay Type.Retry(1).
 	Type compensator.TypeConfig
 
 	// Propagator is optional. It extracts values such as a trace from a message's metadata into the context of the
 	// function. Use the same Propagator as in compensator.Config.
 	Propagator compensator.Propagator
 
-	// RecordTimeout limits one attempt to record a failed message. The attempt goes on if the message's context ends.
-	// Default 10 s. Set it below the time that your broker waits for an acknowledgement.
+	// RecordTimeout limits one attempt to record a failed message. If the message's context ends, the attempt still
+	// continues. The default is 10 s. Set RecordTimeout below the time that your broker waits for an acknowledgement.
 	RecordTimeout time.Duration
 
-	// Refused moves a message that the log will never take to a place where a person finds it. Publisher.RefusedTo
-	// returns a Refused that publishes to a topic. msg is the message as it came, with RefusedMetadata and
-	// RefusedTopicMetadata added. reason wraps ErrRefused. Refused is called concurrently.
+	// Refused moves a message that the log will never accept to a place where a person finds it. Publisher.RefusedTo
+	// returns a Refused that publishes to a topic. msg is the unchanged message, plus RefusedMetadata and
+	// RefusedTopicMetadata. reason wraps ErrRefused. Refused is called concurrently.
 	//
-	// When Refused returns nil, the message is acknowledged. When it returns reason, Handle returns that error, for
-	// example to watermill's PoisonQueueWithFilter. After any other error Refused is called again, with pauses.
+	// If Refused returns nil, the message is acknowledged. If it returns reason, Handle returns reason, for example to
+	// watermill's PoisonQueueWithFilter. After any other error the Consumer calls Refused again after a pause.
 	//
-	// Without Refused, Handle holds such a message unacknowledged until the message's context ends.
+	// Without Refused, Handle neither acknowledges such a message nor returns until the message's context ends.
 	Refused func(ctx context.Context, msg *message.Message, reason error) error
 
-	// Logger receives messages about deliveries that Handle holds. They never include the content. Default
+	// Logger logs messages that Handle cannot finish yet. The log lines never include the content. The default is
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -131,21 +133,21 @@ type Consumer struct {
 	entries      *compensator.Type[Delivery]
 	work         message.HandlerFunc
 	cfg          ConsumerConfig
-	errors       atomic.Int32 // consecutive errors of Handle, except for messages whose context ended
+	errors       atomic.Int32 // number of consecutive errors of Handle; errors of messages whose context ended do not count
 }
 
-// Consume registers the business type for failed messages and returns the Consumer. Its Handle is the router's handler.
-// Call Consume before c.Run. The entries are processed by the Run of this Compensator, or of one in another process
-// that registers the same type. Errors name the invalid field.
+// Consume registers the business type for failed messages and returns the Consumer. Pass its Handle to a router. Call
+// Consume before c.Run. c.Run processes the entries, and so does Run of another process that registers the same type.
+// Errors name the invalid field.
 //
-// work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. Any other
-// error, a panic and runtime.Goexit turn the message into an entry of the log. The log calls work again by the type's
-// schedule. In the log an error means the same as a handler's error: see compensator.Permanent and the functions like
-// it. work may run more than once for a message, and it is called concurrently. work returns no messages to publish.
-// Use Publisher.Publishing for a function that does.
+// work processes a message. A nil result, or compensator.ErrAlreadySucceeded, says that the message is done. After any
+// other error, a panic or runtime.Goexit, the Consumer records the message as an entry of the log. The log calls work
+// again by the type's schedule. When the log calls work, an error means the same as a handler's error: see
+// compensator.Permanent and the functions like it. work may run more than once for a message, and it is called
+// concurrently. work returns no messages to publish. For a function that does, use Publisher.Publishing.
 //
 // An entry stores the payload as base64. So an entry has space for a payload of about three quarters of
-// Config.MaxContent of package compensator. ConsumerConfig.Refused gets a larger message that fails.
+// Config.MaxContent of package compensator. If a larger message fails, ConsumerConfig.Refused gets it.
 func Consume(c *compensator.Compensator, businessType string, work message.NoPublishHandlerFunc, cfg ConsumerConfig) (*Consumer, error) {
 	cfg = cfg.withDefaults()
 	if work == nil {
@@ -174,20 +176,20 @@ func (k *Consumer) IdempotencyKey(topic, messageID string) compensator.Idempoten
 // call it yourself, call Ack after a nil result and Nack after an error. Nil says that the message is done or that its
 // entry has committed. An error says that the message must be delivered again.
 //
-// While the log is unavailable, Handle does not return. It holds the message and retries, with pauses of at most 3 s,
-// until the message is recorded or its context ends. So a database outage does not use up the deliveries that a broker
-// allows. Handle also holds a message that the log refuses: see ConsumerConfig.Refused.
+// While the log is unavailable, Handle does not return. It retries, with pauses of at most 3 s, until the message is
+// recorded or its context ends. So a database outage does not use up the deliveries that a broker allows. Handle also
+// waits with a message that the log refuses: see ConsumerConfig.Refused.
 //
 // Handle returns an error in these cases:
 //
-//   - the message's context ended before the message was recorded
-//   - ConsumerConfig.Refused returned its reason
-//   - the message has no topic
-//   - the message comes from a stream (ErrStream)
+//   - The message's context ended before the message was recorded.
+//   - ConsumerConfig.Refused returned its reason.
+//   - The message has no topic.
+//   - The message comes from a stream (ErrStream).
 //
 // In the last three cases Handle pauses for at most 3 s before it returns.
 func (k *Consumer) Handle(msg *message.Message) error {
-	ctx := msg.Context() // a middleware may replace the message's context with one that has ended
+	ctx := msg.Context() // A middleware may have replaced the message's context with a context that has ended.
 	err := k.settle(ctx, msg)
 	switch {
 	case err == nil:
@@ -198,8 +200,8 @@ func (k *Consumer) Handle(msg *message.Message) error {
 	return err
 }
 
-// settle returns nil when the message can be acknowledged. A redelivered message may have killed a process, so it goes
-// into the log without a call of work. If the log refuses it, settle calls work.
+// settle returns nil when the message can be acknowledged. It records a redelivered message without a call of work,
+// because the message may have crashed a process. If the log refuses that message, settle calls work.
 func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 	a, err := k.arrive(ctx, msg)
 	if err != nil {
@@ -234,7 +236,7 @@ func (k *Consumer) settle(ctx context.Context, msg *message.Message) error {
 type arrival struct {
 	*Delivery
 	id    compensator.IdempotencyKey
-	again bool // the message goes straight into the log
+	again bool // whether the message is recorded without a call of work
 }
 
 // arrive calls Redelivered and MessageID for a message. If MessageID panics, the message is set aside without an id.
@@ -283,7 +285,7 @@ func redelivered(msg *message.Message) bool {
 	return false
 }
 
-// setAsideFor returns the text of a reason, cut to the length of LastError and never empty.
+// setAsideFor returns the text of a reason. The text fits LastError and is never empty.
 func setAsideFor(reason error) string {
 	return cmp.Or(processlog.FitError(usererr.Text(reason)), "set aside: no reason given")
 }
@@ -301,12 +303,13 @@ func (k *Consumer) extract(ctx context.Context, metadata map[string]string) (ext
 	return k.cfg.Propagator.Extract(ctx, metadata)
 }
 
-// call runs the function in a separate goroutine and waits for it. A panic and runtime.Goexit are failures. Without
-// that, a broken function would get its message forever, and a router's goroutine that exits neither acks nor nacks.
+// call runs work in a separate goroutine and waits for it. It turns a panic or a runtime.Goexit into an error.
+// Otherwise work that always panics would get its message forever. After a runtime.Goexit, the goroutine of a router
+// sends neither an ack nor a nack.
 func (k *Consumer) call(msg *message.Message) error {
 	ended := make(chan error, 1)
 	go func() {
-		err := error(new(compensator.PanicError)) // the result after runtime.Goexit
+		err := error(new(compensator.PanicError)) // This error stays if work calls runtime.Goexit.
 		defer func() {
 			if p := recover(); p != nil {
 				err = &compensator.PanicError{Value: p, Stack: debug.Stack()}
@@ -318,26 +321,26 @@ func (k *Consumer) call(msg *message.Message) error {
 	return <-ended
 }
 
-// outcome converts the results of the function into one error.
+// outcome converts the results of work into one error.
 func (k *Consumer) outcome(produced []*message.Message, err error) error {
 	err = usererr.Safe(err)
 	switch {
 	case errors.Is(err, compensator.ErrAlreadySucceeded):
 		return nil
 	case err == nil && len(produced) > 0:
-		return message.ErrOutputInNoPublisherHandler // from a middleware
+		return message.ErrOutputInNoPublisherHandler // A middleware has returned messages to publish.
 	}
 	return err
 }
 
-// interrupted reports whether the function failed only because its message's context was cancelled. The subscriber
-// stops, or gave the message up, and delivers it again. A deadline counts as a failure.
+// interrupted reports whether work failed only because its message's context was cancelled. The subscriber cancels the
+// context when it stops or gives the message up. It then delivers the message again. A deadline counts as a failure.
 func interrupted(ctx context.Context, err error) bool {
 	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
-// failed returns the delay of a failed message's entry. For a permanent error it also stores why the message is set aside.
-// The error and the schedule are user code and may panic.
+// failed returns the delay of the entry of a failed message. For a permanent error it also stores the reason to set the
+// message aside. Both err and the schedule are user code and may panic.
 func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 	defer func() {
 		if recover() != nil {
@@ -351,8 +354,8 @@ func (k *Consumer) failed(a *arrival, err error) (delay time.Duration) {
 	return min(max(0, k.cfg.Type.Retry(1)), processlog.MaxDelay)
 }
 
-// keep records a message and retries until the log answers. Meanwhile the message is held. A *refusal error says that
-// the log refuses the message. Any other error says that ctx has ended.
+// keep records a message and retries until the log answers. Until then, the message stays unacknowledged. keep returns
+// a *refusal if the log refuses the message. It returns any other error only after ctx has ended.
 func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) error {
 	for failures := 1; ; failures++ {
 		err := k.record(ctx, a, delay)
@@ -371,7 +374,7 @@ func (k *Consumer) keep(ctx context.Context, a *arrival, delay time.Duration) er
 	}
 }
 
-// record commits an entry for a message. If the message has an entry already, record changes nothing and returns nil.
+// record commits an entry for a message. If the message already has an entry, record changes nothing and returns nil.
 func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.RecordTimeout)
 	defer cancel()
@@ -381,7 +384,7 @@ func (k *Consumer) record(ctx context.Context, a *arrival, delay time.Duration) 
 	})
 }
 
-// refusal wraps the reason why the log will never take a message.
+// refusal wraps the reason why the log will never accept a message.
 type refusal struct{ reason error }
 
 func (r *refusal) Error() string { return r.reason.Error() }
@@ -392,8 +395,8 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// refusedByTheLog reports whether the log will never take a message. A codec that fails may have lost its keys for a
-// while, so its message is held, as during a database outage.
+// refusedByTheLog reports whether the log will never accept a message. An error of a codec is no refusal, because the
+// codec may lack its keys only for a while. The Consumer then retries, as during a database outage.
 func (k *Consumer) refusedByTheLog(d *Delivery, err error) bool {
 	var field *compensator.FieldError
 	var other *compensator.OtherTypeError
@@ -406,10 +409,11 @@ func (k *Consumer) encodes(d *Delivery) bool {
 	return panicked == nil && err == nil
 }
 
-// stillRefused is the number of pauses between two log lines about a held message: about five minutes.
+// stillRefused is the number of pauses between two log lines about the same refused message: about five minutes.
 const stillRefused = 100
 
-// setAside calls ConsumerConfig.Refused until it takes a message that the log refuses. The router gets the error.
+// setAside calls ConsumerConfig.Refused for a message that the log refuses. It repeats the call until Refused returns
+// nil or its reason. It returns that reason, which the router gets.
 func (k *Consumer) setAside(ctx context.Context, a *arrival, why error) error {
 	reason := fmt.Errorf("%w: %q of topic %q: %w", ErrRefused, a.UUID, a.Topic, why)
 	for failures := 1; ; failures++ {
@@ -429,7 +433,7 @@ func (k *Consumer) setAside(ctx context.Context, a *arrival, why error) error {
 
 var errNoRefused = errors.New("ConsumerConfig.Refused is not set")
 
-// refused calls ConsumerConfig.Refused with the message as it came.
+// refused calls ConsumerConfig.Refused with a copy of the original message.
 func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err error) {
 	if k.cfg.Refused == nil {
 		return errNoRefused
@@ -446,9 +450,9 @@ func (k *Consumer) refused(ctx context.Context, a *arrival, reason error) (err e
 	return usererr.Safe(err)
 }
 
-// again handles the entries of failed messages.
+// again is the handler for the entries of failed messages.
 func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) error {
-	if d.SetAside != "" && e.Epoch == 0 { // after a requeue by a person the function runs
+	if d.SetAside != "" && e.Epoch == 0 { // Epoch is above 0 after a person has requeued the entry. Then work runs.
 		return compensator.Permanent(errors.New(d.SetAside))
 	}
 	msg := d.Message()
@@ -466,8 +470,8 @@ func (k *Consumer) again(ctx context.Context, e *compensator.Entry, d Delivery) 
 
 var errNacked = errors.New("watermill: the function has nacked the message")
 
-// pause waits after consecutive failure number failures, counted from 1, or until ctx ends. The wait is random (full
-// jitter) above a minimum. pause reports false if ctx has ended.
+// pause waits for a random time that grows with failures, the number of consecutive failures. The time has a minimum
+// above 0. pause returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	most := min(longestPause-firstPause, firstPause<<min(failures, 10))
 	timer := time.NewTimer(firstPause + rand.N(most))

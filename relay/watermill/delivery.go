@@ -15,16 +15,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Delivery is a message of a topic as an entry stores it, with the payload byte for byte. U+FFFD replaces invalid UTF-8
-// in the metadata.
+// Delivery is a message of a topic as an entry stores it. The payload is stored byte for byte. In the metadata, U+FFFD
+// replaces invalid UTF-8.
 type Delivery struct {
 	Topic    string            `json:"topic"`
 	UUID     string            `json:"uuid,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Payload  []byte            `json:"payload"`
 
-	// SetAside is the reason why the message was set aside before anything worked on it. It has at most 1,000 characters
-	// and is empty for all other messages.
+	// SetAside is the reason why the message was set aside without a call of work. It has at most 1,000 characters and
+	// is empty for all other messages.
 	SetAside string `json:"parked,omitempty"`
 }
 
@@ -40,7 +40,7 @@ func DeliveryOf(e *compensator.Entry) (*Delivery, error) {
 // newDelivery copies the message, because the function may change the original.
 func newDelivery(topic string, msg *message.Message) *Delivery {
 	d := &Delivery{Topic: topic, UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: bytes.Clone(msg.Payload)}
-	delete(d.Metadata, redeliveredMetadata) // belongs to the delivery and not to the message
+	delete(d.Metadata, redeliveredMetadata) // This flag belongs to one delivery, not to the message.
 	return d
 }
 
@@ -53,8 +53,8 @@ func (d *Delivery) Message() *message.Message {
 
 type entryKey struct{}
 
-// EntryFromCtx returns the entry of a message, from the message's context. It returns nil for a message that comes from
-// its topic.
+// EntryFromCtx returns the entry that holds a message, from the message's context. It returns nil if the message comes
+// directly from its topic.
 func EntryFromCtx(ctx context.Context) *compensator.Entry {
 	e, _ := ctx.Value(entryKey{}).(*compensator.Entry)
 	return e

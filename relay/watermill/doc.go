@@ -1,13 +1,13 @@
-// Package relay relays entries to any broker for which watermill has a publisher, and relays a subscriber's failed
-// messages into the log.
+// Package relay relays entries to any broker for which watermill has a publisher. It also relays failed messages of a
+// watermill subscriber into the log.
 //
 // # From the log to a broker
 //
-// Record an entry with the work "publish this message" in the transaction that makes the message true. A [Publisher]
-// passes the message to a message.Publisher. The entry succeeds only after Publish has returned nil. So Publish must
-// not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch] register such types.
-// [Publisher.Handler] and [Publisher.BatchHandler] are the handlers themselves. A [Route] returns the destination of an
-// entry.
+// Record an entry with the work "publish this message" in the transaction of the business change that the message
+// reports. A [Publisher] passes the message to a message.Publisher. The entry succeeds only after Publish has returned
+// nil. So Publish must not return before the broker has the message: see [Publisher]. [Handle] and [HandleBatch]
+// register such types. [Publisher.Handler] and [Publisher.BatchHandler] return the handlers themselves. A [Route]
+// returns the destination of an entry.
 //
 // A message is built from its entry like this:
 //
@@ -16,15 +16,15 @@
 //   - The metadata are the headers of the entry and the metadata of the route. [KeyMetadata] is Entry.CallKey,
 //     [TypeMetadata] is the business type, and [CreatedMetadata] is CreatedAt.
 //
-// After a crash between the broker's confirmation and the stored outcome the message is sent again with the same UUID.
-// Consumers use the UUID to recognise the repetition.
+// If the process crashes between the broker's confirmation and the stored outcome, the message is sent again with the
+// same UUID. Consumers use the UUID to recognise the repetition.
 //
 // # From a topic into the log
 //
 // The function [Consume] wraps a function as a handler for watermill's router, [Consumer.Handle]. If the function
-// fails, the message becomes an entry, recorded under the business type, the topic and the UUID, and is acknowledged.
-// The log calls the same function again by the type's schedule, and the topic is never blocked. [DeliveryOf] decodes
-// the message from an entry.
+// fails, the Consumer records the message as an entry and then acknowledges it. The business type, the topic and the
+// UUID form the idempotency key. The log calls the same function again by the type's schedule. So a failing message
+// never blocks the topic. [DeliveryOf] decodes the message from an entry.
 //
 // # What is not promised
 //

@@ -48,9 +48,9 @@ func (p *Publisher) check(route Route) error {
 
 // Handler returns a handler that publishes an entry. The handler returns nil after Publish has returned nil.
 //
-// An empty topic or invalid metadata is a *compensator.FieldError in compensator.Permanent. Config.Judge decides what
-// an error of Publish means, and what it means when Publish does not return in time. The message may have arrived in
-// both cases, and is sent again with the same UUID.
+// For an empty topic or invalid metadata the handler returns a *compensator.FieldError in compensator.Permanent. If
+// Publish returns an error, or does not return in time, Config.Judge decides the outcome. In both cases the broker may
+// have the message, and the next attempt sends it again with the same UUID.
 func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	return func(ctx context.Context, e *compensator.Entry) error {
 		ctx, cancel := p.timed(ctx)
@@ -63,8 +63,9 @@ func (p *Publisher) Handler(route Route) compensator.HandlerFunc {
 	}
 }
 
-// BatchHandler returns a handler that publishes the entries of each topic together, and all topics concurrently. Each
-// entry has its own outcome, as with Handler. When Publish fails for several messages, they are sent again one by one.
+// BatchHandler returns a handler that publishes the entries of each topic together. It publishes to all topics
+// concurrently. Each entry has its own outcome, as with Handler. If Publish fails for several messages together, the
+// handler sends them again one by one.
 func (p *Publisher) BatchHandler(route Route) compensator.BatchFunc {
 	return func(ctx context.Context, entries []*compensator.Entry) []error {
 		ctx, cancel := p.timed(ctx)
@@ -89,7 +90,7 @@ type parcel struct {
 	places   []int // index of each message's entry in the batch
 }
 
-// parcels groups a batch by topic. If an entry has no message, parcels sets its outcome.
+// parcels groups the messages of a batch by topic. If the route fails for an entry, parcels sets the entry's outcome.
 func parcels(ctx context.Context, route Route, entries []*compensator.Entry, outcomes []error) map[string]*parcel {
 	sorted := make(map[string]*parcel)
 	for i, e := range entries {
@@ -108,7 +109,7 @@ func parcels(ctx context.Context, route Route, entries []*compensator.Entry, out
 	return sorted
 }
 
-// addressed calls the route and builds the message. An error is the outcome of the attempt.
+// addressed calls the route and builds the message. Its error is the outcome of the attempt.
 func addressed(ctx context.Context, route Route, e *compensator.Entry) (topic string, m *message.Message, err error) {
 	to, err := route(e)
 	if err != nil {

@@ -26,7 +26,7 @@ func newMessage(ctx context.Context, e *compensator.Entry, to Destination) (*mes
 	return m, nil
 }
 
-// problem returns why no message can be sent to this destination, or nil.
+// problem returns the reason why no message can be sent to this destination, or nil if a message can be sent.
 func (to Destination) problem() error {
 	if to.Topic == "" {
 		return &compensator.FieldError{Field: "Topic", Reason: "is empty"}

@@ -10,15 +10,16 @@ import (
 )
 
 // Publishing wraps a handler that returns messages, so that a Consumer can call it. The wrapper publishes the messages
-// to topic, and fails if that fails. When the log calls it again, it publishes again. So derive the UUIDs only from the
-// incoming message. Then consumers recognise the repetition. Errors name the invalid argument.
+// to topic, and returns an error if it cannot publish them. If the log calls the wrapper again, it publishes the
+// messages again. So derive their UUIDs only from the incoming message. Then consumers recognise the repetition. Errors
+// name the invalid argument.
 func (p *Publisher) Publishing(topic string, handler message.HandlerFunc) (message.NoPublishHandlerFunc, error) {
 	err := errors.Join(fieldProblem(p == nil, "publisher", "is nil"), fieldProblem(topic == "", "Topic", "is empty"), fieldProblem(handler == nil, "handler", "is nil"))
 	if err != nil {
 		return nil, err
 	}
 	return func(msg *message.Message) error {
-		ctx := msg.Context() // a middleware may replace the message's context with one that has ended
+		ctx := msg.Context() // A middleware may have replaced the message's context with a context that has ended.
 		produced, err := handler(msg)
 		if err != nil || len(produced) == 0 {
 			return usererr.Safe(err)

@@ -12,15 +12,16 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// ErrNoAnswer says that Publish did not return in time, or that no slot for a call was free. The message may have
-// arrived.
+// ErrNoAnswer says that Publish did not return in time, or that no slot for a call was free. The broker may have the
+// message.
 var ErrNoAnswer = errors.New("watermill: the publisher did not answer")
 
-// errUntried says that Publish was not called. The message is not the cause, so Judge does not get this error.
+// errUntried says that Publish was not called. Config.Judge does not get this error, because the message is not the
+// cause.
 var errUntried = errors.New("no slot for a call of Publish was free, or no time was left")
 
-// Publisher relays entries through a message.Publisher. It takes a nil result of Publish as confirmation that the
-// broker holds the message. So Publish must not return earlier. watermill-amqp needs Publish.ConfirmDelivery, Kafka
+// Publisher relays entries through a message.Publisher of watermill. If Publish returns nil, the Publisher assumes that
+// the broker holds the message. So Publish must not return earlier. watermill-amqp needs Publish.ConfirmDelivery, Kafka
 // needs its synchronous publisher and acks from all replicas, and NATS needs JetStream. The methods of Publisher may be
 // called concurrently.
 type Publisher struct {
@@ -29,8 +30,8 @@ type Publisher struct {
 	slots chan struct{} // holds one value for each active call of Publish
 }
 
-// NewPublisher returns a Publisher that uses a publisher of watermill. The caller closes that publisher after Run has
-// returned. A router closes the publishers of its handlers when it ends, so do not share one with a router.
+// NewPublisher returns a Publisher that uses to. The caller closes to after Run has returned. A watermill router closes
+// the publishers of its handlers when it ends. So do not pass a publisher that a router uses.
 func NewPublisher(to message.Publisher, cfg Config) (*Publisher, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(fieldProblem(to == nil, "publisher", "is nil"), cfg.validate()); err != nil {
@@ -53,9 +54,9 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 		switch {
 		case err == nil || len(messages) == 1:
 			outcomes[i] = p.outcome(err)
-		case ctx.Err() == context.Canceled: // the caller of the batch cancelled it, so the outcome of each message is unknown
+		case ctx.Err() == context.Canceled: // The caller of the batch has cancelled it, so the outcome of each message is unknown.
 			outcomes[i] = compensator.Unavailable(err)
-		case errors.Is(err, ErrNoAnswer): // the timeout passed, which concerns all messages
+		case errors.Is(err, ErrNoAnswer): // The timeout has passed for all messages together.
 			outcomes[i] = p.outcome(err)
 		default:
 			// The publisher does not say which of several messages failed. Send each message alone to find out.
@@ -68,7 +69,7 @@ func (p *Publisher) send(ctx context.Context, topic string, messages []*message.
 // outcome converts an error of publish into a handler's error.
 func (p *Publisher) outcome(err error) (outcome error) {
 	defer func() {
-		if v := recover(); v != nil { // Judge may panic, in a goroutine of a batch
+		if v := recover(); v != nil { // Judge may panic. In a goroutine of a batch, the panic would end the process.
 			outcome = &compensator.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()

@@ -4,7 +4,7 @@ import "github.com/compensator-go/compensator"
 
 // Metadata that each message carries. It replaces metadata of the same name from headers and routes.
 const (
-	KeyMetadata     = "compensator-key"        // Entry.CallKey: the same for every attempt, changes when a person requeues the entry
+	KeyMetadata     = "compensator-key"        // Entry.CallKey, which is the same for every attempt and changes when a person requeues the entry
 	TypeMetadata    = "compensator-type"       // the business type
 	CreatedMetadata = "compensator-created-at" // Entry.CreatedAt in RFC 3339 with fractions of a second
 )
