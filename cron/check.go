@@ -13,9 +13,9 @@ type field struct {
 	name     string
 	least    int
 	most     int
-	constant bool   // true if every round of the field has the same number of values, so that a step can continue evenly into the next round
+	constant bool   // whether each repetition of the field has the same number of values, so that a step continues evenly into the next one
 	ofDays   bool   // whether ? is allowed and means *
-	instead  string // alternative without the field, for error messages
+	instead  string // alternative that error messages propose instead of the field
 }
 
 var fields = []field{
@@ -26,12 +26,12 @@ var fields = []field{
 	{name: "day of week", most: 6, ofDays: true},
 }
 
-// check refuses expressions that would fire at other times than they seem to say. The parser refuses invalid
-// expressions.
+// check returns an error for expressions that would fire at other times than a reader expects. It accepts invalid
+// expressions, because the parser refuses them.
 func check(expression string) error {
 	texts := strings.Fields(expression)
 	if len(texts) != len(fields) {
-		return nil // a name such as @daily, or an expression that the parser refuses
+		return nil // The expression is a name such as @daily, or the parser will refuse it.
 	}
 	for i, text := range texts {
 		for part := range strings.SplitSeq(text, ",") {
@@ -49,7 +49,7 @@ func check(expression string) error {
 // star reports whether a field stands for every value.
 func star(text string) bool { return text == "*" || text == "?" || text == "*/1" || text == "?/1" }
 
-// check refuses a part of a list.
+// check returns an error if one part of a list would fire at unexpected times.
 func (f field) check(part string) error {
 	values, step, stepped := strings.Cut(part, "/")
 	switch {
@@ -66,13 +66,13 @@ func (f field) check(part string) error {
 	}
 	by, err := strconv.Atoi(step)
 	if err != nil || by < 1 {
-		return nil // The parser refuses it.
+		return nil // The parser will refuse this part.
 	}
 	return f.checkStep(values, by)
 }
 
 // checkStep refuses a step that selects only one value. Without a range it also refuses a step that does not continue
-// evenly into the next round.
+// evenly into the next repetition of the field.
 func (f field) checkStep(values string, step int) error {
 	first, last, ranged := f.least, f.most, false
 	if values != "*" && values != "?" {
@@ -82,7 +82,7 @@ func (f field) checkStep(values string, step int) error {
 			last = f.number(to)
 		}
 		if first < 0 || last < 0 {
-			return nil // The parser refuses it.
+			return nil // The parser will refuse these values.
 		}
 	}
 	instead := fmt.Sprintf("%d-%d/%d", first, last, step)
@@ -124,8 +124,8 @@ func (f field) number(text string) int {
 // daysOf holds the maximum number of days of each month.
 var daysOf = [13]int{0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
-// checkDays refuses an expression whose months do not have its days. If the month is a star, one month with such a day
-// suffices.
+// checkDays refuses an expression with a month that has none of the expression's days. If the month is a star, it is
+// enough that one month has such a day.
 func checkDays(s *cron.SpecSchedule) error {
 	if s.Dow&starBit == 0 { // The day of the month is a star.
 		return nil

@@ -11,18 +11,18 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Parse parses a cron expression. Its fields refer to the local clock of in.
+// Parse parses a cron expression. Its fields refer to the local clock of the location in.
 //
 // A slot is the first moment at which that clock shows the expression's time or a later time. When the clock skips an
 // hour, all times in that hour share one slot at the end of the gap. When an hour comes twice, its times have their
 // slots in the first of the two. An expression for every hour ("*/5 * * * *", "@hourly") fires through both hours. An
-// expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" name hours, as a list
-// does.
+// expression counts as one for every hour only if its hour field is a star. "0-23" and "0/1" do not count: they name
+// hours, as a list does.
 //
-// in must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every" and "TZ=" in
-// the expression. Use compensator.Every and in instead.
+// The location in must not be nil. Avoid time.Local, because it may differ between processes. Parse refuses "@every"
+// and "TZ=" in the expression. Use compensator.Every and the parameter in instead.
 //
-// Parse also refuses expressions that never fire, and expressions that would fire at other times than they seem to say:
+// Parse also refuses expressions that never fire, and expressions that would fire at other times than a reader expects:
 //
 //   - A day that no month of the expression has: "0 0 31 4 *". It also refuses a named month that has none of the days:
 //     "0 0 31 1,4 *". The 29th of February is accepted and fires in leap years.
@@ -67,8 +67,8 @@ func Parse(expression string, in *time.Location) (compensator.Schedule, error) {
 // starBit is the bit with which the parser marks a star field.
 const starBit = 1 << 63
 
-// next returns the expression's first time after shown. The parser's schedule gives up after five years, but around
-// 2100 eight years pass between two leap days.
+// next returns the first time after shown at which the expression fires. The parser's schedule gives up after five
+// years. next continues, because around 2100 two leap days are eight years apart.
 func next(spec *cron.SpecSchedule, shown time.Time) time.Time {
 	for {
 		found := spec.Next(shown)
@@ -99,8 +99,8 @@ func (e every) Next(after time.Time) time.Time {
 	}
 }
 
-// wall schedules an expression that names hours. It evaluates the expression on a clock that is never changed. Then it
-// finds the moment at which the clock of in shows the same time.
+// wall schedules an expression that names hours. It evaluates the expression on a clock without clock changes. Then it
+// finds the moment at which the clock of its location shows the same time.
 type wall struct {
 	spec *cron.SpecSchedule
 	in   *time.Location
@@ -118,8 +118,8 @@ func (w wall) Next(after time.Time) time.Time {
 	}
 }
 
-// first returns the first moment at which the clock shows the given time or a later time. It goes from one clock change
-// to the next.
+// first returns the first moment at which the location's clock shows the given time or a later time. It goes from one
+// clock change to the next.
 func (w wall) first(shown time.Time) time.Time {
 	for t := shown.Add(-48 * time.Hour).In(w.in); ; {
 		ahead, end := setting(t)
@@ -128,19 +128,20 @@ func (w wall) first(shown time.Time) time.Time {
 			t = end
 			continue
 		}
-		if at.Before(t) { // The clock was set forward past that time.
+		if at.Before(t) { // The clock was set forward past the given time, so the slot is at the clock change.
 			at = t
 		}
 		return at.UTC()
 	}
 }
 
-// setting returns how far the clock of t's zone is ahead of UTC at t. The offset holds at least until end, which is
-// always after t. A zero end means that the offset never changes.
+// setting returns the offset from UTC that t's zone has at t. The offset holds at least until end, which is always
+// after t. A zero end means that the offset never changes.
 //
-// Some zones continue by a rule, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends each year
-// after 365 days (Go 1.26), so in a leap year end may not be after t. In that case setting uses the end of the UTC year
-// instead. The offset does not change on the last day of the year, and the next call evaluates the next year.
+// Some zones follow a rule without an end, for example all zones read from Go's time/tzdata. For these, ZoneBounds ends
+// each year after 365 days (Go 1.26), so in a leap year end may not be after t. In that case setting uses the end of
+// the UTC year instead. The offset does not change on the last day of the year, and the next call evaluates the next
+// year.
 func setting(t time.Time) (ahead time.Duration, end time.Time) {
 	_, offset := t.Zone()
 	if _, end = t.ZoneBounds(); !end.IsZero() && !end.After(t) {

@@ -22,19 +22,20 @@ type Key struct {
 
 // Config configures New.
 type Config struct {
-	Keys  []Key             // the first one seals, and all of them open
+	Keys  []Key             // The first key seals. All keys open.
 	Inner compensator.Codec // codec whose output is sealed. Default compensator.JSON
 
-	// ReadPlain also accepts content that is not sealed, for entries that were recorded before. While it is set, content
-	// that somebody writes into the table is accepted, too. So remove it when those entries have ended.
+	// ReadPlain also accepts content that is not sealed, for entries that were recorded before encryption was
+	// introduced. While it is set, the Codec also accepts plain content that an attacker writes into the table. So unset
+	// it when those entries have ended.
 	ReadPlain bool
 }
 
-// ErrUnknownKey says that Config.Keys does not have the key of the content. The text has the id of the key.
+// ErrUnknownKey says that Config.Keys lacks the key of the content. The text has the id of the key.
 var ErrUnknownKey = errors.New("encrypt: the key is not here")
 
 // ErrGarbled says that the content cannot be opened. It was changed, belongs to another entry, or was sealed by another
-// secret with the same key id. Or it is not sealed, and Config.ReadPlain is not set.
+// secret with the same key id. It is also the error for content that is not sealed if Config.ReadPlain is not set.
 var ErrGarbled = errors.New("encrypt: the content is not what was sealed")
 
 // Codec seals and opens contents. Create it with New. It is safe for concurrent use, and may serve several types.
@@ -115,8 +116,8 @@ func (c *Codec) Open(content []byte, businessType, idempotencyKey string) ([]byt
 // mark starts sealed content. No JSON and no text starts with it.
 const mark = "\x00cs\x01"
 
-// cut splits sealed content. Its parts are the mark, the length of the key's id, the id, and the rest, which is nonce
-// and ciphertext.
+// cut splits sealed content into the id of its key and the rest. Sealed content consists of the mark, the length of the
+// id, the id, the nonce, and the ciphertext. The rest holds the nonce and the ciphertext.
 func cut(data []byte) (id string, rest []byte, sealed bool) {
 	if len(data) <= len(mark) || string(data[:len(mark)]) != mark {
 		return "", nil, false
@@ -133,7 +134,7 @@ func cut(data []byte) (id string, rest []byte, sealed bool) {
 type sealer struct {
 	head  []byte
 	aead  cipher.AEAD
-	nonce []byte // key for computing nonces
+	nonce []byte // key for computing nonces, derived from the secret
 }
 
 func newSealer(key Key) (*sealer, error) {
@@ -160,9 +161,9 @@ func newSealer(key Key) (*sealer, error) {
 	return &sealer{head: append(head, key.ID...), aead: aead, nonce: nonce}, nil
 }
 
-// seal computes the nonce from everything that is sealed, and does not draw it. So the same event recorded twice has
-// the same content, and the receipt can compare contents. Two different contents get the same nonce no more often than
-// with random nonces.
+// seal computes the nonce from everything that it seals, instead of a random nonce. So an event that is recorded twice
+// has the same content, and the receipt can compare contents. Two different contents have the same nonce no more often
+// than with random nonces.
 func (s *sealer) seal(plain []byte, businessType, idempotencyKey string) []byte {
 	bound := s.bound(businessType, idempotencyKey)
 	mac := hmac.New(sha256.New, s.nonce)
@@ -183,8 +184,8 @@ func (s *sealer) open(data []byte, businessType, idempotencyKey string) ([]byte,
 	return s.aead.Open(nil, nonce, ciphertext, s.bound(businessType, idempotencyKey))
 }
 
-// bound returns the additional data that ties the content to its entry. Lengths in front of the parts keep two
-// different pairs from being equal.
+// bound returns the additional data that binds the content to its entry. The length of each part stands before the
+// part. Otherwise two different pairs of type and key could have the same data.
 func (s *sealer) bound(businessType, idempotencyKey string) []byte {
 	out := append([]byte(nil), s.head...)
 	for _, part := range []string{businessType, idempotencyKey} {

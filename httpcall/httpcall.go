@@ -19,44 +19,45 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// KeyHeader carries the idempotency key, without quotes, as payment services expect it. The IETF draft of this header
-// has quotes.
+// KeyHeader is the header with the idempotency key. The value has no quotes, as payment services expect it. The IETF
+// draft of this header requires quotes.
 const KeyHeader = "Idempotency-Key"
 
-// Do sends a request and returns the answer if it is a 2xx. Close its Body. A handler can return the error of Do as it
-// is. For an answer that is not a 2xx see Outcome. Without an answer the error is one of these:
+// Do sends a request and returns the answer if its status is 2xx. Close the answer's Body. A handler can return the
+// error of Do unchanged. For an answer with another status see Outcome. If there is no answer, the error is one of
+// these:
 //
-//   - Unavailable if the server does not listen or the connection broke. The call may have arrived all the same.
+//   - Unavailable if the server does not listen or the connection broke. The service may have received the call.
 //   - A plain error, which spends an attempt, if the context of the request or the Timeout of the client has ended.
-//     This entry may be the one that takes so long.
+//     This entry may be the cause of the slow answer.
 //   - A plain error if the URL has no scheme, an unknown scheme, no host, or an invalid port. Nothing was sent. A
 //     scheme that the client's own transport knows may come without a host.
 //   - A plain error if the client does not follow a redirect, or cannot.
 //   - A plain error if a 301, 302 or 303 would turn a POST, or a similar method, into a GET without content. Do does
-//     not follow it, because the answer to the GET is no answer to the call. The client's CheckRedirect may give the
-//     next request its method back.
+//     not follow such a redirect, because the answer to the GET is no answer to the call. The client's CheckRedirect
+//     may set the method of the next request back.
 //
 // Give the request the handler's context, and give the type a MaxWait. Without MaxWait an unavailable call is retried
 // without end.
 //
-// key is sent as Idempotency-Key, unless it is empty. Pass Entry.Key, so that the service recognises a repeated call,
-// and treats a call after a person's requeue as a new one. Put the name of the log in front if several logs call the
-// service, for example a staging copy. Put the name of the call behind if a handler makes several: "shop-" + e.CallKey() +
-// "-fee". A batch may contain other entries in each attempt, so a call of a batch has no key. Send the keys of its
-// items in the content instead.
+// Do sends key as Idempotency-Key, unless key is empty. Pass Entry.CallKey. Then the service recognises a repeated
+// call, and treats a call after a person's requeue as a new call. If several logs call the service, for example a
+// staging copy, put the name of the log in front. If a handler makes several calls, put the name of the call behind:
+// "shop-" + e.CallKey() + "-fee". Each attempt of a batch may contain other entries, so a call of a batch has no key.
+// Send the keys of its items in the content instead.
 //
-// No error contains more of the URL than its host. A nil client is http.DefaultClient, which follows redirects. Do is
-// safe for concurrent use.
+// No error contains more of the URL than its host. If client is nil, Do uses http.DefaultClient, which follows
+// redirects. Do is safe for concurrent use.
 func Do(client *http.Client, request *http.Request, key string) (*http.Response, error) {
 	if err := addressed(request); err != nil {
 		if request.Body != nil {
-			err = errors.Join(err, request.Body.Close()) // as the client would do
+			err = errors.Join(err, request.Body.Close()) // Close the body, as http.Client.Do does after an error.
 		}
 		return nil, err
 	}
 	if key != "" {
 		if request.Header == nil {
-			request.Header = make(http.Header) // net/http accepts a nil Header, too
+			request.Header = make(http.Header) // net/http accepts a request whose Header is nil.
 		}
 		request.Header.Set(KeyHeader, key)
 	}
@@ -74,7 +75,7 @@ func Do(client *http.Client, request *http.Request, key string) (*http.Response,
 	return answer, nil
 }
 
-// following is a client for one request that does not let redirects change its method.
+// following is a client for one request. It stops at a redirect that would change the method of the request.
 type following struct {
 	client  *http.Client
 	refused string // host of the redirect that would have changed the method
@@ -86,7 +87,7 @@ func (f *following) do(request *http.Request) (*http.Response, error) {
 	return keeping.Do(request)
 }
 
-// check calls the client's CheckRedirect first, because that may give the next request its method back.
+// check calls the client's CheckRedirect first, because that function may set the method of the next request back.
 func (f *following) check(next *http.Request, via []*http.Request) error {
 	if f.client.CheckRedirect != nil {
 		if err := f.client.CheckRedirect(next, via); err != nil {
@@ -95,16 +96,17 @@ func (f *following) check(next *http.Request, via []*http.Request) error {
 	} else if len(via) >= maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
-	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) { // "" means GET
+	if cmp.Or(next.Method, http.MethodGet) != cmp.Or(via[0].Method, http.MethodGet) { // An empty method means GET.
 		f.refused = next.URL.Host
 		return http.ErrUseLastResponse
 	}
 	return nil
 }
 
-const maxRedirects = 10 // the limit of net/http for a client without CheckRedirect
+const maxRedirects = 10 // limit that net/http uses for a client without CheckRedirect
 
-// addressed refuses a request without a usable address. A transport's error for it looks as if the service were down.
+// addressed returns an error for a request without a usable address. A transport would return an error that looks as if
+// the service were down.
 func addressed(request *http.Request) error {
 	u, lacks := request.URL, ""
 	switch {
@@ -112,7 +114,7 @@ func addressed(request *http.Request) error {
 		lacks = "URL"
 	case u.Scheme == "":
 		lacks = "scheme in its URL"
-	case u.Host == "" && (u.Scheme == "http" || u.Scheme == "https" || u.Opaque != ""): // Opaque is set for localhost:8080/x
+	case u.Host == "" && (u.Scheme == "http" || u.Scheme == "https" || u.Opaque != ""): // url.Parse sets Opaque for localhost:8080/x.
 		lacks = "host in its URL"
 	default:
 		return nil
@@ -124,17 +126,17 @@ func addressed(request *http.Request) error {
 func unanswered(request *http.Request, redirect *http.Response, err error) error {
 	var about *url.Error
 	if usererr.As(err, &about) {
-		err = about.Err // url.Error contains the URL with its query
+		err = about.Err // Unwrap the error, because a url.Error contains the URL with its query.
 	}
-	var noAddress *net.AddrError // for example for an invalid port
-	counts := redirect != nil || // net/http returns the redirect if it was asked not to follow
+	var noAddress *net.AddrError // net returns an AddrError for example for an invalid port.
+	counts := redirect != nil || // net/http returns the redirect as the answer if CheckRedirect has stopped it.
 		usererr.As(err, &noAddress)
-	// net/http reports these only as texts.
+	// net/http has no error values for these cases, so compare the texts.
 	switch said := usererr.Text(err); {
 	case strings.HasPrefix(said, "unsupported protocol scheme"), strings.HasPrefix(said, "http: no Host in request URL"):
 		counts = true
 	case strings.HasPrefix(said, "failed to parse Location header"):
-		err, counts = errors.New("redirected to what is no address"), true // replace the error, because its text contains the whole address with its query
+		err, counts = errors.New("redirected to what is no address"), true // Replace the error, because its text contains the whole address with its query.
 	}
 	err = fmt.Errorf("%s %s: %w", request.Method, request.URL.Host, err)
 	var dialled *net.OpError
@@ -142,12 +144,12 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 	case counts, request.Context().Err() != nil:
 		return err
 	case usererr.Is(err, context.DeadlineExceeded) && !(usererr.As(err, &dialled) && dialled.Op == "dial"):
-		return err // the client's Timeout has ended
+		return err // The Timeout of the client has ended.
 	}
 	return compensator.Unavailable(err)
 }
 
-// Outcome converts an answer into the error that a handler returns. It is for calls that are not made with Do.
+// Outcome converts an answer into the error that a handler returns. Use it for calls that are not made with Do.
 //
 //	2xx                          nil
 //	401, 407, 429, 502, 503, 504 Unavailable. The service or its access is at fault, not this entry. A Retry-After
@@ -155,9 +157,9 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 //	422                          Permanent. The service has read this content and will never accept it
 //	any other                    a plain error, which spends an attempt. This entry may be the cause
 //
-// The error wraps an *Error. If the contract of a service means something else by a status, the handler reads the
-// *Error and returns, for example, Permanent or nil. Outcome reads up to 4 KiB of the body of an answer that is not a
-// 2xx, and none of a 101. It does not close the body. The body may be nil.
+// The error wraps an *Error. If a service gives a status another meaning, the handler can read the *Error and return,
+// for example, Permanent or nil. If the status is not 2xx, Outcome reads up to 4 KiB of the body. It reads nothing of
+// the body of a 101. It does not close the body. The body may be nil.
 func Outcome(answer *http.Response) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
@@ -166,8 +168,8 @@ func Outcome(answer *http.Response) error {
 	if asked := answer.Request; asked != nil && asked.URL != nil {
 		err.text = asked.Method + " " + asked.URL.Host + ": " + err.text
 	}
-	if answer.Body != nil && answer.StatusCode/100 != 1 { // the body of a 101 is the connection, which ends when the service closes it
-		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // use what could be read
+	if answer.Body != nil && answer.StatusCode/100 != 1 { // Do not read the body of a 101. It is the connection, which ends only when the service closes it.
+		err.Body, _ = io.ReadAll(io.LimitReader(answer.Body, maxBody)) // Ignore the error and use the part that could be read.
 	}
 	switch answer.StatusCode {
 	case http.StatusUnprocessableEntity:
@@ -184,7 +186,7 @@ func Outcome(answer *http.Response) error {
 
 const (
 	maxBody     = 4 << 10
-	longestWait = time.Hour // the service may be up again sooner than it said
+	longestWait = time.Hour // longest wait that Retry-After can set, because the service may be up again sooner than it said
 )
 
 // Error is an answer that is not a 2xx. Its text has the method, the host and the status. It leaves out the body, which
@@ -202,7 +204,7 @@ func (e *Error) Error() string { return e.text }
 // retryAfter reads the seconds or the date of a Retry-After header (RFC 9110, 10.2.3). A date is compared with this
 // process's clock. A result ≤ 0 means no wait.
 func retryAfter(header string) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // out of range returns the largest number
+	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) { // A number that is out of range is replaced by the largest number.
 		return time.Duration(seconds) * time.Second
 	}
 	at, err := http.ParseTime(header)

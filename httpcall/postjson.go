@@ -14,10 +14,11 @@ import (
 	"github.com/compensator-go/compensator/internal/usererr"
 )
 
-// PostJSON posts v as JSON with Do and key. It decodes the JSON answer into into, unless that is nil. A handler can
-// return its error as it is. Three cases are plain errors and spend an attempt: v cannot be encoded, the address is
-// invalid, or a 2xx answer cannot be decoded. In the last case the service may have done the work, and recognises a
-// repeated call by its key. PostJSON reads up to 1 MiB of the answer.
+// PostJSON posts v as JSON with Do and key. Unless into is nil, PostJSON decodes the JSON answer into it. A handler can
+// return the error of PostJSON unchanged. PostJSON reads up to 1 MiB of the answer.
+//
+// Three cases are plain errors and spend an attempt: v cannot be encoded, the address is invalid, or a 2xx answer
+// cannot be decoded. In the last case the service may have done the work. It recognises a repeated call by its key.
 func PostJSON(ctx context.Context, client *http.Client, address, key string, v, into any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -55,7 +56,7 @@ func withoutAddress(err error) error {
 	if !usererr.As(err, &about) {
 		return err
 	}
-	if strings.Contains(about.Err.Error(), `"`) { // the text quotes a part of the address, for example a wrong port in http://user:secret/
+	if strings.Contains(about.Err.Error(), `"`) { // The text quotes a part of the address, for example a wrong port in http://user:secret/.
 		return errNoAddress
 	}
 	return about.Err

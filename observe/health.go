@@ -13,29 +13,29 @@ import (
 // Health is the condition of this process and of the log. [Health.Ready] answers a readiness probe. The other fields
 // are for people and for alerts. String returns all of it in one line, and MarshalJSON under its own names.
 type Health struct {
-	Database error // nil: it answers
-	Queue    error // nil: it answers. Otherwise the library polls the database, which works with more delay
-	History  error // not nil: the database went back in time and this process has stopped. See ErrHistoryLost
+	Database error // error of the database; nil if it answers
+	Queue    error // error of the queue; nil if it answers. With an error the library polls the database, so entries start later
+	History  error // not nil if the database was rolled back to an earlier state and this process has stopped. See ErrHistoryLost
 
 	Handlers int  // number of types with a handler in this process
-	Running  bool // Run is running in this process and was not asked to stop
+	Running  bool // whether Run is running in this process and was not asked to stop
 
-	// OldestOverdue is how long the entry that waits longest has been due and not claimed, of any type. It comes from
-	// the database, so it also counts entries that the queue has lost. Overdue has the same for each type that has such
-	// an entry.
+	// OldestOverdue is how long the oldest due entry of any type has waited for a claim. It is read from the database,
+	// so it includes entries that the queue has lost. Overdue holds the same time for each type with such an entry.
 	OldestOverdue     time.Duration
 	OldestOverdueType string
 	Overdue           map[string]time.Duration
 
 	UnknownTypes []string                  // types with overdue entries and without a handler in this process
 	Stuck        []processlog.StuckAttempt // handlers, or their COMMITs, that still run after their timeout, or after Run stopped waiting for them
-	OpenBreakers []OpenBreaker             // types that this process does not claim at present
-	Problems     []Problem                 // tasks of the library that fail at present, and since when. They are retried
+	OpenBreakers []OpenBreaker             // types that this process does not claim now
+	Problems     []Problem                 // tasks of the library that fail now; the library retries them
 }
 
-// Ready returns nil if this process can do its work. The database must answer and must not have lost entries. If types
-// have handlers here, Run must be running. A backlog does not make a process unready, because taking it out of service
-// would only make the backlog grow. Overdue entries may also belong to another deployment.
+// Ready returns nil if this process can do its work. Two conditions must hold: the database answers, and it has not
+// lost entries. If types have handlers in this process, Run must be running too. A backlog does not make a process
+// unready, because stopping its traffic would only make the backlog grow. Overdue entries may also belong to another
+// deployment.
 func (h Health) Ready() error {
 	switch {
 	case h.Database != nil:
@@ -48,13 +48,13 @@ func (h Health) Ready() error {
 	return nil
 }
 
-// Problem is a task of the library that fails at present, for example because a server refuses it. The library retries
-// it.
+// Problem is a task of the library that fails now, for example because a server refuses it. The library retries the
+// task.
 type Problem struct {
-	What         string    // the task
-	BusinessType string    // set if it concerns one type
-	Error        string    // the last error
-	Since        time.Time // it has failed since then, without a success
+	What         string    // name of the task
+	BusinessType string    // business type, if the task concerns one type
+	Error        string    // text of the last error
+	Since        time.Time // time of the first failure after the last success
 	Times        int
 }
 
@@ -66,13 +66,13 @@ func (t Problem) String() string {
 	return fmt.Sprintf("%s%s: %s, %d times since %s", t.What, about, t.Error, t.Times, t.Since.UTC().Format(time.RFC3339))
 }
 
-// OpenBreaker is a type that this process does not claim, because something that its handler needs is down. Its due
+// OpenBreaker is a type that this process does not claim, because a system that its handler needs is down. Its due
 // entries wait in the log and the queue. Other processes may run them.
 type OpenBreaker struct {
 	BusinessType string
-	Since        time.Time // when it opened
-	ProbeAt      time.Time // when one entry is tried. That try may be running, or may wait for an entry to come due
-	Probes       int       // number of failed tries since it opened
+	Since        time.Time // when the breaker opened
+	ProbeAt      time.Time // when the process tries one entry again. If the time has passed, that attempt may be running, or no entry is due yet
+	Probes       int       // number of failed attempts since the breaker opened
 	Err          error     // error of the last failed call
 }
 
@@ -81,7 +81,7 @@ func (b OpenBreaker) String() string {
 		b.Since.UTC().Format(time.RFC3339), b.Probes, b.ProbeAt.UTC().Format(time.RFC3339))
 }
 
-// String returns everything in one line.
+// String returns all fields in one line.
 func (h Health) String() string {
 	parts := []string{"ready"}
 	if err := h.Ready(); err != nil {

@@ -7,9 +7,10 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Observer has callbacks for metrics and traces. Any field may be nil. The library calls them in the goroutine that
-// does the work, so they must not block. It recovers from a panic in one and logs it. Later versions may add fields, so
-// use field names in literals. For tracing, these callbacks and a middleware with a span around the handler are enough.
+// Observer has callbacks for metrics and traces. Any field may be nil. The library calls a callback in the goroutine
+// that does the work, so a callback must not block. If a callback panics, the library recovers and logs the panic.
+// Later versions may add fields, so use field names in literals. For tracing you need these callbacks and a middleware
+// that creates a span around the handler.
 type Observer struct {
 	// Recorded is called for each new entry after Record has written it. It is not called for a Duplicate. It runs in
 	// the caller's goroutine and before the transaction ends, so the entry may still be rolled back.
@@ -23,50 +24,53 @@ type Observer struct {
 	AttemptEnded func(AttemptEvent)
 
 	// Settled is called when an outcome is durable, with the present state of the entry. It is also called when a
-	// handler returns nil and its entry was completed meanwhile, for example in the handler's own transaction. EndedBy
-	// tells these apart.
+	// handler returns nil and its entry was completed meanwhile, for example in the handler's own transaction.
+	// SettledEvent.EndedBy distinguishes the two.
 	Settled func(SettledEvent)
 
-	// OutcomeDropped is called when an outcome did not fit the version of the entry any more, because another process, a
-	// service or a person has moved the entry on. This is no fault. The effect may have happened twice, unless the
-	// handler is transactional. If the attempt succeeded but the entry says otherwise, for example because it was
-	// cancelled, a warning is logged, too.
+	// OutcomeDropped is called when an outcome no longer fits the version of the entry, because another process, a
+	// service or a person has changed the entry. This is no error. Unless the handler is transactional, its effect may
+	// have happened twice. If the attempt succeeded but the entry has another result, for example because it was
+	// cancelled, the library also logs a warning.
 	OutcomeDropped func(SettledEvent)
 
-	// Stuck is called once for a handler that still runs after its timeout, and for a transactional handler whose COMMIT
-	// does. When the lease ends, another process attempts the entry. If no other process takes it, the entry is
-	// dead-lettered after three leases.
+	// Stuck is called once for a handler that still runs after its timeout. It is also called for a transactional
+	// handler whose COMMIT still runs. When the lease ends, another process attempts the entry. If no other process
+	// takes it, the entry is dead-lettered after three leases.
 	Stuck func(AttemptEvent)
 
-	// QueueDown and QueueUp are called when the queue stops answering and when it answers again. In between the library
-	// polls the database.
+	// QueueDown and QueueUp are called when the queue stops answering and when it answers again. Between the two calls
+	// the library polls the database.
 	QueueDown func(err error)
 	QueueUp   func()
 
-	// BreakerOpened is called when the breaker of a type opens in this process. It is called again after each try that
-	// leaves it open, with the time of the next one. BreakerClosed is called when a try has closed it. Its argument
-	// describes how it was open.
+	// BreakerOpened is called when the breaker of a type opens in this process. It is called again after each attempt
+	// that leaves the breaker open, with the time of the next attempt. BreakerClosed is called when an attempt has
+	// closed the breaker. Its argument holds the last values of the open breaker.
 	BreakerOpened func(OpenBreaker)
 	BreakerClosed func(OpenBreaker)
 
-	// EntryMissing is called when an entry was recorded, its transaction was reported as committed, and the row does not
-	// exist. Without a Connector this is how a rollback by the server shows whose error the caller ignored. An entry
-	// with a delay, or of a type without a handler here, is looked for in the next round of the reconciler. In a process
-	// that only records, such rounds are rare, and only the newest 32 entries are looked for.
+	// EntryMissing is called when a recorded entry has no row although its transaction was reported as committed.
+	// Usually the server rolled the transaction back and the caller ignored the error. Without a Connector, only this
+	// callback reports that.
+	//
+	// An entry with a delay, or of a type without a handler in this process, is checked in the next round of the
+	// reconciler. In a process that only records, such rounds are rare, and each round checks only the newest 32
+	// entries.
 	EntryMissing func(MissingEvent)
 
-	// HistoryLost is called once when the database has gone back in time. This process then records and starts nothing
-	// any more: see processlog.ErrHistoryLost.
+	// HistoryLost is called once when the database was rolled back to an earlier state. After that, this process records
+	// and starts nothing: see processlog.ErrHistoryLost.
 	HistoryLost func(*processlog.LossError)
 
-	// Reconciled is called after each round of the reconciler, and after types were rebuilt alone. Its argument says
-	// what the queue did not know.
+	// Reconciled is called after each round of the reconciler. It is also called after types were rebuilt outside a
+	// round. Its argument says which entries the queue lacked.
 	Reconciled func(ReconciledEvent)
 }
 
 // RecordedEvent describes a new entry in a transaction that is still open.
 type RecordedEvent struct {
-	Context        context.Context // context of Record
+	Context        context.Context // context that Record got
 	ID             processlog.ID   // zero after a Record of several entries on MySQL
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
@@ -75,7 +79,7 @@ type RecordedEvent struct {
 
 // AttemptEvent describes one attempt.
 type AttemptEvent struct {
-	Context        context.Context // context of the handler, with the values that travelled with the entry. For a batch it is shared. In AttemptEnded it has ended
+	Context        context.Context // context of the handler, with the values that were recorded with the entry. A batch shares one context. In AttemptEnded the context has ended
 	ID             processlog.ID
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
@@ -84,12 +88,12 @@ type AttemptEvent struct {
 	Compensation   bool
 	Late           time.Duration // start minus due time, by the database's clock at the claim
 	Duration       time.Duration // time since the start
-	Err            error         // set in AttemptEnded. VerdictOf says what it asks for
+	Err            error         // error of the handler, set in AttemptEnded; VerdictOf returns its meaning
 }
 
 // SettledEvent describes a stored outcome.
 type SettledEvent struct {
-	Context        context.Context // context of the attempt. It has ended, but its values remain
+	Context        context.Context // context of the attempt; it has ended, but its values can still be read
 	ID             processlog.ID
 	IdempotencyKey processlog.IdempotencyKey
 	BusinessType   string
@@ -109,9 +113,9 @@ type MissingEvent struct {
 
 // ReconciledEvent describes a round of the reconciler.
 type ReconciledEvent struct {
-	Enqueued     int      // number of entries that were enqueued. The queue may have known some
+	Enqueued     int      // number of enqueued entries; the queue may already have had some of them
 	Polled       int      // number of entries that were claimed straight from the database
-	Rebuilt      bool     // the queue had lost everything, so all entries within the horizon were enqueued again
-	RebuiltTypes []string // the queue had lost entries of these types only, and they were enqueued again. The first time of each type counts, too
+	Rebuilt      bool     // whether the queue had lost everything, so that all entries within the horizon were enqueued again
+	RebuiltTypes []string // types of which the queue had lost entries, and which were enqueued again; a new type is listed too
 	UnknownTypes []string // types with overdue entries and without a handler in this process
 }

@@ -2,8 +2,8 @@ package observe
 
 import "github.com/compensator-go/compensator/processlog"
 
-// Observers returns an Observer that calls all of them in order. If one panics, the others are still called, and the
-// panic continues after that. A callback that none of them has stays nil and costs nothing.
+// Observers returns an Observer that calls the given Observers in order. If one panics, the others are still called,
+// and the panic continues after that. If no Observer has a callback, that callback is nil and costs nothing.
 func Observers(all ...Observer) Observer {
 	queueUps := fields(all, func(o Observer) func(struct{}) {
 		if o.QueueUp == nil {
@@ -31,8 +31,8 @@ func Observers(all ...Observer) Observer {
 	return joined
 }
 
-// fields takes the same callback from each observer, and combines them. It returns nil if no observer has this
-// callback. If only one has it, it returns that callback unchanged.
+// fields reads the same callback from each observer with of, and returns a callback that calls them all. It returns nil
+// if no observer has this callback. If only one observer has it, fields returns that callback unchanged.
 func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	var told []func(E)
 	for _, o := range all {
@@ -49,7 +49,7 @@ func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
 	return func(event E) { each(told, event) }
 }
 
-// each calls all functions, even if one panics.
+// each calls all functions with the event. If a function panics, each still calls the remaining functions.
 func each[E any](told []func(E), event E) {
 	if len(told) > 1 {
 		defer each(told[1:], event)

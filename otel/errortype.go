@@ -7,7 +7,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// These are the values of error.type, besides the words of Options.ErrorType.
+// Values of the attribute error.type. Options.ErrorType may add other words.
 const (
 	typePanic       = "panic"
 	typePermanent   = "permanent"
@@ -19,12 +19,12 @@ const (
 	typeFailed      = "failed"
 )
 
-// errorType returns a word for how an attempt failed. It returns "" for a success and for a snooze.
+// errorType returns a word for the kind of failure of an attempt. It returns "" for a success and for a snooze.
 func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	if err == nil {
 		return ""
 	}
-	word = typeFailed // This is the result if a method of the error panics.
+	word = typeFailed // A method of the error has panicked.
 	defer survive()
 	verdict, cause := compensator.VerdictOf(err), context.Cause(ctx)
 	switch {
@@ -50,7 +50,7 @@ func (t *Telemetry) errorType(ctx context.Context, err error) (word string) {
 	return word
 }
 
-// mostWrapped limits how deep isPanic looks, because the error of a handler may unwrap to itself.
+// mostWrapped limits how many wrapped errors isPanic follows. The error of a handler may unwrap to itself.
 const mostWrapped = 100
 
 // isPanic reports whether err is, or wraps, a recovered panic.
@@ -64,7 +64,7 @@ func isPanic(err error) bool {
 	return false
 }
 
-const maxErrorType = 64 // in bytes
+const maxErrorType = 64 // maximum length of a word of Options.ErrorType, in bytes
 
 func (t *Telemetry) ownErrorType(err error) (word string) {
 	word = typeFailed
@@ -82,7 +82,7 @@ func (t *Telemetry) ownErrorType(err error) (word string) {
 	return word
 }
 
-// errorText returns what a span may say about an error.
+// errorText returns the text of an error for a span, as Options.ErrorText allows it.
 func (t *Telemetry) errorText(err error) (text string) {
 	if t.opts.ErrorText == nil || err == nil {
 		return ""

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// gauges are read when metrics are collected. They query the Compensator and, through it, the database.
+// gauges holds the gauges. When metrics are collected, it queries the Compensator and, through it, the database.
 type gauges struct {
 	t *Telemetry
 	c *compensator.Compensator
@@ -22,7 +22,7 @@ type gauges struct {
 	cases                                  metric.Int64ObservableGauge
 	overdue, pastDue, atRisk, paused       metric.Float64ObservableGauge
 
-	looking sync.Mutex // guards at, casesAt and open; one collector looks at a time, the others report the readings in found
+	looking sync.Mutex // guards at, casesAt and open; its holder calls look, and other collectors report the readings in found
 	at      time.Time
 	casesAt time.Time
 	open    []reading
@@ -38,7 +38,7 @@ type reading struct {
 
 const (
 	lookEvery   = 15 * time.Second
-	casesEvery  = 2 * lookEvery   // twice as long, because a log with problems has many cases
+	casesEvery  = 2 * lookEvery   // twice lookEvery, because a log with problems has many cases
 	lookTimeout = 5 * time.Second // maximum time that a scrape waits for a database that does not answer
 	maxWaiting  = 1000            // maximum count for one type and state; the true number may be higher
 )
@@ -72,7 +72,7 @@ func newGauges(t *Telemetry, c *compensator.Compensator) (metric.Registration, e
 	return t.meter.RegisterCallback(g.tell, g.ready, g.queue, g.stuck, g.breakers, g.waiting, g.overdue, g.cases, g.pastDue, g.atRisk, g.paused)
 }
 
-// tell is the OpenTelemetry callback. Any number of readers may call it.
+// tell is the callback that OpenTelemetry calls at each collection. Several metric readers may call it concurrently.
 func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 	defer survive()
 	for _, r := range g.readings(ctx) {
@@ -86,8 +86,8 @@ func (g *gauges) tell(ctx context.Context, to metric.Observer) error {
 	return nil
 }
 
-// readings looks again unless the last look is less than lookEvery ago or another goroutine is looking. Otherwise it
-// returns the last readings.
+// readings returns the current values of the gauges. It returns the last readings in two cases: they are younger than
+// lookEvery, or another goroutine is reading new ones. Otherwise it calls look.
 func (g *gauges) readings(ctx context.Context) []reading {
 	if g.looking.TryLock() {
 		defer g.looking.Unlock()
@@ -103,8 +103,8 @@ func (g *gauges) readings(ctx context.Context) []reading {
 	return nil
 }
 
-// look queries the Compensator. It leaves out values that the database does not return. An old value would suggest that
-// nothing has changed.
+// look queries the Compensator. If the database does not return a value, look leaves the value out. An old value would
+// suggest that nothing has changed.
 func (g *gauges) look(ctx context.Context) (found []reading) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -130,7 +130,7 @@ func (g *gauges) look(ctx context.Context) (found []reading) {
 	found = append(found, g.countWaiting(ctx)...) // Query the cases last, because there may be many of them.
 	if time.Since(g.casesAt) >= casesEvery {
 		g.open = nil
-		if standing, err := admin.StandingOf(ctx, g.c); err == nil { // After an error the next look tries again.
+		if standing, err := admin.StandingOf(ctx, g.c); err == nil { // After an error, try again at the next look instead of waiting for casesEvery.
 			g.open, g.casesAt = g.tellCases(standing), time.Now()
 		}
 	}
@@ -153,7 +153,7 @@ func (g *gauges) tellCases(standing *admin.Standing) (found []reading) {
 	}
 	found = append(found, g.byType(g.paused, g.t.stored, paused, larger, labels{})...)
 	for currency, minor := range standing.AtRisk {
-		if name, _ := g.t.currencies.of(currency); name != other { // Amounts of different currencies have no sum, so leave out other.
+		if name, _ := g.t.currencies.of(currency); name != other { // Do not report the value other, because amounts of different currencies have no sum.
 			found = append(found, reading{g.atRisk, minor, labels{currency: name}})
 		}
 	}
@@ -182,7 +182,7 @@ func (g *gauges) countWaiting(ctx context.Context) (found []reading) {
 	return found
 }
 
-// byType returns one reading for each type that has its own name, and one for all other types.
+// byType returns one reading for each type that is reported under its name, and one reading for all other types.
 func (g *gauges) byType(gauge metric.Observable, types *names, values map[string]float64, join func(a, b float64) float64, of labels) (found []reading) {
 	told := make(map[string]float64)
 	for businessType, value := range values {

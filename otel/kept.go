@@ -13,7 +13,7 @@ type names struct {
 
 func newNames(most int) *names { return &names{most: most, known: make(map[string]bool)} }
 
-// of returns the name itself or other. fresh reports whether the name was added now.
+// of returns name if it is among the first names, and otherwise other. fresh reports whether this call has added name.
 func (n *names) of(name string) (told string, fresh bool) {
 	n.mu.RLock()
 	known, full := n.known[name], len(n.known) >= n.most

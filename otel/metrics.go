@@ -46,8 +46,8 @@ func (m *instruments) open(meter metric.Meter) error {
 // labels holds the attributes of one series. Empty attributes are left out.
 type labels struct{ log, operation, businessType, errorType, state, endedBy, currency string }
 
-// options holds the same attributes in each form that instruments take. They are built once, so that counting allocates
-// nothing.
+// options holds one set of attributes in each form that instruments accept. It is built once, so that counting
+// allocates nothing.
 type options struct {
 	add     []metric.AddOption
 	record  []metric.RecordOption

@@ -2,8 +2,8 @@ package otel
 
 import "go.opentelemetry.io/otel/attribute"
 
-// The OpenTelemetry conventions for messaging are still in development. The names starting with messaging follow them.
-// The names starting with compensator are the library's own.
+// Names of metrics and attributes. The names that start with messaging follow the OpenTelemetry conventions, which are
+// still in development. The names that start with compensator are the library's own.
 const (
 	scope     = "github.com/compensator-go/compensator/otel"
 	schemaURL = "https://opentelemetry.io/schemas/1.43.0"
@@ -54,11 +54,11 @@ const (
 	keyCurrency = attribute.Key("compensator.currency")
 )
 
-// other is the conventions' value for everything that has no own name.
+// other replaces a value that is not reported under its own name, as the OpenTelemetry conventions define.
 const other = "_OTHER"
 
-// The bounds are in seconds. The duration buckets come from the conventions. The lateness buckets range from the
-// duration of a claim to the duration of an outage.
+// Bounds of histogram buckets in seconds. The duration buckets come from the OpenTelemetry conventions. The lateness
+// buckets range from the duration of a claim to the duration of an outage.
 var (
 	durationBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
 	latenessBuckets = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300, 1800}

@@ -18,14 +18,14 @@ func (t *Telemetry) Middleware(next compensator.HandlerFunc) compensator.Handler
 	return func(ctx context.Context, e *compensator.Entry) (err error) {
 		a := t.begin(ctx, e)
 		returned := false
-		defer func() { t.end(a, returned, err) }() // This also runs after a panic, which continues.
+		defer func() { t.end(a, returned, err) }() // This also runs after a panic, which then continues.
 		err = next(a.ctx, e)
 		returned = true
 		return err
 	}
 }
 
-// BatchMiddleware creates one span around a batch. The span links to each context in which an entry of the batch was
+// BatchMiddleware creates one span around a batch. The span links to each span in which an entry of the batch was
 // recorded, up to 128. If a batch breaks, each of its entries runs again as a batch of one. Attach uses it for all
 // types.
 func (t *Telemetry) BatchMiddleware(next compensator.BatchFunc) compensator.BatchFunc {
@@ -50,7 +50,7 @@ type running struct {
 	since time.Time
 }
 
-// spanKind holds what spans with the same start options have in common.
+// spanKind holds the values that decide the start options of a span.
 type spanKind struct {
 	operation, businessType string
 	root                    bool
@@ -84,8 +84,8 @@ func (t *Telemetry) begin(ctx context.Context, e *compensator.Entry) (a running)
 	return a
 }
 
-// origin returns the span in which an entry was recorded. A span that is not remote belongs to the caller of New, so it
-// is not known.
+// origin returns the span in which an entry was recorded. known is false if the span in ctx is not remote. Such a span
+// belongs to the caller of compensator.New.
 func origin(ctx context.Context) (sc trace.SpanContext, known bool) {
 	sc = trace.SpanContextFromContext(ctx)
 	return sc, sc.IsValid() && sc.IsRemote()
@@ -102,7 +102,7 @@ func (t *Telemetry) beginBatch(ctx context.Context, entries []*compensator.Entry
 	var links []trace.Link
 	for _, e := range entries {
 		recordedIn, known := origin(e.Context(ctx))
-		same := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // entries recorded in the same span
+		same := func(l trace.Link) bool { return l.SpanContext.Equal(recordedIn) } // Entries that were recorded in the same span need one link only.
 		if !known || slices.ContainsFunc(links, same) {
 			continue
 		}
@@ -144,7 +144,7 @@ func (t *Telemetry) spanStart(kind spanKind) spanStart {
 	return spanStart{kind.operation + " " + kind.businessType, opts}
 }
 
-// ofEntry returns everything that is reported about an entry.
+// ofEntry returns all attributes that are reported about an entry.
 func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	told := []attribute.KeyValue{keyMessageID.String(e.ID.String()), keyAttempt.Int(e.Attempt()), keyEpoch.Int64(int64(e.Epoch))}
 	if e.BatchID != "" {
@@ -153,7 +153,7 @@ func ofEntry(e *compensator.Entry) []attribute.KeyValue {
 	return told
 }
 
-// end ends the span and records the duration. If the handler has not returned, it has panicked.
+// end ends the span and records the duration. returned is false if the handler has panicked.
 func (t *Telemetry) end(a running, returned bool, errs ...error) {
 	word, err := typePanic, error(nil)
 	if returned {
@@ -166,7 +166,7 @@ func (t *Telemetry) end(a running, returned bool, errs ...error) {
 		t.options(labels{operation: a.kind.operation, businessType: businessType, errorType: word}).record...)
 }
 
-// firstFailure returns the first failure among a batch's verdicts, or the failure of a single handler.
+// firstFailure returns the first failure among the errors of a batch. errs holds one error for a single handler.
 func (t *Telemetry) firstFailure(ctx context.Context, errs []error) (word string, err error) {
 	for _, err := range errs {
 		if word := t.errorType(ctx, err); word != "" {

@@ -14,8 +14,9 @@ import (
 
 // Options configures Telemetry. The zero value works.
 type Options struct {
-	// TracerProvider creates the spans. nil means the global provider at the time of New, which may receive its delegate
-	// later. The no-op provider of go.opentelemetry.io/otel/trace/noop creates no spans and costs nothing.
+	// TracerProvider creates the spans. nil means the global provider at the time of New. The program may set the real
+	// global provider later. The no-op provider of go.opentelemetry.io/otel/trace/noop creates no spans and costs
+	// nothing.
 	TracerProvider trace.TracerProvider
 
 	// MeterProvider creates the instruments. nil means the global provider, as for TracerProvider.
@@ -27,8 +28,8 @@ type Options struct {
 	Log string
 
 	// Child makes an attempt's span a child of the span that recorded its entry. By default an attempt starts a new
-	// trace with a link to that span, because attempts may come half an hour later and ten times. The span of a batch is
-	// never a child.
+	// trace with a link to that span, because an attempt may come half an hour later, and an entry may have ten
+	// attempts. The span of a batch is never a child.
 	Child bool
 
 	// ErrorText receives the text of a failed attempt's error and returns what its span may say. Use it to remove
@@ -36,9 +37,9 @@ type Options struct {
 	// text.
 	ErrorText func(text string) string
 
-	// ErrorType returns a word for a kind of error that would otherwise be "failed". An empty word keeps "failed". The
-	// first 32 words are reported, each up to 64 bytes. All others are reported as "_OTHER". It is called concurrently.
-	// A panic counts as "".
+	// ErrorType returns a word for a kind of error that would otherwise be reported as "failed". An empty word keeps
+	// "failed". The first 32 different words are reported, each up to 64 bytes. All other words are reported as
+	// "_OTHER". ErrorType is called concurrently. If it panics, "failed" is reported.
 	ErrorType func(err error) string
 }
 
@@ -46,17 +47,18 @@ type Options struct {
 type Telemetry struct {
 	opts    Options
 	tracer  trace.Tracer
-	silent  bool // whether no spans are created
+	silent  bool // whether the TracerProvider creates no spans
 	meter   metric.Meter
 	metrics instruments
 
-	recorded, ran, stored  *names // types in Record, in handlers and in the log; each has its own limit
+	recorded, ran, stored  *names // business types in Record, in handlers and in the log; each has a separate limit
 	errorTypes, currencies *names
 	labels                 kept[labels, options]
 	spans                  kept[spanKind, spanStart]
 }
 
-// These limits bound the values of an attribute, because a metric's series live as long as the process.
+// Limits for the number of values of an attribute. They are needed because a metric keeps each series until the process
+// ends.
 const (
 	maxTypes      = 200
 	maxErrorTypes = 32
@@ -87,9 +89,9 @@ func New(opts Options) (*Telemetry, error) {
 
 // Attach puts the middleware around all handlers that are registered on c afterwards. It also registers the gauges.
 //
-// The gauges call c.Health and c.Count when they are collected. They do so at most every 15 seconds, and for at most 5
-// seconds. If Config.Operations is set, every other time they read the open cases too. Call detach before c.Close. It
-// stops the gauges.
+// When the gauges are collected, they call c.Health and c.Count. They do so at most every 15 seconds, and for at most 5
+// seconds. If Config.Operations is set, they also read the open cases every other time. detach stops the gauges. Call
+// it before c.Close.
 func (t *Telemetry) Attach(c *compensator.Compensator) (detach func() error, err error) {
 	if c == nil {
 		return nil, &compensator.FieldError{Field: "c", Reason: "is nil"}

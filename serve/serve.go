@@ -1,5 +1,5 @@
-// Package serve runs a program around the log and stops its parts in the right order. It is a separate package so that
-// programs without it do not link net/http.
+// Package serve runs a log together with servers and consumers, and stops them in the right order. It is a separate
+// package so that programs without it do not link net/http.
 package serve
 
 import (
@@ -19,52 +19,57 @@ import (
 // Log is the log to run. *compensator.Compensator implements it.
 type Log interface{ Run(context.Context) error }
 
-// Server answers requests. It uses TLS if its TLSConfig is set, with the certificates in it. A Server can be used in
-// one Run only, as any http.Server. Set ReadTimeout and IdleTimeout. Without them a client that sends a body slowly
-// holds its connection and a goroutine forever.
+// Server answers requests. If its TLSConfig is set, it uses TLS with the certificates in TLSConfig. As with any
+// http.Server, a Server can be used in one Run only. Set ReadTimeout and IdleTimeout. Without them, a client that sends
+// a body slowly holds its connection and a goroutine forever.
 type Server struct {
 	*http.Server
-	Listener net.Listener // nil: listen on Addr, as ListenAndServe does. Run closes it
+	Listener net.Listener // listener that Run uses and closes; nil: Run listens on Addr, as ListenAndServe does
 }
 
-// Config lists what runs beside the log. The zero value lists nothing.
+// Config lists the parts that run beside the log. All fields are optional.
 type Config struct {
-	Servers   []Server                          // servers whose requests may record
-	Consumers []func(ctx context.Context) error // consumers of messages, until ctx ends: Run of an Intake, or Run of a relay's Consumer
+	Servers   []Server                          // servers whose requests may record entries
+	Consumers []func(ctx context.Context) error // consumers of messages, for example Run of an Intake, or Run of a relay's Consumer; each runs until ctx ends
 	Inside    []Server                          // servers of admin pages, probes and metrics. They answer until everything else has ended
 
 	// StopTimeout is how long Run waits for running requests and consumers together. Choose it longer than the stop
-	// timeout of each consumer. Default 10 s, and 65 s with Consumers, because an Intake takes up to 30 s by default,
-	// and a relay's Consumer twice as long. After that the log's Run takes up to its Config.StopTimeout plus a third.
-	// Allow the sum of both before the program is killed.
+	// timeout of each consumer. The default is 10 s. With Consumers it is 65 s, because an Intake takes up to 30 s by
+	// default, and a relay's Consumer twice as long.
+	//
+	// After that, the log's Run takes up to its own Config.StopTimeout plus a third. Configure your platform to wait for
+	// the sum of both before it kills the program.
 	StopTimeout time.Duration
 }
 
-// Run runs log and the parts in cfg until ctx ends, or until any of them ends. Then it stops them from the outside to
-// the inside. It waits for each step before the next one:
+// Run runs log and the parts in cfg until ctx ends, or until any of them ends. Then it stops them in three steps. Each
+// step waits for the step before it:
 //
-//   - Servers take no new requests and finish the running ones. The contexts of consumers end. After this step nothing
-//     is recorded any more. Entries are claimed and run during this step.
+//   - Servers take no new requests and finish the running requests. The contexts of consumers end. After this step
+//     nothing is recorded any more. During this step the log still claims and runs entries.
 //   - The context of log.Run ends. Handlers end, and their outcomes are stored.
 //   - The servers in Inside have one second for their requests.
 //
-// Run returns all errors joined, or nil if everything ended in order. Use ctx.Err() to find out whether the stop was
-// asked for. A consumer that returns nil, or a server that was shut down, also ends Run. An invalid field, or an
-// address that cannot be listened on, is returned before anything has run.
+// Run returns all errors joined, or nil if everything ended in order. To find out whether ctx caused the end, use
+// ctx.Err(). A consumer that returns nil, or a server that was shut down, also ends Run. If a field is invalid, or an
+// address cannot be listened on, Run returns the error before it starts anything.
 //
-// A part that needs longer than StopTimeout is an error. Run then closes the connections of requests, which ends their
-// contexts. It leaves a consumer running. One second later it also leaves a server whose ConnContext does not return.
-// The contexts of requests do not end with ctx. Run does not wait for hijacked connections, for example WebSockets: see
-// http.Server.RegisterOnShutdown.
+// If a part needs longer than StopTimeout, Run returns an error. Run then closes the connections of requests, which
+// ends their contexts. It does not wait longer for consumers. One second later it also stops waiting for a server whose
+// ConnContext does not return. The end of ctx alone does not end the contexts of requests. Run does not wait for
+// hijacked connections, for example WebSockets: see http.Server.RegisterOnShutdown.
 //
 // Run closes nothing that log uses. After Run call Close of the log, then shut down the telemetry providers, then close
-// the database and Redis. Run handles no signals. Pass a ctx of signal.NotifyContext, for example. That swallows a
-// second signal until its stop is called. If a second signal must end the program at once, use context.AfterFunc(ctx,
-// stop). Nothing is lost then: running entries run again elsewhere when their leases end. Several Runs may run at the
-// same time, each with its own servers and log.
+// the database and Redis.
+//
+// Run handles no signals. You may pass a ctx of signal.NotifyContext. Then a second signal has no effect until you call
+// stop of NotifyContext. If a second signal must end the program at once, use context.AfterFunc(ctx, stop). In this
+// case running entries run again in another process when their leases end.
+//
+// Several Runs may run at the same time, each with its own servers and log.
 func Run(ctx context.Context, log Log, cfg Config) error {
 	kept := context.WithoutCancel(ctx)
-	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // do not change the caller's slices
+	cfg.Servers, cfg.Inside = slices.Clone(cfg.Servers), slices.Clone(cfg.Inside) // Clone the slices, because listen changes their elements.
 	err := cfg.validate(log)
 	if err == nil {
 		err = cfg.listen(kept)
@@ -86,7 +91,7 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 		outside = append(outside, start(end, fmt.Sprintf("consumer %d of %d", i+1, len(cfg.Consumers)), func() error {
 			err := consume(receiving)
 			if receiving.Err() != nil && usererr.Is(err, receiving.Err()) {
-				return nil // the stop was asked for
+				return nil // Run has asked the consumer to stop, so this error is expected.
 			}
 			return usererr.Safe(err)
 		}))
@@ -96,16 +101,16 @@ func Run(ctx context.Context, log Log, cfg Config) error {
 	stopReceiving()
 	err = stop(kept, cfg.stopTimeout(), outside)
 	stopWorking()
-	<-work.done // log.Run has its own time limit
+	<-work.done // Wait without a limit, because log.Run limits its own stop.
 	err = errors.Join(err, work.failure())
 	return errors.Join(err, stop(kept, insideStop, inside))
 }
 
 const (
-	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http treats a silent new connection as busy
+	defaultStop  = 10 * time.Second // longer than the 5 s for which net/http treats a new connection without a request as busy
 	consumerStop = 65 * time.Second
 	insideStop   = time.Second
-	cutOff       = time.Second // time for closing connections
+	cutOff       = time.Second // how long to wait for a server after its connections were closed
 )
 
 func (cfg Config) stopTimeout() time.Duration {
@@ -118,7 +123,7 @@ func (cfg Config) stopTimeout() time.Duration {
 	return defaultStop
 }
 
-// validate returns everything that is wrong.
+// validate returns an error that names everything wrong in cfg and log.
 func (cfg Config) validate(log Log) error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -128,7 +133,7 @@ func (cfg Config) validate(log Log) error {
 	}
 	refuse(log == nil, "log is nil")
 	refuse(cfg.StopTimeout < 0, "StopTimeout: %v is less than 0", cfg.StopTimeout)
-	first := map[*http.Server]string{} // where each server is listed first
+	first := map[*http.Server]string{} // first says where in cfg each server is listed first, to find servers that are listed twice.
 	for i, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		field := fmt.Sprintf("Servers[%d]", i)
 		if i >= len(cfg.Servers) {
@@ -150,15 +155,15 @@ func (cfg Config) validate(log Log) error {
 	return errors.Join(errs...)
 }
 
-// part is one thing that runs until it is asked to stop.
+// part is a server, a consumer or the log: it runs until it is asked to stop.
 type part struct {
 	name   string
-	server *http.Server // nil: the part stops by its context
+	server *http.Server // nil if the part stops when its context ends
 	done   chan struct{}
-	err    error // set once done is closed
+	err    error // error of the part; may be read after done is closed
 }
 
-// start runs a part, and calls end when the part has returned.
+// start runs a part in a goroutine, and calls end when the part has returned.
 func start(end func(), name string, run func() error) *part {
 	p := &part{name: name, done: make(chan struct{})}
 	go func() {
@@ -182,7 +187,7 @@ func (p *part) stop(ctx context.Context) error {
 	told := make(chan error, 1)
 	go func() { told <- p.tell(ctx) }()
 	late := ctx
-	if p.server != nil { // requests have until that deadline, and are then cut off
+	if p.server != nil { // Requests may run until the deadline of ctx. Then their connections are closed.
 		deadline, _ := ctx.Deadline()
 		after, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline.Add(cutOff))
 		defer cancel()
@@ -196,8 +201,9 @@ func (p *part) stop(ctx context.Context) error {
 	}
 }
 
-// tell ends a server's requests, by force once ctx has ended, and waits for the part. Shutdown and Close wait for Serve
-// to return in spite of their context, and therefore for the user's code in it.
+// tell shuts the server of a part down and waits for the part. If ctx ends first, it closes the connections. Shutdown
+// and Close wait for Serve to return, whatever their context says. Serve calls the user's code, so both may take longer
+// than ctx.
 func (p *part) tell(ctx context.Context) (err error) {
 	if p.server != nil {
 		if err = p.server.Shutdown(ctx); err != nil {
@@ -205,11 +211,11 @@ func (p *part) tell(ctx context.Context) (err error) {
 			err = fmt.Errorf("serve: requests at %s were cut off: %w", p.name, err)
 		}
 	}
-	<-p.done // the server has closed its listener
+	<-p.done // For a server, this is closed soon, because the server has closed its listener.
 	return errors.Join(p.failure(), err)
 }
 
-// stop stops several parts at the same time.
+// stop stops several parts at the same time and waits for them, for at most timeout.
 func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -222,7 +228,7 @@ func stop(ctx context.Context, timeout time.Duration, parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// listen opens the listeners that the caller has not given.
+// listen opens a listener for each server without one.
 func (cfg Config) listen(ctx context.Context) (err error) {
 	for _, servers := range [][]Server{cfg.Servers, cfg.Inside} {
 		for i, s := range servers {
@@ -240,7 +246,7 @@ func (cfg Config) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// hangUp closes all listeners.
+// hangUp closes the listeners of all servers.
 func (cfg Config) hangUp() {
 	for _, s := range slices.Concat(cfg.Servers, cfg.Inside) {
 		if s.Listener != nil {
@@ -249,7 +255,7 @@ func (cfg Config) hangUp() {
 	}
 }
 
-// certified reports whether net/http can serve with the TLSConfig alone, or without TLS.
+// certified reports whether the server has what it needs: no TLS, or a TLSConfig with certificates.
 func (s Server) certified() bool {
 	own := s.TLSConfig
 	return own == nil || len(own.Certificates) > 0 || own.GetCertificate != nil || own.GetConfigForClient != nil
@@ -273,7 +279,7 @@ func serveAll(end func(), servers []Server) (parts []*part) {
 
 // serve answers requests until the server is shut down.
 func (s Server) serve() (err error) {
-	defer s.Listener.Close() // also if the server never used it
+	defer s.Listener.Close() // Close the listener, in case the server never used it.
 	if s.TLSConfig != nil {
 		err = s.ServeTLS(s.Listener, "", "")
 	} else {

@@ -94,15 +94,15 @@ func (p *program) caseList() *cobra.Command {
 	for _, other := range []string{"failure", "owner", "mine", "unowned", "unknown", "limit"} {
 		cmd.MarkFlagsMutuallyExclusive("groups", other)
 	}
-	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // the three exclude each other
+	cmd.MarkFlagsMutuallyExclusive("owner", "mine", "unowned") // Only one of the three flags makes sense at a time.
 	_ = cmd.RegisterFlagCompletionFunc("type", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return p.completeType(cmd, nil, typed)
 	})
 	return cmd
 }
 
-// whyNone looks at the first 50 dead entries without a case. If the person has the right to see one of them, it prints
-// a hint.
+// whyNone is called when no case was found. It reads the first 50 dead entries without a case. If the person may see
+// one of these entries, whyNone prints a hint.
 func (p *program) whyNone(ctx context.Context, s *session) error {
 	dead, err := s.store.DeadWithoutCase(ctx, 0, 50)
 	i := slices.IndexFunc(dead, func(r processlog.Row) bool {
@@ -122,7 +122,7 @@ func (s *session) casesOf(ctx context.Context, filter admin.CaseFilter, limit in
 	})
 }
 
-// groupsOf returns the groups of failures of a type, or of all types.
+// groupsOf returns the groups of failures of one type. An empty businessType means all types.
 func (s *session) groupsOf(ctx context.Context, businessType string) (groups []admin.Group, more bool, err error) {
 	if businessType == "" {
 		return s.Groups(ctx, s.actor)
@@ -171,8 +171,9 @@ func (p *program) caseTake() *cobra.Command {
 	return cmd
 }
 
-// take takes cases in the versions that were seen, at most admin.MaxEntries at a time. After the first batch was taken,
-// an error becomes the answer for the remaining cases, so that the caller sees which cases were taken.
+// take takes cases in the versions that the person saw. One call of the Admin takes at most admin.MaxEntries cases. If
+// an error occurs after the first such call, it becomes the answer for the remaining cases. So the person sees which
+// cases were taken.
 func (s *session) take(ctx context.Context, names []string, why admin.Why) (results, error) {
 	errs := make([]error, len(names))
 	known := make(map[compensator.EntryID]bool)
@@ -183,9 +184,9 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 		var wrong *exitError
 		switch {
 		case err != nil && reasonOf(err) == codeDatabase && !errors.As(err, &wrong):
-			return results{}, err // the other cases would fail in the same way
+			return results{}, err // The remaining cases would fail with the same error.
 		case err == nil && known[v.EntryID]:
-			return results{}, usage("%s is named twice: name it once", name) // check the whole list first, because the Admin sees only 500 at a time
+			return results{}, usage("%s is named twice: name it once", name) // Search the whole list for duplicates, because the Admin gets at most 500 cases at a time.
 		}
 		if errs[i] = err; err == nil {
 			known[v.EntryID] = true
@@ -217,7 +218,7 @@ func (s *session) take(ctx context.Context, names []string, why admin.Why) (resu
 	return answers, nil
 }
 
-// seenCase returns a case in the given version, or in its current version if none is given.
+// seenCase returns a case in the version that name gives. If name gives none, seenCase uses the current version.
 func (s *session) seenCase(ctx context.Context, name string) (seen admin.SeenCase, err error) {
 	text, version, given := strings.Cut(name, ":c")
 	if seen.EntryID, err = compensator.ParseEntryID(text); err != nil {

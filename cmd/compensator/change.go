@@ -123,14 +123,14 @@ func (p *program) change(name, short string, action admin.Right, delays bool) *c
 	return cmd
 }
 
-// doubt prints a hint if --where names an unknown type.
+// doubt prints a hint if --where names a type that the log does not know.
 func (p *program) doubt(ctx context.Context, s *session, conditions []string) {
 	if w, err := parseWhere(conditions); err == nil {
 		p.doubtType(ctx, s, w.BusinessType)
 	}
 }
 
-// doubtType prints a hint if a type is unknown.
+// doubtType prints a hint if the log does not know a type.
 func (p *program) doubtType(ctx context.Context, s *session, businessType string) {
 	var unknown *admin.UnknownTypeError
 	if businessType != "" && !s.store.missing() && errors.As(s.CheckType(ctx, s.actor, businessType), &unknown) {
@@ -138,15 +138,15 @@ func (p *program) doubtType(ctx context.Context, s *session, businessType string
 	}
 }
 
-// picked is an entry to change, in the version that was seen.
+// picked is an entry to change, in the version that the person saw.
 type picked struct {
-	name string // as the person wrote it
+	name string // name of the entry, as the person typed it
 	id   compensator.EntryID
-	seen uint64      // the version
-	line *admin.Line // nil: not read yet
+	seen uint64      // version that the person saw
+	line *admin.Line // nil if the entry was not read yet
 }
 
-// pick returns the entries that are named. answers already holds the errors for entries that do not exist.
+// pick returns the entries that args or conditions name. answers holds an error for each entry that does not exist.
 func (p *program) pick(ctx context.Context, s *session, args, conditions []string) (entries []picked, answers results, err error) {
 	switch {
 	case len(args) > 0 && len(conditions) > 0:
@@ -181,7 +181,7 @@ func tooMany(n string) error {
 	return usage("%s entries, and at most %d at a time: narrow --where by type, state, error, from and to", n, admin.MaxEntries)
 }
 
-// names returns the arguments, or the lines of standard input for the argument -.
+// names returns args. If the only argument is -, it returns the lines of standard input.
 func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	if !slices.Contains(args, "-") {
 		return args, nil
@@ -208,7 +208,7 @@ func (p *program) names(ctx context.Context, args []string) ([]string, error) {
 	})
 }
 
-// within runs a read that takes no context. It returns early with the context's error.
+// within calls read, which takes no context. If ctx ends first, within returns the context's error.
 func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -228,14 +228,14 @@ func within[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	}
 }
 
-// asked is an entry as the person named it.
+// asked is the name of an entry that the person typed, parsed into its parts.
 type asked struct {
 	name string
 	of   compensator.Ref
-	seen *uint64 // the version, if given
+	seen *uint64 // version in the name; nil if there is none
 }
 
-// parse reads id, id:version or key:…
+// parse parses the name of an entry: id, id:version or key:…
 func parse(name string) (asked, error) {
 	id, version, is := strings.Cut(name, ":")
 	if !is || id == "key" {
@@ -250,8 +250,8 @@ func parse(name string) (asked, error) {
 	return asked{name, of, &seen}, nil
 }
 
-// named finds entries by their names. It reads all entries without a given version, those with ids in one query.
-// answers holds the errors for entries that do not exist.
+// named finds entries by their names. It reads the entries whose names give no version, those with ids in one query.
+// answers holds an error for each entry that does not exist.
 func (s *session) named(ctx context.Context, names []string) (entries []picked, answers results, err error) {
 	all := make([]asked, len(names))
 	var ids []compensator.EntryID
@@ -284,7 +284,7 @@ func (s *session) named(ctx context.Context, names []string) (entries []picked, 
 	return entries, answers, nil
 }
 
-// found returns the entry of one name. lines holds the entries that named read by id.
+// found returns the entry of one name. lines holds the entries that the method named has read by id.
 func (s *session) found(ctx context.Context, one asked, lines map[compensator.EntryID]*admin.Line) (picked, error) {
 	id, is := one.of.(compensator.EntryID)
 	switch {
@@ -299,7 +299,7 @@ func (s *session) found(ctx context.Context, one asked, lines map[compensator.En
 	return picked{one.name, id, lines[id].Entry.Version, lines[id]}, nil
 }
 
-// lines reads entries as lines. Entries that do not exist, or that the person may not see, are missing.
+// lines reads entries as lines. The result lacks entries that do not exist or that the person may not see.
 func (s *session) lines(ctx context.Context, ids []compensator.EntryID) (map[compensator.EntryID]*admin.Line, error) {
 	found := make(map[compensator.EntryID]*admin.Line, len(ids))
 	if len(ids) == 0 {
@@ -336,7 +336,7 @@ func counted(n int) string {
 	return fmt.Sprintf("%d entries", n)
 }
 
-// skipUnknown removes the entries that need --checked, and prints their names.
+// skipUnknown returns entries without those that need --checked, and prints the names of the removed entries.
 func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked, ch admin.Change) ([]picked, error) {
 	lines, err := s.read(ctx, entries)
 	if err != nil {
@@ -351,7 +351,7 @@ func (p *program) skipUnknown(ctx context.Context, s *session, entries []picked,
 	return slices.DeleteFunc(entries, func(e picked) bool { return slices.Contains(refused.Unknown, e.id) }), nil
 }
 
-// read reads the entries that were not read yet. It returns the lines of all entries that exist.
+// read reads the entries whose line is nil. It returns the lines of all entries that exist.
 func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, error) {
 	var unread []compensator.EntryID
 	for _, e := range entries {
@@ -375,10 +375,10 @@ func (s *session) read(ctx context.Context, entries []picked) ([]admin.Line, err
 	return all, nil
 }
 
-// previewed is how many entries the preview shows. The others are counted.
+// previewed is how many entries the preview lists. It only counts the other entries.
 const previewed = 20
 
-// preview prints what would happen. It asks for confirmation unless --yes is set.
+// preview prints the changes that would be made. It asks for confirmation unless --yes is set.
 func (p *program) preview(ctx context.Context, s *session, verb string, entries []picked, ch admin.Change, yes bool) error {
 	if yes {
 		return nil
@@ -411,7 +411,7 @@ func (p *program) preview(ctx context.Context, s *session, verb string, entries 
 	if refused := ch.Unchecked(lines); refused != nil {
 		return refused
 	}
-	if unknown := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // --checked allows them
+	if unknown := (admin.Change{Action: ch.Action, Again: true}).Unchecked(lines); unknown != nil { // These entries need --checked.
 		p.say("! the outcome of %s is unknown, and you have checked: %s", counted(len(unknown.Unknown)), admin.NameEntries(unknown.Unknown))
 	}
 	return p.confirm(ctx, verb, strconv.Itoa(len(entries)))
@@ -440,7 +440,7 @@ func (p *program) confirm(ctx context.Context, verb, word string) error {
 	return nil
 }
 
-// do carries out the change.
+// do applies ch to the entries and adds one answer for each entry to answers.
 func (s *session) do(ctx context.Context, ch admin.Change, entries []picked, answers *results) error {
 	for _, e := range entries {
 		ch.Entries = append(ch.Entries, admin.Seen{ID: e.id, Version: e.seen})
@@ -474,7 +474,7 @@ func (p *program) sayWhen(ctx context.Context, s *session) {
 	}
 }
 
-// results holds one answer per named thing.
+// results holds one answer for each entry, case or type that a command names.
 type results []result
 
 type result struct {
@@ -493,7 +493,7 @@ func (r results) done() (n int) {
 	return n
 }
 
-// answer prints the results. If all were refused for the same reason, the exit code is that reason's.
+// answer prints the results. If everything was refused for the same reason, that reason decides the exit code.
 func (p *program) answer(answers results) error {
 	l := listing{kind: "result", columns: []column{{"name", "ENTRY"}, {"result", "RESULT"}, {"reason", "WHY"}}}
 	codes := make(map[int]bool)

@@ -44,7 +44,7 @@ func (f *flags) add(root *cobra.Command) {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// data returns the DSN. warning is set if the DSN came from a place that others can read.
+// data returns the DSN. If the DSN came from a place that other people can read, warning says so.
 func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	switch {
 	case f.dsn != "" && f.dsnFile != "":
@@ -67,14 +67,14 @@ func (f *flags) data(env func(string) string) (dsn, warning string, err error) {
 	return dsn, "", nil
 }
 
-// Default timeouts, used unless the DSN sets its own.
+// Default timeouts. A DSN may set other timeouts.
 const (
 	dialLimit = 10 * time.Second
 	readLimit = 30 * time.Second
 	poolSize  = 4
 )
 
-// openDB opens the database of a DSN. kind is the name that DDL takes: "mysql" or "sqlite".
+// openDB opens the database of a DSN. kind is "mysql" or "sqlite", the name that the function for DDL expects.
 func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	if isSQLite(dsn) {
 		db, err = sql.Open("sqlite", sqliteDSN(dsn, create))
@@ -82,7 +82,7 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 	}
 	cfg, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor one of SQLite, which begins with file:") // the parser's error may contain a part of the password
+		return nil, "", usage("the DSN is neither one of MySQL, user:password@tcp(host:3306)/shop, nor one of SQLite, which begins with file:") // Do not include the parser's error, because it may contain a part of the password.
 	}
 	for _, limit := range []struct {
 		of *time.Duration
@@ -103,12 +103,13 @@ func openDB(dsn string, create bool) (db *sql.DB, kind string, err error) {
 
 func isSQLite(dsn string) bool { return strings.HasPrefix(dsn, "file:") }
 
-// sqliteDSN adds the settings that a log needs, unless the DSN sets them. Only migrate creates a missing file.
+// sqliteDSN adds the settings that a log needs, unless the DSN sets them. If create is set, SQLite creates a missing
+// file. Only the command migrate sets it.
 func sqliteDSN(dsn string, create bool) string {
 	file, query, _ := strings.Cut(dsn, "?")
 	settings, err := url.ParseQuery(query)
 	if err != nil {
-		return dsn // the driver will report the error
+		return dsn // Return the invalid DSN, because the driver will report the error.
 	}
 	if !settings.Has("mode") {
 		settings.Set("mode", map[bool]string{true: "rwc", false: "rw"}[create])
@@ -131,7 +132,7 @@ func (f *flags) openRedis(env func(string) string) (redis.UniversalClient, error
 	switch {
 	case where == "":
 		return nil, nil
-	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // parsed as a host, the text would appear in every error, with the password
+	case strings.Contains(where, "@") && !strings.Contains(where, "://"): // Without a scheme, the text would be parsed as a host name. Then every error would show it with the password.
 		return nil, usage("--redis: an address with a user or a password must begin with redis://, as in redis://user:password@host:port/db")
 	case !strings.Contains(where, "://"):
 		return redis.NewUniversalClient(&redis.UniversalOptions{Addrs: strings.Split(where, ",")}), nil
@@ -154,7 +155,8 @@ var errRedis = usage("--redis: give host:port or redis://user:password@host:port
 // actorPrefix marks actors of this program in the records.
 const actorPrefix = "cli:"
 
-// actor returns the actor for the records, from the user's and the machine's name. Nothing proves it.
+// actor returns the actor for the audit log. It consists of the names of the user and the machine, which nothing
+// proves.
 func actor() admin.Actor {
 	name, host := os.Getenv("USER"), "unknown"
 	if u, err := user.Current(); err == nil {
@@ -167,13 +169,13 @@ func actor() admin.Actor {
 	return admin.Actor{ID: string(id[:min(len(id), processlog.MaxIdempotencyKey)])}
 }
 
-// need is what a command needs from the log.
+// need says what a command requires of the log. Each value includes the values before it.
 type need int
 
 const (
-	toRead    need = iota // rights to read
-	toOperate             // also the tables of Config.Operations
-	toChange              // also a check that the server supports changes
+	toRead    need = iota // the tables of the log can be read
+	toOperate             // the tables of Config.Operations exist too
+	toChange              // the server has also passed the check for changes
 )
 
 // session is an open log.
@@ -182,12 +184,12 @@ type session struct {
 	c     *compensator.Compensator
 	db    *sql.DB
 	store *console
-	redis redis.UniversalClient // nil: no Redis
+	redis redis.UniversalClient // nil if no Redis address is given
 	actor admin.Actor
 
 	rules   *rules
 	setting processlog.Setting // the setting of the policy, as read when the session began
-	atOnce  int                // number of entries that the command names, although it handles them one by one
+	atOnce  int                // number of entries that the command names, even if it changes them one by one
 }
 
 // open connects to the log. It checks the server only for commands that change something, because the check needs
@@ -221,13 +223,13 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	s.c, err = compensator.New(ctx, compensator.Config{Store: s.store, Redis: s.redis, Prefix: f.prefix,
 		Logger: slog.New(slog.DiscardHandler), Operations: new(compensator.Operations)})
 	if err != nil {
-		s.store = nil // New has closed the store
+		s.store = nil // compensator.New has closed the store.
 		return err
 	}
 	if s.rules, s.setting, err = openRules(ctx, s.store); err != nil {
 		return err
 	}
-	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // checked in addition to the grants of the database
+	access := func(ctx context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool { // The policy applies in addition to the grants of the database.
 		if on.Count > 0 {
 			on.Count = max(on.Count, s.atOnce)
 		}
@@ -237,7 +239,7 @@ func (s *session) begin(ctx context.Context, p *program, need need) (err error) 
 	return err
 }
 
-// noLog explains an error of a database that the program cannot work with.
+// noLog returns an error that explains why the program cannot work with this database.
 func (p *program) noLog(err error) error {
 	var field *compensator.FieldError
 	var known *exitError
@@ -247,7 +249,7 @@ func (p *program) noLog(err error) error {
 	case noTable(err):
 		return &exitError{code: codeDatabase, err: fmt.Errorf("the database has no log %s: name another table with --table, or create one with \"compensator migrate\" (%w)", p.flags.table, err)}
 	case errors.As(err, &field) && field.Field != "Prefix" && field.Field != "Table":
-		return &exitError{code: codeDatabase, err: err} // a wrong setting of the server, not of a flag
+		return &exitError{code: codeDatabase, err: err} // A setting of the server is wrong, not a flag, so this is no wrong usage.
 	}
 	return err
 }
@@ -273,7 +275,8 @@ func (s *session) Close() error {
 	return errors.Join(append(errs, s.db.Close())...)
 }
 
-// quietDrivers turns off the logs of drivers. They would mix with the output, and the errors say the same.
+// quietDrivers turns off the log lines of drivers. They would mix with the output, and the returned errors say the
+// same.
 func quietDrivers() {
 	_ = mysql.SetLogger(discard{})
 	redis.SetLogger(discard{})

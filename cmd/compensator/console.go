@@ -12,13 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// console is the store of this program. No handler runs in this program, so console starts no periodic work. Commands
-// that only read write nothing, and so do not check the server either.
+// console is the store that this program uses. The program runs no handler, so console starts no periodic work. For
+// commands that only read, console writes nothing and does not check the server.
 type console struct {
 	processlog.Store
 	processlog.Operations
 	table string
-	tries bool // call Check on the server
+	tries bool // whether to call Check on the server
 }
 
 // openConsole opens the store.
@@ -32,7 +32,7 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 		return nil, errors.Join(fmt.Errorf("a %T keeps no cases", store), store.Close())
 	}
 	s := &console{Store: store, Operations: ops, table: table, tries: need == toChange}
-	if s.tries { // the check's errors say more than a missing table does
+	if s.tries { // Run this check first, because its errors explain more than the error about a missing table.
 		if err := s.Store.Check(ctx); err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -51,19 +51,19 @@ func openConsole(ctx context.Context, db *sql.DB, table string, need need) (*con
 	return nil, errors.Join(err, store.Close())
 }
 
-// noOperations returns the error for missing tables. It says how to create them.
+// noOperations returns the error for missing tables of Config.Operations. The text says how to create them.
 func noOperations(table string) error {
 	return &exitError{code: codeDatabase, err: fmt.Errorf("this log has no tables for cases, pauses and the audit log (%s_case, _operation, _setting): "+
 		"create them with \"compensator migrate\". Then set Config.Operations in the services, which open cases and obey pauses from then on", table)}
 }
 
-// Check does nothing, because openConsole has checked the server if it is needed.
+// Check does nothing. If a check is needed, openConsole has made it already.
 func (s *console) Check(context.Context) error { return nil }
 
-// CheckOperations does nothing, because openConsole has checked the tables.
+// CheckOperations does nothing. openConsole has already checked the tables.
 func (s *console) CheckOperations(context.Context) error { return nil }
 
-// Marks writes no marks.
+// Marks returns the current time as the mark of each type. It reads and writes nothing.
 func (s *console) Marks(_ context.Context, types []string) (time.Time, map[string]time.Time, error) {
 	now, marks := time.Now(), make(map[string]time.Time, len(types))
 	for _, name := range types {
@@ -78,7 +78,7 @@ func (s *console) missing() bool {
 	return missing
 }
 
-// without is a log without the tables of Config.Operations. It can only be read.
+// without is a log that lacks the tables of Config.Operations. The program can only read it.
 type without struct {
 	processlog.Operations
 	store processlog.Store
@@ -88,7 +88,7 @@ func (without) CasesOf(context.Context, []processlog.ID) ([]processlog.Case, err
 func (without) Types(context.Context) ([]string, error)                             { return nil, nil }
 func (without) Settings(context.Context) ([]processlog.Setting, error)              { return nil, nil }
 
-// AuditLog reads changes of one entry. Other records need the missing tables.
+// AuditLog reads the changes of one entry. It reads no other records, because these are in the missing tables.
 func (w without) AuditLog(ctx context.Context, f processlog.AuditLogFilter) (processlog.AuditLogPage, error) {
 	changes, err := w.store.History(ctx, f.EntryID)
 	var page processlog.AuditLogPage

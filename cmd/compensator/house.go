@@ -110,7 +110,7 @@ func (p *program) checkStore(ctx context.Context, store processlog.Store) error 
 	return p.print(l)
 }
 
-// grantLines lists the grants per table: for a reader, and for an operator who may also purge.
+// grantLines lists the grants for each table, for two roles: a reader, and an operator who may also purge.
 var grantLines = []struct{ suffix, reader, operator string }{
 	{"", "SELECT", "SELECT, INSERT, UPDATE"},
 	{"_audit", "SELECT", "SELECT, INSERT"},
@@ -118,7 +118,7 @@ var grantLines = []struct{ suffix, reader, operator string }{
 	{"_case", "SELECT", "SELECT, UPDATE"},
 	{"_operation", "SELECT", "SELECT, INSERT"},
 	{"_setting", "SELECT", "SELECT, INSERT, UPDATE"},
-	{"_turns", "SELECT", "SELECT, DELETE"}, // find unblocked entries that are overdue, and purge rows of entries that were erased or ended
+	{"_turns", "SELECT", "SELECT, DELETE"}, // SELECT to find overdue entries that are not blocked; DELETE to purge the rows of erased and ended entries
 }
 
 // grants prints the statements that a database administrator must run.

@@ -185,7 +185,7 @@ func (p *program) list() *cobra.Command {
 // pageSize is how many entries or cases one query reads.
 const pageSize = 1000
 
-// chosen reads up to limit entries that --where selects. more reports whether there are further ones.
+// chosen reads up to limit entries that --where selects. more reports whether further entries match.
 func (s *session) chosen(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
 	if w.failure != (admin.Fingerprint{}) {
 		return s.ofFailure(ctx, w, limit)
@@ -198,7 +198,7 @@ func (s *session) chosen(ctx context.Context, w where, limit int) (found []compe
 	})
 }
 
-// upTo reads pages from a cursor on, up to limit elements. more reports whether there are further ones.
+// upTo reads pages, beginning at a cursor, until it has limit elements. more reports whether further elements exist.
 func upTo[T any](limit int, cursor string, read func(limit int, cursor string) ([]T, string, error)) (found []T, more bool, err error) {
 	for {
 		page, next, err := read(min(pageSize, limit+1-len(found)), cursor)
@@ -215,7 +215,7 @@ func upTo[T any](limit int, cursor string, read func(limit int, cursor string) (
 	}
 }
 
-// ofFailure reads the entries of the open cases of a failure. Purged entries are missing.
+// ofFailure reads the entries of the open cases of a failure. It leaves out purged entries.
 func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []compensator.Entry, more bool, err error) {
 	if s.store.missing() {
 		return nil, false, noOperations(s.store.table)
@@ -233,7 +233,7 @@ func (s *session) ofFailure(ctx context.Context, w where, limit int) (found []co
 	})
 }
 
-// ref reads the name of an entry: its id, or key: with its idempotency key.
+// ref parses the argument that names an entry: an id, or "key:" followed by an idempotency key.
 func ref(arg string) (compensator.Ref, error) {
 	if key, is := strings.CutPrefix(arg, "key:"); is && key != "" {
 		return compensator.IdempotencyKey(key), nil
@@ -271,7 +271,7 @@ func (p *program) get() *cobra.Command {
 	return cmd
 }
 
-// reveal adds the content, which needs a reason, to the listing.
+// reveal adds the content of an entry to the listing. The Admin requires a reason for it.
 func (s *session) reveal(ctx context.Context, id compensator.EntryID, why admin.Why, l *listing) error {
 	if s.store.missing() {
 		return noOperations(s.store.table)
@@ -377,7 +377,7 @@ func (p *program) auditLog() *cobra.Command {
 func (p *program) batch() *cobra.Command {
 	return p.onLog("batch <batch id>", "Show the progress of a batch", cobra.ExactArgs(1), toRead,
 		func(ctx context.Context, s *session, args []string) error {
-			if !s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{}) { // they may be of any type
+			if !s.May(ctx, s.actor, admin.SeeEntries, admin.Subject{}) { // The entries may be of any type, so the person needs the right for all types.
 				return admin.ErrNotAllowed
 			}
 			progress, err := s.c.BatchProgress(ctx, args[0])
@@ -417,7 +417,7 @@ func (p *program) health() *cobra.Command {
 			var oldest time.Duration
 			for _, t := range found.Types {
 				if t.Paused != nil {
-					continue // leave it out as asked
+					continue // A person has paused the type, so its overdue entries are no problem.
 				}
 				oldest = max(oldest, t.Overdue)
 				if t.Overdue > timeout {

@@ -1,8 +1,8 @@
-// Compensator works on a log of package compensator from the command line. It shows what is stuck, its amount and the
-// reason, and repairs it. It uses package admin and writes the same records as the web pages. README.md lists the
-// commands, the exit codes and the schema of the output.
+// Compensator is a command line program for a log of package compensator. It shows which entries are stuck, their
+// amounts, and the reasons. It also repairs them. It uses package admin and writes the same records as the web pages.
+// README.md lists the commands, the exit codes and the schema of the output.
 //
-// It never claims an entry and never runs a handler.
+// The program never claims an entry and never runs a handler.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 const (
 	codeDone        = 0
 	codeSomeRefused = 1
-	codeUsage       = 2 // wrong usage, or not confirmed
+	codeUsage       = 2 // wrong usage, or the person did not confirm
 	codeNotFound    = 3
 	codeChanged     = 4
 	codeNotAllowed  = 5
@@ -69,8 +69,8 @@ type program struct {
 	env           func(string) string
 	in, out, errs *os.File
 	colour        bool
-	again         bool          // finished entries may run again
-	readOnly      bool          // refuse all changes
+	again         bool          // whether finished entries may run again
+	readOnly      bool          // whether to refuse all changes
 	readTime      time.Duration // Options.ReadTime of the Admin; 0: the default
 	flags         flags
 }
@@ -80,10 +80,10 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintln(p.errs, "compensator:", shown(fmt.Sprintf(format, args...)))
 }
 
-// plain returns an error's text without the library's name, which equals the program's.
+// plain returns the text of an error without "compensator: ". The program prints its own name, which is the same.
 func plain(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
-// exitError is an error with an exit code. If told is set, it has been printed already.
+// exitError is an error with an exit code. If told is set, the program has already printed the error.
 type exitError struct {
 	code int
 	told bool
@@ -93,7 +93,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// missingError is a compensator.ErrNotFound with its own text.
+// missingError is a compensator.ErrNotFound with another text.
 type missingError struct{ text string }
 
 func (e missingError) Error() string { return e.text }
@@ -103,7 +103,7 @@ func usage(format string, args ...any) error {
 	return &exitError{code: codeUsage, err: fmt.Errorf(format, args...)}
 }
 
-// ran marks the errors of a command's work. All other errors are wrong usage.
+// ran marks an error of a command that has started its work. Errors without this mark mean wrong usage.
 type ran struct{ error }
 
 func (r ran) Unwrap() error { return r.error }
@@ -123,7 +123,7 @@ func codeOf(err error) int {
 	return reasonOf(err)
 }
 
-// reasonOf returns the exit code of an answer for an entry, a case or a type.
+// reasonOf returns the exit code for the error of one entry, case or type.
 func reasonOf(err error) int {
 	var state *compensator.StateError
 	var field *compensator.FieldError
@@ -140,7 +140,7 @@ func reasonOf(err error) int {
 	return codeDatabase
 }
 
-// denied reports whether the database refuses for lack of rights.
+// denied reports whether the database refused access because the user lacks a privilege.
 func denied(err error) bool {
 	var file *sqlite.Error
 	if errors.As(err, &file) {
@@ -151,7 +151,7 @@ func denied(err error) bool {
 		return false
 	}
 	switch answer.Number {
-	case 1044, 1045, 1142, 1143, 1227, 1370, 1698: // denied: the database, the login, a table, a column, a privilege, a routine, a login by plugin
+	case 1044, 1045, 1142, 1143, 1227, 1370, 1698: // MySQL denies access to: the database, the login, a table, a column, a privilege, a routine, a login by plugin.
 		return true
 	}
 	return false
@@ -172,7 +172,7 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// command returns a command. Errors that do returns are errors of its work, not wrong usage.
+// command returns a command that calls do. If do returns an error, that error does not count as wrong usage.
 func (p *program) command(use, short string, args cobra.PositionalArgs, do func(ctx context.Context, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: args, DisableFlagsInUseLine: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if err := do(cmd.Context(), args); err != nil {
@@ -182,7 +182,7 @@ func (p *program) command(use, short string, args cobra.PositionalArgs, do func(
 	}}
 }
 
-// onLog returns a command that works on the open log.
+// onLog returns a command that opens the log and then calls do.
 func (p *program) onLog(use, short string, args cobra.PositionalArgs, need need, do func(ctx context.Context, s *session, args []string) error) *cobra.Command {
 	return p.command(use, short, args, func(ctx context.Context, args []string) error {
 		if err := p.flags.format.check(use); err != nil {
@@ -196,7 +196,7 @@ func (p *program) onLog(use, short string, args cobra.PositionalArgs, need need,
 	})
 }
 
-// discard is a logger that drops the logs of drivers. They would mix with the output.
+// discard is a logger that drops the log lines of drivers. Otherwise they would mix with the output.
 type discard struct{}
 
 func (discard) Print(...any)                           {}

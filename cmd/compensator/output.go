@@ -33,7 +33,7 @@ func (f *format) Set(text string) error {
 	return nil
 }
 
-// check refuses the format ids for commands that have no ids.
+// check returns an error if the format is ids and the command has no ids.
 func (f format) check(use string) error {
 	if name, _, _ := strings.Cut(use, " "); f == "ids" && name != "list" {
 		return usage("-o ids works only with list and cases list")
@@ -44,26 +44,27 @@ func (f format) check(use string) error {
 // column is a column of the output.
 type column struct {
 	name string // name in JSON and CSV
-	head string // heading in tables; empty: not in tables
+	head string // heading in tables; empty: tables leave out the column
 }
 
-// listing is the output of a command. A value is a text, digits, a bool, an int, a time, a duration, an amount in two
-// columns, a map of texts, or another listing. CSV leaves out inner listings. JSON leaves out nil and empty values.
+// listing is the output of a command. Each value in a row is a text, digits, a bool, an int, a time, a duration, a map
+// of texts, or another listing. An amount takes two columns. CSV leaves out inner listings. JSON leaves out nil and
+// empty values.
 type listing struct {
 	kind    string
 	columns []column
 	rows    [][]any
-	inner   []string // columns that hold listings, also without rows
-	ids     []string // for -o ids
-	more    bool     // there are further rows
-	single  bool     // one thing, printed with a line per field
+	inner   []string // names of the columns that hold listings; needed when there are no rows
+	ids     []string // ids that -o ids prints
+	more    bool     // whether further rows exist
+	single  bool     // whether the listing is a single row, which is printed with one line per field
 }
 
-// digits is a number that JSON writes as a string, because many readers round large numbers.
+// digits is a number that JSON shows as a string, because many JSON decoders round large numbers.
 type digits string
 
-// print writes a listing in the format of --output. If there are more rows and the format cannot say so, print says it
-// on standard error.
+// print writes a listing in the format of --output. If further rows exist and the format cannot say so, print reports
+// it on standard error.
 func (p *program) print(l listing) error {
 	if l.more && p.flags.format != "table" && p.flags.format != "json" {
 		p.say("there are more than %d: raise --limit", len(l.rows))
@@ -219,7 +220,7 @@ func (l listing) csv(to io.Writer) error {
 
 func forCSV(value any) string {
 	switch v := value.(type) {
-	case digits, bool, int, int64: // a negative number is no formula
+	case digits, bool, int, int64: // Print numbers as they are, because a negative number is no formula.
 		return fmt.Sprint(v)
 	case map[string]string:
 		return admin.Cell(forTable(v))
@@ -231,7 +232,7 @@ func forCSV(value any) string {
 	case nil:
 		return ""
 	}
-	return admin.Cell(shown(fmt.Sprint(value))) // any type of string
+	return admin.Cell(shown(fmt.Sprint(value))) // The value is of any other string type.
 }
 
 // forTable returns a value as a table shows it.
@@ -251,7 +252,7 @@ func forTable(value any) string {
 		if len(v) == 0 {
 			return ""
 		}
-		text, _ := json.Marshal(v) // a map of strings cannot fail
+		text, _ := json.Marshal(v) // json.Marshal cannot fail for a map of strings.
 		return shown(string(text))
 	case bool:
 		if !v {
@@ -261,7 +262,7 @@ func forTable(value any) string {
 	case nil:
 		return ""
 	}
-	return shown(fmt.Sprint(value)) // any type of string
+	return shown(fmt.Sprint(value)) // The value is of any other string type.
 }
 
 // Maximum widths of a table's columns, and of its last column. Use -o json to see the full text.
@@ -334,7 +335,7 @@ func align(to io.Writer, lines [][]string, colour bool) {
 	}
 }
 
-// lines writes one thing with a line per field. Inner listings follow below.
+// lines writes a listing of one row with one line per field. Inner listings follow below.
 func (l listing) lines(to io.Writer, colour bool) {
 	var below []listing
 	var lines [][]string
@@ -364,7 +365,7 @@ func money(a compensator.Amount) (minor, currency any) {
 	return digits(strconv.FormatInt(a.Minor, 10)), a.Currency
 }
 
-// worth writes an amount for people: "129.00 CNY".
+// worth formats an amount for people: "129.00 CNY".
 func worth(a compensator.Amount) string {
 	if !a.Known() {
 		return ""

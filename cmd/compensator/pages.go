@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/ui/local"
 )
 
-// pages returns the command ui. A signal ends it, and then it exits with success.
+// pages returns the command ui. When a signal ends the command, its exit code is 0.
 func (p *program) pages() *cobra.Command {
 	var listen string
 	var write bool
@@ -26,8 +26,8 @@ func (p *program) pages() *cobra.Command {
 		if write {
 			need = toChange
 		}
-		p.again, p.readOnly = write, !write // the pages ask for confirmation before finished work runs again
-		p.readTime = 0                      // keep the short default, because pages refresh every few seconds
+		p.again, p.readOnly = write, !write // Set again, because the pages themselves ask for confirmation before finished work runs again.
+		p.readTime = 0                      // Use the short default of the Admin, because pages refresh every few seconds.
 		s, err := p.open(ctx, need)
 		if err != nil {
 			return errors.Join(err, listener.Close())

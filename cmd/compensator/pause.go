@@ -58,7 +58,7 @@ func (p *program) resume() *cobra.Command {
 	})
 }
 
-// onType returns a command for one type. Shells complete the type.
+// onType returns a command for one type. A shell can complete the type.
 func (p *program) onType(use, short string, do func(ctx context.Context, s *session, name string, why admin.Why, yes bool) error) *cobra.Command {
 	var why why
 	var yes bool
@@ -69,7 +69,7 @@ func (p *program) onType(use, short string, do func(ctx context.Context, s *sess
 		var answers results
 		err := do(ctx, s, args[0], why.Why, yes)
 		if code := reasonOf(err); err != nil && (code == codeUsage || code == codeDatabase) {
-			return err // not an answer for the type
+			return err // This error concerns the whole command, not the type.
 		}
 		answers.add(args[0], err)
 		return p.answer(answers)

@@ -20,20 +20,20 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// policy says who may do what with this program. It is a setting of the log. Services do not read it, because they have
-// their own Access. Anyone who may write to the database can change the policy. So the policy prevents mistakes, and
-// only the grants of the database are a protection.
+// policy says which person may do what with this program. It is a setting of the log. Services do not read it, because
+// they have their own Access. Anyone who may write to the database can change the policy. So the policy only prevents
+// mistakes. For protection use the grants of the database.
 type policy struct {
 	Roles  map[string]role   `json:"roles"`
-	People map[string]string `json:"people"` // role by user@host, by user, or by * for all others
+	People map[string]string `json:"people"` // maps user@host, or user, to a role; * stands for all other people
 }
 
 // role is a set of rights.
 type role struct {
-	Rights  []admin.Right    `json:"rights"`            // rights of the Admin, "purge", "set policy", or * for all
-	Types   []string         `json:"types,omitempty"`   // limited to these business types; empty: all types
+	Rights  []admin.Right    `json:"rights"`            // rights of the Admin, "purge" or "set policy"; * stands for all rights
+	Types   []string         `json:"types,omitempty"`   // business types that the role is limited to; empty: all types
 	Entries int              `json:"entries,omitempty"` // maximum number of entries at a time; 0: no limit
-	Amounts map[string]int64 `json:"amounts,omitempty"` // maximum amount of an entry by currency, in its smallest unit; empty: no limit
+	Amounts map[string]int64 `json:"amounts,omitempty"` // maximum amount of an entry, for each currency, in the currency's smallest unit; empty: no limit
 }
 
 // Rights that the Admin does not have.
@@ -43,16 +43,16 @@ const (
 	everything  admin.Right = "*"
 )
 
-// policySetting is the name of the setting. If it has no value, there is no policy and only grants decide.
+// policySetting is the name of the setting that holds the policy. If the setting has no value, only the grants decide.
 const (
 	policySetting = "policy of the command line"
-	mostPolicy    = 4000 // in characters; the size of a setting
+	mostPolicy    = 4000 // maximum length of a policy in characters, which is the maximum length of a setting
 )
 
-// weighed lists the rights that Amounts limits.
+// weighed lists the rights that role.Amounts limits.
 var weighed = []admin.Right{admin.Requeue, admin.RequeueSucceeded, admin.Compensate, admin.SettleManually, admin.Cancel, admin.Complete, admin.Reschedule}
 
-// May implements admin.Access. With Amounts, an unknown amount and a currency without a limit are refused.
+// May implements admin.Access. If the role has Amounts, May refuses an unknown amount and a currency without a limit.
 func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on admin.Subject) bool {
 	if p == nil {
 		return true
@@ -70,7 +70,8 @@ func (p *policy) May(_ context.Context, a admin.Actor, right admin.Right, on adm
 	return named && on.Amount.Known() && max(on.Amount.Minor, -on.Amount.Minor) <= most
 }
 
-// roleOf returns the role of the most specific name. A person whom the policy does not name has no rights.
+// roleOf returns the role for the most specific name in the policy: user@host, then user, then *. Without a match the
+// role has no rights.
 func (p *policy) roleOf(a admin.Actor) role {
 	name := strings.TrimPrefix(a.ID, actorPrefix)
 	user, _, _ := strings.Cut(name, "@")
@@ -132,7 +133,8 @@ func (p *policy) problem() error {
 	return nil
 }
 
-// readPolicy reads the log's policy and its setting. An invalid policy allows nothing.
+// readPolicy reads the policy of the log and the setting that holds it. If the policy is invalid, it returns a policy
+// that allows nothing.
 func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, error) {
 	settings, err := s.Settings(ctx)
 	if err != nil {
@@ -149,19 +151,19 @@ func (s *console) readPolicy(ctx context.Context) (*policy, processlog.Setting, 
 	return p, settings[i], err
 }
 
-// rules keep the policy up to date, because pages stay open for days. They may be used concurrently.
+// rules cache the policy and read it again, because pages stay open for days. They may be used concurrently.
 type rules struct {
 	store *console
 
-	guard  chan struct{} // semaphore of one; the holder may use the fields below
-	policy *policy       // nil: no policy
+	guard  chan struct{} // semaphore of size one; its holder may use the fields below
+	policy *policy       // nil if the log has no policy
 	err    error         // why the policy could not be read
 	at     time.Time
 }
 
 const (
-	policyKept = 3 * time.Second // maximum age of the policy
-	policyRead = 2 * time.Second // maximum time to read it
+	policyKept = 3 * time.Second // maximum age of the cached policy
+	policyRead = 2 * time.Second // maximum duration of one reading of the policy
 )
 
 func openRules(ctx context.Context, store *console) (*rules, processlog.Setting, error) {
@@ -175,8 +177,8 @@ func (r *rules) May(ctx context.Context, a admin.Actor, right admin.Right, on ad
 	return err == nil && p.May(ctx, a, right, on)
 }
 
-// now returns the policy, at most policyKept old. One caller reads it for all. The others wait for that reading, each
-// until its own ctx ends.
+// now returns the policy, at most policyKept old. If it is older, one caller reads it again. The other callers wait for
+// that reading, but each of them only until its own ctx ends.
 func (r *rules) now(ctx context.Context) (*policy, error) {
 	select {
 	case r.guard <- struct{}{}:
@@ -185,7 +187,7 @@ func (r *rules) now(ctx context.Context) (*policy, error) {
 	}
 	defer func() { <-r.guard }()
 	if time.Since(r.at) >= policyKept {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // all callers need the result, so the reading continues if this caller goes
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), policyRead) // Detach the reading from this caller's context, because other callers wait for the result.
 		defer cancel()
 		r.policy, _, r.err = r.store.readPolicy(ctx)
 		r.at = time.Now()
@@ -193,7 +195,7 @@ func (r *rules) now(ctx context.Context) (*policy, error) {
 	return r.policy, r.err
 }
 
-// allow checks a right that the Admin does not know. A refusal is recorded, as refusals of the Admin are.
+// allow checks a right that the Admin does not know. It records a refusal as the Admin does.
 func (s *session) allow(ctx context.Context, right admin.Right, reason string) error {
 	if s.rules.May(ctx, s.actor, right, admin.Subject{}) {
 		return nil
@@ -230,7 +232,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if _, err := parsePolicy(text); err != nil {
 			return usage("%s: %v", args[0], err)
 		}
-		var value bytes.Buffer // compact JSON; empty for no policy
+		var value bytes.Buffer // value is the policy as compact JSON. It stays empty for no policy.
 		if len(bytes.TrimSpace(text)) > 0 {
 			if err := json.Compact(&value, text); err != nil {
 				return usage("%s: %v", args[0], err)
@@ -245,7 +247,7 @@ func (p *program) setPolicy() *cobra.Command {
 		if err := p.sure(ctx, yes, "set", "policy"); err != nil {
 			return err
 		}
-		setting := s.setting // with the version that was read, so that a policy set meanwhile is not overwritten
+		setting := s.setting // The setting holds the version that was read. So PutSetting fails if another person has set a policy meanwhile.
 		setting.Value, setting.Actor, setting.Reason = value.String(), s.actor.ID, reason
 		var answers results
 		answers.add("policy", s.store.PutSetting(ctx, setting, processlog.Operation{Actor: s.actor.ID, Action: string(policyRight), Subject: policySetting, Reason: reason}))
@@ -256,7 +258,7 @@ func (p *program) setPolicy() *cobra.Command {
 	return cmd
 }
 
-// read reads a file, or standard input for the name -.
+// read reads a file. The name - means standard input.
 func (p *program) read(ctx context.Context, name string) ([]byte, error) {
 	if name != "-" {
 		return os.ReadFile(name)

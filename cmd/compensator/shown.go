@@ -13,7 +13,7 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// shown returns a text that is safe for a terminal. Invisible characters are escaped, as \x1b or \u202e.
+// shown returns a text that is safe for a terminal. It escapes invisible characters, for example as \x1b or \u202e.
 func shown(text string) string {
 	if strings.IndexFunc(text, hidden) < 0 {
 		return text
@@ -77,14 +77,14 @@ func wide(r rune) bool {
 		r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd)
 }
 
-// colourful reports whether to use colours: on a terminal, unless NO_COLOR is set.
+// colourful reports whether to use colours. It returns true if out is a terminal and NO_COLOR is not set.
 func colourful(out *os.File, env func(string) string) bool {
 	return terminal(out) && env("NO_COLOR") == "" && env("TERM") != "dumb"
 }
 
 func terminal(f *os.File) bool { return isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()) }
 
-// colours highlights important words. The word itself always stands there too.
+// colours maps important words to their colours. Output without colours shows the same words.
 var colours = map[string]string{"dead": "31", "outcome unknown": "31", "retrying": "33", "compensating": "33", "succeeded": "32", "done": "32", "refused": "31"}
 
 func coloured(text, word string) string {

@@ -25,7 +25,7 @@ type where struct {
 	failure admin.Fingerprint // zero: any failure
 }
 
-// parseWhere reads all --where flags. If no key follows a comma, the comma belongs to the value.
+// parseWhere parses all --where flags. If no key follows a comma, the comma belongs to the value before it.
 func parseWhere(texts []string) (w where, err error) {
 	for _, text := range texts {
 		var conditions []string
@@ -96,7 +96,7 @@ func (w *where) add(condition string) (err error) {
 	return nil
 }
 
-// moment reads a time, or a duration before now.
+// moment parses a time. A duration means that long before now.
 func moment(text string) (time.Time, error) {
 	if ago, err := time.ParseDuration(strings.TrimSuffix(text, " ago")); err == nil && ago > 0 {
 		return time.Now().Add(-ago), nil
@@ -116,7 +116,7 @@ func (p *program) whereFlag(cmd *cobra.Command, into *[]string) {
 	})
 }
 
-// completeWhere completes the last condition: its key, or a type or state.
+// completeWhere completes the last condition that the person has typed. It proposes keys, types or states.
 func (p *program) completeWhere(ctx context.Context, typed string) ([]string, cobra.ShellCompDirective) {
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	begun := strings.LastIndex(typed, ",") + 1
@@ -140,7 +140,7 @@ func (p *program) completeWhere(ctx context.Context, typed string) ([]string, co
 	return slices.DeleteFunc(found, func(f string) bool { return !strings.HasPrefix(f, typed) }), as
 }
 
-// completeType completes the only argument of a command.
+// completeType proposes types for the only argument of a command.
 func (p *program) completeType(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -148,7 +148,7 @@ func (p *program) completeType(cmd *cobra.Command, args []string, typed string) 
 	return slices.DeleteFunc(p.typeNames(cmd.Context()), func(name string) bool { return !strings.HasPrefix(name, typed) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completionLimit is how long a completion may take.
+// completionLimit limits how long a completion may take.
 const completionLimit = 2 * time.Second
 
 // typeNames returns the types of the log for a completion. It returns none if the log does not answer.

@@ -12,19 +12,24 @@ import (
 	"github.com/compensator-go/compensator/observe"
 )
 
-// Asked returns the Health to serve. *compensator.Compensator implements it.
+// Asked returns the Health that this package serves. *compensator.Compensator implements it.
 type Asked interface {
 	Health(context.Context) observe.Health
 }
 
-// Ready answers a readiness probe. If Health.Ready is nil it answers 200 and {"ready":true}. Otherwise it answers 503
-// and {"ready":false} with a reason under "because": "database" does not answer, "history" is lost (ErrHistoryLost), or
-// "run" is not running. The answer holds nothing else, so Ready may be public.
+// Ready returns a handler for a readiness probe. If Health.Ready returns nil, the handler answers 200 and
+// {"ready":true}. Otherwise it answers 503 and {"ready":false}, with a reason in the field "because":
 //
-// timeout is how long the database may take to answer. The queue has half of it. Choose it shorter than the timeout of
-// the prober. 0 means one second. A process whose database has not answered by then is not ready. Each request asks the
-// servers again, with one or two statements. Do not use Ready as a liveness probe: a restart mends none of these
-// problems.
+//   - "database": the database does not answer.
+//   - "history": the database was rolled back (ErrHistoryLost).
+//   - "run": Run is not running.
+//
+// The answer holds nothing else, so it may be public.
+//
+// timeout is how long the database may take to answer. The queue has half of this time. Choose a timeout shorter than
+// the timeout of the prober. 0 means one second. If the database has not answered by then, the process is not ready.
+// Each request sends one or two statements to the servers. Do not use Ready as a liveness probe, because a restart
+// solves none of these problems.
 func Ready(of Asked, timeout time.Duration) http.Handler {
 	type answer struct {
 		Ready   bool   `json:"ready"`
@@ -33,13 +38,13 @@ func Ready(of Asked, timeout time.Duration) http.Handler {
 	return handler(of, timeout, func(health observe.Health) any { return answer{health.Ready() == nil, because(health)} })
 }
 
-// Health works as Ready, with the whole Health as JSON in the body. The body names business types and errors, and
-// errors hold addresses and texts of handlers. Keep it from the public.
+// Health returns a handler that works like Ready, with the whole Health as JSON in the body. The body names business
+// types and errors, and errors contain addresses and texts of handlers. So do not make it public.
 func Health(of Asked, timeout time.Duration) http.Handler {
 	return handler(of, timeout, func(health observe.Health) any { return health })
 }
 
-// because returns the reason why Health.Ready is not nil, in one word.
+// because returns one word for the reason why Health.Ready is not nil.
 func because(health observe.Health) string {
 	switch {
 	case health.Ready() == nil:
@@ -52,11 +57,11 @@ func because(health observe.Health) string {
 	return "run"
 }
 
-// lingerTime is how long a client may go on sending a body after the answer was sent.
+// lingerTime is how long a client may continue to send a body after the answer was sent.
 const lingerTime = time.Second
 
-// handler reads no body. It answers at once. If the request has a body, it closes the connection. Otherwise net/http
-// would read the body before it sends the answer, however slowly the body arrives.
+// handler returns a handler that answers at once and reads no body. If the request has a body, the handler closes the
+// connection after the answer. Otherwise net/http would first read the body, however slowly it arrives.
 func handler(of Asked, timeout time.Duration, body func(observe.Health) any) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 && r.ProtoMajor == 1 {
@@ -64,7 +69,7 @@ func handler(of Asked, timeout time.Duration, body func(observe.Health) any) htt
 			defer func() {
 				control := http.NewResponseController(w)
 				_ = control.Flush()
-				_ = control.SetReadDeadline(time.Now().Add(lingerTime)) // net/http reads on before it closes
+				_ = control.SetReadDeadline(time.Now().Add(lingerTime)) // Limit the time for which net/http still reads before it closes the connection.
 			}()
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(timeout, time.Second))
@@ -75,6 +80,6 @@ func handler(of Asked, timeout time.Duration, body func(observe.Health) any) htt
 		if health.Ready() != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(body(health)) // the client may have gone
+		_ = json.NewEncoder(w).Encode(body(health)) // Ignore the error: the client may have disconnected.
 	})
 }

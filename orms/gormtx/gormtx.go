@@ -29,23 +29,26 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// ErrCommit is the error of a Commit through GORM. The library commits after the function has returned nil.
+// ErrCommit is the error of a Commit through GORM. Return nil from the function instead. Then the library commits.
 var ErrCommit = errors.New("gormtx: the library commits this transaction: return nil instead of calling Commit")
 
 // ErrPrepare is the error of a statement in a Session with PrepareStmt. GORM keeps prepared statements for the whole
-// pool, but this transaction ends. You may set PrepareStmt in gorm.Config. GORM then prepares nothing inside the
+// pool, but this transaction ends sooner. You may set PrepareStmt in gorm.Config. Then GORM prepares nothing inside the
 // transaction.
 var ErrPrepare = errors.New("gormtx: a transaction of the library prepares no statements: use a Session without PrepareStmt")
 
 // Use returns a copy of db that runs on tx with ctx. It keeps db's callbacks, plugins, hooks and default transactions
 // of single statements. Use the result only within the function that received tx, and in one goroutine at a time.
 //
-// Transaction sets a savepoint and returns to it after an error or a panic. CreateInBatches and other calls that begin
-// a transaction do the same. Begin returns gorm.ErrInvalidTransaction, and Commit returns ErrCommit. Rollback rolls
-// back the whole transaction. Every later statement then returns compensator.ErrNoTransaction. A handler fails after a
-// Rollback even if it returns nil.
+// The methods of the result behave like this inside a transaction of the library:
 //
-// Both Tx of the result and tx itself are handles for Record.
+//   - Transaction sets a savepoint and rolls back to it after an error or a panic. CreateInBatches and other calls that
+//     begin a transaction do the same.
+//   - Begin returns gorm.ErrInvalidTransaction, and Commit returns ErrCommit.
+//   - Rollback rolls back the whole transaction. Every later statement returns compensator.ErrNoTransaction. A handler
+//     fails after a Rollback even if it returns nil.
+//
+// For Record, pass either Tx of the result or tx itself.
 func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 	scoped := db.WithContext(ctx)
 	p := &pool{ctx: ctx, tx: tx}
@@ -54,9 +57,9 @@ func Use(ctx context.Context, db *gorm.DB, tx *compensator.ScopedTx) *gorm.DB {
 	return scoped
 }
 
-// Tx returns the handle of the transaction that tx is in, for Record, Once, CancelTx and similar calls. It does not
-// matter who began the transaction. Outside a transaction it returns the pool, which these calls refuse with
-// compensator.ErrNoTransaction. For a nil tx it returns nil, which they refuse too.
+// Tx returns the handle of the transaction that tx is in, for Record, Once, CancelTx and similar calls. It works
+// whether GORM or the library has begun the transaction. Outside a transaction Tx returns the pool, for which these
+// calls return compensator.ErrNoTransaction. For a nil tx it returns nil, for which these calls return an error too.
 func Tx(tx *gorm.DB) compensator.Tx {
 	if tx == nil || tx.Statement == nil {
 		return nil
@@ -94,9 +97,9 @@ func RetryTx(ctx context.Context, c *compensator.Compensator, db *gorm.DB, proof
 
 // pool implements gorm.Tx on a transaction of the library.
 type pool struct {
-	ctx  context.Context // for Rollback, which receives no context
+	ctx  context.Context // context for Rollback, whose signature has no context
 	tx   *compensator.ScopedTx
-	over error // error of statements after a rollback through GORM
+	over error // error that statements return after a rollback through GORM
 }
 
 var _ gorm.Tx = (*pool)(nil)
@@ -118,8 +121,8 @@ func (p *pool) QueryContext(ctx context.Context, query string, args ...any) (*sq
 	return p.tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext does not check over, because a *sql.Row carries its own error. After a rollback, tx refuses the
-// query.
+// QueryRowContext does not check over, because it cannot return an error of its own. After a rollback, tx returns a
+// *sql.Row with an error.
 func (p *pool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	return p.tx.QueryRowContext(ctx, query, args...)
 }
@@ -135,7 +138,7 @@ func (p *pool) StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt {
 
 func (p *pool) Commit() error { return ErrCommit }
 
-// Rollback ends the transaction on the server. The library notices it.
+// Rollback ends the transaction on the server. The library notices this.
 func (p *pool) Rollback() error {
 	if p.over != nil {
 		return p.over
