@@ -29,12 +29,18 @@ type auditRow struct {
 	before, after []byte
 }
 
+const (
+	insertRecords = "INSERT INTO {audit} (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES {records}"
+	insertRecord  = "({entry_id},{action},{actor},{reason},{before},{after},{stamp})"
+)
+
 func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action processlog.Action, by processlog.AuditInfo, records ...auditRow) error {
 	rows := make([]string, len(records))
 	for i, r := range records {
-		rows[i] = fmt.Sprintf("(%s,%s,%s,%s,%s,%s,%s)", r.id, s.d.text(string(action)), s.d.text(by.Actor), s.d.text(by.Reason), hexLiteral(r.before), hexLiteral(r.after), s.d.stamp)
+		rows[i] = s.sql(insertRecord, "entry_id", r.id.String(), "action", s.d.text(string(action)), "actor", s.d.text(by.Actor), "reason", s.d.text(by.Reason),
+			"before", hexLiteral(r.before), "after", hexLiteral(r.after))
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+s.table.quoted("_audit")+" (entry_id, action, actor, reason, before_state, after_state, created_at) VALUES "+strings.Join(rows, ","))
+	_, err := tx.ExecContext(ctx, s.sql(insertRecords, "records", strings.Join(rows, ",")))
 	return err
 }
 
@@ -87,9 +93,10 @@ type storedRecord struct {
 	row uint64
 }
 
+const readHistory = "SELECT id, {ms created_at}, {now}-{ms created_at}, {text action, actor, reason}, before_state, after_state FROM {audit} WHERE entry_id={entry_id} ORDER BY id{every row}"
+
 func (s *Store) history(ctx context.Context, tx processlog.Tx, id processlog.ID) (history []storedRecord, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT id, "+s.d.stampMS("created_at")+", "+s.d.now+"-"+s.d.stampMS("created_at")+", "+s.d.texts("action, actor, reason")+", before_state, after_state FROM "+
-		s.table.quoted("_audit")+" WHERE entry_id="+id.String()+" ORDER BY id"+everyRow)
+	rows, err := tx.QueryContext(ctx, s.sql(readHistory, "entry_id", id.String()))
 	if err != nil {
 		return nil, err
 	}

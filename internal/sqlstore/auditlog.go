@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -14,15 +15,14 @@ const auditLogRead = 2000
 
 // auditLogTable describes one of the two tables from which the audit log is merged.
 type auditLogTable struct {
-	suffix string
 	// These are the columns whose names differ, or that only one table has. The type of a purged entry is unknown.
-	join, at, businessType, refused, subject, before, after string
+	table, join, at, businessType, refused, subject, before, after string
 }
 
 func (s *Store) auditLogTables() [2]auditLogTable {
 	return [2]auditLogTable{
-		{"_audit", " LEFT JOIN " + s.table.quoted("") + " AS l ON l.id=t.entry_id", s.d.stampMS("t.created_at"), "COALESCE(l.business_type," + s.d.empty + ")", "0", s.d.empty, "t.before_state", "t.after_state"},
-		{"_operation", "", "t.`at`", "t.business_type", "t.refused", "t.subject", "NULL", "NULL"},
+		{s.sql("{audit}"), s.sql(" LEFT JOIN {log} AS l ON l.id=t.entry_id"), s.d.stampMS("t.created_at"), "COALESCE(l.business_type," + s.d.empty + ")", "0", s.d.empty, "t.before_state", "t.after_state"},
+		{s.sql("{operation}"), "", "t.`at`", "t.business_type", "t.refused", "t.subject", "NULL", "NULL"},
 	}
 }
 
@@ -69,19 +69,23 @@ type auditLogQuery struct {
 	before [2]uint64 // end of the page before, per table; unused on the first page
 }
 
-// text returns the query for the newest matching rows of both tables. One extra row, with side 2, holds the newest id
-// of each table.
+// auditLogPage reads the newest matching rows of both tables. A last row, with side 2, holds the newest id of each table.
+// Its action is NULL because TiDB cannot combine a text with a column in ASCII: their collations differ.
+const (
+	auditLogPage = "{sides}SELECT 2, (SELECT COALESCE(MAX(id),0) FROM {audit}), (SELECT COALESCE(MAX(id),0) FROM {operation}), {empty}, NULL, 0, {empty}, {empty}, 0, {empty}, NULL, NULL"
+	auditLogPart = "SELECT * FROM (SELECT {side} AS side, t.id, {at} AS happened, {text t.actor} AS actor, {text t.`action`} AS `action`, t.entry_id, {text t.reason} AS reason," +
+		" {business_type} AS business_type, {refused} AS refused, {subject} AS subject, {before} AS was, {after} AS became" +
+		" FROM {table} AS t{join} WHERE {where} ORDER BY t.id DESC LIMIT {limit}) AS side{side} UNION ALL "
+)
+
+// text returns auditLogPage.
 func (q *auditLogQuery) text() string {
-	query, newest, text := "", "", q.s.d.texts
+	sides := ""
 	for i, t := range q.s.auditLogTables() {
-		table := q.s.table.quoted(t.suffix)
-		query += fmt.Sprintf("SELECT * FROM (SELECT %d AS side, t.id, %s AS happened, %s AS actor, %s AS `action`, t.entry_id, %s AS reason, %s AS business_type, %s AS refused, %s AS subject, %s AS was, %s AS became"+
-			" FROM %s AS t%s WHERE %s%s ORDER BY t.id DESC LIMIT %d) AS side%d UNION ALL ",
-			i, t.at, text("t.actor"), text("t.`action`"), text("t.reason"), text(t.businessType), t.refused, text(t.subject), t.before, t.after, table, t.join, q.window(i, table), q.narrow(t), q.limit+1, i)
-		newest += fmt.Sprintf("(SELECT COALESCE(MAX(id),0) FROM %s), ", table)
+		sides += q.s.sql(auditLogPart, "side", strconv.Itoa(i), "at", t.at, "business_type", q.s.d.texts(t.businessType), "refused", t.refused, "subject", q.s.d.texts(t.subject),
+			"before", t.before, "after", t.after, "table", t.table, "join", t.join, "where", q.window(i, t.table)+q.narrow(t), "limit", strconv.Itoa(q.limit+1))
 	}
-	// The action is NULL because TiDB cannot combine a text with a column in ASCII: their collations differ.
-	return query + "SELECT 2, " + newest + fmt.Sprintf("%[1]s, NULL, 0, %[1]s, %[1]s, 0, %[1]s, NULL, NULL", q.s.d.empty)
+	return q.s.sql(auditLogPage, "sides", sides)
 }
 
 // window returns the condition for the rows of a table that this page reads.

@@ -28,6 +28,8 @@ func (s *Store) AssignCases(ctx context.Context, seen []processlog.SeenCase, own
 	return answers, nil
 }
 
+const assignCases = "UPDATE {case}{by id} SET owner={owner}, version=version+1 WHERE entry_id IN ({ids})"
+
 func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase, owner string, op processlog.Operation) ([]error, error) {
 	now, err := s.lockCases(ctx, tx, seen)
 	if err != nil {
@@ -49,12 +51,11 @@ func (s *Store) assignSome(ctx context.Context, tx processlog.Tx, seen []process
 	if err := s.operate(ctx, tx, ops...); err != nil {
 		return nil, err
 	}
-	_, err = execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET owner="+s.d.text(owner)+", version=version+1 WHERE entry_id IN ("+idList(ids)+")")
+	_, err = execCount(ctx, tx, s.sql(assignCases, "owner", s.d.text(owner), "ids", idList(ids)))
 	return answers, err
 }
 
-// casesByID names the case table with a hint to read it by entry, as byID does for the log.
-func (s *Store) casesByID() string { return s.table.quoted("_case") + s.d.idIndex }
+const lockCases = "SELECT entry_id, version, {text business_type}, closed_at FROM {case}{by id} WHERE entry_id IN ({ids}){lock now}"
 
 // lockCases reads and locks the cases of seen that exist. It reads only what an assignment needs.
 func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processlog.SeenCase) (map[processlog.ID]*processlog.Case, error) {
@@ -62,7 +63,7 @@ func (s *Store) lockCases(ctx context.Context, tx processlog.Tx, seen []processl
 	for i := range seen {
 		ids[i] = seen[i].EntryID
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT entry_id, version, "+s.d.texts("business_type")+", closed_at FROM "+s.casesByID()+" WHERE entry_id IN ("+idList(ids)+")"+s.d.lockNow)
+	rows, err := tx.QueryContext(ctx, s.sql(lockCases, "ids", idList(ids)))
 	if err != nil {
 		return nil, err
 	}

@@ -19,11 +19,13 @@ var _ processlog.Operations = (*Store)(nil)
 // operationTables lists the suffixes of the tables that package admin needs.
 var operationTables = []string{"_case", "_operation", "_setting"}
 
+const noRows = "SELECT 1 FROM {table} WHERE 1=0" // Fails if the table is missing.
+
 // CheckOperations implements Operations.
 func (s *Store) CheckOperations(ctx context.Context) error {
 	var problems []error
 	for _, suffix := range operationTables {
-		rows, err := s.pool().QueryContext(ctx, "SELECT 1 FROM "+s.table.quoted(suffix)+" WHERE 1=0")
+		rows, err := s.pool().QueryContext(ctx, s.sql(noRows, "table", s.table.quoted(suffix)))
 		if err == nil {
 			err = rows.Close()
 		}
@@ -70,9 +72,15 @@ func (s *Store) updateAndOpen(token processlog.Token, place map[processlog.ID]in
 	}
 }
 
-// openCases opens, or reopens, the cases of those rows that are dead and match the condition in as. A reopened case
+// insertCases opens cases. {again} makes it reopen a case that exists, with the new values and a higher version.
+// {and token} is empty, or limits the rows to those that one UPDATE has changed.
+const insertCases = "INSERT INTO {case} (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
+	" SELECT id, epoch, {kind}, business_type, business_id, {fingerprint}, ended_by, {error}, {amount}, {currency}, {now}, {now}+{due}" +
+	" FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2{and token}{again}, version={case}.version+1, closed_at=0"
+
+// openCases opens, or reopens, the cases of those rows that are dead and match andToken. A reopened case
 // keeps its owner.
-func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, as string, draft func(id processlog.ID) *processlog.CaseDraft) error {
+func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlog.ID, andToken string, draft func(id processlog.ID) *processlog.CaseDraft) error {
 	each := func(of func(d *processlog.CaseDraft) string) string {
 		return byRow("id", ids, func(i int) string { return of(draft(ids[i])) }, asIs)
 	}
@@ -97,18 +105,24 @@ func (s *Store) openCases(ctx context.Context, tx processlog.Tx, ids []processlo
 		}
 		return s.d.text(processlog.FitCaseError(d.Error))
 	})
-	query := "INSERT INTO " + s.table.quoted("_case") + " (entry_id, epoch, kind, business_type, business_id, fingerprint, ended_by, error, amount, currency, opened_at, due_at)" +
-		" SELECT id, epoch, " + number(func(d *processlog.CaseDraft) int64 { return int64(d.Kind) }) + ", business_type, business_id, " +
-		each(func(d *processlog.CaseDraft) string { return hexLiteral(d.Fingerprint[:]) }) + ", ended_by, " + lastError + ", " +
-		amount + ", " + currency + ", " + s.d.now + ", " + s.d.now + "+" + number(func(d *processlog.CaseDraft) int64 { return processlog.DueAfter(d.Due) }) +
-		" FROM " + s.byID() + " WHERE id IN (" + idList(ids) + ") AND state+0=-2" + as + s.d.again("entry_id", "epoch", "kind", "fingerprint", "ended_by", "error", "amount", "currency", "opened_at", "due_at") +
-		", version=" + s.table.quoted("_case") + ".version+1, closed_at=0"
+	query := s.sql(insertCases,
+		"kind", number(func(d *processlog.CaseDraft) int64 { return int64(d.Kind) }),
+		"fingerprint", each(func(d *processlog.CaseDraft) string { return hexLiteral(d.Fingerprint[:]) }),
+		"error", lastError,
+		"amount", amount,
+		"currency", currency,
+		"due", number(func(d *processlog.CaseDraft) int64 { return processlog.DueAfter(d.Due) }),
+		"ids", idList(ids),
+		"and token", andToken,
+		"again", s.d.again("entry_id", "epoch", "kind", "fingerprint", "ended_by", "error", "amount", "currency", "opened_at", "due_at"))
 	if _, err := s.writeHeld(ctx, tx, query); err != nil {
 		return fmt.Errorf("open %d cases: %w", len(ids), err)
 	}
 	failpoint.Reach(failpoint.CaseOpened)
 	return nil
 }
+
+const closeCasesOf = "UPDATE {case}{by id} SET closed_at={now}, version=version+1 WHERE entry_id IN ({ids}) AND closed_at=0"
 
 // closeCasesOf closes the cases of changed rows that are no longer dead.
 func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []changedRow) error {
@@ -121,7 +135,7 @@ func (s *Store) closeCasesOf(ctx context.Context, tx processlog.Tx, rows []chang
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(ids)+") AND closed_at=0")
+	_, err := execCount(ctx, tx, s.sql(closeCasesOf, "ids", idList(ids)))
 	if err != nil {
 		err = fmt.Errorf("compensator: close the cases of %d entries: %w", len(ids), err)
 	}
@@ -150,18 +164,23 @@ func (s *Store) DeadWithoutCase(ctx context.Context, since time.Duration, limit 
 	return s.Load(ctx, ids)
 }
 
+// deadWithoutCase has one part for each business type. {recent} is empty, or limits how long ago the entries ended.
+const (
+	deadWithoutCase   = "{parts} LIMIT {limit}"
+	deadWithoutCaseOf = "SELECT * FROM (SELECT l.id FROM {log} AS l{by due} LEFT JOIN {case} AS c ON c.entry_id=l.id AND c.closed_at=0" +
+		" WHERE l.state=-2 AND l.business_type={type}{recent} AND c.entry_id IS NULL LIMIT {limit}) AS t{number}"
+)
+
 func (s *Store) withoutCase(groups []group, since time.Duration, limit int) string {
 	recent := ""
 	if since > 0 {
-		recent = fmt.Sprintf(" AND l.next_at>%s-%d", s.d.now, processlog.Millis(since))
+		recent = s.sql(" AND l.next_at>{now}-{since}", "since", signed(processlog.Millis(since)))
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT l.id FROM %s AS l%s LEFT JOIN %s AS c ON c.entry_id=l.id AND c.closed_at=0"+
-			" WHERE l.state=-2 AND l.business_type=%s%s AND c.entry_id IS NULL LIMIT %d) AS t%d",
-			s.table.quoted(""), s.d.dueIndex, s.table.quoted("_case"), s.d.text(g.businessType), recent, limit, i)
+		parts[i] = s.sql(deadWithoutCaseOf, "type", s.d.text(g.businessType), "recent", recent, "limit", strconv.Itoa(limit), "number", strconv.Itoa(i))
 	}
-	return strings.Join(parts, " UNION ALL ") + " LIMIT " + strconv.Itoa(limit)
+	return s.sql(deadWithoutCase, "parts", strings.Join(parts, " UNION ALL "), "limit", strconv.Itoa(limit))
 }
 
 // OpenCases implements Operations. It locks the rows first, as all code does. A transaction that revives one of them
@@ -191,11 +210,13 @@ func (s *Store) OpenCases(ctx context.Context, rows []processlog.Row, cases []pr
 	return opened, nil
 }
 
+const lockDead = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) AND state+0=-2 AND version={version} ORDER BY id{lock}"
+
 // lockDead locks those rows of ids that are dead, not locked, and at the given version.
 func (s *Store) lockDead(ctx context.Context, tx processlog.Tx, ids []processlog.ID, version func(id processlog.ID) uint64) ([]processlog.ID, error) {
 	return readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
 		versions := byRow("id", ids, func(i int) uint64 { return version(ids[i]) }, decimal)
-		return queryIDs(ctx, tx, "SELECT id FROM "+s.byID()+" WHERE id IN ("+idList(ids)+") AND state+0=-2 AND version="+versions+" ORDER BY id"+lock)
+		return queryIDs(ctx, tx, s.sql(lockDead, "ids", idList(ids), "version", versions, "lock", lock))
 	})
 }
 
@@ -208,9 +229,13 @@ func (s *Store) CloseCases(ctx context.Context, limit int) (int, error) {
 	return n, err
 }
 
+const (
+	casesToClose = "SELECT c.entry_id, c.version FROM {case} AS c LEFT JOIN {log} AS l ON l.id=c.entry_id WHERE c.closed_at=0 AND (l.id IS NULL OR l.state<>-2) LIMIT {limit}"
+	closeCases   = "UPDATE {case}{by id} SET closed_at={now}, version=version+1 WHERE entry_id IN ({ids}) AND closed_at=0 AND version={version}"
+)
+
 func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT c.entry_id, c.version FROM "+s.table.quoted("_case")+" AS c LEFT JOIN "+s.table.quoted("")+" AS l ON l.id=c.entry_id"+
-		" WHERE c.closed_at=0 AND (l.id IS NULL OR l.state<>-2) LIMIT "+strconv.Itoa(limit))
+	rows, err := s.pool().QueryContext(ctx, s.sql(casesToClose, "limit", strconv.Itoa(limit)))
 	if err != nil {
 		return 0, err
 	}
@@ -231,7 +256,7 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	closed := 0
 	for chunk := range slices.Chunk(ids, purgeStep) {
 		version := byRow("entry_id", chunk, func(i int) uint64 { return versions[chunk[i]] }, decimal)
-		n, err := execCount(ctx, s.writes(), "UPDATE "+s.casesByID()+" SET closed_at="+s.d.now+", version=version+1 WHERE entry_id IN ("+idList(chunk)+") AND closed_at=0 AND version="+version)
+		n, err := execCount(ctx, s.writes(), s.sql(closeCases, "ids", idList(chunk), "version", version))
 		if closed += int(n); err != nil {
 			return closed, s.dropReadOnly(err)
 		}
@@ -239,12 +264,17 @@ func (s *Store) closeCases(ctx context.Context, limit int) (int, error) {
 	return closed, nil
 }
 
+const (
+	casesToForget = "SELECT entry_id FROM {case} WHERE closed_at>0 AND closed_at<{now}-{age} ORDER BY closed_at LIMIT {limit}"
+	forgetCases   = "{DELETE FROM case} WHERE entry_id IN ({ids}) AND closed_at>0 AND closed_at<{now}-{age}"
+)
+
 // ForgetCases implements Operations.
 func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (int, error) {
-	ids, err := queryIDs(ctx, s.pool(), fmt.Sprintf("SELECT entry_id FROM %s WHERE closed_at>0 AND closed_at<%s-%d ORDER BY closed_at LIMIT %d", s.table.quoted("_case"), s.d.now, processlog.Millis(age), limit))
+	ids, err := queryIDs(ctx, s.pool(), s.sql(casesToForget, "age", signed(processlog.Millis(age)), "limit", strconv.Itoa(limit)))
 	if err == nil && len(ids) > 0 {
 		slices.SortFunc(ids, processlog.ID.Compare)
-		_, err = execCount(ctx, s.writes(), fmt.Sprintf("%s WHERE entry_id IN (%s) AND closed_at>0 AND closed_at<%s-%d", s.d.deleteByID(s.table.quoted("_case")), idList(ids), s.d.now, processlog.Millis(age)))
+		_, err = execCount(ctx, s.writes(), s.sql(forgetCases, "ids", idList(ids), "age", signed(processlog.Millis(age))))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("compensator: forget closed cases: %w", s.dropReadOnly(err))
@@ -252,11 +282,7 @@ func (s *Store) ForgetCases(ctx context.Context, age time.Duration, limit int) (
 	return len(ids), nil
 }
 
-func (s *Store) caseColumns() string {
-	return "entry_id, epoch, version, kind, " + s.d.texts("business_type, business_id") + ", fingerprint, " + s.d.texts("ended_by, error") +
-		", COALESCE(amount,0), " + s.d.texts("currency, owner") + ", opened_at, due_at, closed_at"
-}
-
+// queryCases reads cases. The query has the columns of casesOf.
 func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case, error) {
 	rows, err := s.read(ctx, query)
 	if err != nil {
@@ -282,17 +308,23 @@ func (s *Store) queryCases(ctx context.Context, query string) ([]processlog.Case
 	return cases, rows.Err()
 }
 
+const casesOf = "SELECT entry_id, epoch, version, kind, {text business_type, business_id}, fingerprint, {text ended_by, error}, COALESCE(amount,0), {text currency, owner}," +
+	" opened_at, due_at, closed_at FROM {case} WHERE entry_id IN ({ids})"
+
 // CasesOf implements Operations.
 func (s *Store) CasesOf(ctx context.Context, ids []processlog.ID) ([]processlog.Case, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	cases, err := s.queryCases(ctx, "SELECT "+s.caseColumns()+" FROM "+s.table.quoted("_case")+" WHERE entry_id IN ("+idList(ids)+")")
+	cases, err := s.queryCases(ctx, s.sql(casesOf, "ids", idList(ids)))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the cases of %d entries: %w", len(ids), err)
 	}
 	return cases, nil
 }
+
+const listCases = "SELECT entry_id, epoch, version, kind, {text business_type, business_id}, fingerprint, {text ended_by, error}, COALESCE(amount,0), {text currency, owner}," +
+	" opened_at, due_at, closed_at FROM {case} WHERE closed_at=0{filter} ORDER BY due_at, entry_id LIMIT {limit}"
 
 // Cases implements Operations. It reads through the index on due times, or through the index on owners if the filter
 // names one.
@@ -301,7 +333,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 	if err != nil {
 		return processlog.CasePage{}, err
 	}
-	where := "closed_at=0"
+	where := ""
 	if f.Owner != "" || f.Unowned {
 		where += " AND owner=" + s.d.text(f.Owner)
 	}
@@ -324,7 +356,7 @@ func (s *Store) Cases(ctx context.Context, f processlog.CaseFilter) (processlog.
 		}
 		where += fmt.Sprintf(" AND due_at>=%[1]d AND (due_at>%[1]d OR due_at=%[1]d AND entry_id>%[2]d)", at, id)
 	}
-	cases, err := s.queryCases(ctx, "SELECT "+s.caseColumns()+" FROM "+s.table.quoted("_case")+" WHERE "+where+fmt.Sprintf(" ORDER BY due_at, entry_id LIMIT %d", limit+1))
+	cases, err := s.queryCases(ctx, s.sql(listCases, "filter", where, "limit", strconv.Itoa(limit+1)))
 	if err != nil {
 		return processlog.CasePage{}, fmt.Errorf("compensator: list cases: %w", err)
 	}
@@ -348,6 +380,11 @@ func parsePair(cursor string) (a, b uint64, err error) {
 	return a, b, nil
 }
 
+const groupCases = "SELECT {text g.business_type}, g.fingerprint, {text g.currency}, g.n, g.total, g.earliest, g.latest, g.example, {text e.error}, e.kind FROM" +
+	" (SELECT business_type, fingerprint, currency, COUNT(*) AS n, COALESCE(SUM(amount),0) AS total, MIN(opened_at) AS earliest, MAX(opened_at) AS latest, MAX(entry_id) AS example" +
+	" FROM {case}{by k_group} WHERE closed_at=0{filter} GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT {limit}) AS g" +
+	" JOIN {case} AS e ON e.entry_id=g.example ORDER BY g.n DESC, g.example"
+
 // CaseGroups implements Operations. It reads the sums from an index alone, and one row per group.
 func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure processlog.Fingerprint) ([]processlog.CaseGroup, error) {
 	of := ""
@@ -357,10 +394,7 @@ func (s *Store) CaseGroups(ctx context.Context, businessTypes []string, failure 
 	if failure != (processlog.Fingerprint{}) {
 		of += " AND fingerprint=" + hexLiteral(failure[:])
 	}
-	rows, err := s.read(ctx, "SELECT "+s.d.texts("g.business_type")+", g.fingerprint, "+s.d.texts("g.currency")+", g.n, g.total, g.earliest, g.latest, g.example, "+s.d.texts("e.error")+", e.kind FROM "+
-		"(SELECT business_type, fingerprint, currency, COUNT(*) AS n, COALESCE(SUM(amount),0) AS total, MIN(opened_at) AS earliest, MAX(opened_at) AS latest, MAX(entry_id) AS example FROM "+
-		s.table.quoted("_case")+s.d.by("k_group")+" WHERE closed_at=0"+of+" GROUP BY business_type, fingerprint, currency ORDER BY 4 DESC, 8 LIMIT "+strconv.Itoa(maxPage)+") AS g JOIN "+
-		s.table.quoted("_case")+" AS e ON e.entry_id=g.example ORDER BY g.n DESC, g.example")
+	rows, err := s.read(ctx, s.sql(groupCases, "filter", of, "limit", strconv.Itoa(maxPage)))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: sum up cases: %w", err)
 	}

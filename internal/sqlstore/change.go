@@ -109,6 +109,13 @@ func (s *Store) rewrite(ctx context.Context, tx processlog.Tx, ch processlog.Cha
 	return s.move(ctx, tx, ch.Action, rows)
 }
 
+// moveRows compares the version although the row is locked, because row locks of some servers do not lock (G4). {lease}
+// is 0 or lease_until. If the change keeps a lease, as Reschedule does, the lease stays as it is: no second attempt may
+// run beside an attempt that does not know of the change.
+const moveRows = "UPDATE {log}{by id} SET state={state}, epoch={epoch}, process_count={process_count}, compensate_count={compensate_count}, delivery_count={delivery_count}," +
+	" ended_by={ended_by}, next_at={now}+{wait}, lease_until={lease}, version=version+1, token={token}, updated_at={stamp}" +
+	" WHERE id IN ({ids}) AND version={version}"
+
 // move writes the values that Change.After computed, in one statement. The rules stand only in Change.After.
 func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Action, rows []changedRow) error {
 	ids := make([]processlog.ID, len(rows))
@@ -118,21 +125,20 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 	number := func(of func(r *processlog.Row) int64) string {
 		return byRow("id", ids, func(i int) int64 { return of(&rows[i].after) }, signed)
 	}
-	// The UPDATE compares the version although the row is locked, because row locks of some servers do not lock (G4). If
-	// the change keeps a lease, as Reschedule does, the lease stays as it is: no second attempt may run beside an
-	// attempt that does not know of the change.
-	changed, err := execCount(ctx, tx, "UPDATE "+s.byID()+" SET state="+number(func(r *processlog.Row) int64 { return int64(r.State) })+
-		", epoch="+number(func(r *processlog.Row) int64 { return int64(r.Epoch) })+
-		", process_count="+number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) })+
-		", compensate_count="+number(func(r *processlog.Row) int64 { return int64(r.CompensateCount) })+
-		", delivery_count="+number(func(r *processlog.Row) int64 { return int64(r.DeliveryCount) })+
-		", ended_by="+byRow("id", ids, func(i int) string { return s.d.endedBy(rows[i].after.EndedBy) }, asIs)+
-		", next_at="+s.d.now+"+"+number(func(r *processlog.Row) int64 { return processlog.DueAfter(r.DueIn) })+
-		", lease_until="+byRow("id", ids, func(i int) string {
-		return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]
-	}, asIs)+
-		", version=version+1, token="+hexLiteral(rows[0].after.Token[:])+", updated_at="+s.d.stamp+
-		" WHERE id IN ("+idList(ids)+") AND version="+byRow("id", ids, func(i int) uint64 { return rows[i].before.Version }, decimal))
+	changed, err := execCount(ctx, tx, s.sql(moveRows,
+		"state", number(func(r *processlog.Row) int64 { return int64(r.State) }),
+		"epoch", number(func(r *processlog.Row) int64 { return int64(r.Epoch) }),
+		"process_count", number(func(r *processlog.Row) int64 { return int64(r.ProcessCount) }),
+		"compensate_count", number(func(r *processlog.Row) int64 { return int64(r.CompensateCount) }),
+		"delivery_count", number(func(r *processlog.Row) int64 { return int64(r.DeliveryCount) }),
+		"ended_by", byRow("id", ids, func(i int) string { return s.d.endedBy(rows[i].after.EndedBy) }, asIs),
+		"wait", number(func(r *processlog.Row) int64 { return processlog.DueAfter(r.DueIn) }),
+		"lease", byRow("id", ids, func(i int) string {
+			return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]
+		}, asIs),
+		"token", hexLiteral(rows[0].after.Token[:]),
+		"ids", idList(ids),
+		"version", byRow("id", ids, func(i int) uint64 { return rows[i].before.Version }, decimal)))
 	if err == nil && changed != int64(len(rows)) {
 		err = fmt.Errorf("changed %d of %d rows", changed, len(rows))
 	}

@@ -182,9 +182,15 @@ func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, pro
 	return ids[d.IdempotencyKey], err
 }
 
+const (
+	tryUpdate = "UPDATE {log}{by id} SET version=version+1 WHERE id={id} AND version={version}{and in tx}"
+	tryLock   = "SELECT id FROM {log}{by id} WHERE id={id}{lock}"
+	tryRead   = "SELECT id FROM {log}{by id} WHERE id={id}"
+)
+
 // update runs a guarded UPDATE and returns how many rows changed, or -1 if it failed.
 func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
-	changed, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %s SET version=version+1 WHERE id=%s AND version=%d%s", p.s.byID(), id, version, p.s.ifOpen()))
+	changed, err := execCount(ctx, tx, p.s.sql(tryUpdate, "id", id.String(), "version", signed(int64(version))))
 	if err != nil {
 		return -1
 	}
@@ -355,7 +361,7 @@ func (p *proof) skips(ctx context.Context, id processlog.ID) error {
 	visible, skipped := false, false
 	err := p.look(ctx, p.s.database(), sql.LevelReadUncommitted, func(ctx context.Context, tx *sql.Tx) error {
 		read := func(lock string) ([]processlog.ID, error) {
-			return queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String()+lock)
+			return queryIDs(ctx, tx, p.s.sql(tryLock, "id", id.String(), "lock", lock))
 		}
 		rows, err := read("")
 		visible = len(rows) == 1
@@ -412,7 +418,7 @@ func (p *proof) refuseLevel(level, whose string) {
 // sees reports whether a plain read at this level, in the user's pool, shows the uncommitted row.
 func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationLevel) (seen bool, err error) {
 	err = p.look(ctx, p.s.db, level, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := queryIDs(ctx, tx, "SELECT id FROM "+p.s.byID()+" WHERE id="+id.String())
+		rows, err := queryIDs(ctx, tx, p.s.sql(tryRead, "id", id.String()))
 		seen = len(rows) == 1
 		return err
 	})

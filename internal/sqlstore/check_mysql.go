@@ -58,7 +58,7 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	}
 	if s.schema != "" {
 		var here bool
-		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*)>0 FROM "+s.table.quoted("_meta")+" WHERE "+s.inSchema()).Scan(&here)
+		err := s.db.QueryRowContext(ctx, s.sql("SELECT COUNT(*)>0 FROM {meta} WHERE {in schema}", "in schema", s.inSchema())).Scan(&here)
 		if err != nil || !here {
 			s.schema = "" // On Vitess a statement on a table sees another database name than a statement without one.
 		}
@@ -74,7 +74,7 @@ func keepsReadOnly(ctx context.Context, s *Store) bool {
 		return false // The server has no READ ONLY transactions.
 	}
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.ExecContext(ctx, "UPDATE "+s.byID()+" SET version=version+1 WHERE id=0")
+	_, err = tx.ExecContext(ctx, s.sql("UPDATE {log}{by id} SET version=version+1 WHERE id=0"))
 	return mysqlerr.IsReadOnly(err)
 }
 

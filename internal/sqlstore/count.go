@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -77,23 +78,26 @@ func (s *Store) countChunk(ctx context.Context, tx processlog.Tx, groups []group
 	return counts, rows.Err()
 }
 
+// countGroup counts one group. Several are joined by UNION ALL.
+const countGroup = "SELECT {place} AS place, COUNT(*) AS n FROM (SELECT 1 FROM {log}{by due} WHERE state={state} AND business_type={type} LIMIT {limit}) AS g{place}"
+
 func (s *Store) countQuery(groups []group, atMost int) string {
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = fmt.Sprintf("SELECT %d AS place, COUNT(*) AS n FROM (SELECT 1 FROM %s%s WHERE %s LIMIT %d) AS g%d",
-			i, s.table.quoted(""), s.d.dueIndex, g.where(s), atMost+1, i)
+		parts[i] = s.sql(countGroup, "place", strconv.Itoa(i), "state", signed(int64(g.state)), "type", s.d.text(g.businessType), "limit", strconv.Itoa(atMost+1))
 	}
 	return strings.Join(parts, " UNION ALL ") + everyRow
 }
 
+const countBatch = "SELECT state, {text business_type}, COUNT(*) FROM (SELECT state, business_type FROM {log}{by k_batch_id} WHERE batch_id={batch}{and type} LIMIT {limit}) AS batch" +
+	" GROUP BY state, business_type ORDER BY state, business_type{every row}"
+
 func (s *Store) countBatch(ctx context.Context, tx processlog.Tx, f processlog.CountFilter) ([]processlog.Count, error) {
-	where := "batch_id=" + s.d.text(f.BatchID)
+	andType := ""
 	if f.BusinessType != "" {
-		where += " AND business_type=" + s.d.text(f.BusinessType)
+		andType = " AND business_type=" + s.d.text(f.BusinessType)
 	}
-	rows, err := s.readIn(ctx, tx, fmt.Sprintf(
-		"SELECT state, %s, COUNT(*) FROM (SELECT state, business_type FROM %s%s WHERE %s LIMIT %d) AS batch GROUP BY state, business_type ORDER BY state, business_type"+everyRow,
-		s.d.texts("business_type"), s.table.quoted(""), s.d.by("k_batch_id"), where, f.AtMost+1))
+	rows, err := s.readIn(ctx, tx, s.sql(countBatch, "batch", s.d.text(f.BatchID), "and type", andType, "limit", strconv.Itoa(f.AtMost+1)))
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +125,9 @@ type group struct {
 	businessType string
 }
 
+// where returns the condition for the group.
 func (g group) where(s *Store) string {
-	return fmt.Sprintf("state=%d AND business_type=%s", g.state, s.d.text(g.businessType))
+	return s.sql("state={state} AND business_type={type}", "state", signed(int64(g.state)), "type", s.d.text(g.businessType))
 }
 
 // groups lists every group of the given states and types. No states means all states. Nil types means all types that
@@ -148,8 +153,10 @@ func distinct[T cmp.Ordered](values []T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }
 
+const occurringGroups = "SELECT state, {text business_type} FROM ({groups}) AS g{every row}"
+
 func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []processlog.State) ([]group, error) {
-	rows, err := s.readIn(ctx, tx, "SELECT state, "+s.d.texts("business_type")+" FROM ("+s.groupsQuery(states)+") AS g"+everyRow)
+	rows, err := s.readIn(ctx, tx, s.sql(occurringGroups, "groups", s.groupsQuery(states)))
 	if err != nil {
 		return nil, err
 	}
@@ -165,12 +172,14 @@ func (s *Store) occurring(ctx context.Context, tx processlog.Tx, states []proces
 	return groups, rows.Err()
 }
 
-// groupsQuery returns a query for the groups that occur. MySQL jumps from group to group only if the query also groups
-// by state, even if there is only one state.
+// readGroups reads the groups that occur. MySQL jumps from group to group only if the query also groups by state, even if
+// there is only one state.
+const readGroups = "SELECT state, business_type FROM {log}{by due} WHERE state IN ({states}) GROUP BY state, business_type"
+
+// groupsQuery returns readGroups, or the query of the dialect.
 func (s *Store) groupsQuery(states []processlog.State) string {
-	from := s.table.quoted("") + s.d.dueIndex
 	if s.d.groups != nil {
-		return s.d.groups(from, states)
+		return s.d.groups(s.sql("{log}{by due}"), states)
 	}
-	return fmt.Sprintf("SELECT state, business_type FROM %s WHERE state IN (%s) GROUP BY state, business_type", from, stateList(states))
+	return s.sql(readGroups, "states", stateList(states))
 }

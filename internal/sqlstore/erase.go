@@ -11,6 +11,9 @@ import (
 // but no object. So no headers of a user equal it. Code that does not know the mark reads no headers.
 const erasedMark = `"erased"`
 
+const eraseRow = "UPDATE {log} SET content={no bytes}, headers={erased}, user_name={empty}, last_error={empty}, version={version}, epoch={epoch}, token={token}, updated_at={stamp}" +
+	" WHERE id={id} AND version={seen version}"
+
 // erase blanks a locked row, and the copies in its audit records. It keeps next_at, the time at which the entry ended.
 func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cases bool) error {
 	err := s.eraseHistory(ctx, tx, row.before.ID)
@@ -20,8 +23,8 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 	if err != nil {
 		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.before.ID, err)
 	}
-	n, err := execCount(ctx, tx, fmt.Sprintf("UPDATE %[1]s SET content=X'', headers=%[2]s, user_name=%[3]s, last_error=%[3]s, version=%[4]d, epoch=%[5]d, token=%[6]s, updated_at=%[7]s WHERE id=%[8]s AND version=%[9]d",
-		s.table.quoted(""), hexLiteral([]byte(erasedMark)), s.d.empty, row.after.Version, row.after.Epoch, hexLiteral(row.after.Token[:]), s.d.stamp, row.before.ID, row.before.Version))
+	n, err := execCount(ctx, tx, s.sql(eraseRow, "erased", hexLiteral([]byte(erasedMark)), "version", decimal(row.after.Version), "epoch", decimal(uint64(row.after.Epoch)),
+		"token", hexLiteral(row.after.Token[:]), "id", row.before.ID.String(), "seen version", decimal(row.before.Version)))
 	if err != nil {
 		return fmt.Errorf("compensator: erase entry %s: %w", row.before.ID, err)
 	}
@@ -31,16 +34,23 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 	return nil
 }
 
+const (
+	eraseCase    = "UPDATE {case}{by id} SET error={empty}, version=version+1 WHERE entry_id={entry_id}"
+	eraseReasons = "UPDATE {operation} SET reason={empty} WHERE entry_id={entry_id}"
+)
+
 // eraseOperations blanks the free texts in the case of an entry, and in the operations of people on that entry.
 func (s *Store) eraseOperations(ctx context.Context, tx processlog.Tx, id processlog.ID) error {
 	// Update the case first, as an assignment does. An assignment in progress holds the case until its own operation is
 	// written, so that operation is blanked too.
-	if _, err := execCount(ctx, tx, "UPDATE "+s.casesByID()+" SET error="+s.d.empty+", version=version+1 WHERE entry_id="+id.String()); err != nil {
+	if _, err := execCount(ctx, tx, s.sql(eraseCase, "entry_id", id.String())); err != nil {
 		return err
 	}
-	_, err := execCount(ctx, tx, "UPDATE "+s.table.quoted("_operation")+" SET reason="+s.d.empty+" WHERE entry_id="+id.String())
+	_, err := execCount(ctx, tx, s.sql(eraseReasons, "entry_id", id.String()))
 	return err
 }
+
+const eraseRecord = "UPDATE {audit} SET reason={empty}, before_state={before}, after_state={after} WHERE id={id}"
 
 // eraseHistory blanks the free texts in the audit records of an entry. The row is locked, so no record is added
 // meanwhile.
@@ -54,8 +64,7 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // The record of the erasure itself stays.
 			continue
 		}
-		query := fmt.Sprintf("UPDATE %s SET reason=%s, before_state=%s, after_state=%s WHERE id=%d",
-			s.table.quoted("_audit"), s.d.empty, hexLiteral(storedState(blank.Before)), hexLiteral(storedState(blank.After)), r.row)
+		query := s.sql(eraseRecord, "before", hexLiteral(storedState(blank.Before)), "after", hexLiteral(storedState(blank.After)), "id", decimal(r.row))
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return err
 		}

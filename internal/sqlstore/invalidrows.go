@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,23 +15,31 @@ import (
 // among the earliest once the others have run.
 const headDepth = 100
 
+// These statements each find one kind of invalid rows. invalidParts are joined by UNION ALL.
+const (
+	wrongState   = "SELECT id, business_type, 'state does not exist' AS why FROM {log}{by due} WHERE state{beyond} LIMIT {limit}"
+	wrongNextAt  = "SELECT id, business_type, 'next_at is more than a hundred years away: is it in milliseconds?' AS why FROM {log}{by due} WHERE state={state} AND business_type={type} AND next_at>{now}+{latest} LIMIT {limit}"
+	wrongLease   = "SELECT id, business_type, 'lease_until is set, but no process has a lease: leave it at 0' AS why FROM (SELECT id, business_type, lease_until, token FROM {log}{by due} WHERE state={state} AND business_type={type} ORDER BY next_at, id LIMIT {depth}) AS heads WHERE lease_until>{now} AND LENGTH(token)=0"
+	invalidParts = "SELECT id, {text business_type}, why FROM ({part}) AS m{number}"
+)
+
 // InvalidRows implements InvalidRowFinder. Each part of its query is a short range of the due index.
 func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.InvalidRow, error) {
+	most := strconv.Itoa(limit)
 	parts := []string{
-		s.invalidRows("state does not exist", fmt.Sprintf("state<%d", slices.Min(processlog.States[:])), limit),
-		s.invalidRows("state does not exist", fmt.Sprintf("state>%d", slices.Max(processlog.States[:])), limit),
+		s.sql(wrongState, "beyond", fmt.Sprintf("<%d", slices.Min(processlog.States[:])), "limit", most),
+		s.sql(wrongState, "beyond", fmt.Sprintf(">%d", slices.Max(processlog.States[:])), "limit", most),
 	}
 	groups, err := s.groups(ctx, nil, openStates[:], nil)
 	if err != nil {
 		return nil, fmt.Errorf("compensator: look for invalid rows: %w", err)
 	}
 	const day = 24 * time.Hour
-	most := processlog.Millis(processlog.MaxDelay + day)
+	latest := signed(processlog.Millis(processlog.MaxDelay + day))
 	for _, g := range groups {
-		parts = append(parts,
-			s.invalidRows("next_at is more than a hundred years away: is it in milliseconds?", fmt.Sprintf("%s AND next_at>%s+%d", g.where(s), s.d.now, most), limit),
-			fmt.Sprintf("SELECT id, business_type, 'lease_until is set, but no process has a lease: leave it at 0' AS why FROM (SELECT id, business_type, lease_until, token FROM %s%s WHERE %s ORDER BY next_at, id LIMIT %d) AS heads WHERE lease_until>%s AND LENGTH(token)=0",
-				s.table.quoted(""), s.d.dueIndex, g.where(s), headDepth, s.d.now))
+		state, businessType := signed(int64(g.state)), s.d.text(g.businessType)
+		parts = append(parts, s.sql(wrongNextAt, "state", state, "type", businessType, "latest", latest, "limit", most),
+			s.sql(wrongLease, "state", state, "type", businessType, "depth", strconv.Itoa(headDepth)))
 	}
 	var found []processlog.InvalidRow
 	for chunk := range slices.Chunk(parts, rangesPerStatement) {
@@ -41,13 +50,9 @@ func (s *Store) InvalidRows(ctx context.Context, limit int) ([]processlog.Invali
 	return found[:min(len(found), limit)], nil
 }
 
-func (s *Store) invalidRows(why, where string, limit int) string {
-	return fmt.Sprintf("SELECT id, business_type, '%s' AS why FROM %s%s WHERE %s LIMIT %d", why, s.table.quoted(""), s.d.dueIndex, where, limit)
-}
-
 func (s *Store) appendInvalidRows(ctx context.Context, found []processlog.InvalidRow, parts []string) ([]processlog.InvalidRow, error) {
 	for i, part := range parts {
-		parts[i] = fmt.Sprintf("SELECT id, %s, why FROM (%s) AS m%d", s.d.texts("business_type"), part, i)
+		parts[i] = s.sql(invalidParts, "part", part, "number", strconv.Itoa(i))
 	}
 	rows, err := s.pool().QueryContext(ctx, strings.Join(parts, " UNION ALL "))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -140,18 +141,21 @@ func (l *listing) columns() string {
 	return l.s.sql("{columns}")
 }
 
-// along returns a query for columns of at most n rows, in the order of the listing's index.
+// listRows reads rows along one index. {reach} is the condition for the part of the index after the cursor.
+const listRows = "SELECT {what} FROM {log}{by index} WHERE {reach} ORDER BY {order} LIMIT {limit}"
+
+// along returns listRows for columns of at most n rows, in the order of the listing's index.
 func (l *listing) along(columns string, n int) string {
-	hint, order := "", "id"
+	index, order := "", "id"
 	switch {
 	case l.key != "":
-		hint = l.s.d.by("k_" + l.key)
+		index = l.s.d.by("k_" + l.key)
 	case l.order == orderCreated:
-		hint, order = l.s.d.by("k_created_at"), "created_at, id"
+		index, order = l.s.d.by("k_created_at"), "created_at, id"
 	case l.order == orderDue:
-		hint, order = l.s.d.dueIndex, "next_at, id"
+		index, order = l.s.d.dueIndex, "next_at, id"
 	}
-	return "SELECT " + columns + " FROM " + l.s.table.quoted("") + hint + " WHERE " + l.reach() + l.orderBy(order, n)
+	return l.s.sql(listRows, "what", columns, "by index", index, "reach", l.reach(), "order", l.directed(order), "limit", strconv.Itoa(n))
 }
 
 // reach returns the condition for the part of the index after the cursor.
@@ -207,12 +211,12 @@ func (l *listing) direction() string {
 	return ">"
 }
 
-// orderBy ends a query. Most queries read one row more than the page holds, to find out whether there is another page.
-func (l *listing) orderBy(columns string, n int) string {
+// directed returns the columns of an ORDER BY in the direction of the listing.
+func (l *listing) directed(columns string) string {
 	if l.f.Newest {
-		columns = strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
+		return strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
 	}
-	return fmt.Sprintf(" ORDER BY %s LIMIT %d", columns, n)
+	return columns
 }
 
 // rangesPerStatement is the maximum number of parts of a UNION. SQLite accepts at most 500.
@@ -289,14 +293,22 @@ func (l *listing) heads(ctx context.Context, groups []group, front []listPositio
 	return heads, rows.Err()
 }
 
+// listMerged reads the rows at the first of many positions. {heads} are the positions: one headsOfGroup for each group,
+// and headsKnown for those that were read before.
+const (
+	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
+	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
+		" WHERE state={state} AND business_type={type}{bounds} ORDER BY {order} LIMIT {limit}) AS g{place}"
+	headsKnown = " UNION SELECT {number next_at}, id FROM {log} WHERE id IN ({ids})"
+)
+
 // foremost returns the query for the next rows after the cursor, from these groups and from front.
 func (l *listing) foremost(groups []group, front []listPosition) string {
 	heads := l.merged(groups, front)
 	if len(front) > 0 {
-		heads += fmt.Sprintf(" UNION SELECT %s, id FROM %s WHERE id IN (%s)", l.s.d.numbers("next_at"), l.s.table.quoted(""), idList(idsOf(front)))
+		heads += l.s.sql(headsKnown, "ids", idList(idsOf(front)))
 	}
-	return fmt.Sprintf("SELECT %s FROM (%s%s) AS heads %s %s ON id=head_id%s", l.columns(), heads,
-		l.orderBy("head_at, head_id", l.limit+1), l.s.d.thenJoin, l.s.table.quoted(""), l.orderBy("head_at, head_id", l.limit+1))
+	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
 }
 
 // merged returns the query of heads. Once front is full, only positions before its last one matter.
@@ -311,8 +323,8 @@ func (l *listing) merged(groups []group, front []listPosition) string {
 	}
 	parts := make([]string, len(groups))
 	for i, g := range groups {
-		parts[i] = fmt.Sprintf("SELECT %s AS head_at, id AS head_id FROM (SELECT next_at, id FROM %s%s WHERE %s%s%s) AS g%d",
-			l.s.d.numbers("next_at"), l.s.table.quoted(""), l.s.d.dueIndex, g.where(l.s), bounds, l.orderBy("next_at, id", l.limit+1), i)
+		parts[i] = l.s.sql(headsOfGroup, "state", signed(int64(g.state)), "type", l.s.d.text(g.businessType), "bounds", bounds,
+			"order", l.directed("next_at, id"), "limit", strconv.Itoa(l.limit+1), "place", strconv.Itoa(i))
 	}
 	return strings.Join(parts, " UNION ALL ")
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
@@ -32,17 +33,23 @@ func (s *Store) Operate(ctx context.Context, op processlog.Operation) error {
 	return nil
 }
 
+const (
+	insertOperations = "INSERT INTO {operation} (`at`, actor, `action`, refused, entry_id, business_type, subject, reason) VALUES {operations}"
+	insertOperation  = "({now},{actor},{action},{refused},{entry_id},{business_type},{subject},{reason})"
+)
+
 func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog.Operation) error {
 	text := s.d.text
 	rows := make([]string, len(ops))
 	for i, op := range ops {
-		refused := 0
+		refused := "0"
 		if op.Refused {
-			refused = 1
+			refused = "1"
 		}
-		rows[i] = fmt.Sprintf("(%s,%s,%s,%d,%s,%s,%s,%s)", s.d.now, text(op.Actor), text(op.Action), refused, op.EntryID, text(op.BusinessType), text(op.Subject), text(op.Reason))
+		rows[i] = s.sql(insertOperation, "actor", text(op.Actor), "action", text(op.Action), "refused", refused, "entry_id", op.EntryID.String(),
+			"business_type", text(op.BusinessType), "subject", text(op.Subject), "reason", text(op.Reason))
 	}
-	_, err := tx.ExecContext(ctx, "INSERT INTO "+s.table.quoted("_operation")+" (`at`, actor, `action`, refused, entry_id, business_type, subject, reason) VALUES "+strings.Join(rows, ","))
+	_, err := tx.ExecContext(ctx, s.sql(insertOperations, "operations", strings.Join(rows, ",")))
 	if err != nil {
 		return fmt.Errorf("compensator: record the action %q: %w", ops[0].Action, err)
 	}
@@ -54,12 +61,17 @@ func (s *Store) operate(ctx context.Context, tx processlog.Tx, ops ...processlog
 // more.
 const typesRead = 1000
 
+// readTypes reads the types of entries, of the newest operations and of pauses. {pauses} matches the names of pauses, and
+// {after pause} is where the type begins in such a name.
+const readTypes = "SELECT {text business_type} FROM (SELECT business_type FROM ({groups}) AS g" +
+	" UNION SELECT business_type FROM (SELECT business_type FROM {operation} ORDER BY id DESC LIMIT {limit}) AS newest WHERE business_type<>{empty}" +
+	" UNION SELECT SUBSTR(name,{after pause}) FROM {setting} WHERE name LIKE {pauses}) AS types ORDER BY 1"
+
 // Types implements Operations.
 func (s *Store) Types(ctx context.Context) ([]string, error) {
 	pause := processlog.Pause("").Name
-	rows, err := s.read(ctx, fmt.Sprintf("SELECT %s FROM (SELECT business_type FROM (%s) AS g UNION SELECT business_type FROM (SELECT business_type FROM %s ORDER BY id DESC LIMIT %d) AS newest WHERE business_type<>%s"+
-		" UNION SELECT SUBSTR(name,%d) FROM %s WHERE name LIKE %s) AS types ORDER BY 1",
-		s.d.texts("business_type"), s.groupsQuery(processlog.States[:]), s.table.quoted("_operation"), typesRead, s.d.empty, len(pause)+1, s.table.quoted("_setting"), s.d.text(pause+"_%")))
+	rows, err := s.read(ctx, s.sql(readTypes, "groups", s.groupsQuery(processlog.States[:]), "limit", strconv.Itoa(typesRead),
+		"after pause", strconv.Itoa(len(pause)+1), "pauses", s.d.text(pause+"_%")))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: find the types: %w", err)
 	}
@@ -75,9 +87,11 @@ func (s *Store) Types(ctx context.Context) ([]string, error) {
 	return types, rows.Err()
 }
 
+const readSettings = "SELECT {text name, value}, version, {text actor, reason}, `at` FROM {setting} ORDER BY name"
+
 // Settings implements Operations.
 func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
-	rows, err := s.pool().QueryContext(ctx, "SELECT "+s.d.texts("name, value")+", version, "+s.d.texts("actor, reason")+", `at` FROM "+s.table.quoted("_setting")+" ORDER BY name")
+	rows, err := s.pool().QueryContext(ctx, s.sql(readSettings))
 	if err != nil {
 		return nil, fmt.Errorf("compensator: read the settings: %w", err)
 	}
@@ -95,15 +109,19 @@ func (s *Store) Settings(ctx context.Context) ([]processlog.Setting, error) {
 	return settings, rows.Err()
 }
 
+const (
+	insertSetting = "INSERT INTO {setting} (name, value, version, actor, reason, `at`) VALUES ({name},{value},1,{actor},{reason},{now})"
+	changeSetting = "UPDATE {setting} SET value={value}, version=version+1, actor={actor}, reason={reason}, `at`={now} WHERE name={name} AND version={version}"
+)
+
 // PutSetting implements Operations.
 func (s *Store) PutSetting(ctx context.Context, v processlog.Setting, op processlog.Operation) error {
 	text := s.d.text
-	query := fmt.Sprintf("UPDATE %s SET value=%s, version=version+1, actor=%s, reason=%s, `at`=%s WHERE name=%s AND version=%d",
-		s.table.quoted("_setting"), text(v.Value), text(v.Actor), text(v.Reason), s.d.now, text(v.Name), v.Version)
+	statement := changeSetting
 	if v.Version == 0 {
-		query = fmt.Sprintf("INSERT INTO %s (name, value, version, actor, reason, `at`) VALUES (%s,%s,1,%s,%s,%s)",
-			s.table.quoted("_setting"), text(v.Name), text(v.Value), text(v.Actor), text(v.Reason), s.d.now)
+		statement = insertSetting
 	}
+	query := s.sql(statement, "name", text(v.Name), "value", text(v.Value), "actor", text(v.Actor), "reason", text(v.Reason), "version", decimal(v.Version))
 	err := s.untilFree(ctx, changeTimeout, s.inOwn, func(tx processlog.Transaction) error {
 		if err := s.operate(ctx, tx, op); err != nil {
 			return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -155,10 +154,7 @@ func (s *Store) whyRefused(ctx context.Context, tx processlog.Tx) error {
 	return nil
 }
 
-// atMost ends a SELECT that returns up to n rows. Without its own LIMIT the session's sql_select_limit would apply.
-func atMost(n int) string { return " LIMIT " + strconv.Itoa(n) }
-
-// everyRow ends a SELECT that returns all rows. It overrides the session's sql_select_limit.
+// everyRow ends a SELECT that returns all rows. Without a LIMIT of its own, the session's sql_select_limit would apply.
 const everyRow = " LIMIT 9223372036854775807"
 
 // params returns the placeholders for keys, and their arguments.

@@ -10,7 +10,7 @@ import (
 //
 //   - {log} is the log's table. {audit}, {case}, {meta}, {operation}, {setting}, {slots} and {turns} are its other tables.
 //   - {by id}, {by due} and {by INDEX} are hints that name an index of the table before them. A hint begins with a space,
-//     or is empty.
+//     or is empty. Without {by id} a server scans a small table, and waits for rows that others have locked.
 //   - {now} is the database's clock in ms since 1970. {stamp} is its value for created_at and updated_at.
 //   - {columns} is what a rowScanner reads. {outline} is the same without the content.
 //   - {text COLUMNS}, {number COLUMNS} and {ms COLUMN} read columns in a form that is the same in every session. See

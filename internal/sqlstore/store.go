@@ -452,10 +452,6 @@ func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
 	}
 }
 
-// byID names the table with a hint to read it by id. Without the hint a server scans a small table, and waits for rows
-// that others have locked.
-func (s *Store) byID() string { return s.table.quoted("") + s.d.idIndex }
-
 const (
 	lockRows    = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
 	presentRows = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id"
