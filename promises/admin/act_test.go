@@ -191,7 +191,8 @@ func TestActionAndItsRecordAreThereTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRecordedIsNotDone: the table of operations is missing. Nothing is revealed, assigned or paused.
+// TestWhatCannotBeRecordedIsNotDone: the table of operations is missing. So no action may reveal content, assign a case
+// or pause a type.
 // Failure: F121
 func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	t.Parallel()
@@ -216,7 +217,7 @@ func TestWhatCannotBeRecordedIsNotDone(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestCaseIsFollowedFromItsDeathToItsEnd reads the case as a person does.
+// TestCaseIsFollowedFromItsDeathToItsEnd reads a case through the Admin after each step of its life.
 func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -257,13 +258,13 @@ func TestCaseIsFollowedFromItsDeathToItsEnd(t *testing.T) {
 	require.ErrorIs(t, joined(d.TakeCases(t.Context(), mei, []admin.SeenCase{{EntryID: id, Version: view.Case.Version}}, why)), compensator.ErrNotFound, "it is closed")
 }
 
-// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce: an entry blocked by a settled one runs at once. Its ordering key is
-// in the content, which the Admin does not read.
+// TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce: the Admin settles the first entry of an ordering key. The entry
+// that it blocked must run at once. The key comes from the content, which the Admin does not read.
 func TestWhoStandsBehindWhatAdminHasSettledRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := operated(w.Quick())
-	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // without a notification the entry would wait for an hour
+	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour // without a notification the next entry would wait for an hour
 	c := w.New(cfg)
 	d := open(t, c)
 	orders, err := compensator.Handle(c, "refund", func(_ context.Context, _ *compensator.Entry, o harness.Order) error {

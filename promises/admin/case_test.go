@@ -92,7 +92,7 @@ func TestCaseSaysThatAnOutcomeIsUnknown(t *testing.T) {
 		func(e *compensator.Entry, call int) error { return errors.New("no") })
 	slow, err := compensator.Handle(c, "transfer", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		if e.ProcessCount == 0 {
-			<-ctx.Done() // the time limit of the first attempt passes
+			<-ctx.Done() // wait until the time limit of the first attempt has passed
 			return ctx.Err()
 		}
 		return compensator.Permanent(errors.New("no such account"))
@@ -165,7 +165,7 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	require.NoError(t, err)
 	types["a batch, then alone permanent"] = orders
 	for _, orders := range types {
-		w.PutMany(c, orders, 2, compensator.Options{}) // in one transaction, so that both share a batch
+		w.PutMany(c, orders, 2, compensator.Options{}) // Record both in one transaction, so that they share a batch.
 	}
 	w.Run(c)
 	w.WaitAllEnded()
@@ -175,7 +175,8 @@ func TestCaseOfAnAttemptThatTimedOutIsUnknownWhateverItReturned(t *testing.T) {
 	}
 }
 
-// TestNoAmountIsMadeUp: the amount function fails or panics. The amount is unknown and nothing else fails.
+// TestNoAmountIsMadeUp: the amount function fails or panics. The case must then have no amount, and nothing else may
+// fail.
 // Failure: F118
 func TestNoAmountIsMadeUp(t *testing.T) {
 	t.Parallel()
@@ -206,7 +207,8 @@ func TestNoAmountIsMadeUp(t *testing.T) {
 	require.Equal(t, 4, w.Count("common_process_log_case WHERE amount IS NULL AND currency='' AND closed_at=0"))
 }
 
-// TestCaseOpensWhenTheAnswerWasLost: the outcome is written again. The entry's death and its case exist once.
+// TestCaseOpensWhenTheAnswerWasLost: the answer to the statement that stores a death is lost, so the process stores the
+// outcome again. The entry must die once and have one case.
 // Failure: F118
 func TestCaseOpensWhenTheAnswerWasLost(t *testing.T) {
 	t.Parallel()
@@ -277,7 +279,7 @@ func TestSuccessCostsTheSameStatements(t *testing.T) {
 			cfg = operated(cfg)
 		}
 		c := w.New(cfg)
-		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // no lease is renewed
+		orders, _ := harness.Numbered(t, c, "refund", compensator.TypeConfig{MaxProcessCount: 5, Lease: time.Minute}, func(_ *compensator.Entry, call int) error { return nil }) // With this lease no lease is renewed during the test.
 		compensatortest.Call(t, c, orders, harness.Order{Number: 1}, compensator.Options{IdempotencyKey: "warms the pools up"})
 		var mu sync.Mutex
 		var texts []string
@@ -363,8 +365,8 @@ func TestNoCaseKeepsAndNoAdminShowsWhatAScrubberTakesOut(t *testing.T) {
 	})
 }
 
-// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody: entries with open cases stay, also if Purge names them, and also if
-// they died before Config.Operations was set.
+// TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody: Purge must keep entries with open cases. This holds even if Purge
+// asks for dead entries, and for entries that died before Config.Operations was set.
 // Failure: F126
 func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	t.Parallel()
@@ -399,8 +401,9 @@ func TestPurgeTakesNoDeadEntryWhileItWaitsForSomebody(t *testing.T) {
 	})
 }
 
-// TestMaintenanceFindsWhatIsMissing: a service ended an entry, and its case is closed. An entry died before
-// Config.Operations was set, and gets a case. One of several processes does both within four minutes.
+// TestMaintenanceFindsWhatIsMissing has two inconsistent entries. A service ended one of them, so its case must be
+// closed. The other died before Config.Operations was set, so it must get a case. One of several processes must do both
+// within four minutes.
 // Failure: F118
 func TestMaintenanceFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()

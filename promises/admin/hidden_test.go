@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// canary stands in all fields of entries of a hidden type.
+// canary is a text that stands in all fields of entries of a hidden type.
 const canary = "canary"
 
 // TestWhoSeesSomeTypesFindsNoTraceOfOthers checks each list: rows, pages, cursors, groups, sums and errors.
@@ -74,7 +74,7 @@ func TestWhoSeesSomeTypesFindsNoTraceOfOthers(t *testing.T) {
 	})
 }
 
-// traceless reads all lists, one row per page.
+// traceless reads all lists with one row per page, and requires that no row belongs to a hidden type.
 func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 	ctx, bob := t.Context(), admin.Actor{ID: "bob"}
 	entries := func(f compensator.Filter) func(cursor string) (any, int, string, error) {
@@ -137,8 +137,8 @@ func traceless(t *testing.T, d *admin.Admin, visible map[string]bool) {
 
 var words = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
 
-// untold asserts that an answer holds no canary, also where it is encoded. A cursor of entries may hold only ids of
-// visible entries.
+// untold requires that an answer does not contain the canary, in plain text or encoded. A cursor of entries may hold
+// only ids of visible entries.
 func untold(t *testing.T, answer any, visible map[string]bool, what string) {
 	t.Helper()
 	text, err := json.Marshal(answer)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestPausedTypeIsClaimedByNobodyUntilItIsResumed checks each mode, and entries that are recorded here, found due, or
-// polled. Entries of another type continue to run.
+// TestPausedTypeIsClaimedByNobodyUntilItIsResumed checks each mode. It checks entries that this process records, finds
+// due in the queue, or polls from the database. Entries of another type must continue to run.
 // Failure: F124
 func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 			w.PutThrough(cfg.DB, orders, 10+i, compensator.Options{})
 			w.PutThrough(cfg.DB, orders, 20+i, compensator.Options{Delay: 100 * time.Millisecond})
 		}
-		for i := range 20 { // run entries of another type over many rounds
+		for i := range 20 { // Run entries of another type, so that many claims happen meanwhile.
 			w.WaitState(w.PutThrough(cfg.DB, mails, i, compensator.Options{Delay: 50 * time.Millisecond}), compensator.Succeeded)
 		}
 		require.Equal(t, 20, mailed.Total())
@@ -51,7 +51,7 @@ func TestPausedTypeIsClaimedByNobodyUntilItIsResumed(t *testing.T) {
 	})
 }
 
-// TestRunningProcessStopsClaimingWhatIsPaused: running attempts continue.
+// TestRunningProcessStopsClaimingWhatIsPaused pauses a type while its handlers run. The running attempts must continue.
 // Failure: F124
 func TestRunningProcessStopsClaimingWhatIsPaused(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func TestDelaysOfAnyLengthEndOnTimeAndNeverEarly(t *testing.T) {
 		for _, delay := range delays {
 			harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "later", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
 		}
-		time.Sleep(26 * time.Hour) // on the bubble's clock
+		time.Sleep(26 * time.Hour) // 26 hours on the bubble's clock
 		synctest.Wait()
 		assert.EqualValues(t, len(delays), runs.Load())
 		for _, row := range store.Rows() {
@@ -64,15 +64,15 @@ func TestEntryThatIsNeverEnqueuedIsFoundByTheReconciler(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)})
 		require.NoError(t, err)
-		time.Sleep(2 * time.Second)     // long enough that the library no longer polls for the commit
-		require.NoError(t, tx.Commit()) // without calling Committed
+		time.Sleep(2 * time.Second)     // After this time the library no longer polls for the commit.
+		require.NoError(t, tx.Commit()) // Commit without calling Receipt.Committed.
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.EqualValues(t, 1, runs.Load())
 	})
 }
 
-// slowStore takes long to scan the log and long to answer.
+// slowStore takes long to scan the log, and long to return the result.
 type slowStore struct{ processlog.Store }
 
 func (s slowStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -88,8 +88,8 @@ func (s slowStore) Heads(ctx context.Context) ([]processlog.Head, error) {
 	return heads, err
 }
 
-// An entry comes due while the reconciler reads the log. It is then neither in the overdue part nor in the part ahead.
-// It was also recorded before Run, so the wheel does not know it. It must run on time.
+// An entry comes due while the reconciler reads the log. Then neither its read of overdue entries nor its read of
+// future entries returns it. The entry was recorded before Run, so the wheel does not know it. It must run on time.
 func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for delay := time.Duration(0); delay < 6*time.Second; delay += 250 * time.Millisecond {
@@ -105,7 +105,7 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 			require.NoError(t, err)
 			harness.RecordLater(t, c, delay)
 			compensatortest.Run(t, c)
-			time.Sleep(time.Minute) // less than any interval
+			time.Sleep(time.Minute) // This is shorter than any interval.
 			require.Len(t, ran, 1, "due in %v", delay)
 		})
 	}
@@ -116,15 +116,15 @@ func TestEntryThatComesDueWhileTheLogIsLookedThroughIsNotMissed(t *testing.T) {
 func TestDelayedEntryThatIsNeverEnqueuedRunsOnTime(t *testing.T) {
 	t.Parallel()
 	inSharedBubble(t, compensator.Config{}, func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, late *harness.Lateness) {
-		time.Sleep(time.Minute)                              // The enqueuing at the start of the process is over.
-		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // without calling Committed
+		time.Sleep(time.Minute)                              // By now the process has enqueued what it enqueues at its start.
+		harness.RecordDelayedIn(t, c, store, 1, time.Minute) // The entry is committed without calling Receipt.Committed.
 		time.Sleep(2 * time.Minute)
 		late.RequireOnTime(t, 1)
 	})
 }
 
-// A full queue leaves entries out. Such an entry must be enqueued when its due time is near, even if the queue is still
-// full.
+// The queue is full, so an entry was not enqueued. The process must enqueue it when its due time is near, even if the
+// queue is still full.
 // Failure: F49
 func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	t.Parallel()
@@ -138,8 +138,8 @@ func TestEntriesBeyondTheQueuesLimitRunOnTime(t *testing.T) {
 	})
 }
 
-// endlessStore is slow to read. The longer a read takes, the more entries of one type it returns, as long as the read
-// asks for entries that are not yet due.
+// endlessStore takes a second for each read of the type "busy". It always returns a full page of entries that come due
+// at the end of the window that the read asks for.
 type endlessStore struct{ processlog.Store }
 
 func (s endlessStore) Scan(ctx context.Context, w processlog.Window) ([]processlog.Scheduled, error) {
@@ -281,8 +281,8 @@ func TestStopStoresOutcomesInADatabaseThatIsBack(t *testing.T) {
 	}
 }
 
-// inSharedBubble runs test with an instance whose queue counts as shared with other processes. The registered type is
-// "quiet".
+// inSharedBubble runs test in a bubble. The queue counts as shared with other processes. The test gets an instance and
+// its registered type "quiet".
 func inSharedBubble(t *testing.T, cfg compensator.Config, test func(*testing.T, *compensator.Compensator, *compensatortest.MemoryStore, *harness.Lateness)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -326,8 +326,8 @@ func TestRetriesAreSpacedAsTheScheduleSays(t *testing.T) {
 	})
 }
 
-// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a recent millisecond. It must be recent,
-// because Record refuses a session whose clock differs much from the server's.
+// TestStoredDueMomentIsNeverEarly stops the session's clock at the end of a recent millisecond. The time must be
+// recent, because Record refuses a session whose clock differs much from the server's.
 func TestStoredDueMomentIsNeverEarly(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {

@@ -62,7 +62,7 @@ func TestOneInstanceEnqueuesForAll(t *testing.T) {
 	harness.Next(t, leader)
 	require.Positive(t, led.Load(), "the first rebuilds")
 	instance(&followed, follower)
-	harness.Next(t, follower) // At its start each instance resolves what it recorded before it stopped.
+	harness.Next(t, follower) // At its start, each instance checks the entries that it recorded before it stopped.
 	after := followed.Load()
 	for range 6 {
 		harness.Next(t, follower)
@@ -84,7 +84,7 @@ func TestEntriesAreFoundByPollingAlthoughTheQueueIsUp(t *testing.T) {
 	n := 0
 	w.Eventually(func() bool {
 		n++
-		w.InsertDue("close_order", n, 1) // without a notification to the queue
+		w.InsertDue("close_order", n, 1) // Insert the entries without a notification to the queue.
 		return polled.Load() > 0
 	}, "the way without a queue is walked every day")
 	w.WaitAllEnded()

@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A payment locks an entry's row when the entry comes due, and then rolls back. Only the claim that met the lock knows
-// that the entry is due. The entry must run at the next check of locked rows.
+// A payment locks an entry's row when the entry comes due, and then rolls back. Only the process whose claim skipped
+// the locked row knows that the entry is due. The entry must run at its next check of locked rows.
 func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
@@ -58,8 +58,8 @@ func TestEntryLockedAtItsDueTimeRunsOnceReleased(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// Another session locks the first rows of a backlog that is only in the database. The remaining entries must run, also
-// with one slot.
+// Another session locks the first rows of a backlog. The queue does not hold the backlog. The remaining entries must
+// run, also with one slot.
 // Failure: F27
 func TestLockedHeadOfABacklogDoesNotHoldUpTheRest(t *testing.T) {
 	t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transactionCounter counts the transactions that claim and settle entries. It also adds the latency of real
-// transactions.
+// transactionCounter counts the transactions that claim and settle entries. It delays each call as long as a real
+// transaction takes.
 type transactionCounter struct {
 	processlog.Store
 	claims, settles atomic.Int64

@@ -61,7 +61,7 @@ func TestIdleInstanceAsksTheQueueNoMoreThanItsRoundsNeed(t *testing.T) {
 		require.NoError(t, err)
 	}
 	w.Run(c)
-	harness.Next(t, rounds) // The first full read is over.
+	harness.Next(t, rounds) // By now the reconciler has read the whole log once.
 	before, from := scriptCalls(t, w.Redis), told.Load()
 	for range 10 {
 		harness.Next(t, rounds)

@@ -127,7 +127,7 @@ func TestNoMoreEntriesAreClaimedThanCanRun(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
 		_, g := harness.Held(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
-		w.Backlog("close_order", 800) // many entries due at midnight
+		w.Backlog("close_order", 800) // Many entries come due at midnight.
 		w.Run(c)
 		for range 4 {
 			g.Await(t)

@@ -28,12 +28,12 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	dueKey := w.DueKey("close_order")
 	invent := func(id uint64) {
 		require.NoError(t, w.Redis.ZAdd(t.Context(), dueKey, redis.Z{Score: 1, Member: fmt.Sprint(id)}).Err())
-		w.RecordDelayed(c, 10*time.Millisecond) // This wakes the scanner.
+		w.RecordDelayed(c, 10*time.Millisecond) // This entry wakes the scanner.
 		w.Eventually(func() bool {
 			return errors.Is(w.Redis.ZScore(t.Context(), dueKey, fmt.Sprint(id)).Err(), redis.Nil)
 		}, "entry %d is looked for and leaves the queue", id)
 	}
-	invent(1_000_000) // No such row exists, not even a locked one.
+	invent(1_000_000) // No row has these ids, not even a locked row.
 	tx := w.Begin(cfg.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestQueueMemberOfAnUncommittedEntryCostsNothing(t *testing.T) {
 	assert.Equal(t, 1, w.Count("common_process_log WHERE id=? AND version=2 AND process_count=0", receipt.ID().Row()))
 }
 
-// laggingStore answers plain reads like a replica that does not have the rows yet.
+// laggingStore answers plain reads like a replica that has not received the newest rows yet.
 type laggingStore struct{ processlog.Store }
 
 func (laggingStore) Load(context.Context, []compensator.EntryID) ([]processlog.Row, error) {

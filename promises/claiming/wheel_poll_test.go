@@ -16,7 +16,7 @@ func TestWithoutRedisTheEntriesOfOtherProcessesRunWhenTheyAreDue(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	cfg := w.Quick()
-	cfg.Grace = time.Hour // A long grace period, so that the reconciler takes no entry for forgotten.
+	cfg.Grace = time.Hour // With a long grace period, the reconciler does not enqueue entries again.
 	runner := w.New(cfg)
 	_, ran := harness.Numbered(t, runner, "order", compensator.TypeConfig{}, nil)
 	w.Run(runner)

@@ -46,7 +46,7 @@ func TestCommitReturnsWhileTheQueueIsSilent(t *testing.T) {
 	w.DB.SetMaxOpenConns(2)
 	waited := w.DB.Stats().WaitCount
 	const n = 100
-	for range n { // Each commit would wait forever if it waited for the queue.
+	for range n { // If a commit waited for the queue, it would wait forever.
 		w.InTx(w.DB, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Options: compensator.Options{Delay: time.Minute}})
 			require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestAbandonedTransactionsKeepNoSlots(t *testing.T) {
 		tx, err := w.DB.BeginTx(ctx, nil)
 		require.NoError(t, err)
 		require.True(t, insertedWithLease(tx), "after %d transactions the slot is still reserved", i)
-		cancel() // The caller never checks the result.
+		cancel() // The caller has gone and never checks the result.
 		w.Eventually(func() bool { return w.DB.Stats().InUse == 0 }, "the pool takes the connection back")
 	}
 	w.InTx(w.DB, func(tx *sql.Tx) { require.True(t, insertedWithLease(tx)) })
@@ -153,7 +153,7 @@ func TestEntryCommittedLongAfterTheLeaseItWasInsertedWithHasOneEffect(t *testing
 		require.NoError(t, err)
 		require.NoError(t, tx.Commit())
 		for _, r := range receipts[:2] {
-			r.Committed() // On a plain pool, the process never reports the commit of the last entry.
+			r.Committed() // The pool is plain, so the process does not see the commit of the last entry.
 		}
 		w.WaitAllEnded()
 		for _, r := range receipts {

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// committers are the ways to commit an entry after which the caller can ask about an unknown result.
+// committers are the ways to commit an entry after which the caller can ask whether the commit happened.
 var committers = map[string]struct {
 	watched bool
 	commit  func(c *compensator.Compensator, db *sql.DB, work func(tx compensator.Tx) error) error
@@ -44,7 +44,7 @@ func requireUnknown(t *testing.T, err error, way string) {
 	require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 }
 
-// patient is how long a client waits for an answer. It is long enough for a machine that stalls for a moment.
+// patient is how long a client waits for an answer. It is longer than the pauses of a busy machine.
 const patient = 5 * time.Second
 
 // Failure: F19
@@ -90,7 +90,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 					require.Equal(t, 1, trap.Fired())
 
 					e, err := c.Resolve(t.Context(), compensator.IdempotencyKey("key"))
-					again := committer.commit(c, db, work) // a wrapper that retries after every error
+					again := committer.commit(c, db, work) // Call again, as a wrapper does that retries after every error.
 					if test.happened {
 						require.NoError(t, err)
 						require.ErrorIs(t, again, compensator.ErrDuplicate, "it sees that the first transaction committed")
@@ -110,7 +110,7 @@ func TestUnknownCommitIsResolvedToWhatHappened(t *testing.T) {
 }
 
 // TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen calls Once for an entry that exists already, and loses the
-// COMMIT or its reply. The existence of the entry proves nothing, because it existed before. The work must be done
+// COMMIT or its reply. The entry existed before, so its existence does not prove the commit. The work must be done
 // exactly once.
 // Failure: F19
 func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
@@ -136,7 +136,7 @@ func TestOnceThatCompletesWhatIsThereIsRunAgainIfItDidNotHappen(t *testing.T) {
 				trap := proxy.Arm(faultproxy.Rule{Fault: fault, Nth: 1, Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit())})
 				require.NoError(t, c.RetryTx(t.Context(), "m1", func(ctx context.Context) error {
 					return c.InTx(ctx, func(_ context.Context, tx *compensator.ScopedTx) error {
-						first, err := inbox.Once(t.Context(), tx, "m1", "") // Once must not depend on the context it gets.
+						first, err := inbox.Once(t.Context(), tx, "m1", "") // Once must work with any context, not only with ctx.
 						if first {
 							w.Effect(tx, "the message's work")
 						}
@@ -159,7 +159,7 @@ func TestLostCommitOfOnceIsRunAgainWhenAnotherTransactionRecordsItsID(t *testing
 	t.Parallel()
 	for way, committer := range committers {
 		if way == "plain" {
-			continue // The driver's own handle does not report that an answer was lost.
+			continue // The driver's own handle does not report that the answer was lost.
 		}
 		for of, others := range map[string]bool{"its own Once": false, "the Once of another Compensator": true} {
 			t.Run(way+"/"+of, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestTransactionWhoseCommitIsLostIsRunAgainOnlyIfItDidNotHappen(t *testing.T
 	} {
 		for way, committer := range committers {
 			if way == "plain" || name == "request held back" && way != "closure" {
-				continue // The plain way cannot know that an answer was lost. The slow case waits ten seconds, so one way is enough for it.
+				continue // The plain way cannot know that an answer was lost. The slow case waits ten seconds, so this test runs it for one way only.
 			}
 			t.Run(name+"/"+way, func(t *testing.T) {
 				t.Parallel()
@@ -290,7 +290,7 @@ func TestEntryOfALostCommitRequestNeverRuns(t *testing.T) {
 				return err
 			}
 			trap := proxy.Arm(faultproxy.Rule{Match: harness.Following(faultproxy.Contains("INTO effects"), faultproxy.Commit()), Fault: faultproxy.DropRequest})
-			for range 4 { // more than the type has slots
+			for range 4 { // more calls than the type has slots
 				requireUnknown(t, committer.commit(c, db, record), way)
 			}
 			require.Equal(t, 4, trap.Fired())
@@ -359,7 +359,7 @@ func TestResolveNeverAnswersWhileTheTransactionIsInFlight(t *testing.T) {
 		proxy, db := w.Proxied(true, harness.ReadTimeout(patient))
 		cfg := w.Quick()
 		c := w.New(cfg)
-		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // The server waits for this request.
+		proxy.Arm(faultproxy.Rule{Match: faultproxy.Commit(), Nth: 1, Fault: faultproxy.DropRequest, Hang: true}) // The server waits for this COMMIT, which never reaches it.
 		err := recordUnder(c, db, "key")
 		require.ErrorIs(t, err, compensator.ErrCommitUnknown)
 		_, err = c.Resolve(t.Context(), compensator.IdempotencyKey("key"))

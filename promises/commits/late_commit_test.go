@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// TestLateCommitLooksLikeNoLostLease commits an entry when most of the lease from its insert is over, so that the entry
-// is claimed again. No handler ran under the first lease. The entry must not count a lost lease.
+// TestLateCommitLooksLikeNoLostLease inserts an entry with a lease, and commits it when most of that lease is over. The
+// entry is then claimed again. No handler ran under the first lease, so the entry must not count a lost lease.
 func TestLateCommitLooksLikeNoLostLease(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -60,7 +60,7 @@ func TestEntryCommittedAfterTheLeaseItWasInsertedWithIsClaimedAnew(t *testing.T)
 		return nil
 	})
 	w.Run(c)
-	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // After this, Run starts entries as they are recorded.
+	w.WaitState(w.Put(orders, 0, compensator.Options{}), compensator.Succeeded) // From here on, Run starts entries as they are recorded.
 	tx := w.Begin(w.DB)
 	receipt, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{})
 	require.NoError(t, err)

@@ -103,8 +103,8 @@ func TestEntriesThatAreThereAreNeverReportedMissing(t *testing.T) {
 	})
 }
 
-// The committing process does not read an entry back if it is due later or runs elsewhere. The next round of the
-// reconciler must report that it is missing.
+// The committing process does not read an entry back if the entry is due later or runs elsewhere. The next round of the
+// reconciler must report that the entry is missing.
 func TestEntryThatIsDueLaterAndNotThereIsReported(t *testing.T) {
 	t.Parallel()
 	for name, runs := range map[string]bool{"its type runs here": true, "this process only records": false} {

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// leftOpen are ways to leave a pooled session inside a transaction.
+// leftOpen are sequences of statements that leave a pooled session inside a transaction.
 var leftOpen = map[string][]string{
 	"begin":           {"BEGIN", "SELECT COUNT(*) FROM common_process_log"},
 	"completion type": {"SET SESSION completion_type=1", "START TRANSACTION", "SELECT COUNT(*) FROM common_process_log", "COMMIT", "SELECT COUNT(*) FROM common_process_log"},
@@ -117,8 +117,8 @@ func TestClosureOutlastsAnyNumberOfSessionsLeftInsideATransaction(t *testing.T) 
 	}
 }
 
-// TestHealthSeesPastASnapshotThatSomebodyLeftOpen leaves a session with an old snapshot in the pool. The session does
-// not show the new entry. Health must still count that entry.
+// TestHealthSeesPastASnapshotThatSomebodyLeftOpen leaves a session with an old snapshot in the pool. The new entry is
+// not visible in that snapshot. Health must still count the entry.
 // Failure: F39
 func TestHealthSeesPastASnapshotThatSomebodyLeftOpen(t *testing.T) {
 	t.Parallel()

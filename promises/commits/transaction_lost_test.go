@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// unseenDeadlocks are ways to meet a deadlock that database/sql reports only to the caller. The caller swallows the
-// error here. Each way touches rows 1 and 2 of accounts.
+// unseenDeadlocks are ways to meet a deadlock that database/sql reports only to the caller. The caller ignores the
+// error. Each way touches rows 1 and 2 of accounts.
 var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) error{
 	"prepared exec": func(t *testing.T, tx *compensator.ScopedTx) error {
 		stmt, err := tx.PrepareContext(t.Context(), "UPDATE accounts SET n=? WHERE id=2")
@@ -47,8 +47,8 @@ var unseenDeadlocks = map[string]func(t *testing.T, tx *compensator.ScopedTx) er
 	},
 }
 
-// TestNothingIsSentOnceTheServerHasRolledBack causes a deadlock and then uses the handle. Each later statement would
-// commit on its own, so the handle must send none.
+// TestNothingIsSentOnceTheServerHasRolledBack causes a deadlock and then uses the handle. The server would commit each
+// later statement on its own, so the handle must send none.
 // Failure: F2
 func TestNothingIsSentOnceTheServerHasRolledBack(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestTransactionalHandlerThatSwallowsAnUnseenDeadlockHasItsEffectOnce(t *tes
 					if ran.Add(e.ID) > 1 {
 						return nil
 					}
-					w.DeadlockIn(tx, func() error { return meet(t, tx) }) // without calling Committed
+					w.DeadlockIn(tx, func() error { return meet(t, tx) }) // Meet the deadlock without calling Receipt.Committed.
 					_, _ = tx.ExecContext(ctx, "INSERT INTO effects (what) VALUES ('by itself')")
 					return nil
 				})

@@ -23,8 +23,8 @@ import (
 // recorder records one entry that would run at once and one that would wait in the queue.
 type recorder func(tx compensator.Tx)
 
-// lostConnection is the case with an unknown commit. Here the process may ask the queue for the entry, although it does
-// not exist.
+// lostConnection is the case in which the result of the commit is unknown. Here the process may ask the queue for the
+// entry, although the entry does not exist.
 const lostConnection = "connection killed"
 
 // notCommitted are the ways in which a transaction does not commit.
@@ -56,7 +56,7 @@ var notCommitted = map[string]func(t *testing.T, w *harness.World, c *compensato
 		record(tx)
 		var id int64
 		require.NoError(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&id))
-		w.Exec(fmt.Sprintf("KILL %d", id)) // A server may refuse to prepare KILL.
+		w.Exec(fmt.Sprintf("KILL %d", id)) // without arguments, because a server may refuse to prepare KILL
 		w.Eventually(func() bool { return !w.Connected(id) }, "the connection is gone")
 		require.Error(t, tx.Commit())
 	},
@@ -94,7 +94,7 @@ func TestEntryOfATransactionThatCameToNothingLeavesNoTrace(t *testing.T) {
 				if w.Redis != nil {
 					w.WaitWhole("close_order") // While the queue of a type is rebuilt, entries are enqueued twice.
 				}
-				for range 3 { // more than the type has slots
+				for range 3 { // more entries than the type has slots
 					abandon(t, w, c, cfg.DB, func(tx compensator.Tx) {
 						for _, delay := range []time.Duration{0, time.Minute} { // Both due times are within the queue's horizon.
 							_, err := orders.Record(t.Context(), tx, harness.Order{}, compensator.Options{Delay: delay})
@@ -128,7 +128,7 @@ func TestEntryRolledBackToASavepointNeverRuns(t *testing.T) {
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 4}, nil)
 		stop := w.Run(c)
 		var kept []*compensator.Receipt
-		for range 6 { // more than the type has slots
+		for range 6 { // more entries than the type has slots
 			var all []*compensator.Receipt
 			w.InTx(cfg.DB, func(tx *sql.Tx) {
 				for _, statement := range []string{"SAVEPOINT s", "ROLLBACK TO SAVEPOINT s", "RELEASE SAVEPOINT s"} {
@@ -258,8 +258,8 @@ func TestClosureThatSwallowsADeadlockIsNotCommitted(t *testing.T) {
 	})
 }
 
-// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction lose a conflict. RetryTx must run it again while
-// Retryable reports true. The work must be done once.
+// TestTransactionThatLostAgainstOthersIsRunAgain makes a transaction lose a conflict. RetryTx must run the transaction
+// again while Retryable reports true. The work must be done once.
 func TestTransactionThatLostAgainstOthersIsRunAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -314,8 +314,8 @@ func TestTransactionIsRunAgainOnlyWhereThatMayHelp(t *testing.T) {
 	assert.Equal(t, "proof", field.Field)
 }
 
-// TestRunThatWroteNothingNeedsNoProof returns nil from a run that recorded no entry. RetryTx must accept this without
-// proof. If its COMMIT is lost, the run may be repeated, because it wrote nothing.
+// TestRunThatWroteNothingNeedsNoProof calls RetryTx with a function that records no entry and returns nil. RetryTx must
+// accept this without proof. If the COMMIT is lost, RetryTx may call the function again, because it wrote nothing.
 func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -334,7 +334,7 @@ func TestRunThatWroteNothingNeedsNoProof(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"))
 }
 
-// TestConsumersProofIsTheIDOfItsOnce delivers a message whose COMMIT was lost. The message must be processed once.
+// TestConsumersProofIsTheIDOfItsOnce delivers a message and loses the COMMIT. The message must be processed once.
 func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -368,7 +368,7 @@ func TestConsumersProofIsTheIDOfItsOnce(t *testing.T) {
 	assert.Equal(t, 2, w.Count("effects"))
 }
 
-// unwritten are errors of Record that leave the transaction open and the entry unwritten.
+// unwritten are ways to make Record fail. The transaction stays open and the entry is not written.
 var unwritten = map[string]func(t *testing.T, w *harness.World, record func() error){
 	"another transaction holds the key for too long": func(t *testing.T, w *harness.World, record func() error) {
 		rival := w.Begin(w.DB)
@@ -417,7 +417,7 @@ func TestBusinessIsNotCommittedWithoutItsEntry(t *testing.T) {
 					w.Exec("ALTER TABLE common_process_log MODIFY business_id VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL DEFAULT ''")
 					c := w.New(cfg)
 					err := commit(c, cfg.DB, func(tx compensator.Tx) {
-						fail(t, w, func() error { // This comes before the effect, whose lock would block the change of the table.
+						fail(t, w, func() error { // Provoke the failure before the effect, because the lock of the effect would block the change of the table.
 							_, err := c.Record(t.Context(), tx, entry)
 							return err
 						})
@@ -481,7 +481,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 			harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 				ready := func() {}
 				if cfg.DB == w.DB {
-					cfg, ready = w.HooksOnly(cfg) // The Connector must notice it without help.
+					cfg, ready = w.HooksOnly(cfg) // The Connector must notice the implicit commit without help.
 				}
 				c := w.New(cfg)
 				orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
@@ -490,7 +490,7 @@ func TestEntryOfATransactionEndedByTextRuns(t *testing.T) {
 				conn, err := cfg.DB.Conn(t.Context())
 				require.NoError(t, err)
 				defer conn.Close()
-				own := "'" + rand.Text() + "'" // XA ids are global on the server.
+				own := "'" + rand.Text() + "'" // XA ids are global on the server, so each test needs its own.
 				run := func(texts []string) {
 					for _, text := range texts {
 						harness.ExecAll(t, conn, []string{strings.ReplaceAll(text, "%", own)})

@@ -17,15 +17,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// polledOnly returns a configuration on a plain pool. After the first reconciler round, only polling for commits can
-// find a new entry.
+// polledOnly returns a configuration on a plain pool. The reconciler runs one round only. After it, a new entry is
+// found only by polling for its commit.
 func polledOnly(w *harness.World) (cfg compensator.Config, ready func()) {
 	cfg = w.Quick()
 	cfg.DB = w.Open(harness.Plain(w.DSN))
 	return w.HooksOnly(cfg)
 }
 
-// commitUnseen records and commits in a plain transaction without calling Committed, as an ORM's tutorial does.
+// commitUnseen records and commits in a plain transaction, without calling Receipt.Committed. Tutorials of ORMs do the
+// same.
 func commitUnseen(w *harness.World, c *compensator.Compensator, db *sql.DB, before string, entries ...compensator.NewEntry) *compensator.Receipt {
 	w.T.Helper()
 	var receipt *compensator.Receipt
@@ -68,8 +69,8 @@ func TestEntryStartsAlthoughNobodyReportsItsCommit(t *testing.T) {
 	}
 }
 
-// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit records in a producer that runs no handlers and does not
-// report the commit. The producer must notify the queue, so that another process starts the entry.
+// TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit records in a producer that runs no handlers, and does not
+// report the commit to it. The producer must notify the queue, so that another process starts the entry.
 // Failure: F12
 func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -86,8 +87,8 @@ func TestEntryStartsElsewhereAlthoughNobodyReportsItsCommit(t *testing.T) {
 	assert.Equal(t, 1, ran.Total())
 }
 
-// TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change without reporting it. An entry that was brought
-// forward must start, and so must the next entry of an ordering key.
+// TestChangeTakesEffectAlthoughNobodyReportsItsCommit commits a change without calling Receipt.Committed. If the change
+// brings an entry forward, the entry must start. If it ends an entry, the next entry of the ordering key must start.
 // Failure: F12
 func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	t.Parallel()
@@ -107,7 +108,7 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 	first := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{Delay: 30 * 24 * time.Hour}))
 	second := commitUnseen(w, c, cfg.DB, "DO 0", serial.Entry(harness.Order{}, compensator.Options{}))
 	passer := commitUnseen(w, c, cfg.DB, "DO 0", orders.Entry(harness.Order{}, compensator.Options{}))
-	w.WaitState(passer.ID(), compensator.Succeeded) // The second entry was read before, and is blocked.
+	w.WaitState(passer.ID(), compensator.Succeeded) // By now the second entry has been read and found blocked.
 	require.Equal(t, compensator.Pending, w.State(second.ID()))
 	w.InTx(cfg.DB, func(tx *sql.Tx) {
 		_, err := c.CancelTx(t.Context(), tx, first.ID())
@@ -118,7 +119,7 @@ func TestChangeTakesEffectAlthoughNobodyReportsItsCommit(t *testing.T) {
 }
 
 // TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn rolls a transaction back. Another transaction then records the
-// same idempotency key. The poll must not take that entry for its own.
+// same idempotency key. The poll must not treat that entry as the one that was rolled back.
 func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -142,13 +143,13 @@ func TestPollDoesNotTakeAnotherTransactionsEntryForItsOwn(t *testing.T) {
 	}
 }
 
-// asked is one query for commits, with the time it was sent.
+// asked is one query for the commit of an entry, with the time of the query.
 type asked struct {
 	after time.Duration
 	keys  int
 }
 
-// askedStore notes each query by idempotency key.
+// askedStore notes each query for a commit by idempotency key.
 type askedStore struct {
 	processlog.Store
 	mu    sync.Mutex
@@ -163,7 +164,7 @@ func (s *askedStore) IDs(ctx context.Context, tx processlog.Tx, keys []processlo
 	return s.Store.IDs(ctx, tx, keys)
 }
 
-// inPolledBubble runs test in a bubble, on a store that notes the queries for commits.
+// inPolledBubble runs test in a bubble, on a store that notes each query for a commit.
 func inPolledBubble(t *testing.T, test func(t *testing.T, c *compensator.Compensator, store *compensatortest.MemoryStore, log harness.Log) (want []asked)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := compensatortest.NewMemoryStore()

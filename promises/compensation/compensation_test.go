@@ -135,7 +135,7 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 		if call < 3 {
 			return harness.ErrSoldOut
 		}
-		return nil // after the last attempt
+		return nil // Return the success after the last attempt.
 	})
 	w.Run(c)
 	for i := range 20 {
@@ -150,7 +150,7 @@ func TestSuccessIsNeverCompensated(t *testing.T) {
 func TestCompensatingEntryWaitsForAnInstanceThatCanUndoIt(t *testing.T) {
 	t.Parallel()
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		old := w.New(cfg) // an earlier version of the code, in which the type had no compensation
+		old := w.New(cfg) // old runs an earlier version of the code, in which the type had no compensation.
 		_, ran := harness.Numbered(t, old, "close_order", compensator.TypeConfig{}, nil)
 		id := w.InsertDue("close_order", 1, 1)[0]
 		w.Exec("UPDATE common_process_log SET state=-3, process_count=1 WHERE id=?", id.Row())
@@ -241,7 +241,7 @@ func TestStaleFailureOfACompensationIsDropped(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	cfg.Lease = 30 * time.Second // long enough that no lease is renewed during the test
+	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
 	second := w.New(cfg)
 	dropped := make(chan compensator.SettledEvent, 10)
 	cfg.Observer.OutcomeDropped = func(e compensator.SettledEvent) { dropped <- e }

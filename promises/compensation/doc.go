@@ -1,3 +1,6 @@
-// Package compensation tests what follows an exhausted entry (G12). The compensation begins once the exhaustion is
-// durable. It has its own number of attempts. It happens as often as its kind of handler promises.
+// Package compensation tests what follows an exhausted entry (G12):
+//
+//   - The compensation begins once the exhaustion is durable.
+//   - The compensation has its own maximum of attempts.
+//   - A compensation in your own transaction takes effect once. Any other compensation may run more than once.
 package compensation

@@ -1,3 +1,3 @@
-// Package history tests that the library notices a database that has gone back to an earlier state. It must not report
-// a loss where nothing was lost (G19).
+// Package history tests that the library notices a database that has gone back to an earlier state (G19). The library
+// must not report a loss where nothing was lost.
 package history

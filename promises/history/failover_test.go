@@ -72,10 +72,10 @@ type service struct {
 	rounds  atomic.Int64
 	starts  atomic.Int64
 	noticed chan struct{}
-	loss    *compensator.LossError // set once the loss is noticed
+	loss    *compensator.LossError // closed once the loss is noticed
 	mu      sync.Mutex             // guards ran
-	ran     map[string]int         // by idempotency key
-	holding *harness.Gate          // handlers of the slow type
+	ran     map[string]int         // number of handler calls by idempotency key
+	holding *harness.Gate          // handlers of the slow type wait here
 }
 
 func (f *failover) service(watched, runs bool) *service {
@@ -200,7 +200,7 @@ func TestNothingStartsInADatabaseThatHasGoneBackUntilAPersonSaysGoOn(t *testing.
 		f.Wait(s.noticed, "the loss is noticed")
 	}
 	started := a.starts.Load() + b.starts.Load()
-	f.Exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='undone'") // due again
+	f.Exec("UPDATE common_process_log SET next_at=1 WHERE idempotent_id='undone'") // Make the entry due again.
 	for _, s := range []*service{a, b} {
 		s.someRounds()
 		_, err := s.record("close_order", "refused", "{}", compensator.Options{})
@@ -292,8 +292,8 @@ func remembers(proxy *faultproxy.MySQL) (remembers func(id compensator.EntryID) 
 	}
 }
 
-// A process without Run must notice the loss as soon as it records. It must also notice when an operator accepts the
-// loss.
+// A process that does not call Run must notice the loss as soon as it records. It must also notice when an operator
+// accepts the loss.
 // Failure: F21
 func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	t.Parallel()
@@ -327,8 +327,8 @@ func TestProcessThatOnlyRecordsRefusesInADatabaseThatHasGoneBack(t *testing.T) {
 	}, "the recorder goes on: %v", err)
 }
 
-// A success is lost. Before this process reads the row, another process has run the entry again. The row then has a
-// higher version than the remembered one. It must still count as a loss.
+// The success of an entry is lost. Another process then runs the entry again, before this process reads the row. So the
+// row's version is higher than the version that this process remembers. It must still count as a loss.
 func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -346,7 +346,8 @@ func TestSuccessThatOthersHaveWrittenOverIsALoss(t *testing.T) {
 	require.Equal(t, id, loss.Lost[0].ID)
 }
 
-// Remembered rows can be missing for legitimate reasons. These must not be reported as a loss.
+// Rows that a process remembers can be missing or changed for legitimate reasons. The process must not report these as
+// a loss.
 // Failure: F21
 func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	t.Parallel()
@@ -398,14 +399,14 @@ func TestNothingIsTakenForALossThatIsNone(t *testing.T) {
 	someRounds()
 	require.Zero(t, losses.Load())
 
-	id = w.Put(orders, 2, compensator.Options{}) // an entry that is really lost
+	id = w.Put(orders, 2, compensator.Options{}) // an entry that is really lost, so the process must report it
 	w.WaitState(id, compensator.Succeeded)
 	someRounds()
 	w.Exec("DELETE FROM common_process_log WHERE id=?", id.Row())
 	w.Eventually(func() bool { return losses.Load() == 1 }, "it is noticed")
 }
 
-// staleStore answers plain reads of versions like a lagging replica.
+// staleStore answers plain reads of versions with old values, like a lagging replica.
 type staleStore struct{ processlog.Store }
 
 func (s staleStore) Versions(ctx context.Context, ids []compensator.EntryID) ([]processlog.Version, error) {
@@ -438,7 +439,7 @@ func TestReadsThatLagBehindAreNotTakenForALoss(t *testing.T) {
 	require.Equal(t, 3, ran.Total())
 }
 
-// A pool at READ UNCOMMITTED may read rows that never commit. Such reads must not count as evidence.
+// A pool at READ UNCOMMITTED may read rows that never commit. The process must not report a loss because of such rows.
 // Failure: F21
 func TestWhatWasReadUncommittedIsNotTakenForALoss(t *testing.T) {
 	t.Parallel()

@@ -14,14 +14,14 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// lone is a process with its own type. The reconciler runs no second round in it, so the process can notice a loss only
-// when it claims.
+// lone is a process with its own type. Its reconciler runs only one round, so the process can notice a loss only when
+// it claims.
 type lone struct {
 	*compensator.Compensator
 	db      *sql.DB
 	name    string // business type
 	waiting compensator.EntryID
-	begun   chan struct{} // closed when the first round is over
+	begun   chan struct{} // closed when the reconciler's first round is over
 	settled chan struct{}
 	noticed chan struct{}
 	starts  atomic.Int64
@@ -60,20 +60,21 @@ func (l *lone) record(t *testing.T, delay time.Duration) (compensator.EntryID, e
 	return receipt.ID(), nil
 }
 
-// After a failover, the first claim uses a new connection, or follows a failed claim. The process must check the
-// database before it starts the claimed entries. No reconciler round may be needed for this.
+// After a failover, the first claim uses a new connection or follows a failed claim. The process must check the
+// database for a loss before it starts the claimed entries. It must not need a reconciler round for this.
 // Failure: F21
 func TestNothingClaimedAfterAFailoverStartsUntilAPersonSaysGoOn(t *testing.T) {
 	t.Parallel()
 	f := newFailover(t)
 	f.WithRedis()
 	person := f.service(false, false)
-	// An idle process finds its connections dead and opens new ones. It sees no error. On a plain pool the library
-	// cannot see new connections. There, only a reconciler round would notice, and none comes in this test.
+	// idle does not work on entries. Its connections are dead after the failover, and it opens new ones without an
+	// error. On a plain pool the library cannot see new connections. There only a reconciler round would notice the
+	// loss, and no round comes in this test.
 	idle := f.lone("idle", f.Open(harness.Watched(f.DSN)))
 	all := []*lone{idle}
-	// A busy process tries to claim a locked entry again and again. Finding it locked is no error. A try fails once the
-	// primary has died, which also frees the lock.
+	// busy tries to claim a locked entry again and again. A locked entry is not an error. A claim fails once the primary
+	// has died, and its death also frees the lock.
 	held := f.Begin(f.DB)
 	for name, pool := range harness.Pools {
 		l := f.lone("busy_"+name, f.Open(pool(f.DSN)))

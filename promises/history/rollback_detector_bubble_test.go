@@ -16,14 +16,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// forgetful is a process in a bubble on a database that can go back.
+// forgetful is a process in a bubble, on a database that the test can set back to an earlier state.
 type forgetful struct {
 	*compensator.Compensator
 	t     *testing.T
 	store *compensatortest.MemoryStore
 }
 
-// inForgetfulBubble runs test with a forgetful process. cfg names a store only if it is not the bubble's own store.
+// inForgetfulBubble runs test with a forgetful process. wrap may wrap the bubble's store.
 func inForgetfulBubble(t *testing.T, cfg compensator.Config, wrap func(*compensatortest.MemoryStore) processlog.Store, test func(t *testing.T, f *forgetful)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &forgetful{t: t, store: compensatortest.NewMemoryStore()}
@@ -73,8 +73,8 @@ func accept(t *testing.T, c *compensator.Compensator) {
 	require.NoError(t, err)
 }
 
-// An operator has accepted an earlier loss. A second loss then stops the process, and the database's clock is set
-// back. The earlier note now looks younger than it is. It must not cover the second loss.
+// An operator has accepted an earlier loss with a note. A second loss then stops the process, and the database's clock
+// is set back. By that clock, the note looks younger than it is. The note must not cover the second loss.
 func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -96,7 +96,8 @@ func TestNoteThatAClockMakesYoungerAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The promoted replica has its own clock, which is an hour behind. The loss must be noticed.
+// The promoted replica has its own clock, which is an hour behind. So an earlier note of an accepted loss seems to lie
+// in the future. The process must notice the loss.
 func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{}, asItIs, func(t *testing.T, f *forgetful) {
@@ -110,7 +111,7 @@ func TestLossIsNoticedWhereTheClockIsBehindANote(t *testing.T) {
 	})
 }
 
-// distantNotes is a store whose answers about notes take long to arrive.
+// distantNotes is a store that answers late when it is asked for notes of accepted losses.
 type distantNotes struct{ processlog.Store }
 
 func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processlog.AuditRecord, error) {
@@ -119,8 +120,8 @@ func (s distantNotes) History(ctx context.Context, id processlog.ID) ([]processl
 	return notes, err
 }
 
-// Another process accepts an earlier loss, just before this process sees a row that is then lost. The note arrives
-// late. It must not cover the later loss.
+// Another process accepts an earlier loss with a note. Just afterwards this process sees a row that is then lost. The
+// note reaches this process late. It must not cover the later loss.
 func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	t.Parallel()
 	distant := func(store *compensatortest.MemoryStore) processlog.Store { return distantNotes{store} }
@@ -139,8 +140,8 @@ func TestNoteThatIsLongOnItsWayAcceptsNoLaterLoss(t *testing.T) {
 	})
 }
 
-// The process sees a new version. Just afterwards it finds something older in the database. It must keep the newest
-// version that it saw.
+// The process sees a new version of a row. Just afterwards it reads an older version of the same row. It must remember
+// the newest version that it saw.
 func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -151,7 +152,7 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 		harness.RecordIn(t, f.Compensator, f.store, many...)
 		time.Sleep(19 * time.Minute) // The process reads back at the start of a round, and a round comes every 20 minutes.
 		f.runs(0)
-		f.runs(time.Hour) // This entry is read back first in that round.
+		f.runs(time.Hour) // The process reads this entry back first in that round.
 		before := f.store.Snapshot()
 		f.runs(0)
 		time.Sleep(90 * time.Second)
@@ -161,8 +162,8 @@ func TestLossIsNoticedAlthoughSomethingOlderWasReadSince(t *testing.T) {
 	})
 }
 
-// Several entries are lost. Other processes have raised the version of the last one past the lost version. The entry
-// seen before it must still prove the loss.
+// Several entries are lost. Other processes have meanwhile raised the version of the last one above the lost version.
+// So this entry does not show the loss. The entry that the process saw before it must still prove the loss.
 func TestLossIsNoticedAlthoughItsLastEntryWasCarriedPast(t *testing.T) {
 	t.Parallel()
 	inForgetfulBubble(t, compensator.Config{ReconcileInterval: 20 * time.Minute, PollInterval: time.Second}, asItIs, func(t *testing.T, f *forgetful) {
@@ -195,7 +196,8 @@ func (s lateStore) Purge(ctx context.Context, businessType string, state compens
 	return s.Store.Purge(ctx, businessType, state, age, limit)
 }
 
-// A purge may take longer than the age it was given. It must leave entries that ended after its note to the next purge.
+// A purge takes longer than the age that it was given. It must purge only entries that ended before its note. The next
+// purge takes the others.
 // Failure: F21
 func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 	t.Parallel()
@@ -213,7 +215,7 @@ func TestPurgeDeletesNothingThatEndsAfterItsNote(t *testing.T) {
 			assert.NoError(t, err)
 			purged <- n
 		}()
-		synctest.Wait() // The purge has written its note.
+		synctest.Wait() // By now the purge has written its note.
 		harness.RecordLater(t, c, time.Millisecond)
 		assert.Equal(t, 1, <-purged)
 		rows := store.Rows()

@@ -12,8 +12,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A machine is suspended for an hour. Other processes meanwhile purge entries that it saw just before. Its clocks stood
-// still, so the database's clock seems to have jumped. The process must not report a loss.
+// A machine is suspended for an hour. Other processes meanwhile purge entries that this machine's process saw just
+// before. The machine's clocks stood still, so the database's clock seems to have jumped. The process must not report a
+// loss.
 // Failure: F21
 func TestPurgeWhileTheMachineWasSuspendedIsNoLoss(t *testing.T) {
 	t.Parallel()

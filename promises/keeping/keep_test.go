@@ -27,7 +27,7 @@ type purgeStore struct {
 	*compensatortest.MemoryStore
 	takes time.Duration
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the fields below it
 	begins []time.Time
 	inside int
 	most   int // largest number purged in one call
@@ -35,8 +35,8 @@ type purgeStore struct {
 	fails  error
 	failed string // type whose purge fails (empty: all types)
 	locked bool   // another transaction locks the oldest row of each type and state
-	refers int    // number of further calls that report a row which the database refuses to delete
-	late   bool   // the mark that tells which process makes the purge round cannot be read in the first 40 seconds of a minute
+	refers int    // number of coming calls that report a row which the database refuses to delete
+	late   bool   // if set, Marks fails in the first 40 seconds of each minute, so no process can find out who purges
 }
 
 func (s *purgeStore) Marks(ctx context.Context, businessTypes []string) (time.Time, map[string]time.Time, error) {
@@ -97,7 +97,8 @@ func config(store processlog.Store, keep time.Duration) compensator.Config {
 	}
 }
 
-// start runs a process whose entries end as their content says.
+// start runs a process with the given types, by name, and how long each keeps its entries. The content of an entry says
+// how the entry ends.
 func start(t *testing.T, cfg compensator.Config, types map[string]time.Duration) (*compensator.Compensator, func()) {
 	t.Helper()
 	c, err := compensator.New(t.Context(), cfg)
@@ -177,8 +178,8 @@ func TestEndedEntriesArePurgedOnceTheyHaveBeenKept(t *testing.T) {
 	})
 }
 
-// A declared type records entries as done and has no handler. Its own Keep must decide how long they are kept.
-// Config.Keep must not apply.
+// A declared type has no handler, and records entries that are already done. Its own Keep must decide how long they are
+// kept. Config.Keep must not apply.
 // Failure: F106
 func TestDeclaredTypeIsKeptAsItSays(t *testing.T) {
 	t.Parallel()
@@ -248,15 +249,15 @@ func TestTypeIsPurgedOnceARoundHoweverOftenItIsDeclared(t *testing.T) {
 	})
 }
 
-// noLines is a store that does not support serial types.
+// noLines is a store without support for serial types.
 type noLines struct{ *purgeStore }
 
 func (noLines) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
 	return nil, errors.New("gone away")
 }
 
-// Three registrations are refused: a type that cannot be serial, a duplicate type, and a type that comes during Run. A
-// refused registration must purge nothing and must not shorten the Keep of other types.
+// The service makes three registrations that are refused: a type that the store cannot order, a duplicate type, and a
+// type that comes during Run. A refused registration must purge nothing. It must not shorten the Keep of other types.
 // Failure: F106
 func TestTypeThatIsRefusedIsNotPurged(t *testing.T) {
 	t.Parallel()
@@ -305,8 +306,8 @@ func TestNothingIsPurgedUnlessToldSo(t *testing.T) {
 	})
 }
 
-// Three processes share the rounds. No two steps may run at the same time. Steps are small, with pauses between them,
-// and a round ends before the next one begins.
+// Three processes share the purge rounds. No two steps of a purge may run at the same time. Steps are small, with
+// pauses between them. A round ends before the next one begins.
 // Failure: F106
 func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 	t.Parallel()
@@ -316,7 +317,7 @@ func TestPurgingIsOneProcessesAtATimeInSmallSteps(t *testing.T) {
 		var stops []func()
 		var c *compensator.Compensator
 		cfg := config(store, time.Hour)
-		cfg.PollInterval = time.Minute // The in-memory store scans all its rows on each call.
+		cfg.PollInterval = time.Minute // The store scans all its rows on each call, so poll rarely.
 		for range 3 {
 			var stop func()
 			c, stop = start(t, cfg, map[string]time.Duration{"one": 0, "two": 0})
@@ -384,12 +385,12 @@ func TestPurgeThatFailsStandsInHealth(t *testing.T) {
 	})
 }
 
-// deafStore fails to close cases.
+// deafStore is a store on which closing cases fails.
 type deafStore struct{ *compensatortest.MemoryStore }
 
 func (s deafStore) CloseCases(context.Context, int) (int, error) { return 0, errors.New("gone away") }
 
-// oldCases counts the calls that delete long-closed cases.
+// oldCases is a store that counts the calls that delete long-closed cases.
 type oldCases struct {
 	*compensatortest.MemoryStore
 	looks atomic.Int32
@@ -416,8 +417,8 @@ func TestOldCasesAreForgottenThoughNothingElseIsToBeDone(t *testing.T) {
 	})
 }
 
-// The rounds of Keep and the rounds of cases run side by side. The one that works must not clear the problem of the one
-// that fails.
+// Two kinds of rounds run side by side: those that purge by Keep, and those that maintain cases. One kind fails. The
+// other kind must not clear that problem from Health.
 func TestMaintenanceOfCasesThatFailsIsReportedByItsName(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -481,7 +482,8 @@ func TestRoundGoesOnBehindALockedRow(t *testing.T) {
 	})
 }
 
-// The database refuses to delete one entry. The round must report it and continue with the others, and so must Purge.
+// The database refuses to delete one entry. The round of Keep must report the entry and purge the others. A call of
+// Purge must do the same.
 // Failure: F106
 func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 	t.Parallel()
@@ -506,7 +508,7 @@ func TestRoundTakesTheRestOfARefusedEntry(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		n, err := c.Purge(t.Context(), time.Minute)
 		require.Equal(t, 2500, n)
-		if err != nil { // A round may have met this row before.
+		if err != nil { // An earlier round may have reported this row already.
 			require.ErrorAs(t, err, new(*processlog.RefusedError))
 		}
 		stop()
@@ -531,8 +533,8 @@ func TestTypeWhosePurgeFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Every minute, a purge uses all the time of a round. Every third round also maintains cases. The cases must come
-// first, so that the purge does not hold them up.
+// Every minute, a purge uses all the time of its round. Every third round also maintains cases. Each round must
+// maintain the cases first, so that the purge does not delay them.
 func TestPurgeThatTakesAllItsTimeHoldsUpNoCases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -614,7 +616,7 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 			}
 		}
 	}
-	_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000)") // The next round of the purge is due.
+	_, err := w.DB.ExecContext(t.Context(), "INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000)") // The next round of the purge is due now.
 	require.NoError(t, err)
 	cfg := w.Quick()
 	cfg.Keep = 2 * time.Hour
@@ -632,7 +634,7 @@ func TestKeepOnAServerTakesWhatIsOldAndLeavesTheRest(t *testing.T) {
 	require.Equal(t, 2*len(compensator.States), w.Count("common_process_log WHERE business_type='other'"))
 }
 
-// silentMarks is a store whose Marks does not answer until silent is closed.
+// silentMarks is a store whose Marks method does not answer until silent is closed.
 type silentMarks struct {
 	*purgeStore
 	silent chan struct{}

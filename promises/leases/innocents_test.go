@@ -20,7 +20,7 @@ import (
 // innocentRuns is how often TestInnocentsBesideKillersAreToldApart runs. More runs show the distribution.
 var innocentRuns = flag.Int("innocents", 1, "runs of TestInnocentsBesideKillersAreToldApart")
 
-// countDeliveries adds triggers that store the highest delivery count of each entry.
+// countDeliveries adds triggers that store the highest delivery count that each entry ever had.
 func countDeliveries(w *harness.World) {
 	w.Exec("CREATE TABLE deliveries (id BIGINT PRIMARY KEY, n INT NOT NULL) ENGINE=InnoDB")
 	for event, count := range map[string]string{"INSERT": "NEW.delivery_count>0", "UPDATE": "NEW.delivery_count>OLD.delivery_count"} {
@@ -29,7 +29,7 @@ func countDeliveries(w *harness.World) {
 	}
 }
 
-// innocents counts the succeeded entries by their highest delivery count, which is the index in the result.
+// innocents counts the succeeded entries by their highest delivery count. n[i] is the number of entries with count i.
 func innocents(w *harness.World) (n [5]int) {
 	w.T.Helper()
 	rows, err := w.DB.Query("SELECT d.n, COUNT(*) FROM deliveries d JOIN common_process_log l ON l.id=d.id WHERE l.state=1 GROUP BY d.n")
@@ -44,18 +44,19 @@ func innocents(w *harness.World) (n [5]int) {
 	return n
 }
 
-// few is how many entries that have lost one lease run at once, of the 50 that the type's Concurrency allows.
+// few limits how many entries that have lost one lease run at the same time. The type's Concurrency would allow 50.
 //
-// Before the first crash no entry has lost a lease. An entry that has lost two leases runs alone when it kills its
-// process. Each other crash takes a second lease from at most few entries. One killer causes 3 crashes, so at most 8
-// entries lose a second lease. Three killers cause 9 crashes, so at most 40 do.
+// Before the first crash no entry has lost a lease. An entry that has lost two leases runs alone, so its crash harms no
+// other entry. Each other crash takes a second lease from at most few entries. One killer causes 3 crashes, so at most
+// 8 entries lose a second lease. Three killers cause 9 crashes, so at most 40 do.
 //
-// Measured on two cores beside four other workers, 27 runs each: 0 to 7 with one killer, and 8 to 29 with three. In 18
-// runs each without this limit: 10 to 49, and 37 to 143.
+// The number of entries that lost a second lease was measured on two cores beside four other workers. With this limit
+// (27 runs each) it was 0 to 7 with one killer and 8 to 29 with three. Without the limit (18 runs each) it was 10 to 49
+// and 37 to 143.
 const few = 8
 
-// Some entries kill their process. Many other entries run in the same process at that time. These must not come near
-// the limit of crashes themselves.
+// Some entries kill their process. Many other entries run in the same process at that time. The other entries must not
+// come near the maximum number of lost leases.
 // Failure: F61
 func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	t.Parallel()
@@ -77,8 +78,8 @@ func TestInnocentsBesideKillersAreToldApart(t *testing.T) {
 	}
 }
 
-// A killed process leaves all leases that it held, and a batch type holds many. The entries must be run again without
-// one call for each.
+// A killed process leaves all leases that it held. With a batch type these are many. Once the leases end, whole batches
+// of these entries must run, not one call for each entry.
 // Failure: F61
 func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	t.Parallel()
@@ -105,8 +106,8 @@ func TestEntriesThatAKilledProcessHeldAreWorkedOffInFewCalls(t *testing.T) {
 	})
 }
 
-// An entry kills its process each time it runs. Other entries were in its batch at the second crash. They must run
-// alone afterwards, so that they are not dead-lettered with it.
+// One entry kills its process each time it runs. Other entries were in the same batch at the second crash. They must
+// run alone afterwards, so that they are not dead-lettered together with the killer.
 // Failure: F61
 func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	t.Parallel()
@@ -123,8 +124,9 @@ func TestEntryThatKillsItsBatchIsDeadLetteredAlone(t *testing.T) {
 	require.LessOrEqual(t, n[3], 180, "no more than ran beside it at the second crash")
 }
 
-// Another instance kills a healthy process. All entries that the process had claimed lose a lease and then run few at a
-// time. They must all end. The test logs how long that takes, for docs/internals/reliability.md.
+// Another instance kills a healthy process. All entries that the process had claimed lose a lease, and afterwards only
+// a few of them run at a time. All of them must end. The test logs how long that takes, for
+// docs/internals/reliability.md.
 // Failure: F61
 func TestEntriesOfAPlainKillAreWorkedOffAmongFew(t *testing.T) {
 	t.Parallel()

@@ -19,8 +19,8 @@ import (
 )
 
 // TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack inserts an entry with a lease, and the entry
-// cannot be read back. No handler ran under the lease, so the process must release it. Left to expire, it would count
-// as a crash.
+// cannot be read back. No handler ran under the lease, so the process must release it. If the lease expired instead, it
+// would count as a crash.
 // Failure: F59
 func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestLeaseThatAnEntryIsInsertedWithIsGivenBackWhereItCannotBeReadBack(t *tes
 			}, compensator.TypeConfig{})
 			require.NoError(t, err)
 			w.Run(shop)
-			w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run has started.
+			w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run has started.
 			trap := proxy.Arm(faultproxy.Rule{Match: c.match, Fault: faultproxy.DropRequest, Nth: 1})
 			tx := w.Begin(db)
 			entries := make([]compensator.NewEntry, c.entries)

@@ -17,8 +17,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A person requeues an entry while a handler that ignores its context works on it. That attempt loses its lease. The
-// new attempt in the same process must keep its own lease.
+// A handler that ignores its context works on an entry, and a person requeues the entry. The running attempt loses its
+// lease. The new attempt runs in the same process and must keep its own lease.
 // Failure: F57
 func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 	t.Parallel()
@@ -31,9 +31,9 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 		_, err = compensator.Handle(c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			switch {
 			case e.ProcessCount == 0 && e.Epoch == 0:
-				return errors.New("again") // Only a failed entry can be requeued.
+				return errors.New("again") // Return an error, because only a failed entry can be requeued.
 			case e.Epoch == 0:
-				<-both // ignoring its context
+				<-both // Ignore the context until both attempts run.
 				return nil
 			}
 			fresh.Add(1)
@@ -50,7 +50,7 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 		id := harness.RecordIn(t, c, store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`)}).ID()
 		time.Sleep(5 * time.Second)
 		require.NoError(t, c.Requeue(t.Context(), id, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "somebody", Reason: "it hangs"}}))
-		time.Sleep(20 * time.Second) // several leases
+		time.Sleep(20 * time.Second) // 20 s are several leases.
 		synctest.Wait()
 		assert.EqualValues(t, 1, fresh.Load())
 		close(both)
@@ -62,8 +62,8 @@ func TestRequeuedEntryKeepsItsLeaseBesideTheAttemptItOvertook(t *testing.T) {
 }
 
 // The queue's lease of an entry ends while its handler still runs, because only the lease in the database is renewed.
-// Another process then enqueues an entry. That wakes no process, because the first entry is due already. The second
-// entry must still run on time.
+// So the queue reports this entry as due. Another process then enqueues a second entry. The queue wakes no process for
+// it, because the first entry is due already. The second entry must still run on time.
 // Failure: F56
 func TestEntryBehindAnEndedLeaseOfTheQueueRunsOnTime(t *testing.T) {
 	t.Parallel()

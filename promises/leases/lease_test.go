@@ -28,7 +28,7 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 		w.Run(c)
 		id := w.PutThrough(cfg.DB, orders, 1, compensator.Options{})
 		g.Await(t)
-		w.Run(other) // The other instance would take the entry over.
+		w.Run(other) // The other instance would run the entry if its lease ended.
 		last, version := w.LeaseOf(id), w.Entry(c, id).Version
 		for range 4 {
 			w.Eventually(func() bool { return w.LeaseOf(id) > last }, "the lease is renewed")
@@ -42,22 +42,23 @@ func TestLeaseIsRenewedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
-// overtaking is two instances. The first one's handler waits at a gate and ignores its context. Then its lease ends.
+// overtaking is two instances that run the same entry. The handler of the first instance waits at a gate and ignores
+// its context. Then its lease ends, and the second instance runs the entry.
 type overtaking struct {
 	*harness.World
 	first, second *compensator.Compensator
 	id            compensator.EntryID
 	gate          *harness.Gate
-	dropped       chan compensator.SettledEvent // of the first instance
-	settled       chan compensator.SettledEvent // of the first instance
+	dropped       chan compensator.SettledEvent // events of outcomes that the first instance dropped
+	settled       chan compensator.SettledEvent // events of outcomes that the first instance stored
 	ran           *harness.Calls                // calls in the second instance
 }
 
-// overtake lets the second instance run the entry while the first still runs it. It returns once the second instance
-// has stored the outcome fresh. A nil error means success.
+// overtake lets the second instance run the entry while the first instance still runs it. It returns once the second
+// instance has stored fresh as the outcome. A nil error means success.
 func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compensator.TypeConfig, stale, fresh error) *overtaking {
 	t.Helper()
-	cfg.Lease = 30 * time.Second // long enough that no lease is renewed during the test
+	cfg.Lease = 30 * time.Second // The lease is long enough that it is not renewed during the test.
 	o := &overtaking{World: w, gate: harness.NewGate(), dropped: make(chan compensator.SettledEvent, 10), settled: make(chan compensator.SettledEvent, 10)}
 	o.gate.OpenAtEnd(t)
 	o.second = w.New(cfg)
@@ -65,7 +66,7 @@ func overtake(t *testing.T, w *harness.World, cfg compensator.Config, typ compen
 	cfg.Observer.Settled = func(e compensator.SettledEvent) { o.settled <- e }
 	o.first = w.New(cfg)
 	_, o.ran = harness.Numbered(t, o.second, "close_order", typ, func(*compensator.Entry, int) error { return fresh })
-	typ.Concurrency = 1 // The first instance has no free slot.
+	typ.Concurrency = 1 // With one slot, the first instance cannot claim the entry again.
 	orders, err := compensator.Handle(o.first, "close_order", func(_ context.Context, e *compensator.Entry, _ harness.Order) error {
 		_ = o.gate.PassDeaf(e)
 		return stale
@@ -179,7 +180,7 @@ func TestHandlerIsToldThatItsLeaseIsLost(t *testing.T) {
 	w.Run(c)
 	id := w.Put(orders, 1, compensator.Options{})
 	w.Eventually(func() bool { return w.LeaseOf(id) > 0 }, "it runs")
-	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // another process ended the entry
+	w.Exec("UPDATE common_process_log SET version=version+1, state=3, ended_by='person', lease_until=0, delivery_count=0 WHERE id=?", id.Row()) // Change the row as another process does that ends the entry.
 	require.ErrorIs(t, harness.Next(t, causes), compensator.ErrLeaseLost)
 }
 
@@ -244,7 +245,7 @@ func TestEntryWhoseOutcomeWaitsToBeStoredIsNotRunElsewhere(t *testing.T) {
 				w.Eventually(func() bool { return w.LeaseOf(id) > end }, "the lease is renewed")
 			}
 			proxy.Heal()
-			proxy.Cut() // The attempts that hang fail, and the next one passes.
+			proxy.Cut() // Attempts to store the outcome that are under way fail, and the next attempt succeeds.
 			w.WaitAllEnded()
 			require.Equal(t, 1, ran.Of(id))
 			require.Zero(t, ranElsewhere.Total())
@@ -328,7 +329,7 @@ func TestEntryTheQueueKeepsAfterItsEndDoesNotRunAgain(t *testing.T) {
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = queue.Close() })
-	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // One id was read by a reconciler just before the entry ended. The other id never existed.
+	for _, row := range []compensator.EntryID{id, processlog.RowID(1 << 40)} { // The first id was read by a reconciler just before the entry ended. The second id never existed.
 		_, _, err = queue.Enqueue(t.Context(), []processlog.QueueEntry{{BusinessType: "close_order", ID: row}}, processlog.EnqueueRules{MaxLease: time.Minute})
 		require.NoError(t, err)
 	}
@@ -367,7 +368,7 @@ func TestHandlerIsToldWhenTheLeaseOfALockedRowEnds(t *testing.T) {
 }
 
 // On a small plain pool, a renewal may find no free connection. There, the lease must be longer than the timeout. On
-// all other pools it must be as long as configured.
+// all other pools the lease must be as long as configured.
 // Failure: F52
 func TestLeaseOutlastsTheTimeoutOnASmallPlainPoolAlone(t *testing.T) {
 	t.Parallel()

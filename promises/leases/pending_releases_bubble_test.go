@@ -19,14 +19,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// muteStore performs the first claim and returns an error. It refuses releases until takes is set.
+// muteStore performs the first claim but returns an error instead of the rows. It refuses releases until takes is set.
 type muteStore struct {
 	processlog.Store
 
 	mu      sync.Mutex // guards the fields below
 	claimed []processlog.ID
-	again   []processlog.ID // entries of claimed that were claimed again before their release
-	takes   bool            // accept releases
+	again   []processlog.ID // entries of the first claim that were claimed again before their release
+	takes   bool            // whether releases are accepted
 }
 
 var errGone = errors.New("gone away")
@@ -58,8 +58,9 @@ func (s *muteStore) Release(ctx context.Context, ids []processlog.ID, token proc
 	return s.Store.Release(ctx, ids, token)
 }
 
-// A new claim would give the entry a new token. The pending release with the old token would then fail, and the lease
-// would count as lost. The process must not claim the entry before the release.
+// The answer to a claim was lost, so its release is pending. A new claim would give the entry a new token. The release
+// with the old token would then fail, and the lease would count as lost. The process must release before it claims
+// again.
 // Failure: F59
 func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -76,9 +77,9 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 		for range 3 {
 			harness.RecordLater(t, c, time.Second)
 		}
-		time.Sleep(2 * time.Second) // all entries are due
+		time.Sleep(2 * time.Second) // By now all entries are due.
 		stop := compensatortest.Run(t, c)
-		time.Sleep(time.Minute) // many leases
+		time.Sleep(time.Minute) // A minute is longer than many leases.
 		synctest.Wait()
 		require.Len(t, store.claimed, 3)
 		require.Empty(t, store.again, "their releases are pending")
@@ -93,8 +94,8 @@ func TestEntryWithAPendingReleaseIsNotAskedForMeanwhile(t *testing.T) {
 	})
 }
 
-// owing is a store and a Compensator on it. Some of its claims succeed in the store and return an error. A caller's
-// transaction may lock its rows.
+// owing is a store and a Compensator on it. The store performs some claims but returns an error. A caller's transaction
+// may lock its rows.
 type owing struct {
 	processlog.Store
 
@@ -102,10 +103,10 @@ type owing struct {
 	memory *compensatortest.MemoryStore
 	ran    *harness.Calls
 
-	mu    sync.Mutex // guards the fields below
-	loses int        // number of claims whose answers are still to be lost
-	lost  []int      // number of entries that each lost claim had taken
-	fails int        // number of releases of several entries that still fail
+	mu    sync.Mutex // guards the fields below it
+	loses int        // number of coming claims whose answers are lost
+	lost  []int      // numbers of entries that each claim with a lost answer had leased
+	fails int        // number of coming releases of several entries that fail
 }
 
 func (s *owing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
@@ -149,7 +150,8 @@ func newOwing(t *testing.T) *owing {
 	return s
 }
 
-// record inserts n entries that are due in a second. If locked is set, it locks the row of the last one.
+// record inserts n entries that are due in a second. If locked is set, it locks the row of the last entry. release
+// frees that row.
 func (s *owing) record(t *testing.T, n int, locked bool) (release func()) {
 	entries := make([]compensator.NewEntry, n)
 	for i := range entries {
@@ -173,7 +175,7 @@ func TestOneLockedRowKeepsNoOtherFromBeingGivenBack(t *testing.T) {
 		s := newOwing(t)
 		s.loses = 1
 		release := s.record(t, 30, true)
-		time.Sleep(2 * time.Second) // all entries are due
+		time.Sleep(2 * time.Second) // By now all entries are due.
 		stop := compensatortest.Run(t, s.c)
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -14,7 +14,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// A suspect entry has run, and its outcome is not stored yet. It is still at risk, so the next suspect must wait.
+// A suspect entry has lost leases before. It has run, and its outcome is not stored yet. Its process could still crash,
+// so the next suspect entry must wait.
 // Failure: F61
 func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	t.Parallel()
@@ -35,7 +36,8 @@ func TestSuspectHoldsItsQuarantineUntilItsOutcomeIsStored(t *testing.T) {
 	require.GreaterOrEqual(t, w.Ended(compensator.Succeeded, 0), 9)
 }
 
-// stuckOn registers a type whose handler does not return in time. It runs an instance with one entry of this type.
+// stuckOn registers a type whose handler does not return in time. It runs an instance with one entry of this type, and
+// returns when the handler is stuck.
 func stuckOn(t *testing.T, w *harness.World, cfg compensator.Config) (c *compensator.Compensator, id compensator.EntryID, ran *harness.Calls, g *harness.Gate) {
 	t.Helper()
 	cfg.StopTimeout = 300 * time.Millisecond
@@ -61,7 +63,7 @@ func TestEntryWhoseHandlerNeverReturnsIsNotRunBesideIt(t *testing.T) {
 	harness.InOppositeModes(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		cfg.Lease = time.Second
 		c, id, ran, _ := stuckOn(t, w, cfg)
-		w.WaitState(id, compensator.Dead) // No other process is there to run it.
+		w.WaitState(id, compensator.Dead) // No other process exists that could run the entry.
 		require.Equal(t, 1, ran.Of(id), "no second goroutine is stuck")
 		e := w.Entry(c, id)
 		require.Equal(t, compensator.EndedByCrash, e.EndedBy)
@@ -95,7 +97,7 @@ func TestEntryIsDeadLetteredAlsoWhereItsStuckHandlerHasTheOnlySlot(t *testing.T)
 		w.WaitState(id, compensator.Dead)
 		require.Equal(t, 1, ran.Of(id))
 		require.Contains(t, w.Entry(c, id).LastError, "has not returned since")
-		g.Open() // Run would wait for this handler.
+		g.Open() // Open the gate, because Run waits for this handler.
 	})
 }
 
@@ -152,7 +154,8 @@ func TestEntryAProcessIsStuckOnRunsElsewhere(t *testing.T) {
 	})
 }
 
-// A dead-lettering waits for the database. Meanwhile the stuck handler returns success. The success must win.
+// A dead-lettering waits for the database. Meanwhile the stuck handler of the entry returns success. The success must
+// win.
 func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -182,8 +185,8 @@ func TestDeadLetteringThatWaitsGivesWayToTheStuckHandlersSuccess(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// A batch exceeds its timeout and its leases end. Another process runs the entries. This process must drop the outcomes
-// of the batch and must not run the entries again.
+// A batch exceeds its timeout, and the leases of its entries end. Another process runs the entries. This process must
+// drop the outcomes of the batch and must not run the entries again.
 // Failure: F71
 func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	t.Parallel()
@@ -218,8 +221,8 @@ func TestBatchThatBreaksAfterItsLeasesIsNotRunAgainHere(t *testing.T) {
 	})
 }
 
-// A batch was stuck. Its entries then run again one by one. Each must get a full timeout and must not be reported as
-// stuck at its start.
+// A batch was stuck. Its entries then run again one by one. Each entry must get a full timeout. No entry may be
+// reported as stuck when it starts.
 // Failure: F71
 func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	t.Parallel()
@@ -252,8 +255,9 @@ func TestEntryOfABrokenBatchThatWasStuckStartsAfresh(t *testing.T) {
 	w.WaitAllEnded()
 }
 
-// A process is stuck on an entry that another process has run and that waits for a retry. No lease says since when the
-// entry is free. The stuck process must leave the retry to others.
+// A process is stuck on an entry. Another process has meanwhile run the entry, and its retry waits. The entry has no
+// lease any more, so the stuck process cannot see how long the entry has been free. It must leave the retry to other
+// processes.
 // Failure: F62
 func TestStuckProcessLeavesARetryToOthers(t *testing.T) {
 	t.Parallel()

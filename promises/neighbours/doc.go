@@ -1,3 +1,6 @@
-// Package neighbours tests that the library does not harm the application beside it (G14). Producers wait for none of
-// its statements. Its statements cause no deadlock. A locked row delays only its own entry.
+// Package neighbours tests that the library does not harm the application that shares its database (G14):
+//
+//   - Producers never wait for a statement of the library.
+//   - The library's statements cause no deadlock.
+//   - A locked row delays only its own entry.
 package neighbours

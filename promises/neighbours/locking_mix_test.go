@@ -24,8 +24,9 @@ func deadlocks(w *harness.World) (n int) {
 	return n
 }
 
-// TestDeadlockedSettleIsTriedAgainWithoutTheHandler lets a heavier transaction deadlock with the statement that settles
-// a batch. The test cannot control how outcomes are spread over statements. It repeats until a settle was the victim.
+// TestDeadlockedSettleIsTriedAgainWithoutTheHandler makes a transaction deadlock with the statement that settles a
+// batch. The transaction has written more, so the server rolls the settle back. The test cannot control how outcomes
+// are spread over statements, so it repeats until a settle was the victim.
 // Failure: F27
 func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	t.Parallel()
@@ -66,7 +67,8 @@ func TestDeadlockedSettleIsTriedAgainWithoutTheHandler(t *testing.T) {
 	assert.Contains(t, server.ErrorLog(), "common_process_log", "the server writes down what was crossed")
 }
 
-// crossSettling locks the last of n rows, lets their outcomes come, and then locks the rows before it.
+// crossSettling locks the last of n rows and calls finish, so that their outcomes are stored. Then it locks the rows
+// before the last one.
 func crossSettling(w *harness.World, after, n int, finish func()) {
 	w.T.Helper()
 	rival := w.Begin(w.DB)
@@ -83,7 +85,7 @@ func crossSettling(w *harness.World, after, n int, finish func()) {
 	require.NoError(w.T, rival.Rollback())
 }
 
-// TestNoDeadlockNamesAStatementOfOurs runs every kind of write to the log at once, on a server that logs every
+// TestNoDeadlockNamesAStatementOfOurs runs every kind of write to the log at the same time. The server logs every
 // deadlock.
 // Failure: F26
 func TestNoDeadlockNamesAStatementOfOurs(t *testing.T) {
@@ -173,7 +175,7 @@ func mixedEntries(producer, i int) []compensator.NewEntry {
 			businessType = "transactional"
 		}
 		entries = append(entries, compensator.NewEntry{BusinessType: businessType, Content: []byte("{}"), Options: compensator.Options{
-			IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n)), // unordered, like real business keys
+			IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("%d-%d-%d", (i*7919+n*104729)%1000, producer, i*10+n)), // The keys are unordered, like real business keys.
 			Delay:          time.Duration(n) * 20 * time.Millisecond,
 			BatchID:        fmt.Sprint(i % 10),
 		}})
@@ -194,7 +196,7 @@ func TestDueEntryRunsBehindTheLeftoversOfAnOldSnapshot(t *testing.T) {
 			"SELECT CONCAT(a.d,b.d,c.d,d.d), 'close_order', '{}', 1, NOW(), NOW() FROM digits a, digits b, digits c, digits d")
 		var n int
 		require.NoError(t, old.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
-		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=2") // The index still contains the old values.
+		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=2") // The index still contains the old values of these rows.
 		cfg := w.Quick()
 		cfg.DB = db
 		c := w.New(cfg)

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// inFlight are the library's statements on entries. Each runs on existing ids and on one id far beyond them.
+// inFlight are the library's statements on entries, by name. Each runs on existing ids and on one id far beyond them.
 var inFlight = map[string]func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error{
 	"claim": func(ctx context.Context, s processlog.Store, ids []compensator.EntryID) error {
 		var want []processlog.Wanted
@@ -83,7 +83,7 @@ func TestProducerNeverWaitsForAStatementOfOurs(t *testing.T) {
 	}
 }
 
-// producersGoOn records due entries at every isolation level, in sessions that fail instead of waiting for a lock.
+// producersGoOn records due entries at every isolation level. Its sessions fail instead of waiting for a lock.
 func producersGoOn(w *harness.World) {
 	w.T.Helper()
 	db := w.Open(harness.Watched(harness.WithParams(w.T, w.DSN, map[string]string{"innodb_lock_wait_timeout": "1"})))
@@ -101,9 +101,9 @@ func producersGoOn(w *harness.World) {
 	}
 }
 
-// TestThirdProducerIsNotStalledByARecordInFlight lets a second producer wait inside its INSERT for a key of the first
-// producer's open transaction. InnoDB then locks the gap before that key, so the test puts a row directly before it.
-// The third producer must find no other lock, above all no auto-increment lock.
+// TestThirdProducerIsNotStalledByARecordInFlight has a first producer with an open transaction. A second producer
+// inserts the same key and waits. InnoDB then locks the gap before that key, so the test puts a row directly before it.
+// The third producer must meet no other lock, above all no auto-increment lock.
 func TestThirdProducerIsNotStalledByARecordInFlight(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -177,7 +177,7 @@ func TestOutcomesOfFreeRowsDoNotWaitForALockedOne(t *testing.T) {
 			started.Add(1)
 			<-finish
 			if e.ID.Row()%2 == 0 && call == 1 {
-				return errors.New("once") // outcomes of both kinds
+				return errors.New("once") // Fail each entry once, so that outcomes of both kinds are stored.
 			}
 			return nil
 		})
@@ -226,7 +226,7 @@ func TestLeasesOfFreeRowsAreRenewedWhileOneIsLocked(t *testing.T) {
 		close(finish)
 		w.WaitAllEnded()
 		for _, id := range ids {
-			if id != ids[4] { // This entry could not be renewed.
+			if id != ids[4] { // The lease of this entry could not be renewed.
 				assert.Equal(t, 1, ran.Of(id), "runs of entry %s", id)
 			}
 		}
@@ -260,7 +260,7 @@ func TestTransactionalHandlerHoldsNoLockOnItsEntry(t *testing.T) {
 
 // TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout runs ALTER TABLE while a transactional handler is
 // stuck. The ALTER waits for every transaction that has used the table. All later statements on the table wait for the
-// ALTER. The wait must end with the handler's timeout.
+// ALTER. The ALTER must wait no longer than the handler's timeout.
 // Failure: F28
 func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testing.T) {
 	t.Parallel()
@@ -270,7 +270,7 @@ func TestMigrationIsHeldUpByATransactionalHandlerNoLongerThanItsTimeout(t *testi
 	_, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ harness.Order) error {
 		w.Effect(tx, "never")
 		inside <- struct{}{}
-		<-ctx.Done() // stuck until its timeout
+		<-ctx.Done() // The handler is stuck until its timeout.
 		return ctx.Err()
 	}, compensator.TypeConfig{Timeout: 500 * time.Millisecond, MaxProcessCount: 1})
 	require.NoError(t, err)

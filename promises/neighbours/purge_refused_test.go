@@ -28,8 +28,8 @@ var refusals = map[string][]string{
 	},
 }
 
-// TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete purges entries of which the database refuses to delete
-// two. Purge must name these two once. It must not try them again in every call.
+// TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete calls Purge while the database refuses to delete two of
+// the entries. Purge must name these two once, and must not try them again in every call.
 // Failure: F106
 func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) {
 	t.Parallel()
@@ -56,7 +56,7 @@ func TestPurgeTakesTheRestOfEntriesThatTheDatabaseRefusesToDelete(t *testing.T) 
 				assert.LessOrEqual(t, deletes.Matched(), 60)
 
 				before := deletes.Matched()
-				insertEnded(w, 300) // These are deleted without a failing statement.
+				insertEnded(w, 300) // Purge deletes these without a failing statement.
 				w.Exec("UPDATE common_process_log SET next_at=next_at+1 WHERE idempotent_id='old 300'")
 				purged, err = c.Purge(t.Context(), time.Minute)
 				require.NoError(t, err)
@@ -82,8 +82,8 @@ func refusedIDs(w *harness.World) (ids []string) {
 	return ids
 }
 
-// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes purges entries that the database refuses to delete. However many
-// there are, one call may send only a limited number of statements.
+// TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes purges entries that the database refuses to delete. One call may
+// send only a limited number of statements, however many entries there are.
 // Failure: F106
 func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	t.Parallel()
@@ -106,8 +106,8 @@ func TestPurgeOfEntriesThatAreAllRefusedFailsAFewTimes(t *testing.T) {
 	require.Equal(t, 900, w.Count("common_process_log"))
 }
 
-// TestPurgeWithoutTheRightToDeleteFailsOnce purges without the privilege to delete. No single entry is at fault, so
-// Purge must not search for one.
+// TestPurgeWithoutTheRightToDeleteFailsOnce purges without the privilege to delete. No single entry causes this error,
+// so Purge must not search for one.
 // Failure: F106
 func TestPurgeWithoutTheRightToDeleteFailsOnce(t *testing.T) {
 	t.Parallel()

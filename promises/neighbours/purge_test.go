@@ -38,7 +38,7 @@ func upTo(n int) []int {
 	return numbers
 }
 
-// oldEntry returns an entry whose message is delivered again.
+// oldEntry returns an entry with the key of an ended entry, as a message that is delivered again has.
 func oldEntry(n int) compensator.NewEntry {
 	return compensator.NewEntry{BusinessType: "close_order", Content: []byte("{}"), Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(fmt.Sprintf("old %03d", n))}}
 }
@@ -110,7 +110,7 @@ func TestPurgePassesByAnEntryThatAnOpenTransactionHolds(t *testing.T) {
 }
 
 // TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain records 300 old keys again in one open transaction. That
-// locks more entries than one purge step takes. Purge must continue behind them.
+// transaction locks more entries than one purge step takes. Purge must continue with the entries behind them.
 func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 	t.Parallel()
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -134,8 +134,8 @@ func TestPurgeGoesOnBehindHundredsOfEntriesThatAreRecordedAgain(t *testing.T) {
 }
 
 // TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge lets each producer record its own keys again and again,
-// several in one transaction. Meanwhile the entries end and are purged. A lock wait of a second fails the producer. The
-// server logs every deadlock.
+// several in one transaction. Meanwhile the entries end and are purged. A producer that waits a second for a lock fails
+// the test. The server logs every deadlock.
 // Failure: F26
 func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	t.Parallel()
@@ -187,10 +187,11 @@ func TestProducersOfOldIDsNeitherDeadlockNorFailBesideAPurge(t *testing.T) {
 	}
 }
 
-// recordOld records a few of a producer's keys in one transaction. It returns how many existed already. Half of the
-// producers record one key at a time at the default isolation level. On MySQL, several keys in one transaction would
-// deadlock at that level even without a purge. There, an INSERT that finds its key taken keeps a lock on the end of the
-// table.
+// recordOld records a few of a producer's keys in one transaction. It returns how many of them existed already.
+//
+// Half of the producers record one key at a time at the default isolation level. On MySQL, several keys in one
+// transaction would deadlock at that level even without a purge. The reason is that an INSERT that finds its key taken
+// keeps a lock on the end of the table.
 func recordOld(ctx context.Context, c *compensator.Compensator, db *sql.DB, producer int) (again int, err error) {
 	const each = 100
 	level, n := sql.LevelDefault, 1
@@ -233,8 +234,9 @@ func endPending(w *harness.World) {
 	}
 }
 
-// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in an open transaction, and changes the entry
-// by its key. The duplicate locks the key in the unique index but not the entry. The change must not wait.
+// TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain records a key again in an open transaction. Meanwhile it changes
+// the entry by its key. The duplicate locks the key in the unique index but not the entry's row. The change must not
+// wait.
 // Failure: F26
 func TestEntryIsChangedByItsKeyWhileThatIsRecordedAgain(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,11 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// inASmallLog runs test on a log of eight entries. An open transaction holds two more: it recorded one and cancelled
-// the other. Without an index hint, a server scans so small a table completely. A locking statement would then wait for
-// those two rows. Sessions wait for a lock for one second at most.
+// inASmallLog runs test on a log of eight entries, and an open transaction holds two more. That transaction recorded
+// one of the two and cancelled the other.
+//
+// Without an index hint, a server scans so small a table completely. A locking statement would then wait for the two
+// rows. Sessions wait for a lock for at most one second.
 func inASmallLog(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {

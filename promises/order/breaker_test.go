@@ -16,8 +16,8 @@ import (
 
 var errNoRoute = errors.New("no route")
 
-// behindBreaker is a process with a serial type whose handler calls a dependency. It collects the events of its
-// breaker.
+// behindBreaker is a process with a serial type. Its handler calls a dependency behind a breaker, and the process
+// collects the events of that breaker.
 type behindBreaker struct {
 	c      *compensator.Compensator
 	orders *compensator.Type[harness.Order]
@@ -39,8 +39,8 @@ func newBehindBreaker(t *testing.T, w *harness.World, cfg compensator.Config, se
 	return p
 }
 
-// requireLines requires that every entry has succeeded, that the entries of each key ran in id order, and that no
-// positions are left.
+// requireLines requires that every entry has succeeded and that the entries of each key ran in id order. The ordering
+// table must be empty.
 func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][]compensator.EntryID) {
 	t.Helper()
 	w.WaitAllEnded()
@@ -51,7 +51,8 @@ func requireLines(t *testing.T, w *harness.World, seen *watch, want map[string][
 	w.Eventually(func() bool { return w.Count("common_process_log_turns") == 0 }, "no positions are left")
 }
 
-// fill records entries for some accounts, alternating between the two processes.
+// fill records entries for some accounts, and alternates between the types of the two processes. It returns their ids
+// by account.
 func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[harness.Order]) map[string][]compensator.EntryID {
 	want := make(map[string][]compensator.EntryID)
 	for i := range 20 {
@@ -61,8 +62,9 @@ func fill(w *harness.World, cfg compensator.Config, types ...*compensator.Type[h
 	return want
 }
 
-// In two processes, the first entry of each key calls a dependency that is down. The breakers open. They probe with one
-// entry at a time, the longest due first, and then close. No entry may overtake an earlier one of its key.
+// Two processes run a serial type. The first entry of each key calls a dependency that is down, so the breakers open.
+// The breakers probe with one entry at a time, the longest due first, and then close. No entry may overtake an earlier
+// entry of its key.
 // Failure: F113
 func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -73,7 +75,7 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 		w.Run(b.c)
 		want := fill(w, cfg, a.orders, b.orders)
 		open := harness.Next(t, a.opened)
-		for open.Probes < 2 { // two probes have failed
+		for open.Probes < 2 { // wait until two probes have failed
 			open = harness.Next(t, a.opened)
 		}
 		a.down.Store(false)
@@ -82,8 +84,8 @@ func TestOpenBreakersLeaveKeysInTheirOrder(t *testing.T) {
 	})
 }
 
-// One process cannot reach its dependency. It must leave entries that it claimed, blocked and put back to the other
-// process.
+// One of two processes cannot reach its dependency. It may have claimed an entry that is blocked, and put it back. It
+// must leave such entries to the other process.
 // Failure: F113
 func TestKeysThatAnOpenBreakerLeavesAloneAreWorkedOffInOrderElsewhere(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// counted is a store that counts the calls for ordering keys.
+// counted is a store that counts its calls about ordering keys.
 type counted struct {
 	*memory.Store
 	join, lines, firsts, block, advance atomic.Int64
@@ -61,7 +61,7 @@ func TestWhatOrderingCosts(t *testing.T) {
 		require.NoError(t, err)
 		orders := serial(t, c, newWatch(t), compensator.TypeConfig{}, nil)
 		plain, _ := harness.Numbered(t, c, "plain", compensator.TypeConfig{}, nil)
-		store.asked() // calls at registration
+		store.asked() // Forget the calls that the registration made.
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- c.Run(ctx) }()

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// steps are ways to give idempotency keys to the entries of one ordering key.
+// steps are ways to choose the idempotency keys of the entries of one ordering key.
 var steps = map[string]func(i int) compensator.IdempotencyKey{
 	"counted": func(i int) compensator.IdempotencyKey {
 		return compensator.IdempotencyKey(fmt.Sprintf("order-7-step-%d", i+1))
@@ -58,7 +58,7 @@ func numbered(t *testing.T, c *compensator.Compensator, ran *numbers, cfg compen
 	return orders
 }
 
-// batch makes n entries and distributes them over keys round-robin.
+// batch makes n entries and gives the ordering keys to them round-robin.
 func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compensator.IdempotencyKey, keys ...string) (entries []compensator.NewEntry) {
 	for i := range n {
 		entries = append(entries, orders.Entry(harness.Order{Number: i}, compensator.Options{UserID: keys[i%len(keys)], IdempotencyKey: id(i)}))
@@ -66,7 +66,7 @@ func batch(orders *compensator.Type[harness.Order], n int, id func(i int) compen
 	return entries
 }
 
-// upTo returns from, from+step and so on, below n.
+// upTo returns from, from+step, from+2*step and so on, below n.
 func upTo(from, n, step int) (list []int) {
 	for i := from; i < n; i += step {
 		list = append(list, i)
@@ -99,8 +99,8 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGiven(t *testing.T) {
 	}
 }
 
-// One call records more entries than one statement takes. Some are in the log already, and some are given twice. Each
-// key must run in the order given.
+// One call records more entries than one statement takes. The log holds some of the entries already, and the call has
+// some of them twice. The entries of each key must run in the order of the call.
 // Failure: F112
 func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,8 @@ func TestLargeCallKeepsItsOrderBesideDuplicates(t *testing.T) {
 	})
 }
 
-// One transaction calls Record several times. The order must hold for every way to run the transaction.
+// One transaction calls Record several times. Entries must run in the order of the calls, for every way to begin a
+// transaction.
 // Failure: F112
 func TestCallsOfOneTransactionKeepTheirOrder(t *testing.T) {
 	t.Parallel()
@@ -179,8 +180,8 @@ func TestEntriesOfOneCallRunInTheOrderInWhichTheyWereGivenInMemory(t *testing.T)
 	require.Equal(t, upTo(0, 40, 1), ran.ran["ann"])
 }
 
-// Two transactions record the same entries in different orders, again and again. One must wait for the other, without a
-// deadlock. The first transaction decides the order.
+// Two transactions record the same entries in different orders, again and again. One transaction must wait for the
+// other, without a deadlock. The first transaction decides the order.
 // Failure: F112
 func TestCrossedCallsDoNotDeadlock(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 // slow is a store that takes a second to store outcomes.
 type slow struct {
 	*memory.Store
-	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may answer instead of the store (nil: never)
-	leased map[processlog.ID]bool                                            // whether the next entry already has a lease, by the id of the entry whose outcome is stored
+	refuse func(outcomes []processlog.Outcome) ([]processlog.Settled, error) // may return a result in place of the store's (nil: never)
+	leased map[processlog.ID]bool                                            // by the id of an entry whose outcome was stored: whether the next entry already had a lease then
 }
 
 func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
@@ -35,7 +35,7 @@ func (s *slow) Settle(ctx context.Context, token processlog.Token, outcomes []pr
 	return s.Store.Settle(ctx, token, outcomes)
 }
 
-// behind returns the row with the next id.
+// behind returns the row of the entry with the next id.
 func (s *slow) behind(id processlog.ID) processlog.Row {
 	rows := s.Rows()
 	for i := range rows[:len(rows)-1] {
@@ -46,8 +46,8 @@ func (s *slow) behind(id processlog.ID) processlog.Row {
 	return processlog.Row{}
 }
 
-// runSlow runs five entries of one key whose handler calls fail for its error. Each handler must find the entry before
-// it ended.
+// runSlow runs five entries of one key. The handler returns the error that fail returns. At each call, the entry before
+// it must have ended.
 func runSlow(t *testing.T, store *slow, fail func(row processlog.Row) error) {
 	t.Helper()
 	store.Store, store.leased = memory.NewStore(), make(map[processlog.ID]bool)
@@ -112,8 +112,8 @@ func TestEntryThatIsRetriedLetsNoneBeClaimed(t *testing.T) {
 	})
 }
 
-// The next entry of a key is claimed while the outcome of the entry before it is being stored. Storing fails. The next
-// entry must be put back, and run once the outcome is stored.
+// The next entry of a key is claimed while the outcome of the entry before it is being stored. That outcome cannot be
+// stored at first. The next entry must be put back, and must run once the outcome is stored.
 func TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(outcomes []processlog.Outcome) ([]processlog.Settled, error){

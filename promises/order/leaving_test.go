@@ -11,16 +11,16 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// untold is a configuration whose reconciler rounds are an hour apart. An entry that is not made due when it is
-// unblocked waits for that long.
+// untold returns a configuration whose reconciler rounds are an hour apart. So an entry waits an hour if the library
+// forgets to make it due when it is unblocked.
 func untold(w *harness.World) compensator.Config {
 	cfg := w.Quick()
 	cfg.ReconcileInterval, cfg.PollInterval = time.Hour, time.Hour
 	return cfg
 }
 
-// An entry has reached its maximum of attempts. The claim that finds this ends the entry without a handler. The entry
-// must leave its key like any other.
+// An entry has reached its maximum of attempts. The claim that finds this ends the entry without calling a handler. The
+// next entry of its key must then run.
 // Failure: F115
 func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	t.Parallel()
@@ -39,8 +39,8 @@ func TestEntryThatIsDeadLetteredLetsItsKeyGoOn(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{second}, seen.order("ann"))
 }
 
-// An entry that was committed late is blocked, because another of its key runs. The running entry asks for a retry in
-// an hour. The blocked entry must then run.
+// An entry was committed late. It is blocked, because another entry of its key runs. The running entry then asks for a
+// retry in an hour. The blocked entry must run meanwhile, because it comes first by id.
 // Failure: F117
 func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	t.Parallel()
@@ -70,8 +70,8 @@ func TestLateEntryRunsOnceTheOneBesideItWaits(t *testing.T) {
 	require.Equal(t, compensator.Retrying, w.State(slow))
 }
 
-// Plain SQL inserted an entry without a position. Its first claim puts the entry back once, so that its position can be
-// written. The entry is the first of its key, so it must then run at once.
+// Plain SQL inserted an entry without a position. Its first claim writes the position and puts the entry back once. The
+// entry is the first of its key, so it must then run at once.
 // Failure: F117
 func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -86,8 +86,8 @@ func TestEntryWithoutANoteRunsAtOnce(t *testing.T) {
 	}
 }
 
-// An ended entry keeps its position until that row is deleted. The deletion waits or fails here. The next entry must
-// not wait for it.
+// The position of an ended entry is a row that the library deletes. The deletion waits or fails here. The next entry
+// must not wait for the deletion.
 // Failure: F115
 func TestNextOfAKeyWaitsForNoNoteToGo(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ type watch struct {
 
 	mu      sync.Mutex
 	running map[string]compensator.EntryID
-	began   map[string][]compensator.EntryID // by key; consecutive attempts of one entry count once
+	began   map[string][]compensator.EntryID // ids in the order of their starts, by ordering key; consecutive attempts of one entry count once
 }
 
 func newWatch(t *testing.T) *watch {
@@ -56,10 +56,10 @@ func (w *watch) order(key string) []compensator.EntryID {
 	return append([]compensator.EntryID(nil), w.began[key]...)
 }
 
-// of returns options with this ordering key.
+// of returns options with the given ordering key.
 func of(key string) compensator.Options { return compensator.Options{UserID: key} }
 
-// serial registers a serial type whose handler is watched and then calls more, unless more is nil.
+// serial registers a serial type. Its handler notes each call in w and then calls more, unless more is nil.
 func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) *compensator.Type[harness.Order] {
 	t.Helper()
 	cfg.Serial = account
@@ -74,8 +74,8 @@ func serial(t *testing.T, c *compensator.Compensator, w *watch, cfg compensator.
 	return orders
 }
 
-// Three processes record for several accounts, with several goroutines each. A recorder locks the account's row, so
-// that ids come in the order of the commits.
+// Three processes record entries for several accounts, from several goroutines each. Each transaction locks the
+// account's row first, so that the ids have the order of the commits.
 // Failure: F112
 func TestEntriesOfOneKeyRunOneAtATimeInTheOrderOfTheirIds(t *testing.T) {
 	t.Parallel()
@@ -168,8 +168,8 @@ func TestOtherKeysAndEntriesWithNoneRunBeside(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// passBy records an entry of another key and waits until it has run. By then, every earlier entry has been read, and a
-// blocked entry was not claimed.
+// passBy records an entry of another key and waits until it has run. By then the process has read every earlier entry.
+// A blocked entry was read but not claimed.
 func passBy(w *harness.World, db *sql.DB, orders *compensator.Type[harness.Order]) {
 	w.T.Helper()
 	w.WaitState(w.PutThrough(db, orders, 100, of("somebody else")), compensator.Succeeded)
@@ -256,7 +256,7 @@ func TestDeadFirstKeepsTheOthersWaitingForAPerson(t *testing.T) {
 			return c.Requeue(w.T.Context(), id, compensator.RequeueOptions{AuditInfo: by})
 		},
 		"cancelled by a process that does not know the type": func(w *harness.World, _ *compensator.Compensator, id compensator.EntryID) error {
-			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // This change is not reported to the running process.
+			return harness.ErrOf(w.New(w.Quick()).Cancel(w.T.Context(), id)) // The running process does not learn of this change.
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +313,7 @@ func TestDeadFirstIsPassedWhereTheTypeSaysSo(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{first, second, first}, seen.order("ann"))
 }
 
-// A running entry is cancelled. Its handler may run on for a while after its context is cancelled. The next entry of
+// A running entry is cancelled. Its handler may continue for a while after its context is cancelled. The next entry of
 // the key must not wait for that handler.
 // Failure: F114
 func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
@@ -335,8 +335,8 @@ func TestCancelledEntriesLeaveTheirKey(t *testing.T) {
 	})
 }
 
-// The database assigns an id before the transaction commits. An entry that commits late finds another entry of its key
-// running, and must wait for it.
+// The database assigns an id before the transaction commits. So an entry that commits late may find a later entry of
+// its key running. It must wait for that entry.
 // Failure: F112
 func TestEntryCommittedLateRunsBesideNone(t *testing.T) {
 	t.Parallel()
@@ -393,7 +393,7 @@ func TestLostLeaseOfTheFirstLetsNobodyPass(t *testing.T) {
 	w.WaitState(second, compensator.Succeeded)
 }
 
-// Some entries are written manually, or by a process that does not know that the type is serial. Such an entry gets its
+// Plain SQL writes some entries, or a process that does not know that the type is serial. Such an entry gets its
 // position at its first claim.
 // Failure: F114
 func TestEntriesRecordedWithoutPositionsRunOneAtATime(t *testing.T) {
@@ -458,7 +458,8 @@ func TestTransactionalHandlersRunInOrder(t *testing.T) {
 	require.Equal(t, 20, w.Count("effects"))
 }
 
-// A process that only records declares the type as serial. Its entries must get their positions at once.
+// A process that only records declares the type as serial. The entries that it records must get their positions at
+// once.
 // Failure: F114
 func TestDeclaredTypeRecordsPositions(t *testing.T) {
 	t.Parallel()
@@ -514,7 +515,7 @@ func TestPanicOfSerialRefusesTheRecord(t *testing.T) {
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "Serial", field.Field)
 	require.ErrorIs(t, tx.Commit(), compensator.ErrNotRecorded)
-	// Plain SQL writes an entry with an invalid key. It must not run, and must not block other entries.
+	// Plain SQL writes an entry with an invalid key. This entry must not run, and must not block other entries.
 	bad := w.InsertDue("book", 1000, 1)[0]
 	w.Run(c)
 	w.WaitState(w.Put(orders, 1, of("ann")), compensator.Succeeded)
@@ -533,7 +534,8 @@ func TestPassDeadNeedsSerial(t *testing.T) {
 	require.Equal(t, "PassDead", field.Field)
 }
 
-// Reconciler rounds are an hour apart. An entry that is not made due when it is unblocked waits for that long.
+// Reconciler rounds are an hour apart. So an entry waits an hour if the library forgets to make it due when it is
+// unblocked.
 // Failure: F115
 func TestNextOfAKeyIsNotified(t *testing.T) {
 	t.Parallel()

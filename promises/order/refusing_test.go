@@ -19,12 +19,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refusing is a store that can fail its calls for ordering keys. It counts claims.
+// refusing is a store that can fail its calls about ordering keys. It counts claims.
 type refusing struct {
 	*compensatortest.MemoryStore
 	claims atomic.Int64
-	stale  bool                           // KeyStates answers as if no entry were blocked, like an outdated answer
-	lines  func() error                   // may fail KeyStates (nil: it works)
+	stale  bool                           // if set, KeyStates reports no entry as blocked, like an outdated answer
+	lines  func() error                   // called by KeyStates, which fails with its error (nil: KeyStates works)
 	block  func(block func() error) error // wraps the call that blocks entries (nil: it works)
 }
 
@@ -32,7 +32,7 @@ var errRefused = errors.New("table is full")
 
 func (s *refusing) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {
 	if s.claims.Add(1) > 5000 {
-		return processlog.Claimed{}, errRefused // A delay is needed here. In a hot loop the bubble's clock would never move, and the test would not end.
+		return processlog.Claimed{}, errRefused // Sleep before the refusal. In a loop without a sleep the bubble's clock would never move, and the test would not end.
 	}
 	return s.MemoryStore.Claim(ctx, want, token, lease, accept)
 }
@@ -61,8 +61,8 @@ func (s *refusing) Block(ctx context.Context, blocked []processlog.BlockedEntry,
 	return block()
 }
 
-// patient runs a serial type on such a store, with reconciler rounds an hour apart. An entry that is not made due when
-// it is unblocked waits for that long.
+// patient runs a serial type on the store, with reconciler rounds an hour apart. So an entry waits an hour if the
+// library forgets to make it due when it is unblocked.
 func patient(t *testing.T, store *refusing, queue processlog.Queue, cfg compensator.TypeConfig, more func(ctx context.Context, e *compensator.Entry) error) (c *compensator.Compensator, stop func()) {
 	t.Helper()
 	store.MemoryStore = compensatortest.NewMemoryStore()
@@ -88,8 +88,8 @@ func (s *refusing) requireSucceeded(t *testing.T, n int) {
 	}
 }
 
-// The store fails to read positions, or fails to block entries. Claims would then return the same entries again and
-// again. The process must pause between claims.
+// The store fails to read positions, or fails to block entries. The same entries then stay due, so each claim would
+// return them again. The process must pause between claims.
 // Failure: F116
 func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 					refuses.Store(true)
 					refuse(store, refuses)
 					c, stop := patient(t, store, queue(), compensator.TypeConfig{Concurrency: 10, Timeout: time.Hour}, func(context.Context, *compensator.Entry) error {
-						for refuses.Load() { // only the first entry of each key gets here
+						for refuses.Load() { // Only the first entry of each key gets to this line.
 							time.Sleep(time.Second)
 						}
 						return nil
@@ -145,8 +145,8 @@ func TestClaimsRestWhileTheStoreRefusesPositions(t *testing.T) {
 	}
 }
 
-// The queue has leased these entries. It would offer them to no process before that lease ends. They must run as soon
-// as the store works again.
+// The queue has leased these entries to the process. It would offer them to no process before that lease ends. They
+// must run as soon as the store works again.
 // Failure: F116
 func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	t.Parallel()
@@ -178,15 +178,15 @@ func TestEntryThatIsPutBackForWantOfAPositionComesSoon(t *testing.T) {
 	}
 }
 
-// The first entry ends before the second is blocked. The answer that the second entry is blocked is lost. The second
-// entry must still be made due.
+// The first entry ends just before the process blocks the second one. The answer to the call that blocks the second
+// entry is lost. The second entry must still be made due.
 // Failure: F115
 func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &refusing{stale: true}
 		store.block = func(block func() error) error {
-			time.Sleep(6 * time.Second) // The first entry ends meanwhile.
+			time.Sleep(6 * time.Second) // The first entry ends during this time.
 			store.block = nil
 			return cmp.Or(block(), errRefused)
 		}
@@ -202,7 +202,7 @@ func TestEntryThatWaitsWithoutItsProcessKnowingIsWoken(t *testing.T) {
 	})
 }
 
-// taking returns a handler that takes d.
+// taking returns a handler that takes the time d.
 func taking(d time.Duration) func(context.Context, *compensator.Entry) error {
 	return func(context.Context, *compensator.Entry) error {
 		time.Sleep(d)

@@ -1,6 +1,6 @@
-// Package people tests the actions of people and services, and what they can see:
+// Package people tests the manual actions of people and services, and what they can see:
 //
-//   - Manual actions work alone and while attempts run (G3, G4, G13).
+//   - Manual actions work while no attempt runs and while attempts run (G3, G4, G13).
 //   - Manual actions leave records in the audit log.
-//   - Entries can be read back, and Health and the log report problems.
+//   - Entries can be read back. Health and the process's log report problems.
 package people

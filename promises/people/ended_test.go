@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// deadBy makes a dead entry with this EndedBy and this number of compensation attempts.
+// deadBy makes a dead entry with the given EndedBy. undone is its number of compensation attempts.
 func deadBy(w *harness.World, orders *compensator.Type[harness.Order], by compensator.EndedBy, undone int) compensator.EntryID {
 	w.T.Helper()
 	id := w.Put(orders, 1, compensator.Options{Delay: time.Hour})
@@ -106,8 +106,8 @@ func got[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// The process dies during the first attempt of the compensation. No failed compensation was recorded, so only the lost
-// lease shows that one began.
+// The process dies during the first attempt of the compensation. The entry records no failed compensation. Only its
+// lost lease shows that the compensation began.
 // Failure: F73
 func TestCompensationThatCrashedHasBegun(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -200,8 +200,8 @@ func TestOneOfManyCancellationsChangesTheEntry(t *testing.T) {
 	}
 }
 
-// A caller completes an entry and is about to commit the work itself. A caller that checks only errors must not do the
-// work twice.
+// A caller completes an entry in its transaction and is about to commit its own work there. If the entry has already
+// ended, the call must return an error. Otherwise a caller that checks only errors would do the work twice.
 // Failure: F73
 func TestWorkThatHasSucceededIsNotDoneAgain(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -274,7 +274,7 @@ func TestSettlingManuallyInATransactionIsKeptExactlyIfItCommits(t *testing.T) {
 	})
 }
 
-// A caller may swallow an error and commit. A manual action must not be committed without its audit record.
+// A caller ignores the error of a manual action and commits. The action must not be committed without its audit record.
 // Failure: F121
 func TestSettlingManuallyThatCannotBeKeptChangesNothing(t *testing.T) {
 	w := harness.NewWorld(t)
@@ -316,8 +316,9 @@ func TestDeadEntryThatAServiceEndedTakesNoLateOutcome(t *testing.T) {
 	}
 }
 
-// A payment cancels the entry that closes its order, at every stage of that entry: due, running, failing, before it is
-// dead-lettered, compensating, dead. The handler writes in its own transaction, so the business table shows who won.
+// A payment cancels the entry that closes its order. The test does this at every stage of that entry: due, running,
+// failing, about to be dead-lettered, compensating, dead. The handler writes in its own transaction, so the business
+// table shows whether the payment or the handler won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	w := harness.NewWorld(t)

@@ -92,7 +92,7 @@ func TestErasedEntryHoldsNothingPersonalAndStaysKnown(t *testing.T) {
 	require.False(t, strings.Contains(everything(w), "Chen"))
 }
 
-// keys returns the ordering keys that the ordering table holds, as text.
+// keys returns all ordering keys in the ordering table, as text.
 func keys(w *harness.World) string {
 	w.T.Helper()
 	var text sql.NullString
@@ -100,7 +100,8 @@ func keys(w *harness.World) string {
 	return text.String
 }
 
-// The ordering key of a serial type may come from the content. After an erase it can no longer be computed.
+// The ordering key of a serial type may come from the content. After Erase has removed the content, the key can no
+// longer be computed.
 // Failure: F114
 func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	t.Parallel()
@@ -126,7 +127,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 		return entry
 	}
 	first, called, last := put("Chen Street 1", ""), put("Chen Street 1", ""), put("Chen Street 1", "last")
-	stranger := w.New(w.Quick()) // This instance does not know the type, so it must leave the position.
+	stranger := w.New(w.Quick()) // This instance does not know the type, so it must leave the position of the entry.
 	require.NoError(t, harness.ErrOf(stranger.Cancel(t.Context(), called)), "in the middle of its key")
 	alone := put("Lin Street 2", "")
 	w.Run(c)
@@ -150,7 +151,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 	w.Eventually(func() bool { return keys(w) == "" }, "and the key has no positions")
 }
 
-// New does not require the ordering table. A log without serial types may lack it.
+// New does not require the ordering table. A database without serial types may lack it, and Erase must still work.
 // Failure: F114
 func TestErasureNeedsNoTableOfPositions(t *testing.T) {
 	t.Parallel()
@@ -199,7 +200,7 @@ func TestEntryOnItsWayIsNotErased(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNotFound)
 }
 
-// Erase changes audit records. Without the database privilege for that, Erase must change nothing at all.
+// Erase changes audit records. If the database user may not change them, Erase must change nothing at all.
 // Failure: F126
 func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -218,8 +219,8 @@ func TestErasureThatCannotReachTheRecordsChangesNothing(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log_audit"))
 }
 
-// No call of the library can erase the audit records of a purged entry, because there is no row to lock. This test runs
-// the SQL statement that docs/how-to/erase.md gives for them.
+// No call of the library can erase the audit records of a purged entry, because Erase needs the entry's row to lock.
+// This test runs the SQL statement that docs/how-to/erase.md gives for these records.
 func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -238,7 +239,7 @@ func TestRecordsOfAPurgedEntryAreBlankedByTheStatementOfTheDocs(t *testing.T) {
 	w.WaitState(id, compensator.Dead)
 	require.NoError(t, c.SettleManually(t.Context(), id, compensator.AuditInfo{Actor: "ann", Reason: "Mrs Chen has called"}))
 	require.NoError(t, stop())
-	w.Exec("DELETE FROM common_process_log") // like a purge, but at once
+	w.Exec("DELETE FROM common_process_log") // Delete like a purge, but at once.
 	require.Contains(t, everything(w), "Mrs Chen")
 	_, err = c.Erase(t.Context(), id, compensator.AuditInfo{Actor: "bob", Reason: "request 815"})
 	require.ErrorIs(t, err, compensator.ErrNotFound)

@@ -27,8 +27,8 @@ type underWay struct {
 	settled chan compensator.SettledEvent
 }
 
-// startDeaf records an entry and waits until its handler is at the gate. Only the first attempt waits. Later attempts
-// succeed at once.
+// startDeaf records an entry and waits until its handler is at the gate. The first attempt ignores its context and then
+// returns verdict. Later attempts succeed at once.
 func startDeaf(t *testing.T, w *harness.World, verdict error) *underWay {
 	t.Helper()
 	cfg := w.Quick()
@@ -67,7 +67,7 @@ func (u *underWay) awaitCompleted(verdict error) compensator.SettledEvent {
 	return event
 }
 
-// overtaken are outcomes of an attempt whose entry is changed meanwhile.
+// overtaken are outcomes of an attempt whose entry changes while the attempt runs.
 var overtaken = map[string]error{
 	"success":   nil,
 	"failure":   errors.New("no"),
@@ -195,9 +195,9 @@ func TestCancellationRolledBackDisturbsNobody(t *testing.T) {
 	}
 }
 
-// A cancellation is undone by a savepoint, for example by an ORM's nested transaction. On a Connector, the process
-// takes the outer commit for the commit of the cancellation. It cancels the handler without need. That must not count
-// as a failure of the entry.
+// A transaction cancels an entry and rolls back to a savepoint, for example in an ORM's nested transaction. A Connector
+// sees only the outer commit, so the process believes that the entry is cancelled. It cancels the handler's context
+// without need. That must not count as a failure of the entry.
 // Failure: F27
 func TestCancellationThatASavepointUndoesCostsNothing(t *testing.T) {
 	t.Parallel()
@@ -254,7 +254,7 @@ func TestSuccessWaitsForAnOpenCancellationAndIsDroppedWhenItCommits(t *testing.T
 	require.NoError(t, err)
 	u.gate.Open()
 	free, _ := compensator.Declare[harness.Order](u.c, "other", compensator.TypeConfig{})
-	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // The lock holds up no other entry.
+	u.WaitState(u.World.Put(free, 2, compensator.Options{}), compensator.Succeeded) // The locked entry must not delay this one.
 	require.Equal(t, "other", harness.Next(t, u.settled).BusinessType)
 	require.NoError(t, tx.Commit())
 	require.Equal(t, compensator.Cancelled, harness.Next(t, u.dropped).State)
@@ -308,7 +308,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Concurrency: 1}, nil)
 	w.Run(c)
-	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // Run starts entries as they are recorded.
+	w.WaitState(w.PutThrough(db, orders, 1, compensator.Options{}), compensator.Succeeded) // By now Run starts entries as they are recorded.
 	readBack := proxy.Arm(faultproxy.Rule{Fault: faultproxy.DelayRequest, Delay: 2 * time.Second, Nth: 1, Match: func(r faultproxy.Request) bool {
 		return r.Runs() && strings.HasPrefix(r.Text, "SELECT id, CAST(idempotent_id AS BINARY), CAST(business_type AS BINARY)") && strings.Contains(r.Text, "WHERE id IN (") && !strings.Contains(r.Text, "FOR UPDATE")
 	}})
@@ -318,7 +318,7 @@ func TestEntryCancelledBetweenItsCommitAndItsFirstAttemptDoesNotRun(t *testing.T
 	require.NoError(t, err)
 	require.True(t, found.WasRunning, "it was inserted with a lease")
 	stored := w.Row(id)
-	// This entry holds the only slot until it has been read back.
+	// The first of these entries holds the only slot until it has been read back.
 	w.WaitState(w.PutThrough(db, orders, 3, compensator.Options{}), compensator.Succeeded)
 	require.Zero(t, ran.Of(id))
 	require.Equal(t, stored, w.Row(id))

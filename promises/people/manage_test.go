@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A person or a service brings an entry forward. It must run at its new due time, although the queue still holds the
-// old one.
+// A person or a service brings an entry forward. The entry must run at its new due time, although the queue still holds
+// the old due time.
 func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
@@ -36,13 +36,13 @@ func TestEntryMovedForwardDoesNotWaitForTheReconciler(t *testing.T) {
 	})
 }
 
-// deed is an action of a service or a person. It may also exist for the caller's transaction.
+// deed is an action of a service or a person. If inTx is set, the action also exists for the caller's transaction.
 type deed struct {
 	action compensator.Action
 	from   []compensator.State
 	to     func(before compensator.State) compensator.State
 	epochs uint32
-	counts bool // keeps process and compensate count
+	counts bool // the action keeps process_count and compensate_count
 	alone  func(ctx context.Context, c *compensator.Compensator, ref compensator.Ref) error
 	inTx   func(ctx context.Context, c *compensator.Compensator, tx *sql.Tx, ref compensator.Ref) error
 }
@@ -160,7 +160,7 @@ func TestActionsFollowTheContract(t *testing.T) {
 				if !slices.Contains(d.from, state) {
 					var refused *compensator.StateError
 					require.ErrorAs(t, err, &refused)
-					begun := state == compensator.Dead && d.action != compensator.ActionReschedule // see inState
+					begun := state == compensator.Dead && d.action != compensator.ActionReschedule // A dead entry has begun its compensation: see inState.
 					require.Equal(t, compensator.StateError{ID: id, IdempotencyKey: before.IdempotencyKey, State: state, Action: d.action, CompensationBegun: begun}, *refused)
 					require.Equal(t, stored, w.Row(id))
 					return

@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// The library cannot do work that it needs. It must log each cause, at most once a minute.
+// The library cannot do work that it needs to do. It must log each cause, at most once a minute.
 // Failure: F85
 func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,8 @@ func TestWhatFailsIsLoggedAndShownInHealth(t *testing.T) {
 	})
 }
 
-// An entry is completed while its handler waits for a dependency. That must not count against the dependency.
+// An entry is completed while its handler waits for a dependency. The handler's context ends, and its call fails. That
+// must not count against the dependency.
 func TestAttemptThatIsToldToStopBlamesNothing(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

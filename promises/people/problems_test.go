@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// breakable is a process some of whose requests can be made to fail.
+// breakable is a process whose requests to the servers can be made to fail.
 type breakable struct {
 	*harness.World
 	c       *compensator.Compensator
@@ -31,7 +31,7 @@ type breakable struct {
 	inTx    *compensator.Type[harness.Order]
 }
 
-// muteQueue sends no notifications while it is broken. It offers no entries while it is down.
+// muteQueue sends no notifications while broken is set. It offers no entries while down is set.
 type muteQueue struct {
 	processlog.Queue
 	broken, down atomic.Bool
@@ -141,7 +141,7 @@ var problems = map[string]struct {
 		b.breaks(faultproxy.Contains("version, epoch, token FROM `common_process_log`"))
 	}},
 	"notify": {what: "other processes could not be notified", breaks: func(b *breakable) { b.queue.broken.Store(true) },
-		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // each time the first entry of its type
+		provoke: func(b *breakable, n int) { b.record(fmt.Sprint("elsewhere_", n), time.Minute) }}, // Each of these entries is the first of its type.
 	"begin": {what: "attempts end with nothing counted: something they need is not available", watched: true, breaks: func(b *breakable) {
 		b.breaks(faultproxy.Contains("SET TRANSACTION ISOLATION LEVEL"))
 		for i := range 3 {
@@ -150,8 +150,8 @@ var problems = map[string]struct {
 	}},
 }
 
-// This work runs in the background, so no caller gets its error. The log must report it once, and Health as long as it
-// lasts.
+// The library does this work in the background, so no caller gets its error. The log must report the error once. Health
+// must report it as long as it lasts.
 // Failure: F85
 func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	t.Parallel()
@@ -205,10 +205,11 @@ func TestEveryProblemIsToldOnceAndStandsInHealthUntilItIsOver(t *testing.T) {
 	}
 }
 
-// The row of an outcome is locked, so the outcome cannot be stored. Health must show the problem since it began.
+// The row of an outcome is locked, so the outcome cannot be stored. Health must show this problem with the time at
+// which it began.
 func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	t.Parallel()
-	b, _ := newBreakable(t, false) // On such a pool the library first asks which rows are free.
+	b, _ := newBreakable(t, false) // The pool is plain. There the library first asks which rows are free.
 	var asked atomic.Int64
 	b.proxy.Arm(faultproxy.Rule{Match: func(r faultproxy.Request) bool {
 		if r.Runs() && strings.Contains(r.Text, " id FROM `common_process_log`") && strings.Contains(r.Text, "SKIP LOCKED") {
@@ -239,8 +240,8 @@ func TestOutcomeWhoseRowIsLockedIsNotTakenForStored(t *testing.T) {
 	b.Eventually(func() bool { return open().IsZero() }, "it is stored")
 }
 
-// A lease cannot be renewed until it ends, and then needs no renewal. Its problem must leave Health at once. The next
-// renewal of another lease may never come.
+// A lease cannot be renewed until it ends, and then needs no renewal. Health must then no longer show this problem. It
+// may not wait for the renewal of another lease, because there may be none.
 func TestRenewalsAreNoProblemOnceNothingIsLeftToRenew(t *testing.T) {
 	t.Parallel()
 	b, lines := newBreakable(t, true)

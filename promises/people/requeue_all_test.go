@@ -71,7 +71,7 @@ func deadEntries(w *harness.World, c *compensator.Compensator, n int) []compensa
 	return page.Entries
 }
 
-// Entries change after a caller has listed them. RequeueAll must requeue only entries that still have the version in
+// Entries change after a caller has listed them. RequeueAll must requeue only entries whose version is still that of
 // the list.
 // Failure: F120
 func TestEntryThatChangedSinceItWasSeenIsNotRequeued(t *testing.T) {
@@ -126,7 +126,7 @@ func TestRequeueAllRefusesWhatItCannotBeAsked(t *testing.T) {
 	require.Equal(t, compensator.Dead, w.State(one[0].ID), "a dry run of one")
 }
 
-// The audit table is missing. RequeueAll must neither change entries nor write records.
+// The audit table is missing. RequeueAll must not change entries, because it cannot write their records.
 // Failure: F120
 func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestRequeueAllThatCannotBeKeptChangesNothing(t *testing.T) {
 	filter.LastError = ""
 	page, err := c.List(t.Context(), filter)
 	require.NoError(t, err)
-	// Of three statements, the last one's audit records are refused.
+	// RequeueAll needs three statements here. The database refuses the audit records of the last one.
 	w.Exec("ALTER TABLE common_process_log_audit ADD CONSTRAINT CHECK (entry_id<>" + page.Entries[440].ID.String() + ")")
 	_, err = c.RequeueAll(t.Context(), page.Entries, compensator.RequeueOptions{AuditInfo: harness.ByMei})
 	require.Error(t, err)

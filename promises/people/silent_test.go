@@ -69,8 +69,8 @@ func TestProcessIsReadyWhileRedisIsSilent(t *testing.T) {
 	}
 }
 
-// A process that only records has no reconciler that could notice the queue's return. It records nothing after the
-// outage, so no enqueue notices either. Health must notice by itself.
+// A process that only records has no reconciler, which would notice that the queue works again. It records nothing
+// after the outage, so no enqueue notices it either. Health must check the queue itself.
 // Failure: F85
 func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestHealthOfAProcessThatOnlyRecordsSeesTheQueueComeBack(t *testing.T) {
 	require.NoError(t, c.Health(t.Context()).Ready())
 }
 
-// silentQueue is a queue whose server does not answer, from the start or after New.
+// silentQueue is a queue whose server does not answer. It falls silent before or after New.
 type silentQueue struct {
 	processlog.Queue
 	afterNew bool
@@ -107,8 +107,8 @@ func (silentQueue) Peek(ctx context.Context, _ []string) ([]time.Duration, []str
 	return nil, nil, ctx.Err()
 }
 
-// New first checks the queue. Then it reads in the database which entries must be purged, before the same deadline. The
-// silent queue must leave enough time for the database.
+// New checks the queue first. Then it reads from the database which entries must be purged. Both have the same
+// deadline. The silent queue must leave enough time for the database.
 // Failure: F85
 func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	t.Parallel()
@@ -121,7 +121,7 @@ func TestNewLeavesTheDatabaseItsTimeWhileTheQueueIsSilent(t *testing.T) {
 	c, err := compensator.New(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
-	h := c.Health(ctx) // Health does so, too, with the remaining time.
+	h := c.Health(ctx) // Health must leave enough time for the database, too.
 	require.NoError(t, h.Database)
 	require.ErrorIs(t, h.Queue, context.DeadlineExceeded)
 }
@@ -154,7 +154,7 @@ func TestProcessIsReadyInEachTryWhileTheQueueIsSilent(t *testing.T) {
 	})
 }
 
-// New finds Redis down. When Redis answers again, the log must give the time since New.
+// New finds Redis down. When Redis answers again, the log must say how long Redis was down since New.
 func TestQueueThatNewFoundDownIsToldToAnswerAgainAfterTheTimeSinceNew(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()

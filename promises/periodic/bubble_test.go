@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// marksStore counts the calls for periodic types, and can fail them.
+// marksStore is a store that counts the calls for periodic types, and can make them fail.
 type marksStore struct {
 	*compensatortest.MemoryStore
 	asked   atomic.Int64
@@ -144,7 +144,7 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 		time.Sleep(time.Hour)
 		p.stop()
 		require.Equal(t, []string{"06:00"}, recorded(store), "what was before is not its concern")
-		time.Sleep(15 * time.Minute) // 06:45
+		time.Sleep(15 * time.Minute) // It is now 06:45.
 		p = start(t, slow(store), compensator.Every(20*time.Minute), 100)
 		time.Sleep(time.Minute)
 		p.stop()
@@ -152,7 +152,8 @@ func TestFirstRegistrationFillsNothingBackAndASecondScheduleGoesOn(t *testing.T)
 	})
 }
 
-// The process uses the bubble's clock. The database has a different clock.
+// The process uses the bubble's clock. The database's clock differs from it. The slots must follow the database's
+// clock.
 // Failure: F103
 func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	t.Parallel()
@@ -160,13 +161,13 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
 		store.ShiftClock(-40 * time.Minute)
 		p := start(t, slow(store), compensator.Every(time.Hour), 1)
-		time.Sleep(time.Hour + 30*time.Minute) // 00:50 in the database
+		time.Sleep(time.Hour + 30*time.Minute) // The database's clock now shows 00:50.
 		synctest.Wait()
 		require.NotContains(t, recorded(store), "01:00")
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
 		require.Contains(t, recorded(store), "01:00")
-		store.ShiftClock(30 * time.Minute) // 01:31
+		store.ShiftClock(30 * time.Minute) // The database's clock now shows 01:31.
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 		require.Contains(t, recorded(store), "02:00", "a clock that was set forward is noticed within a minute")
@@ -174,8 +175,8 @@ func TestSlotsAreThoseOfTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// The process that holds a slot may roll its transaction back. The other processes must then make this slot and not
-// wait for the next one.
+// The process that makes a slot may roll its transaction back. The other processes must then make this slot. They must
+// not wait for the next slot.
 // Failure: F102
 func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 	t.Parallel()
@@ -194,7 +195,7 @@ func TestSlotThatAnotherProcessDidNotMakeIsMadeSoon(t *testing.T) {
 		synctest.Wait()
 		require.Empty(t, recorded(store))
 		require.NoError(t, tx.Rollback())
-		time.Sleep(10 * time.Second) // PollInterval
+		time.Sleep(10 * time.Second) // one PollInterval
 		synctest.Wait()
 		require.Equal(t, []string{"01:00"}, recorded(store))
 		p.stop()

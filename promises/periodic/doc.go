@@ -1,3 +1,3 @@
-// Package periodic tests that each slot of a periodic type gets one entry, made by any running process (G23). A slot is
-// never made early by the database's clock, and never twice.
+// Package periodic tests that each slot of a periodic type gets exactly one entry, from any running process (G23). By
+// the database's clock, no slot is made early.
 package periodic

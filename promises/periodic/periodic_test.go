@@ -44,7 +44,7 @@ func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 		return slotsOf(w)
 	}
 	first := round()
-	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log") // like a purge, but at once
+	_, err := w.DB.ExecContext(t.Context(), "DELETE FROM common_process_log") // Delete like a purge, but at once.
 	require.NoError(t, err)
 	second := round()
 	require.Equal(t, first[len(first)-1].Add(50*time.Millisecond), second[0], "it goes on where it was")
@@ -54,7 +54,7 @@ func TestSlotWhoseEntryIsPurgedIsNotRecordedAgain(t *testing.T) {
 func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // as in a log of an earlier version
+	_, err := w.DB.ExecContext(t.Context(), "DROP TABLE common_process_log_slots") // A log of an earlier version lacks this table.
 	require.NoError(t, err)
 	c := w.New(w.Quick())
 	pay, _ := harness.Numbered(t, c, "pay", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
@@ -74,8 +74,8 @@ func TestLogWithoutTheTableOfSlotsRunsUnlessATypeIsPeriodic(t *testing.T) {
 	require.NoError(t, harness.Tick(other, time.Second))
 }
 
-// People record slots ahead of time and write the time in their own zone. An idempotency key may also belong to an
-// unrelated entry.
+// People record entries for slots ahead of time, and write the time in their own zone. An unrelated entry may also have
+// the idempotency key of a slot.
 // Failure: F104
 func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	t.Parallel()
@@ -106,8 +106,8 @@ func TestSlotWhoseIDIsTakenHoldsUpNoLaterOne(t *testing.T) {
 	})
 }
 
-// A process stops in the middle of its transaction and holds the type's mark. The slot must wait until the database
-// ends that transaction. Slots of other types must not wait.
+// A process stops in the middle of its transaction and keeps the lock on the type's mark. The slot must wait until the
+// database ends that transaction. Slots of other types must not wait.
 // Failure: F102
 func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	t.Parallel()
@@ -132,8 +132,8 @@ func TestMarkThatIsHeldIsTakenUpWhenItIsFree(t *testing.T) {
 	}
 }
 
-// The mark of a running type is deleted. Its slots must continue from now on. No earlier slot may be made, and the log
-// must report it.
+// The mark of a running type is deleted. From then on, the library must make the type's next slots. It must not make
+// earlier slots, and must log the deletion.
 // Failure: F104
 func TestDeletedMarkBeginsAnewAndIsTold(t *testing.T) {
 	t.Parallel()
@@ -182,11 +182,11 @@ func TestPeriodicRefusesWhatCannotWork(t *testing.T) {
 	require.NoError(t, err)
 	w.Eventually(func() bool {
 		return errors.Is(compensator.Periodic(t.Context(), late, compensator.Every(time.Hour), compensator.PeriodicConfig{}), compensator.ErrRunning)
-	}, "it comes before Run") // Run may not have begun yet. The type is then registered already.
+	}, "it comes before Run") // Run may not have begun yet, but the type is registered already.
 }
 
-// TestScheduleThatNeverFiresIsLogged registers a schedule that returns no time. Only the log can say why no entry
-// comes.
+// TestScheduleThatNeverFiresIsLogged registers a schedule that returns no time. The type then gets no entries, and the
+// log must say why.
 func TestScheduleThatNeverFiresIsLogged(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -20,14 +20,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Twenty types claim at the same time, and one connection listens. Most of these clients may open fewer connections
-// than that. All entries must run.
+// Twenty types claim at the same time, and one connection listens. Most of the tested clients may open fewer
+// connections than that. All entries must run.
 // Failure: F47
 func TestQueueIsReliedOnWithinTheFewConnectionsOfItsClient(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
 		opt  redis.Options
-		most int // largest number of connections
+		most int // largest number of connections that the client may open
 	}{
 		"MaxActiveConns 2":                   {redis.Options{MaxActiveConns: 2}, 2},
 		"MaxActiveConns 5":                   {redis.Options{MaxActiveConns: 5}, 5},

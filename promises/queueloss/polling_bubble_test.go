@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deadQueue never answers.
+// deadQueue is a queue that never answers.
 type deadQueue struct{ processlog.Queue }
 
 var errNoQueue = errors.New("the queue is gone")
@@ -32,10 +32,10 @@ func (deadQueue) Peek(context.Context, []string) ([]time.Duration, []string, err
 	return nil, nil, errNoQueue
 }
 
-// rivalledStore lets another process claim all due entries first, a few times.
+// rivalledStore lets another process claim all due entries first. It does this a few times.
 type rivalledStore struct {
 	processlog.Store
-	faster atomic.Int64 // remaining number of times
+	faster atomic.Int64 // how many more times the other process is faster
 }
 
 func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int) ([]processlog.ID, error) {
@@ -51,8 +51,8 @@ func (s *rivalledStore) Due(ctx context.Context, businessType string, limit int)
 	return due, err
 }
 
-// Without a queue, processes that share a backlog find the same entries. A process that loses all entries it found must
-// look again soon, because the entries behind them are due too.
+// Without a queue, processes that share a backlog find the same entries. A process may lose all entries that it found
+// to other processes. It must look again soon, because more entries are due behind them.
 // Failure: F45
 func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 	t.Parallel()
@@ -71,10 +71,10 @@ func TestProcessThatOthersWereFasterThanLooksAgainSoon(t *testing.T) {
 		for range lost*slots + left {
 			harness.RecordLater(t, c, time.Second)
 		}
-		time.Sleep(2 * time.Second) // all entries are due
+		time.Sleep(2 * time.Second) // By now all entries are due.
 		store.faster.Store(lost)
 		stop := compensatortest.Run(t, c)
-		time.Sleep(2 * time.Second) // less than any interval
+		time.Sleep(2 * time.Second) // This is shorter than any interval.
 		stop()
 		require.EqualValues(t, left, ran.Load())
 		require.NoError(t, c.Close())

@@ -146,7 +146,7 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.Run(c)
 	far, beyond := w.RecordDelayed(c, time.Hour), w.RecordDelayed(c, 2*time.Second)
 	for range 5 {
-		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // This entry was enqueued or found later than the far one could have been.
+		w.WaitInQueue(w.RecordDelayed(c, 900*time.Millisecond)) // This entry was enqueued or found later than the process could have enqueued or found the entry that is due far ahead.
 	}
 	assert.False(t, w.InQueue(far))
 	w.WaitState(beyond, compensator.Succeeded)
@@ -157,8 +157,8 @@ func TestEntriesBeyondTheHorizonStayOutOfRedisAndRunWhenDue(t *testing.T) {
 	w.WaitState(far, compensator.Succeeded)
 }
 
-// TestFailoverThatForgetsLosesNoEntry promotes a Redis replica that was cut off from its primary. It still holds
-// entries that have ended since. It lacks the entries enqueued since. Every entry must run.
+// TestFailoverThatForgetsLosesNoEntry promotes a Redis replica that was cut off from its primary. The replica still
+// holds entries that have ended since, and lacks the entries that were enqueued since. Every entry must run.
 // Failure: F42
 func TestFailoverThatForgetsLosesNoEntry(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestManyReconcilersAtOnceRunEachEntryOnce(t *testing.T) {
 		require.NoError(t, err)
 		w.Run(c)
 	}
-	for round := range 10 { // The queue does not get these entries.
+	for round := range 10 { // These entries are not enqueued.
 		w.InsertDue("close_order", 1+100*round, 50)
 	}
 	w.WaitAllEnded()
@@ -268,7 +268,7 @@ func TestNewWarnsOfARedisThatMayEvictTheQueue(t *testing.T) {
 	assert.Contains(t, log.String(), "allkeys-lru")
 }
 
-// oldRedis is a server that answers like Redis 4. It knows INFO, and none of the newer commands.
+// oldRedis starts a server that answers like Redis 4. The server knows INFO, and none of the newer commands.
 func oldRedis(t *testing.T) (addr string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	idle := w.Quick()
-	idle.ReconcileInterval = time.Hour // This process leads, and enqueues nothing more.
+	idle.ReconcileInterval = time.Hour // This process enqueues entries at its start, and nothing more.
 	leader := w.New(idle)
 	harness.Numbered(t, leader, "close_order", compensator.TypeConfig{}, nil)
 	w.Run(leader)
@@ -358,13 +358,13 @@ func TestWhatAProcessCouldNotEnqueueComesToTheQueueAlthoughAnotherLeads(t *testi
 	w.WaitInQueue(missed)
 }
 
-// An entry was claimed without the queue. The queue may still hold it, leased to a process that has died. Its retry
-// must be on time.
+// An entry was claimed without the queue. The queue may still hold the entry, with a lease for a process that has died.
+// The retry of the entry must be on time.
 func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t).WithRedis()
 	cfg := w.Quick()
-	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither ends during the test.
+	cfg.Lease, cfg.Grace = 10*time.Minute, 10*time.Minute // Neither of them ends during the test.
 	c := w.New(cfg)
 	orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(_ *compensator.Entry, call int) error {
 		if call == 1 {
@@ -372,7 +372,7 @@ func TestRetryOfAnEntryTheQueueHasLeasedAwayIsDueWhenItShouldBe(t *testing.T) {
 		}
 		return nil
 	})
-	id := w.InsertDue("close_order", 1, 1)[0] // long overdue, so that a poll finds it at once
+	id := w.InsertDue("close_order", 1, 1)[0] // The entry is long overdue, so a poll finds it at once.
 	dead, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = dead.Close() })

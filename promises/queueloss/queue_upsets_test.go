@@ -19,12 +19,12 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// upset is a separate Redis between two processes that handle one type, with a fault that the test repeats.
+// upset is a fault of a Redis server, which the test repeats. Two processes that handle one type use this server.
 type upset struct {
 	*harness.World
 	t       *testing.T
 	server  *testservers.RedisServer
-	proxies [2]*faultproxy.TCP // one for each process
+	proxies [2]*faultproxy.TCP // one proxy for each process
 	admin   *redis.Conn        // direct connection; stays logged in
 	dueKey  string
 	blows   int
@@ -34,7 +34,7 @@ type upset struct {
 	ran       harness.Calls
 }
 
-// upsets are the faults. blow is repeated while entries are recorded, come due and run. mend undoes the last blow.
+// upsets are the faults. The test repeats blow while entries are recorded, come due and run. mend undoes the last blow.
 var upsets = map[string]struct{ blow, mend func(u *upset) }{
 	"forgets everything":  {blow: func(u *upset) { u.tell(u.admin.FlushAll(u.ctx())) }},
 	"loses the queue":     {blow: func(u *upset) { u.tell(u.admin.Del(u.ctx(), u.dueKey)) }},
@@ -158,14 +158,14 @@ func newUpset(t *testing.T) *upset {
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 200 * time.Millisecond, DialTimeout: 200 * time.Millisecond, MaxRetries: -1})
 		t.Cleanup(func() { assert.NoError(t, client.Close()) })
 		cfg := u.Quick()
-		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second // No handler's lease ends, so each entry runs once. The queue's lease can end after a claim whose answer was lost.
+		cfg.DB, cfg.Redis, cfg.Lease = dbs[i], client, 10*time.Second // The lease is longer than any handler runs, so each entry runs once. The queue's lease can still end if the answer to a claim was lost.
 		u.processes[i] = u.New(cfg)
 		numberedNeverEarly(t, u, u.processes[i])
 	}
 	return u
 }
 
-// numberedNeverEarly registers a handler that checks against the database's clock that it was not called early.
+// numberedNeverEarly registers a handler that reads the database's clock and requires that it was not called early.
 func numberedNeverEarly(t *testing.T, u *upset, c *compensator.Compensator) {
 	_, err := compensator.Handle(c, "close_order", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 		u.ran.Add(e.ID)
@@ -207,9 +207,9 @@ func (u *upset) work(pairs int) {
 	assert.Equal(u.t, 2*pairs, u.ran.Total(), "runs")
 }
 
-// queueIsUsedAgain requires that a new entry is enqueued in Redis after the fault is over. A process that still takes
-// Redis for gone does not enqueue the entry. Another process then enqueues it when its due time is near. So the entry's
-// delay limits how long this takes.
+// queueIsUsedAgain requires that a new entry is enqueued in Redis after the fault is over. A process that still
+// believes Redis to be down does not enqueue the entry. Another process then enqueues the entry when its due time is
+// near. So the delay of the entry limits how long this takes.
 func (u *upset) queueIsUsedAgain() {
 	u.t.Helper()
 	var receipt *compensator.Receipt
@@ -220,7 +220,7 @@ func (u *upset) queueIsUsedAgain() {
 	u.Eventually(func() bool { return u.Redis.ZScore(u.t.Context(), u.dueKey, receipt.ID().String()).Err() == nil }, "the queue knows the entry")
 }
 
-// fallBack replaces the queue's content by an earlier dump, like the promotion of a lagging replica.
+// fallBack replaces the queue's content with an earlier dump, like the promotion of a lagging replica.
 func (u *upset) fallBack() {
 	dump, err := u.admin.Dump(u.ctx(), u.dueKey).Result()
 	if err == nil {

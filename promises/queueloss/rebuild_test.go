@@ -27,7 +27,7 @@ func evict(w *harness.World, businessType string) {
 	require.NoError(w.T, w.Redis.Del(w.T.Context(), w.DueKey(businessType)).Err())
 }
 
-// rarely is a configuration in which the reconciler and the poll run once.
+// rarely returns a configuration in which the reconciler and the poll run only once, at the start.
 func rarely(w *harness.World) compensator.Config {
 	cfg := w.Quick()
 	cfg.ReconcileInterval, cfg.PollInterval, cfg.Grace, cfg.Lease = time.Hour, time.Hour, time.Hour, time.Minute
@@ -44,7 +44,7 @@ func TestEntriesOfATypeThatRedisLostAreRunByAllProcesses(t *testing.T) {
 	w := harness.NewWorld(t).WithRedis()
 	var ran harness.Calls
 	var began atomic.Int64
-	var idle sync.WaitGroup // instances that have run nothing since
+	var idle sync.WaitGroup // counts the instances that have run no entry since the loss
 	idle.Add(instances)
 	lost, helped := make(chan struct{}), make(chan struct{})
 	for range instances {
@@ -102,14 +102,14 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	user := w.Put(users, 1, compensator.Options{Delay: time.Minute}).String()
 	w.Eventually(func() bool { return w.Redis.ZRem(t.Context(), w.DueKey("sync_user"), user).Val() == 1 }, "the other type's queue is short of an entry")
 	for _, lose := range []func(){
-		func() { evict(w, "close_order") }, // nothing comes due, and no entry is recorded
+		func() { evict(w, "close_order") }, // Nothing comes due after this loss, and no entry is recorded.
 		func() {
 			assert.NoError(t, w.Redis.ZRem(t.Context(), w.DueKey("close_order"), w.Whole("close_order")).Err())
 		},
 	} {
 		lose()
 		for !slices.Equal([]string{"close_order"}, harness.Next(t, rebuilt)) {
-			continue // This event comes from the rebuild at the start.
+			continue // Skip this event, which comes from the rebuild at the start.
 		}
 		require.True(t, w.InQueue(id))
 		w.WaitWhole("close_order")
@@ -117,7 +117,8 @@ func TestTypeThatRedisLostIsRebuiltAlone(t *testing.T) {
 	require.Error(t, w.Redis.ZScore(t.Context(), w.DueKey("sync_user"), user).Err(), "the other type is left alone")
 }
 
-// No process here handles the type, so only the process that records it can notice the loss.
+// No process here handles the type. So only the process that records entries of the type can notice that Redis lost
+// them.
 // Failure: F44
 func TestRecordingNoticesThatRedisLostAType(t *testing.T) {
 	t.Parallel()
@@ -141,7 +142,7 @@ func (blindStore) Scan(context.Context, processlog.Window) ([]processlog.Schedul
 	return nil, errors.New("gone away")
 }
 
-// blindLater becomes a blindStore when blind is set.
+// blindLater is a store that fails like a blindStore once blind is set.
 type blindLater struct {
 	processlog.Store
 	blind atomic.Bool
@@ -154,7 +155,7 @@ func (s *blindLater) Scan(ctx context.Context, w processlog.Window) ([]processlo
 	return s.Store.Scan(ctx, w)
 }
 
-// farsighted is a queue. Once calm is set, Peek answers that nothing is due and nothing is lost. Its process then
+// farsighted is a queue. Once calm is set, Peek answers that nothing is due and nothing is lost. The process then
 // learns of a loss only from other processes or from its next claim.
 type farsighted struct {
 	processlog.Queue
@@ -177,8 +178,8 @@ func (q *farsighted) Peek(ctx context.Context, businessTypes []string) ([]time.D
 	return waits, lost, err
 }
 
-// A process begins to rebuild a type and the rebuild fails. It must notify the other processes before it enqueues
-// anything. Idle processes then poll the database from that moment on.
+// A process begins to rebuild the queue of a type, and the rebuild fails. It must notify the other processes before it
+// enqueues anything. From then on, idle processes must poll the database.
 // Failure: F44
 func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	t.Parallel()
@@ -198,7 +199,7 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	w.Wait(first, "the first round of the process that is busy")
 	w.WaitWhole("close_order")
 	w.RecordDelayed(w.New(w.Quick()), 50*time.Millisecond)
-	gate.Await(t) // This process has no free slot. It must check its queue all the same.
+	gate.Await(t) // This process has no free slot, and must check its queue all the same.
 
 	queue, err := redisqueue.Open(w.Redis, w.Name)
 	require.NoError(t, err)
@@ -220,7 +221,8 @@ func TestIdleProcessIsToldOfALossByTheOneThatRebuilds(t *testing.T) {
 	gate.Open()
 }
 
-// oneOnly is an instance in a bubble that checks for lost queue entries only once, at its start.
+// oneOnly runs an instance in a bubble. The instance checks only once, at its start, whether the queue has lost
+// entries.
 func oneOnly(t *testing.T, store processlog.Store, queue *compensatortest.MemoryQueue, ran *atomic.Int64) *compensator.Compensator {
 	c, err := compensator.New(t.Context(), compensator.Config{
 		Store: store, Queue: queue.Client(), ReconcileInterval: 24 * time.Hour, Grace: 24 * time.Hour, Horizon: 200 * time.Hour, Logger: slog.New(slog.DiscardHandler)})
@@ -244,25 +246,25 @@ func TestTypeIsWholeOnlyOnceAllOfItIsEnqueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
-		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // beyond the time that a process enqueues at its start
-		time.Sleep(time.Minute)                                                           // The work at the start of the process is over.
+		harness.RecordLater(t, oneOnly(t, blindStore{store}, queue, &ran), 100*time.Hour) // The entry is due later than the time for which a process enqueues at its start.
+		time.Sleep(time.Minute)                                                           // By now the process has done the work of its start.
 		queue.LoseType("close_order")
 		time.Sleep(time.Minute)
 		require.Empty(t, queue.Members())
 		oneOnly(t, store, queue, &ran)
-		time.Sleep(time.Hour) // The blind process often tries first.
+		time.Sleep(time.Hour) // During this time the blind process tries to rebuild the type often.
 		require.Len(t, queue.Members(), 1)
 	})
 }
 
-// The process that began to rebuild the type has died. The type's entries must run all the same.
+// A process began to rebuild the queue of a type and has died. The type's entries must run all the same.
 func TestEntriesOfALostTypeRunAlthoughNobodyRebuildsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, queue := compensatortest.NewMemoryStore(), compensatortest.NewMemoryQueue()
 		var ran atomic.Int64
 		harness.RecordLater(t, oneOnly(t, store, queue, &ran), 2*time.Minute)
-		time.Sleep(time.Minute) // The work at the start of the process is over.
+		time.Sleep(time.Minute) // By now the process has done the work of its start.
 		queue.LoseType("close_order")
 		mine, err := queue.Client().Rebuild(t.Context(), []string{"close_order"}, processlog.Token{1}, time.Hour)
 		require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// silentQueue accepts one call and never answers it.
+// silentQueue is a queue that never answers one of its calls.
 type silentQueue struct {
 	processlog.Queue
 	silent atomic.Bool
@@ -53,14 +53,14 @@ func TestReconcilerOutlivesAQueueThatGoesSilent(t *testing.T) {
 			require.NoError(t, err)
 			_, err = c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: delay}})
 			require.NoError(t, err)
-			require.NoError(t, tx.Commit()) // without calling Committed
+			require.NoError(t, tx.Commit()) // Commit without calling Receipt.Committed.
 		}
 		time.Sleep(time.Minute)
 		queue.silent.Store(true)
 		unqueued(time.Minute)
 		<-queue.asked
 		unqueued(0)
-		time.Sleep(5 * time.Minute) // on the bubble's clock
+		time.Sleep(5 * time.Minute) // five minutes on the bubble's clock
 		synctest.Wait()
 		assert.EqualValues(t, 2, runs.Load())
 		stop()

@@ -14,13 +14,13 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// twoTypes is a process on a separate Redis with two types, both complete in Redis. Neither reconciler nor poll runs
-// again, and the process must not stop using the queue.
+// twoTypes is a process on a separate Redis with two types. Redis holds all entries of both. The reconciler and the
+// poll do not run again, so the process must use the queue.
 type twoTypes struct {
 	*harness.World
 	c     *compensator.Compensator
 	users *compensator.Type[harness.Order]
-	ran   map[string]*harness.Calls // by business type
+	ran   map[string]*harness.Calls // handler calls by business type
 
 	mu     sync.Mutex // guards missed
 	missed []error    // reasons why the queue was not used
@@ -77,8 +77,8 @@ func (w *twoTypes) waitLacking(types ...string) {
 	w.Eventually(func() bool { return slices.Equal(types, w.lacking()) }, "the queue lacks entries of %q", types)
 }
 
-// Redis runs out of memory. No entry may be early or lost. Entries that Redis holds come from Redis. The other entries
-// come from the database.
+// Redis runs out of memory. No entry may be early or lost. The process takes entries that Redis holds from Redis, and
+// reads the others from the database.
 // Failure: F43
 func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,8 @@ func TestQueueWithoutRoomIsReliedOnForWhatItHas(t *testing.T) {
 	w.waitLacking()
 }
 
-// Foreign data is stored under the key of one type. Only that type may be affected, and the data must stay.
+// Another program's data is stored under the queue key of one type. Only that type may be affected. The library must
+// not change the data.
 // Failure: F46
 func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -122,8 +123,8 @@ func TestForeignKeyOfOneTypeConcernsThatTypeAlone(t *testing.T) {
 	w.waitLacking()
 }
 
-// A sorted set was renamed to another type's key. Its completeness member names the old type. Redis must count as
-// incomplete for both types.
+// The queue key of one type was renamed to the queue key of another type. The set holds a member that names the old
+// type as complete. Redis must count as incomplete for both types.
 // Failure: F46
 func TestSortedSetUnderAnotherTypesKeyIsBelievedOfNeither(t *testing.T) {
 	t.Parallel()

@@ -163,7 +163,7 @@ func TestEntryRecordedByPlainSQLRuns(t *testing.T) {
 		said, err = run(change(t, ask, "close-42", "close-now 1"))
 		require.NoError(t, err)
 		assert.Contains(t, said, "close_order\t1\n")
-		w.InTx(w.DB, func(tx *sql.Tx) { // the same event, recorded by a Go service
+		w.InTx(w.DB, func(tx *sql.Tx) { // Record the same event as a Go service does.
 			receipt, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"ID":"42"}`),
 				Options: compensator.Options{IdempotencyKey: "close-42 1"}})
 			require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 			`CALL record_entry('a', 't', NULL, 0);`, `CALL record_entry('a', 't', CONCAT('"', REPEAT('x', 262144), '"'), 0);`,
 			`CALL record_entry('a', 't', '{}', -1);`, `CALL record_entry('a', 't', '{}', 3153600000001);`, `CALL record_entry('a', 't', '{}', NULL);`,
 		} {
-			_, err := run("SET SESSION sql_mode='';\n" + wrong + "\n") // The procedure has its own sql_mode.
+			_, err := run("SET SESSION sql_mode='';\n" + wrong + "\n") // The procedure must use its own sql_mode.
 			assert.Error(t, err, wrong)
 		}
 		assert.Zero(t, w.Count("common_process_log"))
@@ -259,7 +259,7 @@ func TestProcedureRecordsAndRefusesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// oddRows are column values that other programs may write and the library never writes. Each says whether a row with
+// oddRows are column values that other programs may write and the library never writes. ends says whether a row with
 // this value must end.
 var oddRows = []struct {
 	column, value string
@@ -312,7 +312,7 @@ func TestRowOfAnyShapeStopsNoOther(t *testing.T) {
 				require.NoError(t, err)
 			}
 		}
-		t.Cleanup(func() { w.Exec("DELETE FROM common_process_log") }) // These rows break the invariants of the table.
+		t.Cleanup(func() { w.Exec("DELETE FROM common_process_log") }) // Delete the rows, because they break invariants that the harness checks at the end.
 
 		var log lockedBuffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))

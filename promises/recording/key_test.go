@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// lookalikes are keys that some collation treats as equal.
+// lookalikes are keys that at least one collation treats as equal.
 var lookalikes = []string{
 	"Abc", "abc", "ABC", "ábc", "Ábc", "a\u0301bc", "abc\u200b", " abc", "abc\t", "straße", "strasse", "😀", "😁", "ﬁ", "fi", "ı", "i", "ж", "Ж", "\u00a0", "%", "_", "a'b", `a\b`,
 }
@@ -86,7 +86,7 @@ func TestOneDuplicateFailsNoneOfItsBatch(t *testing.T) {
 			require.NoError(t, err)
 		})
 		w.WaitState(existing.ID(), compensator.Succeeded)
-		batch[70].IdempotencyKey = batch[20].IdempotencyKey // a duplicate within the call
+		batch[70].IdempotencyKey = batch[20].IdempotencyKey // Make one key a duplicate within the call.
 		batch[70].Content = []byte(`{"number":2}`)
 		var receipt *compensator.Receipt
 		w.InTx(cfg.DB, func(tx *sql.Tx) {
@@ -121,7 +121,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		var n int
-		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // This read takes the snapshot.
+		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n)) // This read creates the transaction's snapshot.
 		entries := harness.Keyed("key", 3)
 		var first *compensator.Receipt
 		w.InTx(w.DB, func(tx *sql.Tx) {
@@ -132,7 +132,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&n))
 		require.Zero(t, n, "the snapshot shows the rows: nothing is hidden")
 		alone, err := c.Record(t.Context(), tx, entries[0])
-		if isolated && !watched { // Only a lock could find the duplicate, and the server then rolls the transaction back.
+		if isolated && !watched { // In this case only a lock can find the duplicate, and the server then rolls the transaction back.
 			require.ErrorIs(t, err, compensator.ErrTxAborted)
 			require.NoError(t, tx.Rollback())
 			tx = w.Begin(db) // Run the whole transaction again.
@@ -152,7 +152,7 @@ func TestDuplicateHiddenByAnOlderSnapshotIsFound(t *testing.T) {
 }
 
 // TestDuplicateOfAnEntryThatChangesAbortsNothing records a duplicate at REPEATABLE READ while other processes change
-// the existing entry. The transaction must not be aborted.
+// the existing entry. The server must not roll the transaction back.
 // Failure: F16
 func TestDuplicateOfAnEntryThatChangesAbortsNothing(t *testing.T) {
 	t.Parallel()
@@ -187,7 +187,8 @@ type attempted struct {
 	err     error
 }
 
-// recordAside records in tx in a goroutine, while another transaction holds the key.
+// recordAside calls Record with tx in a goroutine and returns its result on a channel. Another transaction holds the
+// key, so the call waits.
 func recordAside(ctx context.Context, c *compensator.Compensator, tx compensator.Tx, entries ...compensator.NewEntry) <-chan attempted {
 	done := make(chan attempted, 1)
 	go func() {
@@ -247,7 +248,7 @@ func TestRecordThatWaitsForAKeyObeysItsContext(t *testing.T) {
 		done := recordAside(ctx, c, waiter, entry)
 		w.WaitLocked(1)
 		cancel()
-		got := <-done // The other transaction still holds the key.
+		got := <-done // The call returns although the other transaction still holds the key.
 		require.ErrorIs(t, got.err, context.Canceled)
 		require.Error(t, waiter.Commit(), "the business without its entry")
 		require.NoError(t, holder.Commit())
@@ -296,7 +297,7 @@ func TestThreeProducersOfOneKeyEndWithOneEntry(t *testing.T) {
 			})
 		}
 		w.WaitLocked(2)
-		require.NoError(t, first.Rollback()) // The two waiting transactions must not deadlock now.
+		require.NoError(t, first.Rollback()) // The two waiting transactions must not deadlock when the first one ends.
 		producers.Wait()
 		assert.Equal(t, 1, fresh)
 		assert.Equal(t, 1, aborted, "the server was to sacrifice one of the two")
@@ -319,8 +320,8 @@ func TestBatchesWithCrossedKeysDoNotDeadlock(t *testing.T) {
 		holder, one, two := w.Begin(db), w.Begin(db), w.Begin(db)
 		_, err := c.Record(t.Context(), holder, up[1])
 		require.NoError(t, err)
-		// Inserted in the given order, one transaction would lock a and the other z when the key between them becomes
-		// free.
+		// If Record inserted in the given order, one transaction would lock a and the other z. They would deadlock when
+		// the key between a and z becomes free.
 		first := recordAside(t.Context(), c, one, up...)
 		w.WaitLocked(1)
 		second := recordAside(t.Context(), c, two, down...)
@@ -385,7 +386,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 		closing := compensator.NewEntry{BusinessType: "close_order", Content: []byte(`{"number":1}`), Options: compensator.Options{IdempotencyKey: "order-42"}}
 		notice := closing
 		notice.BusinessType = "notify"
-		notice.FailOnDuplicate = true // FailOnDuplicate makes Record refuse more than the duplicate.
+		notice.FailOnDuplicate = true // Even with FailOnDuplicate, the error must be an OtherTypeError.
 		requireRefused := func(err error) {
 			t.Helper()
 			var other *compensator.OtherTypeError
@@ -408,7 +409,7 @@ func TestKeyOfAnotherTypeIsRefusedByName(t *testing.T) {
 				return err
 			}))
 		}
-		refusedIn(closing, notice) // both in one call
+		refusedIn(closing, notice) // Record both entries in one call.
 		require.Zero(t, w.Count("common_process_log"))
 		w.InTx(db, func(tx *sql.Tx) {
 			_, err := c.Record(t.Context(), tx, closing)
@@ -438,7 +439,7 @@ func TestTransactionWithAKeyOfAnotherTypeCommitsNothing(t *testing.T) {
 		require.NoError(t, err)
 		_, _ = c.Record(t.Context(), tx, append(harness.Untyped(2), notice)...)
 	}
-	tx := w.Begin(w.DB) // a transaction of a Connector
+	tx := w.Begin(w.DB) // The transaction belongs to a Connector's pool.
 	swallow(tx)
 	var other *compensator.OtherTypeError
 	err := tx.Commit()
@@ -576,7 +577,7 @@ func TestKeyGuardsAsLongAsItsEntryIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 	assert.True(t, record().Entries[0].Duplicate)
-	w.Exec("UPDATE common_process_log SET next_at=next_at-7200000") // settled two hours ago
+	w.Exec("UPDATE common_process_log SET next_at=next_at-7200000") // The entries have now ended two hours ago.
 	n, err = c.Purge(t.Context(), time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -624,7 +625,7 @@ func TestDuplicateResurrectsNothing(t *testing.T) {
 	})
 }
 
-// fingerprint returns every column of every row that a write could have changed.
+// fingerprint returns all columns that a write could have changed, of every row, as one text.
 func fingerprint(w *harness.World) (sum string) {
 	w.T.Helper()
 	require.NoError(w.T, w.DB.QueryRow(fmt.Sprintf("SELECT GROUP_CONCAT(CONCAT_WS('|',%s) ORDER BY id) FROM common_process_log",

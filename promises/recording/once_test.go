@@ -25,7 +25,8 @@ func inbox(t *testing.T, c *compensator.Compensator, cfg compensator.TypeConfig)
 	return messages
 }
 
-// take consumes a message. It writes the effect if the message is new. It returns fails, unless that is nil.
+// take consumes a message in a transaction. If the message is new, take writes its effect. If fails is not nil, take
+// returns that error.
 func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Order], id string, fails error) (first bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -44,8 +45,8 @@ func take(ctx context.Context, db *sql.DB, messages *compensator.Type[harness.Or
 	return first, tx.Commit()
 }
 
-// Each of 20 messages is delivered six times at once. The first deliveries fail after their effect. Each message must
-// have one effect.
+// Each of 20 messages is delivered six times at once. The first deliveries write their effect and then fail. Each
+// message must have one effect.
 // Failure: F94
 func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	t.Parallel()
@@ -62,7 +63,7 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 					if delivery < 2 {
 						fails = errSpoilt
 					}
-					for { // until the broker gets its acknowledgement
+					for { // Deliver the message until the broker gets its acknowledgement.
 						switch _, err := take(t.Context(), db, messages, fmt.Sprint("message ", i), fails); {
 						case err == nil:
 							return
@@ -82,8 +83,8 @@ func TestMessageIsDoneOnceHoweverOftenItComesAtOnce(t *testing.T) {
 	})
 }
 
-// Once records work as done. A process that handles the type must neither claim nor enqueue it. It must not block other
-// entries of its ordering key.
+// Once records entries that have already succeeded. A process that handles the type must neither claim nor enqueue such
+// an entry. The entry must not block other entries of its ordering key.
 // Failure: F94
 func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	t.Parallel()
@@ -98,7 +99,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 			require.True(t, first)
 		}
 		require.Zero(t, w.Count("common_process_log_turns"))
-		last := w.PutThrough(cfg.DB, messages, 1, compensator.Options{}) // This entry would come after them in its key.
+		last := w.PutThrough(cfg.DB, messages, 1, compensator.Options{}) // This entry comes after the entries of Once in its ordering key.
 		w.WaitState(last, compensator.Succeeded)
 		require.Equal(t, 1, ran.Total())
 		require.Equal(t, 1, ran.Of(last))
@@ -107,7 +108,7 @@ func TestWorkThatIsDoneWhereItIsRecordedNeverRuns(t *testing.T) {
 	})
 }
 
-// The state of an entry that already exists under the key decides the result of Once.
+// The idempotency key belongs to an entry already. The state of that entry decides the result of Once.
 // Failure: F94
 func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 	t.Parallel()
@@ -117,7 +118,7 @@ func TestOnceCompletesWhatIsOpenAndRefusesWhatEndedOtherwise(t *testing.T) {
 		c := w.New(cfg)
 		messages := inbox(t, c, compensator.TypeConfig{})
 		for name, was := range map[string]struct {
-			set     string // columns of the existing row
+			set     string // new values of columns of the existing row
 			first   bool
 			refused bool
 		}{
@@ -178,8 +179,8 @@ func TestOnceWithNoIDRefusesItsTransaction(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// This test counts the statements that a message costs beside its effect, on a Connector. On a plain pool of MySQL,
-// which lacks @@in_transaction, one more statement checks whether a transaction is open.
+// This test counts the statements that a message costs, without those of its effect, on a Connector. A plain pool of
+// MySQL lacks @@in_transaction, so it needs one more statement to check whether a transaction is open.
 func TestOnceCostsOneStatementAndARepetitionTwoMore(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// repository is a caller's type around a handle. It has the methods of a transaction and is none.
+// repository is a caller's type that wraps a handle. It has the methods of a transaction, but is none itself.
 type repository struct{ compensator.Tx }
 
 // Failure: F4
@@ -120,7 +120,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	c := w.New(w.Quick())
 	record := func(opts compensator.Options) error {
 		return c.InTx(t.Context(), func(ctx context.Context, tx *compensator.ScopedTx) error {
-			// The check in New saw a strict session. This session would truncate values silently.
+			// The check in New saw a strict session. After this statement the session truncates values silently.
 			if _, err := tx.ExecContext(ctx, "SET SESSION sql_mode=''"); err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func TestTextIsRefusedBeforeTheServerCutsOrRejectsIt(t *testing.T) {
 	assert.Equal(t, long[:4*64], e.BusinessID)
 }
 
-// refusedEntries are calls of Record that must send no statement.
+// refusedEntries are calls of Record with entries that Record refuses before it sends a statement.
 var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, orders *compensator.Type[harness.Order], tx compensator.Tx) error{
 	"content too long": func(t *testing.T, c *compensator.Compensator, _ *compensator.Type[harness.Order], tx compensator.Tx) error {
 		_, err := c.Record(t.Context(), tx, compensator.NewEntry{BusinessType: "close_order", Content: make([]byte, 1001)})
@@ -171,7 +171,7 @@ var refusedEntries = map[string]func(t *testing.T, c *compensator.Compensator, o
 	},
 }
 
-// TestBusinessIsNotCommittedWithoutARefusedEntry swallows a *FieldError of Record. The commit must fail.
+// TestBusinessIsNotCommittedWithoutARefusedEntry ignores a *FieldError of Record and commits. The commit must fail.
 // Failure: F3, F34
 func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 	t.Parallel()
@@ -233,7 +233,7 @@ func TestBusinessIsNotCommittedWithoutARefusedEntry(t *testing.T) {
 }
 
 // TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate gives Record a context that ends before the transaction's
-// context. The commit must fail.
+// context. Record fails, and the commit must fail, too.
 // Failure: F3
 func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	t.Parallel()
@@ -258,7 +258,7 @@ func TestBusinessIsNotCommittedWithoutAnEntryThatCameTooLate(t *testing.T) {
 	require.Zero(t, w.Count("effects"))
 }
 
-// A handle that the library does not watch cannot refuse its commit. Record's error alone reports the failure.
+// The library does not watch this handle, so it cannot refuse the commit. Only Record's error reports the failure.
 // Failure: F3
 func TestRefusedEntryLeavesAnUnwatchedTransactionUsable(t *testing.T) {
 	t.Parallel()
@@ -288,7 +288,7 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		c := w.New(cfg)
-		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // neither valid JSON nor valid UTF-8
+		want := []byte("{\"note\":\"\xff ' \\ \x00 😀\"}") // This content is neither valid JSON nor valid UTF-8.
 		_, err := compensator.Handle(c, "close_order", func(_ context.Context, e *compensator.Entry, content []byte) error {
 			assert.Equal(t, want, content)
 			assert.Equal(t, want, e.Content)
@@ -309,7 +309,7 @@ func TestContentIsWhatItWasWhenRecorded(t *testing.T) {
 			clear(buffer)
 		})
 		receipt.Committed()
-		for i := range buffer { // The race detector reports any later read of the buffer.
+		for i := range buffer { // If the library reads the buffer from here on, the race detector reports it.
 			buffer[i] = 'x'
 		}
 		w.WaitState(receipt.ID(), compensator.Succeeded)
@@ -352,7 +352,7 @@ func TestReceiptNamesTheServersIdsHoweverItStepsThem(t *testing.T) {
 					receipts = append(receipts, receipt)
 				}
 				mixed := append(harness.Keyed(fmt.Sprintf("key-%d-5", i), 5)[:2], harness.Keyed(fmt.Sprintf("new-%d", i), 2)...)
-				mixed[1], mixed[2] = mixed[2], mixed[1] // duplicate, new, duplicate, new
+				mixed[1], mixed[2] = mixed[2], mixed[1] // The order is now: duplicate, new, duplicate, new.
 				receipt, err := c.Record(t.Context(), tx, mixed...)
 				require.NoError(t, err)
 				require.NoError(t, receipt.ResolveIDs(t.Context(), tx))
@@ -401,11 +401,11 @@ func TestReceiptNamesTheServersIdsWhenProducersInterleave(t *testing.T) {
 func TestIdsBeyondWhatFloatsHoldTravelUnchanged(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
-		cfg, ready := w.HooksOnly(cfg) // The reconciler would find entries with a wrong id.
+		cfg, ready := w.HooksOnly(cfg) // Let only the hooks start entries, because the reconciler would hide a wrong id.
 		c := w.New(cfg)
 		orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{Retry: compensator.Fixed(20 * time.Millisecond)}, func(_ *compensator.Entry, call int) error {
 			if call == 1 {
-				return errors.New("again") // A failure names its row, too.
+				return errors.New("again") // Fail, because storing a failure uses the id of the row, too.
 			}
 			return nil
 		})

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestTransactionOfAnotherDatabaseIsRefused has two shards. Each has a log of the same name and one entry with the same
-// id.
+// TestTransactionOfAnotherDatabaseIsRefused has two databases. Each has a log of the same name and one entry with the
+// same id. A transaction of one database must not change the other's entry.
 // Failure: F38
 func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -59,7 +59,7 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 					there.Effect(tx, "business")
 					_, err := orders.Record(ctx, tx, harness.Order{}, compensator.Options{})
 					assert.ErrorAs(t, err, new(*compensator.FieldError))
-					return nil // The caller swallows the error.
+					return nil // The caller ignores the error.
 				}), compensator.ErrNotRecorded, "half is not committed in the other database")
 				assert.Zero(t, there.Count("effects"))
 				for _, w := range []*harness.World{here, there} {
@@ -72,8 +72,8 @@ func TestTransactionOfAnotherDatabaseIsRefused(t *testing.T) {
 }
 
 // TestSessionThatUsesAnotherDatabaseIsRefused changes the session's database after its transaction has begun. The other
-// database has such a log, too. With a lenient sql_mode, an INSERT of several rows stores an empty text instead of
-// NULL. Record must refuse in both modes.
+// database has a log of the same name. With a lenient sql_mode, an INSERT of several rows would store an empty text
+// instead of NULL. Record must refuse in the strict and in the lenient mode.
 // Failure: F38
 func TestSessionThatUsesAnotherDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
@@ -116,8 +116,8 @@ func usesAnotherDatabase(t *testing.T, open func(dsn string) func() (*sql.DB, er
 	}
 }
 
-// TestDatabaseOfTheSameNameOnAnotherServerIsAnother records in a database of the same name on another server. The name
-// alone would make Record accept the transaction. It must refuse.
+// TestDatabaseOfTheSameNameOnAnotherServerIsAnother records in a database of the same name on another server. If Record
+// compared only the names, it would accept the transaction. It must refuse.
 // Failure: F38
 func TestDatabaseOfTheSameNameOnAnotherServerIsAnother(t *testing.T) {
 	t.Parallel()
@@ -149,7 +149,7 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 	require.NoError(t, err)
 	first := config.DBName
 	for _, name := range []string{strings.Replace(first, "e", "é", 1), strings.ToUpper(first)} {
-		here.Exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // On a server that folds names, the last definition counts.
+		here.Exec("CREATE DATABASE IF NOT EXISTS `" + name + "`") // On a server that ignores case, the upper-case name means the first database.
 		defer here.Exec("DROP DATABASE IF EXISTS `" + name + "`")
 		config.DBName = name
 		there := here.Open(harness.Plain(config.FormatDSN()))
@@ -168,7 +168,7 @@ func TestDatabasesOfAlmostTheSameNameAreApart(t *testing.T) {
 }
 
 // TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken records through another pool of the same database, with and
-// without a Connector.
+// without a Connector. Record must accept both.
 // Failure: F38
 func TestTransactionOfAnotherPoolOfTheSameDatabaseIsTaken(t *testing.T) {
 	t.Parallel()
@@ -231,8 +231,8 @@ func TestLogsOfOneDatabaseShareATransaction(t *testing.T) {
 	})
 }
 
-// TestOtherConnectorIsAskedForItsLogOnce records through another Connector. Only the first entry may cost an extra
-// statement.
+// TestOtherConnectorIsAskedForItsLogOnce records through a Connector that is not the Compensator's. Only the first
+// entry may cost an extra statement.
 func TestOtherConnectorIsAskedForItsLogOnce(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

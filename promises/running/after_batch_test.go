@@ -25,8 +25,8 @@ func afterItsSubject(e *compensator.Entry) string { return e.BusinessID }
 // unfinished counts the entries of a batch that have not ended.
 const unfinished = "SELECT COUNT(*) FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)"
 
-// reported registers the follow-up type. Its handler writes an effect in its transaction and checks that it does not
-// run early.
+// reported registers the follow-up type. Its handler writes an effect in its transaction. It requires that the batch
+// has ended when it runs.
 func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compensator.Type[harness.Order] {
 	t.Helper()
 	report, err := compensator.HandleTx(c, "report", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -43,8 +43,8 @@ func reported(t *testing.T, w *harness.World, c *compensator.Compensator) *compe
 	return report
 }
 
-// An upload is a batch of entries of two types. Some fail, and one finally waits for a person. The follow-up is
-// recorded with the batch. Two processes run everything. The follow-up must run after the batch has ended.
+// An upload is a batch of entries of two types. Some entries fail, and one ends as dead. The follow-up entry is
+// recorded with the batch. Two processes run all entries. The follow-up must run after the batch has ended.
 // Failure: F60, F108
 func TestFollowUpRunsOnceAllOfItsBatchHaveEnded(t *testing.T) {
 	t.Parallel()
@@ -118,8 +118,8 @@ func TestFollowUpOfNothingRunsAndOfItsOwnBatchWaitsForAPerson(t *testing.T) {
 	require.Equal(t, 1, w.Count("common_process_log WHERE state=-2 AND last_error LIKE '%own batch%'"))
 }
 
-// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not. A follow-up of one batch would wait for
-// both or for none. Record must refuse such batch ids.
+// MySQL and MariaDB compare "b " and "b" as equal, and the other stores do not. So one follow-up could wait for both
+// batches, or for neither. Record must refuse batch ids that end with a space.
 // Failure: F15
 func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	t.Parallel()
@@ -161,7 +161,7 @@ func TestBatchIDThatEndsWithASpaceIsRefused(t *testing.T) {
 	}
 }
 
-// Plain SQL may write a batch id that ends with a space.
+// Plain SQL may write a batch id that ends with a space, which Record would refuse.
 // Failure: F15
 func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing.T) {
 	t.Parallel()
@@ -175,7 +175,7 @@ func TestFollowUpOfABatchThatDiffersFromItsOwnByASpaceWaitsForAPerson(t *testing
 	require.Contains(t, w.Entry(c, id).LastError, "own batch")
 }
 
-// The pool has one connection. The batch must be checked before the handler's transaction takes that connection.
+// The pool has one connection. The process must check the batch before the handler's transaction takes that connection.
 // Failure: F108
 func TestFollowUpLooksBeforeItsTransactionBegins(t *testing.T) {
 	t.Parallel()
@@ -268,8 +268,8 @@ func TestWaitBatchSaysWhatItCannotWaitFor(t *testing.T) {
 	require.ErrorIs(t, err, lost)
 }
 
-// WaitBatch has seen an entry that ended and waits for others of the batch. A person then requeues the ended entry.
-// WaitBatch must wait for it, too.
+// WaitBatch has seen that one entry of a batch ended, and waits for the others. A person then requeues the ended entry.
+// WaitBatch must wait for the requeued entry, too.
 // Failure: F108
 func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -301,7 +301,7 @@ func TestWaitBatchWaitsForWhatIsRequeuedMeanwhile(t *testing.T) {
 			p, err := c.WaitBatch(t.Context(), "b")
 			done <- result{p, err}
 		}()
-		time.Sleep(time.Minute) // WaitBatch has read the batch and found the first held entry.
+		time.Sleep(time.Minute) // By now WaitBatch has read the batch and found the first held entry.
 		healed.Store(true)
 		require.NoError(t, c.Requeue(t.Context(), dead, compensator.RequeueOptions{AuditInfo: compensator.AuditInfo{Actor: "ops", Reason: "healed"}}))
 		gate.Open()

@@ -50,7 +50,7 @@ func TestCancellingOneEntryOfABatchCostsTheOthersNothing(t *testing.T) {
 	var entered chan []compensator.EntryID
 	var proceed chan struct{}
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // These channels belong to the bubble.
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // Make the channels here, so that they belong to the bubble.
 		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			ids := make([]compensator.EntryID, len(items))
 			verdicts := make([]error, len(items))
@@ -93,7 +93,7 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	var proceed chan struct{}
 	var alone harness.Calls
 	harness.InBubble(t, func(c *compensator.Compensator) {
-		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // These channels belong to the bubble.
+		entered, proceed = make(chan []compensator.EntryID, 10), make(chan struct{}) // Make the channels here, so that they belong to the bubble.
 		_, err := compensator.HandleBatch(c, "batch", func(_ context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) == 1 {
 				alone.Add(items[0].Entry.ID)
@@ -118,17 +118,17 @@ func TestCancelledEntryOfAFailedBatchIsNotRunAgain(t *testing.T) {
 	})
 }
 
-// The entry is cancelled after the batch has timed out. It must not run again.
+// An entry is cancelled after its batch has timed out. It must not run again.
 func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	t.Parallel()
-	for _, where := range []string{"here", "elsewhere"} { // A cancellation in another process is noticed by a renewal.
+	for _, where := range []string{"here", "elsewhere"} { // A process notices a cancellation in another process when it renews the lease.
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			var alone harness.Calls
 			harness.InBubble(t, func(c *compensator.Compensator) {
 				_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 					if len(items) > 1 {
-						<-time.After(1900 * time.Millisecond) // ignoring its context
+						<-time.After(1900 * time.Millisecond) // Ignore the context.
 						return []error{ctx.Err(), ctx.Err()}
 					}
 					alone.Add(items[0].Entry.ID)
@@ -158,8 +158,8 @@ func TestEntryCancelledAfterItsBatchTimedOutIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A batch is stuck until its leases have ended and returns no verdict. Each entry then runs alone. Within its timeout,
-// the new handler must not count as stuck.
+// A batch is stuck until its leases have ended, and returns no verdict. Each entry then runs alone. The new handler
+// call must not count as stuck before its own timeout is over.
 func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	t.Parallel()
 	const timeout, lease = 20 * time.Second, 2 * time.Second
@@ -167,12 +167,12 @@ func TestEntryRunAloneAfterItsBatchWasStuckIsNotTakenForStuck(t *testing.T) {
 	inSlowBubble(t, func(c *compensator.Compensator, store *slowlyRenewing) {
 		_, err := compensator.HandleBatch(c, "batch", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 			if len(items) > 1 {
-				<-time.After(timeout + 2*lease) // ignoring its context
+				<-time.After(timeout + 2*lease) // Ignore the context.
 				return []error{ctx.Err(), ctx.Err()}
 			}
 			alone.Add(items[0].Entry.ID)
-			store.takes.Store(int64(time.Hour)) // The leases end during this handler.
-			<-time.After(timeout - lease)       // long enough for four leases to be counted
+			store.takes.Store(int64(time.Hour)) // Make the renewals slow, so that the leases end during this handler.
+			<-time.After(timeout - lease)       // This is long enough for four leases to end and be counted.
 			store.takes.Store(0)
 			return nil
 		}, compensator.TypeConfig{Timeout: timeout, Lease: lease})
@@ -200,7 +200,8 @@ func (s *slowlyRenewing) Renew(ctx context.Context, held []processlog.Held, leas
 	return s.MemoryStore.Renew(ctx, held, lease)
 }
 
-// inSlowBubble runs two entries of a batch to their end on such a store.
+// inSlowBubble runs two entries of the type "batch" to their end, on a slowlyRenewing store. register registers the
+// type.
 func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store *slowlyRenewing), test func(t *testing.T, store *slowlyRenewing)) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowlyRenewing{MemoryStore: compensatortest.NewMemoryStore()}
@@ -218,8 +219,8 @@ func inSlowBubble(t *testing.T, register func(c *compensator.Compensator, store 
 	})
 }
 
-// A stuck batch returns when its leases have been over for nearly a lease. The rest of that time passes during the
-// renewal of the leases. No lost lease may be counted.
+// A stuck batch returns when its leases have been over for nearly the length of a lease. The process then renews the
+// leases, and that takes the rest of this length. The process must not count a lost lease meanwhile.
 func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.T) {
 	t.Parallel()
 	const lease = 30 * time.Second
@@ -230,7 +231,7 @@ func TestNoLeaseIsCountedWhileTheLeasesOfABrokenBatchAreAskedForAnew(t *testing.
 				alone.Add(items[0].Entry.ID)
 				return nil
 			}
-			for store.Rows()[0].LeaseLeft > -lease+time.Second { // ignoring its context
+			for store.Rows()[0].LeaseLeft > -lease+time.Second { // Ignore the context.
 				<-time.After(100 * time.Millisecond)
 			}
 			store.takes.Store(int64(lease / 4))

@@ -33,7 +33,7 @@ func (b *batches) add(items []compensator.Item[harness.Order]) (numbers []int) {
 	return numbers
 }
 
-// of returns the sizes of the batches that contained number, in order.
+// of returns the sizes of the batches that contained the entry with this number, in the order in which they ran.
 func (b *batches) of(number int) (sizes []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +130,7 @@ func TestBatchCarriesTheValuesOfNoEntryAndEachItemItsOwn(t *testing.T) {
 	}
 	w.Run(c)
 	w.WaitAllEnded()
-	record(4) // runs alone
+	record(4) // Entry 4 runs alone.
 	w.WaitAllEnded()
 	require.Equal(t, 5, w.Ended(compensator.Succeeded, 0))
 	require.Greater(t, seen.largest(), 1, "no batch of several")
@@ -297,9 +297,9 @@ func TestSuspectsStayOutOfBatches(t *testing.T) {
 	}, compensator.TypeConfig{})
 	require.NoError(t, err)
 	w.PutMany(c, orders, 20, compensator.Options{})
-	w.Exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // one lost lease
-	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE business_id IN (5,6)") // two lost leases in a row
-	w.Exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // the maximum of lost leases
+	w.Exec("UPDATE common_process_log SET delivery_count=1 WHERE business_id IN (3,4)") // These entries have lost one lease.
+	w.Exec("UPDATE common_process_log SET delivery_count=2 WHERE business_id IN (5,6)") // These entries have lost two leases in a row.
+	w.Exec("UPDATE common_process_log SET delivery_count=3 WHERE business_id=7")        // This entry has lost as many leases as the maximum allows.
 	w.Run(c)
 	w.WaitAllEnded()
 	for _, n := range []int{5, 6} {
@@ -338,8 +338,8 @@ func TestCompensationsOfABatchTypeRunOneByOne(t *testing.T) {
 	require.Equal(t, 10, undone.Total())
 }
 
-// A batch handler gets only the entries that could be decoded. It returns as many errors as the whole batch had
-// entries. That is a wrong number, so the answer must not count as a verdict.
+// Some entries of a batch cannot be decoded, so the batch handler gets only the others. It returns as many errors as
+// the whole batch has entries. That number is wrong, so the result must not count as a verdict.
 // Failure: F71
 func TestAnswerForEntriesThatCouldNotBeDecodedIsNoVerdict(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,8 @@ func (q countedQueue) Claim(ctx context.Context, businessType string, limit int,
 	return q.Queue.Claim(ctx, businessType, limit, lease)
 }
 
-// countedStore counts searches for due entries as claims. It also counts the leases that are released unused.
+// countedStore counts searches for due entries as claims. It also counts the leases that are released although no
+// handler ran.
 type countedStore struct {
 	*harness.HookedStore
 	claims, released *atomic.Int64
@@ -47,7 +48,7 @@ func (s countedStore) Release(ctx context.Context, ids []processlog.ID, token pr
 	return s.HookedStore.Release(ctx, ids, token)
 }
 
-// service is the dependency that handlers call, with a process in a bubble.
+// service is a dependency that handlers call, and a process in a bubble whose handlers call it.
 type service struct {
 	t     *testing.T
 	c     *compensator.Compensator
@@ -58,7 +59,7 @@ type service struct {
 	calls, claims atomic.Int64 // claims counts claims in the queue, and searches for due entries in the store
 	released      atomic.Int64
 
-	mu           sync.Mutex // guards the fields below
+	mu           sync.Mutex // guards the fields below it
 	opens, ended []compensator.OpenBreaker
 }
 
@@ -85,7 +86,7 @@ func newService(t *testing.T, onClaim func()) *service {
 	s := &service{t: t, store: compensatortest.NewMemoryStore(), queue: compensatortest.NewMemoryQueue()}
 	store := &harness.HookedStore{Store: s.store, OnClaim: func() error {
 		if s.claims.Add(1) > 3000 {
-			return errTooMany // A delay is needed here. In a hot loop the bubble's clock would never move, and the test would not end.
+			return errTooMany // Sleep before the failure. In a loop without a sleep the bubble's clock would never move, and the test would not end.
 		}
 		if onClaim != nil {
 			onClaim()
@@ -110,14 +111,14 @@ func (s *service) call(context.Context, *compensator.Entry) error {
 	s.calls.Add(1)
 	switch {
 	case s.hangs.Load():
-		time.Sleep(3 * time.Minute) // ignoring its context
+		time.Sleep(3 * time.Minute) // Ignore the context.
 	case !s.up.Load():
 		return compensator.Unavailable(errNoRoute)
 	}
 	return nil
 }
 
-// handle registers the type "quiet".
+// handle registers the type "quiet", whose handlers call the dependency.
 func (s *service) handle(cfg compensator.TypeConfig) {
 	_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error { return s.call(ctx, e) }, cfg)
 	require.NoError(s.t, err)
@@ -132,7 +133,7 @@ func (s *service) record(n int) {
 	harness.RecordIn(s.t, s.c, s.store, entries...)
 }
 
-// outage waits until the breaker is open and nothing is running.
+// outage records n entries. It waits until their failures have opened the breaker and no handler runs.
 func (s *service) outage(n int) {
 	s.t.Helper()
 	s.record(n)
@@ -168,7 +169,7 @@ func (s *service) close(stop func()) {
 	require.NoError(s.t, s.c.Close())
 }
 
-// While the breaker is open, waiting and new entries must cause no work, however many there are.
+// The breaker is open. Entries that wait, and new entries, must cause no work, however many there are.
 // Failure: F77
 func TestOpenBreakerCostsNoClaim(t *testing.T) {
 	t.Parallel()
@@ -206,14 +207,14 @@ func TestOpenBreakerProbesWithTheEntryThatHasWaitedLongest(t *testing.T) {
 		var probed []compensator.EntryID
 		_, err := compensator.Handle(s.c, "quiet", func(ctx context.Context, e *compensator.Entry, _ harness.Order) error {
 			if len(s.opened()) > 0 && len(s.closed()) == 0 {
-				probed = append(probed, e.ID)     // One probe runs at a time.
-				defer time.Sleep(5 * time.Second) // No other entry may start meanwhile.
+				probed = append(probed, e.ID)     // Only one probe runs at a time, so no mutex is needed.
+				defer time.Sleep(5 * time.Second) // No other entry may start while the probe runs.
 			}
 			return s.call(ctx, e)
 		}, compensator.TypeConfig{Concurrency: 3, Retry: compensator.Fixed(time.Hour), Breaker: compensator.Breaker{Of: 3, Pause: time.Minute}})
 		require.NoError(t, err)
 		stop := compensatortest.Run(t, s.c)
-		s.record(3) // These entries ask for a retry in an hour.
+		s.record(3) // These entries fail and ask for a retry in an hour.
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)
@@ -264,8 +265,8 @@ func TestProbeThatHangsDoesNotEndTheProbing(t *testing.T) {
 	})
 }
 
-// The observer gets one event per stuck entry, one after the other. Before it has them all, the batch returns, and its
-// entries run again one at a time. These single runs must not be reported as stuck.
+// The observer gets one event for each stuck entry, one after the other. The batch returns before the observer has them
+// all. Its entries then run again, one at a time. These runs must not be reported as stuck.
 // Failure: F77
 func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T) {
 	t.Parallel()
@@ -276,7 +277,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 			Observer: compensator.Observer{BreakerOpened: s.note(&s.opens), Stuck: func(compensator.AttemptEvent) {
 				told <- struct{}{}
 				<-returned
-				time.Sleep(time.Second) // The entries run alone meanwhile.
+				time.Sleep(time.Second) // The entries run alone during this time.
 			}}})
 		require.NoError(t, err)
 		s.c = c
@@ -286,7 +287,7 @@ func TestBatchThatReturnsWhileItIsToldToHangSpeaksForNoCallAfterIt(t *testing.T)
 				time.Sleep(5 * time.Second)
 				return nil
 			}
-			<-told // ignoring its context
+			<-told // Ignore the context.
 			close(returned)
 			return make([]error, len(items)+1)
 		}, compensator.TypeConfig{Timeout: 10 * time.Second, Breaker: compensator.Breaker{Of: 2, Share: 1, Pause: time.Hour}})
@@ -324,7 +325,7 @@ func TestEntriesThatWereClaimedWhileTheBreakerOpenedAreGivenBack(t *testing.T) {
 		harness.RecordIn(t, s.c, s.store, compensator.NewEntry{BusinessType: "quiet", Content: []byte(`{}`), Options: compensator.Options{Delay: 700 * time.Millisecond}})
 		time.Sleep(500 * time.Millisecond)
 		slow.Store(true)
-		s.record(5) // These are claimed by id. The other entry is claimed through the queue.
+		s.record(5) // The process claims these entries by id. It claims the other entry through the queue.
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)
@@ -417,7 +418,7 @@ func TestStopWhileTheBreakerIsOpenWaitsForNothing(t *testing.T) {
 }
 
 // A dependency stays down. MaxWait must end each entry in time, even with an open breaker. Twenty entries must end
-// about as soon as one would, instead of one attempt per pause.
+// about as soon as one entry would. One attempt for each pause of the breaker would take much longer.
 // Failure: F77
 func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	t.Parallel()
@@ -440,14 +441,14 @@ func TestOpenBreakerHoldsUpNoEntryThatHasHadItsTime(t *testing.T) {
 	})
 }
 
-// Entries that wait for their batch do not call the dependency. Their result must not open or close the breaker. They
-// must not delay the probe.
+// Entries that wait for their batch do not call the dependency. So their result must not open or close the breaker, and
+// they must not delay the probe.
 // Failure: F77
 func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.claims.Store(-1_000_000) // Each of these entries is claimed many times.
+		s.claims.Store(-1_000_000) // Allow many claims, because each of these entries is claimed many times.
 		s.handle(compensator.TypeConfig{Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}, AfterBatch: func(e *compensator.Entry) string { return e.BusinessExtID }})
 		_, err := compensator.Handle(s.c, "part", func(context.Context, *compensator.Entry, harness.Order) error { return nil }, compensator.TypeConfig{})
 		require.NoError(t, err)
@@ -463,7 +464,7 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 		s.outage(3)
 		time.Sleep(10 * time.Minute)
 		s.up.Store(true)
-		time.Sleep(10 * time.Minute) // At least every third minute brings a probe.
+		time.Sleep(10 * time.Minute) // The breaker probes at least once in three minutes.
 		synctest.Wait()
 		require.Len(t, s.closed(), 1)
 		time.Sleep(4 * time.Hour)
@@ -473,14 +474,14 @@ func TestEntriesThatWaitForTheirBatchGiveWayToTheProbe(t *testing.T) {
 	})
 }
 
-// A newer version has recorded entries that this process cannot decode. It cannot call the dependency for them, so they
-// must not open or close the breaker. They must not delay the probe.
+// A newer version has recorded entries that this process cannot decode. The process cannot call the dependency for
+// them. So they must not open or close the breaker, and they must not delay the probe.
 // Failure: F77
 func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, nil)
-		s.claims.Store(-1_000_000) // Each of these entries is claimed many times.
+		s.claims.Store(-1_000_000) // Allow many claims, because each of these entries is claimed many times.
 		s.handle(compensator.TypeConfig{Retry: compensator.Fixed(time.Minute), Breaker: compensator.Breaker{Of: 3, Pause: 2 * time.Minute}})
 		stop := compensatortest.Run(t, s.c)
 		unread := make([]compensator.NewEntry, 50)
@@ -489,9 +490,9 @@ func TestEntriesThatNobodyHereCanReadGiveWayToTheProbe(t *testing.T) {
 		}
 		harness.RecordIn(t, s.c, s.store, unread...)
 		time.Sleep(30 * time.Second)
-		s.outage(3) // They are due again after the others.
+		s.outage(3) // These entries are due again after the others.
 		s.up.Store(true)
-		time.Sleep(10 * time.Minute) // At least every third minute brings a probe.
+		time.Sleep(10 * time.Minute) // The breaker probes at least once in three minutes.
 		synctest.Wait()
 		require.Len(t, s.opened(), 1)
 		require.Len(t, s.closed(), 1)

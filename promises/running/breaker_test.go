@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// One process cannot reach the dependency. It must leave the entries to a process that can.
+// One of two processes cannot reach the dependency. It must leave the entries to the other process.
 // Failure: F77
 func TestEntriesThatAnOpenBreakerLeavesAloneAreRunByAnotherProcess(t *testing.T) {
 	t.Parallel()

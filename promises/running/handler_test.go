@@ -61,7 +61,7 @@ func TestGoexitIsAFailureAndFreesItsSlot(t *testing.T) {
 	}, compensator.TypeConfig{Concurrency: 2, MaxProcessCount: 1})
 	require.NoError(t, err)
 	w.Run(c)
-	for i := range 40 { // Without the fix, six slots would be lost, of two.
+	for i := range 40 { // If each Goexit kept its slot, six slots would be lost, and the type has two.
 		w.Put(orders, i, compensator.Options{})
 	}
 	w.WaitAllEnded()
@@ -101,7 +101,7 @@ func TestSuccessAfterTheTimeoutIsSuccess(t *testing.T) {
 			ran.Add(e.ID)
 			<-ctx.Done()
 			assert.ErrorIs(t, context.Cause(ctx), compensator.ErrTimeout)
-			return nil // The order is closed, although late.
+			return nil // Return success, because the order is now closed, although late.
 		}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
 		require.NoError(t, err)
 		w.Run(c)
@@ -304,7 +304,7 @@ func TestEntrysOwnMaxProcessCountIsItsBudget(t *testing.T) {
 	w.Exec("UPDATE common_process_log SET state=-1, process_count=4, max_process_count=2, next_at=1 WHERE id=?", lowered.Row())
 	w.WaitState(lowered, compensator.Dead)
 	require.Equal(t, 1, ran.Of(lowered), "one more attempt shows it")
-	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // An invalid row is written directly.
+	w.Exec("UPDATE common_process_log SET max_process_count=0 WHERE id=?", lowered.Row()) // Write the invalid row directly.
 }
 
 // Failure: F60
@@ -324,8 +324,8 @@ func TestContentThatCannotBeDecodedSpendsNoAttempt(t *testing.T) {
 	w.WaitState(id, compensator.Succeeded)
 }
 
-// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait records content that cannot be decoded. Until MaxWait is
-// over, Health must show it on its own, although other entries succeed. Then the entry must be dead.
+// TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait has entries whose content cannot be decoded. Health must
+// report them, although other entries of the type succeed. An entry whose MaxWait is over must be dead.
 // Failure: F60
 func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 	t.Parallel()
@@ -357,7 +357,7 @@ func TestContentThatCannotBeDecodedReachesAPersonAfterMaxWait(t *testing.T) {
 }
 
 // TestHandlerThatCompletesItsOwnEntryHasSettledIt completes the entry inside its own handler. The reported outcome must
-// agree with the row, so that no alarm is raised.
+// agree with the row. Otherwise a lost outcome would be reported as a problem.
 // Failure: F68
 func TestHandlerThatCompletesItsOwnEntryHasSettledIt(t *testing.T) {
 	t.Parallel()

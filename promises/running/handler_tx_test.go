@@ -42,7 +42,8 @@ func TestTransactionalHandlerThatEndsItsTransactionFailsLoudly(t *testing.T) {
 	}
 }
 
-// A server can report that a transaction is open. It cannot report that it is a different transaction.
+// The handler ends the library's transaction and begins another. The server can report that a transaction is open. It
+// cannot report that this is a different transaction.
 // Failure: F69
 func TestNestedBeginOfATransactionalHandlerIsSeenByTheConnector(t *testing.T) {
 	t.Parallel()
@@ -68,7 +69,7 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 		var ran harness.Calls
 		orders := harness.Transactional(t, c, compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(_ context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 			if ran.Add(e.ID) == 1 {
-				w.Deadlock(tx) // without calling Committed
+				w.Deadlock(tx) // Meet the deadlock without calling Receipt.Committed.
 			}
 			return nil
 		})
@@ -81,8 +82,8 @@ func TestTransactionalHandlerThatSwallowsAServersRollbackLeavesNothing(t *testin
 	})
 }
 
-// Between the handler's nil and the commit, the library sends one statement. If the database refuses or loses it, that
-// must not count as a failure of the entry.
+// After a handler returns nil and before the commit, the library sends one statement. If the database refuses or loses
+// that statement, the entry must not count a failure.
 func TestOutcomeTheDatabaseDidNotTakeIsNoFailureOfATransactionalHandler(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []string{"request lost", "reply lost"} {
@@ -161,7 +162,7 @@ func TestTransactionalHandlerThatReturnsTooLateLeavesNoEffect(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
-	// Allow several attempts. An attempt whose effect alone takes that long reports its own error.
+	// Allow several attempts. If the effect alone takes longer than the timeout, the attempt fails with another error.
 	orders := harness.Transactional(t, c, compensator.TypeConfig{Timeout: 50 * time.Millisecond, Retry: compensator.Fixed(0), MaxProcessCount: 1000}, func(ctx context.Context, _ *compensator.ScopedTx, _ *compensator.Entry) error {
 		<-ctx.Done()
 		return nil
@@ -286,8 +287,9 @@ func TestLostCommitOfAHandlerIsRepeatedWithinItsLease(t *testing.T) {
 	require.Equal(t, 1, w.Count("effects"))
 }
 
-// The result of a transactional handler decides what becomes of its entry. A handler must not also end its entry
-// itself: its success would be dropped as overtaken again and again, until the entry was dead-lettered for crashes.
+// The result of a transactional handler decides how its entry ends. The handler must not also end the entry by a call.
+// If that were allowed, each success would be dropped because the entry has changed. The entry would then be
+// dead-lettered as if its process had crashed.
 // Failure: F68
 func TestTransactionalHandlerDoesNotEndItsOwnEntry(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// hostile is an error of a handler whose methods panic or misbehave.
+// hostile is an error of a handler. Its methods panic or misbehave.
 type hostile struct {
 	text       string
 	unwrap     func() error
@@ -44,23 +44,23 @@ func (h *hostile) As(target any) bool { return h.as != nil && h.as(target) }
 
 func (h *hostile) Is(target error) bool { return h.is != nil && h.is(target) }
 
-// forest is an error that wraps itself.
+// forest is an error whose Unwrap returns the error itself.
 type forest struct{}
 
 func (forest) Error() string   { return "forest" }
 func (forest) Unwrap() []error { return []error{forest{}, forest{}} }
 
-// undecided is an error that panics when compared, although its type is comparable.
+// undecided is an error that panics when it is compared, although its type is comparable.
 type undecided struct{ of any }
 
 func (undecided) Error() string { return "undecided" }
 
-// bomb is a panic value that panics when it is printed. The value of that panic does so, too.
+// bomb is a panic value that panics when it is printed. The value of that second panic panics, too.
 type bomb struct{}
 
 func (bomb) String() string { panic(bomb{}) }
 
-// hostileErrors makes the errors by name. text is a part of LastError that identifies each.
+// hostileErrors returns the errors by name. text is a part of LastError by which the test recognizes each error.
 func hostileErrors() map[string]struct {
 	make func() error
 	text string
@@ -89,8 +89,8 @@ func hostileErrors() map[string]struct {
 	}
 }
 
-// TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther returns such errors from each kind of handler. They must count as
-// ordinary failures.
+// TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther returns errors whose methods panic from each kind of handler. They
+// must count as ordinary failures.
 // Failure: F63
 func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestErrorWhoseMethodsPanicIsAFailureLikeAnyOther(t *testing.T) {
 			ids := make(map[string]compensator.EntryID)
 			for kind, orders := range kinds {
 				ids[kind] = w.Put(orders, 1, compensator.Options{})
-				w.Put(orders, 2, compensator.Options{}) // possibly in a batch
+				w.Put(orders, 2, compensator.Options{}) // These entries may share a batch.
 			}
 			for kind, id := range ids {
 				w.WaitState(id, compensator.Dead)
@@ -136,7 +136,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// hostileTypes registers a type of each kind of handler. Each fails with fail and is exhausted after its first attempt.
+// hostileTypes registers a type for each kind of handler. Each handler returns the error of fail. Each entry is
+// exhausted after its first attempt.
 func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) map[string]*compensator.Type[harness.Order] {
 	t.Helper()
 	once := compensator.TypeConfig{MaxProcessCount: 1, MaxCompensateCount: 1}
@@ -170,7 +171,8 @@ func hostileTypes(t *testing.T, c *compensator.Compensator, fail func() error) m
 	return kinds
 }
 
-// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic passes such errors to functions of the library outside a handler.
+// TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic passes errors whose methods panic to functions of the library
+// outside a handler.
 // Failure: F63
 func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	t.Parallel()
@@ -183,7 +185,7 @@ func TestLookingAtAnErrorWhoseMethodsPanicDoesNotPanic(t *testing.T) {
 	assert.NotPanics(t, func() { _ = (&processlog.PanicError{Value: bomb{}}).Error() })
 }
 
-// loud is a slog.Handler that panics.
+// loud is a slog.Handler that panics in each call.
 type loud struct{ slog.Handler }
 
 func (loud) Enabled(context.Context, slog.Level) bool  { return true }
@@ -192,7 +194,7 @@ func (l loud) WithAttrs([]slog.Attr) slog.Handler      { return l }
 func (l loud) WithGroup(string) slog.Handler           { return l }
 
 // TestLoggerScheduleAndObserverThatPanicEndNothing makes user code panic in goroutines of the library. The process must
-// go on.
+// continue.
 // Failure: F63
 func TestLoggerScheduleAndObserverThatPanicEndNothing(t *testing.T) {
 	t.Parallel()

@@ -21,9 +21,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// calls counts the running calls of a batch handler. It holds them until the expected number runs.
+// calls counts the running calls of a batch handler. Each call waits until the expected number of calls runs.
 type calls struct {
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the fields below it
 	now     int
 	most    int
 	sizes   []int
@@ -53,8 +53,8 @@ func (c *calls) leave() {
 	c.now--
 }
 
-// handler succeeds once the expected number of calls runs. It then takes a while, so that an extra call would begin
-// meanwhile.
+// handler succeeds once the expected number of calls runs. Then it waits for a while, so that the test would see an
+// additional call.
 func (c *calls) handler(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 	c.enter(len(items))
 	defer c.leave()
@@ -95,7 +95,7 @@ func TestEntriesOfOneTransactionShareABatch(t *testing.T) {
 	require.NoError(t, err)
 	w.Run(c)
 	w.Put(orders, 0, compensator.Options{})
-	w.WaitAllEnded() // The entry runs.
+	w.WaitAllEnded() // The first entry runs alone.
 	w.PutMany(c, orders, 100, compensator.Options{})
 	w.WaitAllEnded()
 	require.Equal(t, []int{1, 100}, seen.sizes)
@@ -107,10 +107,10 @@ type bubbled struct {
 	*compensator.Compensator
 	store *compensatortest.MemoryStore
 	began time.Time
-	hangs time.Duration // duration of the first call, which ignores its context
+	hangs time.Duration // duration of the first call (0: no delay); that call ignores its context
 
 	mu    sync.Mutex // guards calls
-	calls []string   // when each call began, and with how many entries
+	calls []string   // start and number of entries of each call
 }
 
 func inBubble(t *testing.T, cfg compensator.TypeConfig, test func(t *testing.T, b *bubbled)) {
@@ -135,7 +135,7 @@ func (b *bubbled) handle(_ context.Context, items []compensator.Item[harness.Ord
 	return nil
 }
 
-// record records one entry after a pause.
+// record waits for the time after. Then it records one entry with the given delay.
 func (b *bubbled) record(t *testing.T, after, delay time.Duration) {
 	t.Helper()
 	<-time.After(after)
@@ -177,7 +177,7 @@ func TestDelayedEntryWaitsForOthersFromItsMoment(t *testing.T) {
 // Failure: F107
 func TestFullBatchDoesNotWait(t *testing.T) {
 	inBubble(t, compensator.TypeConfig{BatchWait: 20 * time.Second, BatchSize: 5, Concurrency: 1}, func(t *testing.T, b *bubbled) {
-		<-time.After(500 * time.Millisecond) // after the first read of Run, and before a round counts some entries again
+		<-time.After(500 * time.Millisecond) // Wait until Run has read the log for the first time. A later reconciler round would count some entries again.
 		for range 7 {
 			b.record(t, 10*time.Millisecond, 0)
 		}
@@ -186,8 +186,8 @@ func TestFullBatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// A batch is stuck and its leases have ended. Its entries are free in the database. They must not count towards a full
-// batch.
+// A batch is stuck, and its leases have ended. So the database shows its entries as due. They must not count towards a
+// full batch.
 // Failure: F107
 func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	cfg := compensator.TypeConfig{BatchWait: 30 * time.Second, BatchSize: 3, Concurrency: 2, Timeout: 10 * time.Second, Lease: time.Minute}
@@ -204,15 +204,16 @@ func TestBatchThatHangsIsNotTakenForOneThatIsFull(t *testing.T) {
 	})
 }
 
-// Entries recorded before Run, or while it begins, must wait for others exactly as long as later entries.
+// Some entries are recorded before Run, or while Run begins. They must wait for others exactly as long as entries that
+// are recorded later.
 // Failure: F107
 func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	const wait = 20 * time.Second
 	for _, of := range []struct {
 		name    string
 		entries int
-		before  time.Duration // time between the record and Run
-		want    []string      // batches, timed from the start of Run
+		before  time.Duration // time between recording and the start of Run
+		want    []string      // expected calls; times count from the start of Run
 	}{
 		{"recorded as it begins", 2, 0, []string{"2 after 20s"}},
 		{"it has waited", 2, 8 * time.Second, []string{"2 after 12s"}},
@@ -228,7 +229,7 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 				_, err = compensator.HandleBatch(b.Compensator, "close_order", b.handle, compensator.TypeConfig{BatchWait: wait, BatchSize: 5})
 				require.NoError(t, err)
 				stop := compensatortest.Run(t, b.Compensator)
-				<-time.After(time.Minute) // The queue is complete.
+				<-time.After(time.Minute) // By now the queue holds all entries.
 				stop()
 				for range of.entries {
 					b.record(t, 0, 0)
@@ -245,8 +246,8 @@ func TestStartOfAProcessEndsNoWait(t *testing.T) {
 	}
 }
 
-// A compensation runs alone. If it is overdue when a process begins, the wait of its type for a full batch must not
-// delay it.
+// A compensation runs alone. It is overdue when a process starts, and its type waits for a full batch then. That wait
+// must not delay the compensation.
 func TestStartOfAProcessPutsNoCompensationOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := compensatortest.NewMemoryStore()
@@ -286,8 +287,8 @@ func TestBatchWaitOfNothingWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Other processes record enough entries for a full batch. This process is not notified of their number. It must find
-// the batch full all the same.
+// Other processes record enough entries for a full batch. The queue does not report their number to this process. The
+// process must find the batch full all the same.
 // Failure: F107
 func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	t.Parallel()
@@ -310,7 +311,7 @@ func TestFullBatchDoesNotWaitWhoeverHasRecordedIt(t *testing.T) {
 	})
 }
 
-// rounds counts the rounds of a process's reconciler.
+// rounds counts the reconciler rounds of a process with this configuration.
 func rounds(cfg *compensator.Config) *atomic.Int64 {
 	var n atomic.Int64
 	cfg.Observer.Reconciled = func(compensator.ReconciledEvent) { n.Add(1) }
@@ -355,10 +356,10 @@ func TestNothingIsClaimedWhileItWaitsForOthers(t *testing.T) {
 	})
 }
 
-// looksFor is the batch size. The test recognizes the reads of waiting entries by this limit.
+// looksFor is the batch size. The test recognizes reads of waiting entries by this limit of the read.
 const looksFor = 50
 
-// countedLooks counts the reads of waiting entries.
+// countedLooks is a store that counts the reads of waiting entries.
 type countedLooks struct {
 	*compensatortest.MemoryStore
 	looks atomic.Int64
@@ -371,7 +372,8 @@ func (s *countedLooks) Scan(ctx context.Context, w processlog.Window) ([]process
 	return s.MemoryStore.Scan(ctx, w)
 }
 
-// A process checks whether a batch is full while entries wait. While none wait, it must send nothing.
+// While entries wait, the process reads from the database whether a batch is full. While no entry waits, it must send
+// no statement.
 // Failure: F107
 func TestLooksForAFullBatchAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

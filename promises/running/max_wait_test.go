@@ -13,13 +13,13 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Handlers of each kind wait forever. If MaxWait is short, their waits must count as failures after it, and the entry
-// must end. If MaxWait is long or not set, waits must cost nothing.
+// Handlers of each kind wait forever. With a short MaxWait, their waits must count as failures once MaxWait is over,
+// and the entry must end. With a long MaxWait, or without one, waits must not count.
 // Failure: F60
 func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 	t.Parallel()
 	closed := errors.New("the bank is closed")
-	const enough = 4 // number of calls that would exhaust the entry if waits counted
+	const enough = 4 // so many calls would exhaust the entry if waits counted
 	for name, wait := range map[string]func() error{
 		"Snooze":      func() error { return compensator.Snooze(100 * time.Millisecond) },
 		"Unavailable": func() error { return compensator.RetryAfter(100*time.Millisecond, compensator.Unavailable(closed)) },
@@ -40,7 +40,7 @@ func TestWaitsCountOnceMaxWaitIsOver(t *testing.T) {
 				call := func(e *compensator.Entry) error {
 					select {
 					case it.called <- e.ProcessCount:
-					default: // enough calls were noted
+					default: // The test has already noted enough calls.
 					}
 					return wait()
 				}

@@ -50,7 +50,7 @@ type traceKey struct{}
 
 type requestKey struct{}
 
-// tracing carries only the trace.
+// tracing is a Propagator that carries only the trace.
 type tracing struct{}
 
 func (tracing) Inject(ctx context.Context) map[string]string {
@@ -68,7 +68,7 @@ func (trippedUp) Extract(context.Context, map[string]string) context.Context {
 	panic("malformed trace")
 }
 
-// emptyHanded is a Propagator that returns a nil context.
+// emptyHanded is a Propagator that returns a nil context from each call.
 type emptyHanded struct{ tracing }
 
 func (emptyHanded) Extract(context.Context, map[string]string) context.Context { return nil }

@@ -18,8 +18,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lockedOut registers a transactional handler that needs a certain row. locked locks that row, so that the handler
-// waits for it.
+// lockedOut registers a transactional handler that needs a certain row. The function locked locks that row, so that the
+// handler waits for it.
 func lockedOut(t *testing.T, w *harness.World, c *compensator.Compensator, cfg compensator.TypeConfig) (orders *compensator.Type[harness.Order], tries *atomic.Int64, unlock func()) {
 	w.Exec("CREATE TABLE accounts (id INT PRIMARY KEY)")
 	w.Exec("INSERT INTO accounts VALUES (1)")
@@ -87,7 +87,8 @@ func (tx refusedTx) Commit() error {
 	return tx.err
 }
 
-// Error 3100 says that the server has rolled back. Error 1180 says that it may have. The row shows the result.
+// A COMMIT fails with an error. Error 3100 says that the server has rolled back. Error 1180 says that it may have
+// rolled back. The library must read the row to learn the result.
 // Failure: F74
 func TestCommitThatIsAlwaysRefusedReachesAPerson(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// Another application on the server uses up max_prepared_stmt_count while handlers run. No handler can then prepare a
-// statement until it is released.
+// Another application on the server uses up max_prepared_stmt_count while handlers run. No handler can prepare a
+// statement until that application closes its own.
 // Failure: F74
 func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	t.Parallel()
@@ -63,8 +63,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 			giveBack := sync.OnceFunc(func() { w.Exec("SET GLOBAL max_prepared_stmt_count=16382") })
 			defer giveBack()
 			close(usedUp)
-			// Each entry has one attempt. If the error may come from the statement itself, one error may stay uncounted
-			// before the attempt, and no more.
+			// Each entry has one attempt. An error that may come from the entry's own statement can stay uncounted once,
+			// and not more often.
 			w.Eventually(func() bool { return met.Load() >= 2*entries }, "each entry has met it twice")
 			giveBack()
 			for _, id := range ids {
@@ -76,8 +76,8 @@ func TestPreparedStatementsUsedUpByANeighbourSpendNoAttempt(t *testing.T) {
 	}
 }
 
-// A disk is full for a day. An entry with a single attempt must wait, the problem must be reported, and the entry must
-// run when there is space again.
+// The disk is full for a day. An entry with a single attempt must wait, and Health must report the problem. The entry
+// must run when there is space again.
 // Failure: F74
 func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	t.Parallel()
@@ -129,8 +129,8 @@ func TestConditionOfTheWholeServerNeverCounts(t *testing.T) {
 	}
 }
 
-// The session limits the time of a statement, and the server ends it. MariaDB ends any statement that waits for a row.
-// MySQL ends only a SELECT.
+// The session limits the time of a statement, so the server ends the library's statements. MariaDB ends any statement
+// that waits for a row. MySQL ends only a SELECT.
 // Failure: F74
 func TestStatementEndedForItsTimeSpendsNoAttempt(t *testing.T) {
 	t.Parallel()

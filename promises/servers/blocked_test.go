@@ -15,9 +15,9 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestBlockedServerHoldsFewSessionsOfOurs locks the whole server, as a backup does. Each statement of the library must
-// end on the server before the next one is sent in its place. Otherwise given-up statements would wait on there and use
-// up all connections.
+// TestBlockedServerHoldsFewSessionsOfOurs locks the whole server, as a backup does. A statement that the library gives
+// up must end on the server before the library sends the next one. Otherwise such statements would wait on the server
+// and use up all connections.
 // Failure: F30
 func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	t.Parallel()
@@ -45,7 +45,7 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 				lock, err := w.DB.Conn(t.Context())
 				require.NoError(t, err)
 				harness.ExecAll(t, lock, []string{statements[0]})
-				// This takes longer than two statements of the engine, each of which is given up after ten seconds.
+				// Wait longer than two statements of the engine take. The engine gives each up after ten seconds.
 				w.Eventually(func() bool {
 					var n int
 					require.NoError(t, w.DB.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE user='service'").Scan(&n))
@@ -62,8 +62,8 @@ func TestBlockedServerHoldsFewSessionsOfOurs(t *testing.T) {
 	}
 }
 
-// TestRecordNamesRowsThatAreStillOpen calls Record while rows of the same connection are open. The driver answers "bad
-// connection", as it does for a broken connection. Record's error must name the open rows.
+// TestRecordNamesRowsThatAreStillOpen calls Record while rows of the same connection are open. The driver then returns
+// "bad connection", which also means a broken connection. Record's error must name the open rows.
 // Failure: F41
 func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	harness.InEveryPool(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -104,8 +104,9 @@ func TestRecordNamesRowsThatAreStillOpen(t *testing.T) {
 	})
 }
 
-// TestStatementOfOursEndsOnABlockedServerByItself blocks the server. A statement of the library must end by its own
-// limit before the client gives it up, so that no session stays behind.
+// TestStatementOfOursEndsOnABlockedServerByItself blocks the server. A statement of the library has a limit on the
+// server that is shorter than the client's timeout. So the statement must end on the server, and no session may stay
+// behind.
 // Failure: F30
 func TestStatementOfOursEndsOnABlockedServerByItself(t *testing.T) {
 	t.Parallel()

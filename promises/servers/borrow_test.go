@@ -13,8 +13,8 @@ import (
 )
 
 // TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack uses a driver that cannot check whether a connection is valid.
-// Only the error of the next statement shows that. Package sql then discards the connection, and the borrower must do
-// the same.
+// Only the error of the next statement shows that a connection is dead. Package sql discards such a connection. The
+// library must discard it, too, if it has borrowed it.
 func TestBorrowedConnectionsThatTurnOutDeadDoNotComeBack(t *testing.T) {
 	t.Parallel()
 	const dead = 6

@@ -24,12 +24,12 @@ import (
 
 // lie is one way in which a MySQL-compatible server or driver deviates from MySQL.
 type lie struct {
-	text   *strings.Replacer                                        // replaces parts of a statement, except SET TRANSACTION and the like
+	text   *strings.Replacer                                        // replaces parts of the text of a statement, except of SET TRANSACTION and similar statements
 	begin  func(driver.TxOptions) driver.TxOptions                  // changes the options of BEGIN
-	result func(insert bool, id, rows int64) (gotID, gotRows int64) // changes the result
-	fail   func(query string) error                                 // may refuse a statement
+	result func(insert bool, id, rows int64) (gotID, gotRows int64) // changes the result of a statement
+	fail   func(query string) error                                 // may refuse a statement, by returning an error
 	late   func(query string) time.Duration                         // delay of the answer
-	breaks func(query string) bool                                  // selects statements that find their pooled connection broken
+	breaks func(query string) bool                                  // reports whether a statement fails as on a broken pooled connection
 }
 
 type liar struct {
@@ -99,7 +99,7 @@ func (c liarConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return liar{conn, c.lie}, err
 }
 
-// lying opens dsn through a lying driver, with a Connector or as a plain pool.
+// lying opens dsn through a driver that deviates as l says, with a Connector or as a plain pool.
 func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	return func() (*sql.DB, error) {
 		config, err := mysql.ParseDSN(dsn)
@@ -119,7 +119,8 @@ func lying(dsn string, l lie, watched bool) func() (*sql.DB, error) {
 	}
 }
 
-// replies makes a lie that replaces each statement by the text after it. DO 0 succeeds and does nothing.
+// replies makes a lie that sends another statement for each one given, in pairs of old and new. DO 0 succeeds and does
+// nothing.
 func replies(oldnew ...string) lie { return lie{text: strings.NewReplacer(oldnew...)} }
 
 var keepsItsIsolation = lie{
@@ -171,7 +172,7 @@ func TestNewRefusesAServerWhose(t *testing.T) {
 }
 
 // TestNewTakesASlowServerForNoneThatWaits uses a slow server. A server that ignores NOWAIT waits for the session's
-// whole lock timeout. New must not take a slow answer for such a wait.
+// whole lock timeout. New measures this time, and must not confuse a slow answer with such a wait.
 // Failure: F32
 func TestNewTakesASlowServerForNoneThatWaits(t *testing.T) {
 	t.Parallel()
@@ -206,12 +207,12 @@ func TestNewNamesEveryInstrumentThatFailsAtOnce(t *testing.T) {
 }
 
 // TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks starts instances at the same time, on both kinds of pool. Each
-// must probe with its own rows.
+// instance must probe the server with its own rows.
 // Failure: F32
 func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	var log strings.Builder // slog writes one record at a time.
+	var log strings.Builder // needs no mutex, because slog writes one record at a time
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var starting sync.WaitGroup
 	for i := range 100 {
@@ -230,7 +231,8 @@ func TestInstancesThatStartAtOnceDoNotJudgeEachOthersLocks(t *testing.T) {
 	assert.Equal(t, 0, w.Count("common_process_log"))
 }
 
-// harmless are deviations for which New uses another form of a statement. want is the log line about it.
+// harmless are deviations for which New uses another form of a statement. want is the log line that New writes about
+// the deviation.
 var harmless = map[string]struct {
 	replies []string
 	want    string
@@ -282,8 +284,8 @@ func TestEntriesRunOnAServerWhose(t *testing.T) {
 	}
 }
 
-// TestWatchedTransactionIsNeverProbed records on a connection that knows its transaction state. The library must send
-// no probe. On Vitess, a RELEASE without its SAVEPOINT would fail the next statement.
+// TestWatchedTransactionIsNeverProbed records on a connection that knows whether it is in a transaction. The library
+// must not probe this with statements. On Vitess, a RELEASE without its SAVEPOINT would make the next statement fail.
 // Failure: F40
 func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	t.Parallel()
@@ -312,8 +314,8 @@ func TestWatchedTransactionIsNeverProbed(t *testing.T) {
 	assert.Zero(t, probes.Load())
 }
 
-// TestStoreKeepsEveryPromiseOnAServerOfManyLies runs the suite on a plain pool where New uses every alternative form.
-// TestEntriesRunOnAServerWhose tests each deviation on a Connector.
+// TestStoreKeepsEveryPromiseOnAServerOfManyLies runs the suite on a plain pool. The server has so many deviations that
+// New uses every alternative form. TestEntriesRunOnAServerWhose tests each deviation on a Connector.
 // Failure: F32
 func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	t.Parallel()
@@ -336,8 +338,8 @@ func TestStoreKeepsEveryPromiseOnAServerOfManyLies(t *testing.T) {
 	})
 }
 
-// The probes of New meet a lock or a deadlock, which says nothing about the server. New must keep its guards. Without a
-// guard, an entry could be stored in another database's log.
+// The statements with which New probes the server meet a lock or a deadlock. That says nothing about the server, so New
+// must keep its guards. Without a guard, an entry could be stored in another database's log.
 // Failure: F32
 func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	t.Parallel()
@@ -345,7 +347,7 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 		w := harness.NewWorld(t)
 		var inserts atomic.Int64
 		once := lie{fail: func(query string) error {
-			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // The first INSERT must fail in any case.
+			if strings.HasPrefix(query, "INSERT") && inserts.Add(1) == 2 { // The first INSERT must fail at any rate.
 				return &mysql.MySQLError{Number: number, Message: "once"}
 			}
 			return nil
@@ -358,8 +360,8 @@ func TestNewTakesATransientErrorForNoFinding(t *testing.T) {
 	}
 }
 
-// TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool calls Resolve after the answer of a COMMIT was lost. More
-// pooled connections may have broken then. The server looks like a Galera node to the library.
+// TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool calls Resolve after the answer to a COMMIT was lost. Other
+// connections in the pool may have broken at that time, too. The server looks like a Galera node to the library.
 // Failure: F36
 func TestResolveOnGaleraOutlivesAConnectionThatBrokeInThePool(t *testing.T) {
 	t.Parallel()

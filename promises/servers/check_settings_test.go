@@ -50,7 +50,7 @@ func TestServerSettingsThatLoseOrCutEntriesAreRefusedAtStart(t *testing.T) {
 	}
 }
 
-// MySQL has no value below 1 for this setting, and takes 0 as 1.
+// On MySQL the least value of innodb_lock_wait_timeout is 1, so this test needs MariaDB.
 func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -65,11 +65,11 @@ func TestPoolThatNeverWaitsForLocksIsRefusedOnMariaDB(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	cfg.DB = w.Open(harness.Watched(never))
-	w.New(cfg) // The library's own connections wait for locks.
+	w.New(cfg) // New accepts the pool with a Connector, because the library's own connections wait for locks.
 }
 
-// TestSessionsThatCarryUTF8AreTaken connects with every name of the UTF-8 charset. Some of these charsets read
-// characters of four bytes as other characters.
+// TestSessionsThatCarryUTF8AreTaken connects with every charset that holds UTF-8. New must accept all of them. It must
+// log a warning for a charset without characters of four bytes.
 func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -98,7 +98,7 @@ func TestSessionsThatCarryUTF8AreTaken(t *testing.T) {
 	}
 }
 
-// Only MariaDB has this mode.
+// Only MariaDB has this sql_mode.
 func TestServerThatTakesEmptyTextsForNullIsRefusedAtStart(t *testing.T) {
 	t.Parallel()
 	if testservers.SharedSQL(t).Flavor != "mariadb" {

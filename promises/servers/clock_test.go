@@ -21,8 +21,8 @@ var (
 	datePattern   = regexp.MustCompile(`20\d\d-\d\d-\d\d`)
 )
 
-// tellsTime reports whether a text contains a time near now: seconds, milliseconds or microseconds since 1970, or a
-// date.
+// tellsTime reports whether a text contains a time near now. The time may be a date, or seconds, milliseconds or
+// microseconds since 1970.
 func tellsTime(text string) bool {
 	if datePattern.MatchString(text) {
 		return true

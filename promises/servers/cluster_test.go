@@ -34,7 +34,7 @@ func TestEntriesLiveThroughARedisCluster(t *testing.T) {
 	c := w.New(cfg)
 	var types []*compensator.Type[harness.Order]
 	var ran []*harness.Calls
-	for i := range 12 { // on all nodes
+	for i := range 12 { // Distribute the entries over all nodes.
 		orders, calls := harness.Numbered(t, c, fmt.Sprint("type ", i), compensator.TypeConfig{}, nil)
 		types, ran = append(types, orders), append(ran, calls)
 	}

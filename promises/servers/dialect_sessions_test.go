@@ -45,7 +45,7 @@ func TestPreparedStatementsOfTheServerAreNotUsedUp(t *testing.T) {
 	})
 }
 
-// asService creates a user of the world's database without special privileges. read_only stops this user.
+// asService creates a user of the world's database without special privileges. read_only applies to this user.
 func asService(w *harness.World) string {
 	w.Exec("CREATE USER service IDENTIFIED BY 'secret'")
 	w.Exec("GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO service")
@@ -55,7 +55,7 @@ func asService(w *harness.World) string {
 	return config.FormatDSN()
 }
 
-// complaint is a log that reports when outcomes cannot be stored.
+// complaint is a log handler that sends on the channel when it logs that outcomes cannot be stored.
 type complaint chan struct{}
 
 func (c complaint) Write(line []byte) (int, error) {
@@ -109,8 +109,9 @@ func TestOutcomesWaitOutADatabaseThatTakesNoWrites(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsTheServerClosesCostNothing lets the server close sessions that are idle for a second. It closes
-// the library's sessions between statements, and a handler's session inside its transaction. No attempt may be lost.
+// TestIdleConnectionsTheServerClosesCostNothing lets the server close sessions that are idle for a second. The server
+// closes sessions of the library between statements, and a handler's session inside its transaction. The entries must
+// not count an attempt for this.
 // Failure: F35
 func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 	t.Parallel()
@@ -120,7 +121,7 @@ func TestIdleConnectionsTheServerClosesCostNothing(t *testing.T) {
 			w := harness.NewWorld(t)
 			cfg := w.Quick()
 			cfg.DB = w.Open(pool(harness.WithParams(t, w.DSN, map[string]string{"wait_timeout": "1"})))
-			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // The sessions are idle between two polls.
+			cfg.PollInterval, cfg.ReconcileInterval, cfg.Lease = 3*time.Second, 3*time.Second, time.Minute // Between two polls, sessions are idle for longer than a second.
 			c := w.New(cfg)
 			var ran harness.Calls
 			orders, err := compensator.HandleTx(c, "close_order", func(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ harness.Order) error {
@@ -228,8 +229,8 @@ func TestClaimsHaveOneOwnerWhereRowLocksLockNothing(t *testing.T) {
 	}
 }
 
-// racingStore makes rivals meet in their first claim with the same rows. It counts the rows that a claim wanted and
-// another claim got.
+// racingStore is a store in which the first claims of two processes want the same rows at the same time. It counts the
+// rows that a claim wanted and another claim got.
 type racingStore struct {
 	processlog.Store
 	first     sync.Once
@@ -237,7 +238,7 @@ type racingStore struct {
 	contested *atomic.Int32
 }
 
-// Check always passes. New would otherwise refuse such a server.
+// Check always passes, because New would otherwise refuse a server that locks nothing.
 func (s *racingStore) Check(context.Context) error { return nil }
 
 func (s *racingStore) Claim(ctx context.Context, want []processlog.Wanted, token processlog.Token, lease time.Duration, accept func(*processlog.Row) bool) (processlog.Claimed, error) {

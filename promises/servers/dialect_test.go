@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// sessions are ways in which users configure connections. No setting may change what happens to an entry.
+// sessions are connection settings that users choose, by name. No setting may change how an entry runs.
 func sessions(t *testing.T) map[string]map[string]string {
 	list := map[string]map[string]string{
 		"as it comes":             {},
@@ -57,7 +57,7 @@ func TestEveryPathWorksHoweverTheUsersSessionsAreSetUp(t *testing.T) {
 	}
 }
 
-// life runs every statement of the library once.
+// life is one process and the store on which it runs every statement of the library once.
 type life struct {
 	*harness.World
 	t      *testing.T
@@ -86,7 +86,7 @@ func liveThrough(t *testing.T, w *harness.World, cfg compensator.Config) {
 	l.everyKindRuns()
 	l.duplicatesAreAnswered()
 	l.peopleAndServicesAct()
-	w.WaitAllEnded() // Moving entries could be counted twice or not at all.
+	w.WaitAllEnded() // Wait until no entry changes any more. An entry that changes state could be counted twice or not at all.
 	l.everythingCanBeLookedUp()
 	require.NoError(t, stop())
 	_, err := c.Purge(t.Context(), time.Hour)

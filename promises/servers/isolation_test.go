@@ -138,7 +138,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 		receipt, err = c.Record(t.Context(), tx, harness.Untyped(1)...)
 		require.NoError(t, err)
 	})
-	tx := w.Begin(w.Open(harness.Plain(dsn))) // a handler's own transaction, at the server's REPEATABLE READ
+	tx := w.Begin(w.Open(harness.Plain(dsn))) // This is a handler's own transaction, at the server's default of REPEATABLE READ.
 	var entries int
 	require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(&entries))
 	w.Effect(tx, "handler")
@@ -146,7 +146,7 @@ func TestFenceLostToARowChangedSinceTheSnapshotDropsTheOutcome(t *testing.T) {
 	err = store.SettleTx(t.Context(), tx, processlog.Token{9}, processlog.Outcome{ID: receipt.ID(), IdempotencyKey: receipt.Entries[0].IdempotencyKey, Version: 0, To: compensator.Succeeded, EndedBy: compensator.EndedByHandler})
 	require.ErrorIs(t, err, compensator.ErrLeaseLost)
 	if aborts {
-		w.RequireNumber(err, 1020) // The error must be this conflict. A missing row alone would prove nothing.
+		w.RequireNumber(err, 1020) // Require this error, because a missing row alone would not prove the conflict.
 	}
 	require.NoError(t, tx.Rollback())
 	assert.Equal(t, compensator.Pending, w.State(receipt.ID()))

@@ -80,7 +80,7 @@ func TestLogOfAnotherDatabaseRuns(t *testing.T) {
 	assert.Zero(t, w.Count("common_process_log"), "nothing went into the table of the default name")
 }
 
-// tryOut runs entries of a log through everything that a service does with them.
+// tryOut runs entries of a migrated log through everything that a service does with them.
 func tryOut(w *harness.World, cfg compensator.Config) {
 	w.T.Helper()
 	ctx := w.T.Context()
@@ -169,7 +169,7 @@ func TestDDLRefusesWhatItCannotName(t *testing.T) {
 	t.Parallel()
 	for field, give := range map[string][2]string{
 		"database": {"oracle", "log"},
-		"Table":    {"sqlite", "other.log"}, // SQLite has no qualified names.
+		"Table":    {"sqlite", "other.log"}, // SQLite has no names that are qualified by a database.
 	} {
 		_, err := compensator.DDL(give[0], give[1])
 		requireField(t, err, field)
@@ -255,7 +255,7 @@ func TestNewRefusesServersThatTakeNoRowWrites(t *testing.T) {
 
 	w.Exec("SET GLOBAL binlog_format='MIXED'")
 	again := w.Quick()
-	again.DB = w.Open(harness.Watched(w.DSN)) // A session reads the setting when it begins.
+	again.DB = w.Open(harness.Watched(w.DSN)) // Open a new pool, because a session reads the setting only when it begins.
 	w.New(again)
 
 	w.Exec("SET GLOBAL read_only=1")
@@ -284,7 +284,7 @@ var rightsAtRunTime = []string{
 	"SELECT, INSERT, UPDATE, DELETE ON %.common_process_log",
 	"SELECT, INSERT ON %.common_process_log_audit",
 	"SELECT ON %.common_process_log_meta",
-	"INSERT ON %.effects", // for the business table
+	"INSERT ON %.effects", // This right is for the business table.
 }
 
 // Failure: F37
@@ -321,8 +321,9 @@ func restricted(w *harness.World, rights ...string) string {
 	return config.FormatDSN()
 }
 
-// TestMigrateTriesAgainWhatMetAnotherProcess makes a migration statement fail because of another process, as Galera's
-// certification does. Migrate must try it again.
+// TestMigrateTriesAgainWhatMetAnotherProcess makes a migration statement fail as it fails when another process migrates
+// at the same time. Galera reports such a failure when it certifies a transaction. Migrate must try the statement
+// again.
 // Failure: F37
 func TestMigrateTriesAgainWhatMetAnotherProcess(t *testing.T) {
 	t.Parallel()

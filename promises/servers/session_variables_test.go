@@ -25,14 +25,14 @@ import (
 
 // sessionVariable is a session variable that can change what the library's statements do or mean.
 //
-// The library sets the variable in its own sessions. In the user's pool, its statements override the variable or do not
-// depend on it. Only in the user's own transaction nothing is overridden.
+// The library sets the variable in its own sessions. In sessions of the user's pool, its statements override the
+// variable or do not depend on it. Only in the user's own transaction the library overrides nothing.
 type sessionVariable struct {
 	name    string
-	set     string // statement that runs in every session of the pool after New
-	only    string // "mysql" or "mariadb" if the other server lacks the variable or value
+	set     string // statement that sets the variable, in every session of the pool after New
+	only    string // "mysql" or "mariadb", if the other server lacks the variable or this value
 	changes string
-	record  string // what Record does in such a session
+	record  string // result of Record in such a session
 	refused string // part of Record's error in such a session ("": Record succeeds)
 	again   string // part of the error when several entries are recorded again ("": no error)
 	atNew   string // part of New's error if the DSN sets the variable ("": New succeeds)
@@ -159,7 +159,7 @@ func settableVariables(w *harness.World) (names []string) {
 		_, err := w.DB.Exec("SET SESSION " + name + "=@@SESSION." + name)
 		var refused *mysql.MySQLError
 		if errors.As(err, &refused) && (refused.Number == 1229 || refused.Number == 1238 || refused.Number == 1193) {
-			continue // global only, or read-only
+			continue // Skip variables that are global only, or read-only.
 		}
 		settable = append(settable, strings.ToLower(name))
 	}
@@ -167,7 +167,7 @@ func settableVariables(w *harness.World) (names []string) {
 	return settable
 }
 
-// spoiling opens connections. Once armed, it sets a variable in each new connection.
+// spoiling is a connector. Once it is armed, it sets a variable in each connection that it opens.
 type spoiling struct {
 	driver.Connector
 	set   string
@@ -182,7 +182,7 @@ func (s spoiling) Connect(ctx context.Context) (driver.Conn, error) {
 	return conn, err
 }
 
-// openSpoiling opens a pool. spoil sets the variable in all sessions at once.
+// openSpoiling opens a pool. The function spoil sets the variable in all sessions of the pool from then on.
 func openSpoiling(w *harness.World, watched bool, set string, params map[string]string) (db *sql.DB, spoil func()) {
 	config, err := mysql.ParseDSN(harness.WithParams(w.T, w.DSN, params))
 	require.NoError(w.T, err)
@@ -196,7 +196,7 @@ func openSpoiling(w *harness.World, watched bool, set string, params map[string]
 	db = w.Open(func() (*sql.DB, error) { return sql.OpenDB(connector), nil })
 	return db, func() {
 		armed.Store(true)
-		db.SetMaxIdleConns(0) // This closes connections in which the variable is not set.
+		db.SetMaxIdleConns(0) // This closes the idle connections, in which the variable is not set.
 		db.SetMaxIdleConns(5)
 	}
 }
@@ -255,8 +255,8 @@ func TestNewNamesASessionVariableThatBreaksStatements(t *testing.T) {
 	}
 }
 
-// TestClaimInASessionWithAClockOfItsOwnIsNotEarly sets the clock of the pool's sessions years ahead. No claim may be
-// early. On a Connector, the library has its own sessions.
+// TestClaimInASessionWithAClockOfItsOwnIsNotEarly sets the clock of the pool's sessions years ahead. A claim in such a
+// session must not be early. On a Connector, the library claims in its own sessions.
 // Failure: F33
 func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	t.Parallel()
@@ -276,7 +276,7 @@ func TestClaimInASessionWithAClockOfItsOwnIsNotEarly(t *testing.T) {
 	}
 }
 
-// spoiled is a Compensator on a pool whose sessions can be spoiled.
+// spoiled is a Compensator on a pool in whose sessions the test can set a variable.
 type spoiled struct {
 	*harness.World
 	t             *testing.T
@@ -285,15 +285,15 @@ type spoiled struct {
 	orders, steps *compensator.Type[harness.Order]
 	paid          *compensator.Type[harness.Order]
 	ran           *harness.Calls
-	plain         bool // without a Connector
+	plain         bool // whether the pool has no Connector
 }
 
-// errNoStock contains letters that only Unicode charsets have together, and a quote.
+// errNoStock contains a quote, and letters that only Unicode charsets have together.
 var errNoStock = errors.New(`kein Vorrat für „ü“ 中 😀 \ '`)
 
 func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 	cfg := w.Quick()
-	cfg.DB, cfg.Lease = db, 30*time.Second // No entry runs again because of an expired lease.
+	cfg.DB, cfg.Lease = db, 30*time.Second // With this lease, no entry runs again because its lease expired.
 	cfg.Operations = &compensator.Operations{}
 	s := &spoiled{World: w, t: t, db: db, c: w.New(cfg)}
 	s.orders, s.ran = harness.Numbered(t, s.c, "bestellung-ü", compensator.TypeConfig{Retry: compensator.Fixed(0)}, func(e *compensator.Entry, call int) error {
@@ -307,11 +307,11 @@ func newSpoiled(t *testing.T, w *harness.World, db *sql.DB) *spoiled {
 	return s
 }
 
-// text is used as a key, a name and a content.
+// text is used as a key, as a name and in a content.
 const text = "größe-中文-😀-\\'[{|}~]"
 
 func (s *spoiled) lives(v sessionVariable, spoil func()) {
-	clean := s.Put(s.orders, 0, compensator.Options{IdempotencyKey: text + "-0"}) // through the world's own pool
+	clean := s.Put(s.orders, 0, compensator.Options{IdempotencyKey: text + "-0"}) // Record this entry through the world's own pool.
 	spoil()
 	if v.refused != "" {
 		s.refuses(v)
@@ -319,7 +319,7 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 		s.records(v)
 	}
 	if s.plain && (v.refused == "character_set_results" || v.name == "timestamp" && testservers.SharedSQL(s.t).Flavor == "mysql") {
-		return // Nothing is claimed in such a session.
+		return // The library claims no entry in such a session.
 	}
 	stop := s.Run(s.c)
 	s.WaitAllEnded()
@@ -338,7 +338,8 @@ func (s *spoiled) lives(v sessionVariable, spoil func()) {
 	assert.Zero(s.t, s.Count("common_process_log"))
 }
 
-// refuses requires that Record refuses one entry and several, names the variable, and writes nothing.
+// refuses requires that Record refuses one entry, and several. The error must name the variable, and nothing may be
+// written.
 func (s *spoiled) refuses(v sessionVariable) {
 	for _, n := range []int{1, 3} {
 		tx := s.Begin(s.db)
@@ -360,7 +361,8 @@ func (s *spoiled) entries(key string, n int) []compensator.NewEntry {
 	return entries
 }
 
-// records requires that Record stores one entry and several, finds them again, and keeps their order.
+// records requires that Record stores one entry, and several. A second Record must find them, and their order must be
+// kept.
 func (s *spoiled) records(v sessionVariable) {
 	for _, again := range []bool{false, true} {
 		for _, n := range []int{1, 3} {
@@ -391,7 +393,7 @@ func (s *spoiled) records(v sessionVariable) {
 	s.PutThrough(s.db, s.paid, 7, compensator.Options{IdempotencyKey: text + "-paid", UserName: text})
 }
 
-// ended requires that each entry ran as often as it must, and that its row holds what was recorded.
+// ended requires that each entry ran as often as it must. Its row must hold what the test recorded.
 func (s *spoiled) ended(clean compensator.EntryID) {
 	rows, err := s.DB.Query("SELECT id, idempotent_id, last_error, state, content FROM common_process_log WHERE business_type='bestellung-ü'")
 	require.NoError(s.t, err)
@@ -416,7 +418,7 @@ func (s *spoiled) ended(clean compensator.EntryID) {
 	assert.Equal(s.t, s.Count("common_process_log WHERE business_type='pay_order'"), s.Count("effects"))
 }
 
-// read requires that reads return what was recorded.
+// read requires that the reading methods return what the test recorded.
 func (s *spoiled) read() {
 	page, err := s.c.List(s.t.Context(), compensator.Filter{BusinessType: "bestellung-ü"})
 	require.NoError(s.t, err)

@@ -23,7 +23,7 @@ import (
 type switchover struct {
 	former, next *harness.World
 	proxy        *faultproxy.MySQL
-	dsn          string // through the proxy, for a user that read_only stops
+	dsn          string // DSN through the proxy, for a user to whom read_only applies
 }
 
 func newSwitchover(t *testing.T) *switchover {
@@ -47,7 +47,7 @@ func newSwitchover(t *testing.T) *switchover {
 	return &switchover{former, next, proxy, config.FormatDSN()}
 }
 
-// replicate copies the former primary's data to the next one. Nothing may change on the former primary meanwhile.
+// replicate copies the former primary's data to the next primary. Nothing may change on the former primary meanwhile.
 func (s *switchover) replicate(t *testing.T) {
 	rows, err := s.former.DB.Query("SELECT * FROM common_process_log")
 	require.NoError(t, err)
@@ -94,13 +94,13 @@ func TestEntriesRunOnTheNewPrimaryAfterASwitchover(t *testing.T) {
 			c := s.former.New(cfg)
 			_, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, func(*compensator.Entry, int) error { return nil })
 			s.former.Run(c)
-			first := s.former.InsertDue("close_order", 1, 50) // This uses all connections of the library.
+			first := s.former.InsertDue("close_order", 1, 50) // So many entries use all connections of the library.
 			s.former.WaitAllEnded()
 			require.NoError(t, c.InTx(t.Context(), func(context.Context, *compensator.ScopedTx) error { return nil }), "the pool holds a connection")
 			s.replicate(t)
 			s.happens(t)
 			second := s.next.InsertDue("close_order", 1001, 50)
-			s.former.InsertDue("close_order", 1001, 50) // replicated
+			s.former.InsertDue("close_order", 1001, 50) // These entries have been replicated.
 			s.next.WaitAllEnded()
 			for _, id := range append(first, second...) {
 				assert.Equal(t, 1, ran.Of(id))
@@ -137,8 +137,8 @@ func TestNewWarnsOfAPoolThatStaysOnAFormerPrimary(t *testing.T) {
 	}
 }
 
-// A plain pool without RejectReadOnly stays on a read-only server. Its user must fix that. The library must name the
-// cause in the error of Record, in the log and in Health.
+// A plain pool without RejectReadOnly keeps its connections to a server that has become read-only. Only the operator
+// can fix that. The library must name the cause in the error of Record, in the log and in Health.
 // Failure: F35
 func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 	t.Parallel()
@@ -168,8 +168,8 @@ func TestPoolThatStaysOnAFormerPrimarySaysWhatWouldHelp(t *testing.T) {
 }
 
 // TestOwnConnectionsFollowTheUsersToAnotherServer makes a load balancer route new connections to another server. The
-// former server stays up. The user's connections move when their lifetime ends. The library's own connections must
-// follow. A connection that the service holds for a lock does not move.
+// former server stays up. The user's connections move when their lifetime ends, and the library's own connections must
+// follow. A connection that the service holds for a lock stays on the former server.
 // Failure: F35
 func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 	t.Parallel()
@@ -188,7 +188,7 @@ func TestOwnConnectionsFollowTheUsersToAnotherServer(t *testing.T) {
 			c := s.former.New(cfg)
 			orders, ran := harness.Numbered(t, c, "close_order", compensator.TypeConfig{}, nil)
 			s.former.Run(c)
-			s.former.InsertDue("close_order", 1, 50) // This uses all connections of the library.
+			s.former.InsertDue("close_order", 1, 50) // So many entries use all connections of the library.
 			s.former.WaitAllEnded()
 			s.replicate(t)
 			config, err := mysql.ParseDSN(s.next.DSN)

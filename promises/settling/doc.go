@@ -1,3 +1,6 @@
-// Package settling tests how an outcome gets into the database (G5, G8). It is stored once and fenced by its token. It
-// passes locks, outages and lost answers. The queue learns of it only afterwards.
+// Package settling tests how an outcome gets into the database (G5, G8):
+//
+//   - An outcome is stored once, and only with the token of its claim.
+//   - Locks, outages and lost answers do not prevent this.
+//   - The queue learns of an outcome only after the database has stored it.
 package settling

@@ -20,7 +20,7 @@ func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
 	t.Parallel()
 	harness.InEveryMode(t, func(t *testing.T, w *harness.World, cfg compensator.Config) {
 		var dropped, failed atomic.Int32
-		cfg.Lease = time.Second // The second attempt waits until this lease ends.
+		cfg.Lease = time.Second // The second attempt begins when this lease ends.
 		cfg.Observer.OutcomeDropped = func(compensator.SettledEvent) { dropped.Add(1) }
 		cfg.Observer.AttemptEnded = func(e compensator.AttemptEvent) {
 			if e.Err != nil && !errors.Is(e.Err, compensator.ErrLeaseLost) {
@@ -34,7 +34,7 @@ func TestTransactionalHandlerThatLostItsFenceLeavesNoTrace(t *testing.T) {
 				return err
 			}
 			if ran.Add(e.ID) == 1 {
-				return c.Reschedule(context.WithoutCancel(ctx), e.ID, 0) // The entry is rescheduled during the attempt.
+				return c.Reschedule(context.WithoutCancel(ctx), e.ID, 0) // Reschedule the entry during its attempt.
 			}
 			return nil
 		}, compensator.TypeConfig{})

@@ -22,7 +22,7 @@ func TestRunReturnsOnlyOnceOutcomesAreStored(t *testing.T) {
 	w := harness.NewWorld(t)
 	cfg, store := w.OnHooks(w.Quick())
 	store.OnSettle = func(settle func() ([]processlog.Settled, error)) ([]processlog.Settled, error) {
-		pause := time.NewTimer(300 * time.Millisecond) // Run would have returned by then.
+		pause := time.NewTimer(300 * time.Millisecond) // If Run did not wait, it would have returned by then.
 		defer pause.Stop()
 		<-pause.C
 		return settle()
@@ -62,8 +62,9 @@ func (s *steps) list() []string {
 	return slices.Clone(s.taken)
 }
 
-// toldQueue notes when it receives an outcome. A short delay is no outcome. A claim that failed puts an entry back for
-// a moment. So does a claim for which the entry is not due yet by the database's clock.
+// toldQueue is a queue that notes when it receives an outcome. It ignores short delays, which are not outcomes. A
+// failed claim puts an entry back for a short delay. So does a claim for which the entry is not due yet by the
+// database's clock.
 type toldQueue struct {
 	processlog.Queue
 	steps *steps
@@ -86,9 +87,9 @@ func TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome(t *testing.T) {
 			queue, err := redisqueue.Open(w.Redis, w.Name)
 			require.NoError(t, err)
 			var sequence steps
-			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // The queue must find the entry, not a poll.
+			cfg.Redis, cfg.Queue, cfg.Grace = nil, &toldQueue{queue, &sequence}, time.Minute // With this grace period the queue must find the entry, because no poll does.
 			var claims atomic.Int64
-			store.OnClaim = func() error { // The first claim puts the entry back.
+			store.OnClaim = func() error { // The first claim fails and puts the entry back.
 				if claims.Add(1) == 1 {
 					return errors.New("deadlock")
 				}

@@ -57,7 +57,7 @@ func TestDatabaseAwayForSecondsWithABacklogIsCaughtUpWith(t *testing.T) {
 				w.Put(orders, i, compensator.Options{Delay: 300 * time.Millisecond})
 			}
 			proxy.Refuse()
-			back.Open() // Its outcome cannot be stored.
+			back.Open() // The outcome of this entry cannot be stored.
 			health := c.Health(t.Context())
 			require.Error(t, health.Database)
 			w.Eventually(func() bool {
@@ -90,7 +90,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	lines := new(logLines)
 	cfg := w.Quick()
 	cfg.DB, cfg.Redis, cfg.Logger = db, client, slog.New(lines)
-	cfg.PollInterval = time.Second // the default
+	cfg.PollInterval = time.Second // This is the default.
 	c := w.New(cfg)
 	names := []string{"one", "two", "three", "four", "five"}
 	for _, name := range names {
@@ -108,7 +108,7 @@ func TestEverythingAwayIsNeitherHammeredNorShoutedAbout(t *testing.T) {
 	seen, asked, askedToo := lines.n.Load(), sqlDials.Load(), redisDials.Load()
 	sqlProxy.Refuse()
 	redisProxy.Refuse()
-	g.Open() // Three outcomes cannot be stored.
+	g.Open() // The outcomes of three entries cannot be stored.
 	for _, name := range names {
 		w.Exec("UPDATE common_process_log SET state=0, ended_by='', next_at=1, epoch=epoch+1, version=version+1 WHERE business_type=?", name)
 	}

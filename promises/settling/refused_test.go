@@ -17,7 +17,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// refuse creates a trigger that rejects changes of the entries ids under the condition when. allow drops the trigger.
+// refuse creates a trigger that rejects changes of the entries in ids if the condition when holds. allow drops the
+// trigger.
 func refuse(w *harness.World, ids []compensator.EntryID, when string) (allow func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -118,8 +119,9 @@ func TestRowThatTheDatabaseRefusesHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome has a trigger that writes into a missing table. The table's name may
-// contain the name of the log. The library must not take the error for a missing log.
+// TestTriggerOnAMissingTableHoldsUpNoOtherOutcome has a trigger that writes into a missing table, so the database
+// reports that table as missing. The table's name may contain the name of the log. The library must not conclude that
+// the log is missing.
 func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	t.Parallel()
 	for _, history := range []string{"common_process_log_history", "old_common_process_log", "history"} {
@@ -151,8 +153,8 @@ func TestTriggerOnAMissingTableHoldsUpNoOtherOutcome(t *testing.T) {
 	}
 }
 
-// A wait for a lock takes 2 s. One wait for each half of the refused outcomes would exceed the deadline of the
-// statement.
+// A trigger waits for a lock, and each wait takes 2 s. The library splits a refused statement into halves to find the
+// refused outcomes. One wait for each half would exceed the deadline of the statement.
 // Failure: F75
 func TestLockedRowBesideRefusedOnesIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
@@ -233,7 +235,7 @@ func names(c *compensator.Compensator, what string, ids []compensator.EntryID) b
 	return false
 }
 
-// A trigger rejects the claims of 3 due entries, which come before the others.
+// A trigger rejects the claims of 3 due entries, and these come before the others. The others must run.
 // Failure: F75
 func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -246,7 +248,7 @@ func TestEntriesThatTheDatabaseRefusesToLeaseHoldUpNoOther(t *testing.T) {
 		}
 		refused := ids[:3]
 		allow := refuse(w, refused, "NEW.delivery_count>OLD.delivery_count")
-		w.Exec("UPDATE common_process_log SET lease_until=0, token=X'', delivery_count=0, version=version+1") // No entry is started from its insert.
+		w.Exec("UPDATE common_process_log SET lease_until=0, token=X'', delivery_count=0, version=version+1") // Take the leases away, so that no entry is started from its insert.
 		w.Run(c)
 		for _, id := range ids[3:] {
 			w.WaitState(id, compensator.Succeeded)
@@ -281,8 +283,9 @@ func TestRunNamesTheEntriesWhoseOutcomesAreRefused(t *testing.T) {
 	allow()
 }
 
-// TestRunStoresOutcomesThatTheDatabaseTakesAgain refuses outcomes, then drops the trigger and stops Run. Refused
-// outcomes wait up to a minute between attempts. Run must store them before it returns, which is much earlier.
+// TestRunStoresOutcomesThatTheDatabaseTakesAgain refuses outcomes with a trigger, then drops the trigger and stops Run.
+// The process waits up to a minute before it offers a refused outcome again. Run must store these outcomes without that
+// wait, before it returns.
 func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -294,7 +297,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	})
 	stop := w.Run(c)
 	var ids []compensator.EntryID
-	for i := range entriesBesideRefused { // more than one statement offers
+	for i := range entriesBesideRefused { // more entries than one statement settles
 		ids = append(ids, w.Put(orders, i, compensator.Options{}))
 	}
 	w.Eventually(func() bool { return calls.Total() == len(ids) }, "all handlers run")
@@ -303,7 +306,7 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	w.Eventually(func() bool {
 		for _, problem := range c.Health(t.Context()).Problems {
 			if strings.HasPrefix(problem.What, "the database refuses to store outcomes") {
-				return problem.Times >= 6 // By now, they wait for seconds between attempts.
+				return problem.Times >= 6 // By now the process waits for seconds before it offers them again.
 			}
 		}
 		return false
@@ -316,8 +319,8 @@ func TestRunStoresOutcomesThatTheDatabaseTakesAgain(t *testing.T) {
 	}
 }
 
-// Blocked entries are put back together, and made due together. A trigger rejects this for some entries, or for their
-// positions. The others must not wait.
+// The library puts blocked entries back together, and makes them due together. A trigger rejects this for some entries,
+// or for their positions. The other entries must not wait.
 // Failure: F75
 func TestRefusedPositionsHoldUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// storeBeside opens a store on a pool and records entries.
+// storeBeside opens another store on the pool db and records entries.
 func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (processlog.Store, *compensator.Receipt) {
 	store, err := compensator.OpenStore(t.Context(), db, compensator.DefaultTable)
 	require.NoError(t, err)
@@ -32,8 +32,8 @@ func storeBeside(t *testing.T, w *harness.World, db *sql.DB, entries int) (proce
 	return store, receipt
 }
 
-// A transaction locks many entries. A settle must not wait once for each. It would then exceed its deadline, try again,
-// and never succeed.
+// A transaction locks many entries. A settle of their outcomes must not wait once for each entry. Otherwise it would
+// exceed its deadline each time and never succeed.
 // Failure: F27
 func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	t.Parallel()
@@ -42,11 +42,11 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	holder := w.Begin(w.DB)
 	var outcomes []processlog.Outcome
 	for i, e := range receipt.Entries {
-		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Retrying, ProcessCount: i + 1}) // No two outcomes share a statement.
+		outcomes = append(outcomes, processlog.Outcome{ID: e.ID, IdempotencyKey: e.IdempotencyKey, To: compensator.Retrying, ProcessCount: i + 1}) // The outcomes differ, so that no two share a statement.
 		_, err := holder.Exec("SELECT id FROM common_process_log WHERE id=? FOR UPDATE", e.ID.Row())
 		require.NoError(t, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // one wait takes 2 s
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // One wait for a lock takes 2 s.
 	defer cancel()
 	results, err := store.Settle(ctx, processlog.Token{1}, outcomes)
 	require.NoError(t, err)
@@ -56,13 +56,13 @@ func TestSettleWaitsForLockedRowsOnce(t *testing.T) {
 	require.NoError(t, holder.Rollback())
 }
 
-// A client gives up before the server reports the lock wait. It loses its connection and does not learn of the lock.
-// The other outcomes must not wait for this one.
+// A client gives up before the server reports that its statement waited for a lock. It loses its connection and does
+// not learn of the lock. The outcomes of entries that are not locked must still be stored.
 // Failure: F27
 func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
-	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // one wait takes 2 s
+	_, db := w.Proxied(true, harness.ReadTimeout(time.Second)) // One wait for a lock takes 2 s.
 	store, receipt := storeBeside(t, w, db, 6)
 	var outcomes []processlog.Outcome
 	for _, e := range receipt.Entries {
@@ -71,7 +71,7 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	slices.SortFunc(outcomes, func(a, b processlog.Outcome) int { return a.ID.Compare(b.ID) })
 	defer w.LockRow(outcomes[0].ID)()
 	var results []processlog.Settled
-	for try := 1; ; try++ { // A slow server is no sign of a lock.
+	for try := 1; ; try++ { // Try again if the server was slow, because a slow server is no sign of a lock.
 		var err error
 		if results, err = store.Settle(t.Context(), processlog.Token{1}, outcomes); err == nil {
 			break
@@ -84,8 +84,8 @@ func TestOutcomesPassALockedRowByUnderAShortReadTimeout(t *testing.T) {
 	}
 }
 
-// A server ends a statement that waits for a row lock, without naming the lock. On MariaDB, max_statement_time does so.
-// An administrator's watchdog that kills waiting statements does so, too. The other outcomes must be stored.
+// A server ends a statement that waits for a row lock, and its error does not mention a lock. MariaDB does so at
+// max_statement_time. An administrator's watchdog may also kill waiting statements. The other outcomes must be stored.
 // Failure: F74
 func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	t.Parallel()
@@ -118,7 +118,7 @@ func TestOutcomesPassALockedRowByThoughTheServerEndsTheWait(t *testing.T) {
 	}
 }
 
-// killWaiting kills each statement in the world's database that waits for a row, until stop is called.
+// killWaiting kills each statement in the world's database that waits for a row lock, until stop is called.
 func killWaiting(w *harness.World) (stop func()) {
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var done sync.WaitGroup
@@ -170,7 +170,8 @@ func TestEntryWantedTwiceIsClaimedOnce(t *testing.T) {
 	require.Empty(t, found.Gone)
 }
 
-// A handler swallows an error of Record. Its commit would be refused forever, so the attempt must count as failed.
+// A handler ignores an error of Record. The commit of its transaction would then be refused forever, so the attempt
+// must count as failed.
 func TestSwallowedErrorOfRecordIsAFailureOfTheHandler(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)

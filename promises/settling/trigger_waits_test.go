@@ -16,8 +16,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// countedBy creates a trigger that counts changes of the entries in a row of another table, under the condition when.
-// It locks that row in a transaction. release ends the transaction and drops the trigger.
+// countedBy creates a trigger that counts changes of the entries in ids if the condition when holds. The count is a row
+// of another table. countedBy locks that row in a transaction, so the trigger waits. release ends the transaction and
+// drops the trigger.
 func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) (release func()) {
 	rows := make([]string, len(ids))
 	for i, id := range ids {
@@ -37,7 +38,7 @@ func countedBy(w *harness.World, ids []compensator.EntryID, event, when string) 
 	}
 }
 
-// likeTheEngine calls try with the engine's deadline for a statement, again and again, until try reports true.
+// likeTheEngine calls try again and again until try reports true. Each call has the engine's deadline for a statement.
 func likeTheEngine(w *harness.World, try func(ctx context.Context) bool, what string) {
 	w.Eventually(func() bool {
 		ctx, cancel := context.WithTimeout(w.T.Context(), 10*time.Second)
@@ -46,8 +47,8 @@ func likeTheEngine(w *harness.World, try func(ctx context.Context) bool, what st
 	}, what)
 }
 
-// patientPools runs test on each kind of pool. Sessions of the plain pool wait for locks longer than a statement may
-// take. The server's default of 50 s has the same effect.
+// patientPools runs test on each kind of pool. Sessions of the plain pool wait for a lock longer than a statement of
+// the library may take. The server's default of 50 s has the same effect.
 func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sql.DB)) {
 	for name, pool := range harness.Pools {
 		t.Run(name, func(t *testing.T) {
@@ -58,8 +59,9 @@ func patientPools(t *testing.T, test func(t *testing.T, w *harness.World, db *sq
 	}
 }
 
-// TestTriggerThatWaitsForALockHoldsUpNoOther has a trigger that waits for a row of another table when one of three
-// entries of 40 changes. All other entries must be claimed, renewed, released and settled meanwhile.
+// TestTriggerThatWaitsForALockHoldsUpNoOther has a trigger that runs when one of three entries changes, out of 40. The
+// trigger waits for a locked row of another table. All other entries must be claimed, renewed, released and settled
+// meanwhile.
 func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -153,7 +155,8 @@ func TestTriggerThatWaitsForALockHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged does the same for DELETE.
+// TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged has a trigger on DELETE that waits for a lock. All other
+// entries must be purged meanwhile.
 func TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged(t *testing.T) {
 	t.Parallel()
 	patientPools(t, func(t *testing.T, w *harness.World, db *sql.DB) {
@@ -163,7 +166,7 @@ func TestTriggerThatWaitsForALockKeepsNoOtherFromBeingPurged(t *testing.T) {
 		w.Exec("UPDATE common_process_log SET state=1, ended_by='handler', next_at=1, lease_until=0")
 		release := countedBy(w, waiting, "DELETE", "1=1")
 		likeTheEngine(w, func(ctx context.Context) bool {
-			_, _ = store.Purge(ctx, "", compensator.Succeeded, time.Hour, 1000) // Some entries are always left.
+			_, _ = store.Purge(ctx, "", compensator.Succeeded, time.Hour, 1000) // Ignore the error, because some entries can never be purged here.
 			return w.Count("common_process_log") == len(waiting)
 		}, "all others are purged")
 		release()

@@ -23,7 +23,7 @@ func TestOutcomeWhoseReplyWasLostIsCountedOnce(t *testing.T) {
 		for _, watched := range []bool{true, false} {
 			for name, statement := range map[string]string{"failure": "SET state=-1", "success": "SET state=1", "failure's commit": "SET state=-1"} {
 				if watched && name == "failure's commit" {
-					continue // This is a single statement there.
+					continue // With a Connector, the failure and its commit are a single statement.
 				}
 				t.Run(fmt.Sprintf("%s of %s, connector %t", fault, name, watched), func(t *testing.T) {
 					t.Parallel()
@@ -76,7 +76,7 @@ func TestTransactionalEffectHappensOnceThoughItsCommitIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		fault    string
-		question bool // The query for the result of the commit fails, too.
+		question bool // if set, the query for the result of the commit fails, too
 		runs     int
 	}{
 		{"request lost", false, 2}, {"reply lost", false, 1}, {"request lost", true, 2}, {"reply lost", true, 1},

@@ -15,13 +15,13 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The database stores no outcome for longer than the lease. A process that holds the outcome must not take its own
-// entry for one of a crashed process.
+// The database stores no outcome for longer than the lease. A process holds an outcome that it could not store, and the
+// lease of that entry has ended. The process must not conclude that the entry's process has crashed.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
 	for name, withRedis := range map[string]bool{"redis": true, "no redis": false} {
-		for _, lost := range []string{"0", "id%2", "2"} { // Entries that lost two leases run alone. Entries that lost none are claimed without any limit.
+		for _, lost := range []string{"0", "id%2", "2"} { // Entries that lost two leases run alone. Entries that lost none run without a limit beyond Concurrency.
 			t.Run(name+", "+lost+" lost leases", func(t *testing.T) {
 				t.Parallel()
 				w := harness.NewWorld(t)
@@ -53,7 +53,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	}
 }
 
-// The whole server stops for longer than the lease.
+// The whole server stops for longer than the lease. No entry may count a lost lease for that time.
 // Failure: F58
 func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -86,8 +86,8 @@ func TestDatabaseThatStopsForLongerThanTheLeaseCostsNoOutcome(t *testing.T) {
 	require.Equal(t, 30, w.Ended(compensator.Succeeded, 0))
 }
 
-// Another process cannot know that the first process is alive and holds a success. It must leave the entry alone for
-// one more lease.
+// A process is alive and holds a success that it could not store. Another process cannot know that. It must leave the
+// entry alone for one more lease.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -123,8 +123,8 @@ func TestCrashBudgetLeavesALeaseToTheSuccessOfALivingProcess(t *testing.T) {
 	}
 }
 
-// A compensation has succeeded, and its outcome cannot be stored for a while. It must stay final, even if another
-// process holds the entry by then.
+// A compensation has succeeded, and its outcome cannot be stored for a while. The outcome must stay final, even if
+// another process holds the entry by then.
 // Failure: F58
 func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) {
 	t.Parallel()
@@ -153,8 +153,8 @@ func TestCrashBudgetLeavesALeaseToTheCompensationOfALivingProcess(t *testing.T) 
 	require.Equal(t, 1, w.Ended(compensator.Compensated, 0))
 }
 
-// The database can be read and refuses writes. A process waits whether another process stores an outcome. Time without
-// writes must not count as proof of a crash, however long it lasts.
+// The database can be read but refuses writes. A process finds an entry whose lease has ended, and waits in case its
+// holder still stores the outcome. The time without writes must not count as proof of a crash, however long it lasts.
 func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	t.Parallel()
 	w := harness.NewWorld(t)
@@ -186,7 +186,7 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	}
 	reads := other.Arm(faultproxy.Rule{Match: faultproxy.Contains("common_process_log")})
 	w.Run(instances[1])
-	harness.Elapse(3 * time.Second) // long enough for a count based on the clock
+	harness.Elapse(3 * time.Second) // This is long enough for a process that counts by the clock.
 	w.Eventually(func() bool { return reads.Matched() >= 4 }, "it looks")
 	other.Heal()
 	w.Eventually(func() bool { return w.Count("common_process_log WHERE delivery_count>3 OR state<>0") == 1 }, "the other one writes")
@@ -196,7 +196,8 @@ func TestTimeInWhichNothingCanBeWrittenCountsAgainstNobody(t *testing.T) {
 	require.Equal(t, 1, w.Ended(compensator.Succeeded, 0))
 }
 
-// A success comes too late: the entry has another state. Without an Observer, the log must report it.
+// A success comes too late, because the entry has another state by then. Without an Observer, the log must report the
+// success.
 // Failure: F64
 func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	t.Parallel()
@@ -222,7 +223,7 @@ func TestSuccessThatComesTooLateIsLoggedAsAWarning(t *testing.T) {
 	proxy.Heal()
 	line := harness.Next(t, lines)
 	for !strings.Contains(line, "outcome dropped") {
-		line = harness.Next(t, lines) // the outcome that could not be stored before
+		line = harness.Next(t, lines) // The next line is about the outcome that could not be stored before.
 	}
 	require.Contains(t, line, "level=WARN")
 	require.Contains(t, line, "entry="+id.String())

@@ -15,8 +15,8 @@ import (
 	"github.com/compensator-go/compensator/internal/harness"
 )
 
-// Run has ended and reported a handler that it left behind. No Run observes that handler any more, and its timeout is
-// far. Health must still name it.
+// A handler is stuck, so Run has ended and reported that it left the handler behind. No Run observes the handler any
+// more, and its timeout is far away. Health must still name the entry.
 func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestHealthNamesWhatHangsFromAnEarlierRun(t *testing.T) {
 		require.NoError(t, err)
 		release := make(chan struct{})
 		_, err = compensator.Handle(c, "close_order", func(context.Context, *compensator.Entry, harness.Order) error {
-			<-release // ignoring its context
+			<-release // Ignore the context.
 			return errors.New("too late")
 		}, compensator.TypeConfig{Timeout: time.Hour})
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// requireEffectsOnce requires that each paid order was paid once and each closed order was compensated once.
+// requireEffectsOnce requires that each order was paid once, and that each closed order was compensated once.
 func requireEffectsOnce(w *harness.World) {
 	w.T.Helper()
 	for effect, where := range map[string]string{"paid ": "business_type='pay_order' AND state=1", "undone ": "business_type='close_order' AND state=2"} {
@@ -111,8 +111,8 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 			stopped := time.Now()
 			w.Run(c) // This instance claims the entries when their leases end.
 			w.Eventually(func() bool {
-				// The process may have been frozen inside a statement, with a row of the log locked. Let it finish that
-				// statement.
+				// The process may be frozen inside a statement that has locked a row of the log. Let the process finish
+				// that statement.
 				if time.Since(stopped) > 15*time.Second {
 					child.Signal(syscall.SIGCONT)
 					harness.Elapse(100 * time.Millisecond)
@@ -136,7 +136,8 @@ func TestFrozenProcessThatComesBackChangesNothing(t *testing.T) {
 	}
 }
 
-// atWork records entries while instances run them. It breaks a server meanwhile.
+// atWork records entries while instances run them. Meanwhile it calls breakServer once in each round. If mayFail is
+// set, recording may fail.
 func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	w.T.Helper()
 	for range 2 {
@@ -165,7 +166,7 @@ func atWork(w *harness.World, breakServer func(round int), mayFail bool) {
 	requireEffectsOnce(w)
 }
 
-// tryPut records an entry. A broken server may refuse it.
+// tryPut records an entry. It returns the error, because a broken server may refuse the entry.
 func tryPut(w *harness.World, orders *compensator.Type[harness.Order], number int) error {
 	tx, err := w.DB.Begin()
 	if err != nil {
@@ -201,7 +202,7 @@ func TestKilledRedisLosesNothing(t *testing.T) {
 			t.Cleanup(func() { _ = w.Redis.Close() })
 			atWork(w, func(round int) {
 				server.Kill()
-				if round > 0 { // In the first round, the server stays away until the round ends.
+				if round > 0 { // In the first round, the server stays down until the round ends.
 					server.Restart(t)
 				}
 			}, false)

@@ -48,9 +48,9 @@ func TestRunStopsInOrderWithoutLosingWhatItDid(t *testing.T) {
 			g.Await(t)
 		}
 		cancel()
-		g.Open() // while Run stops
+		g.Open() // Open the gate while Run stops.
 		require.NoError(t, harness.Next(t, ended))
-		started := 50 + len(g.Entered) // A claim may have been under way.
+		started := 50 + len(g.Entered) // A claim may have been under way when Run was stopped.
 		require.Equal(t, started, w.Count("common_process_log WHERE state=1"), "what has finished is recorded")
 		require.Equal(t, 300-started, w.Count("common_process_log WHERE state=0 AND lease_until=0 AND delivery_count=0"), "the rest is free for others at once")
 		require.NoError(t, c.Close())
@@ -100,7 +100,7 @@ func TestHandlersThatFinishWhileRunStopsAreRecorded(t *testing.T) {
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), compensator.ErrStopping)
 		if o.Number == 0 {
-			return nil // Ignoring the cancelled context, the handler succeeds.
+			return nil // The handler succeeds, although its context is cancelled.
 		}
 		return compensator.Permanent(errors.New("the handler's own reason"))
 	}, compensator.TypeConfig{})
@@ -142,7 +142,7 @@ func TestStuckHandlersAreNamedWhenRunGivesUp(t *testing.T) {
 			require.Positive(t, s.Running)
 			require.ErrorContains(t, stuck, ids[i].String())
 		}
-		g.Open() // Too late for Run. The outcome must count all the same.
+		g.Open() // It is too late for Run to store the outcome. The outcome must count all the same.
 		for _, id := range ids {
 			w.WaitState(id, compensator.Succeeded)
 		}
@@ -173,8 +173,8 @@ func TestEntriesInsertedWithALeaseAndCommittedDuringTheStopAreFree(t *testing.T)
 	w.WaitState(receipt.ID(), compensator.Succeeded)
 }
 
-// An entry is inserted with a lease and read back after its commit. That statement hangs until Run returns. Run's error
-// must name the entry.
+// An entry is inserted with a lease. After its commit the process reads it back, and that statement hangs until Run
+// returns. Run's error must name the entry.
 func TestClaimThatIsNotAnsweredUntilRunReturnsIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 			require.NoError(t, stop())
 			require.NoError(t, c.Close())
 		}
-		once() // Open the user's own connections first.
+		once() // Run once before counting, so that the user's own connections are open.
 		before := runtime.NumGoroutine()
 		for range 10 {
 			once()

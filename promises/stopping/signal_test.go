@@ -35,7 +35,7 @@ func TestNothingStartsOnceRunHasReturned(t *testing.T) {
 			}
 			stop()
 			require.NoError(t, <-stopped)
-			<-time.After(15 * time.Second) // The slot reserved for the entry has expired.
+			<-time.After(15 * time.Second) // By now the reservation of the slot for the entry has expired.
 			return nil
 		}))
 		synctest.Wait()
@@ -105,7 +105,7 @@ func TestBatchThatBreaksAfterTheEndOfRunsContextIsNotRunAgain(t *testing.T) {
 	_, err := compensator.HandleBatch(c, "close_order", func(ctx context.Context, items []compensator.Item[harness.Order]) []error {
 		called.Add(1)
 		assert.NoError(t, g.PassDeaf(items[0].Entry))
-		<-ctx.Done() // timed out
+		<-ctx.Done() // The attempt has timed out.
 		return make([]error, len(items)+1)
 	}, compensator.TypeConfig{Timeout: 50 * time.Millisecond})
 	require.NoError(t, err)
