@@ -1,5 +1,5 @@
 // Package testkit gives package compensatortest access to internals of the root package. Each function takes a
-// *compensator.Compensator as of. The root package sets the functions.
+// *compensator.Compensator as its parameter of, with the type any. The root package sets the functions.
 package testkit
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Attempt makes one attempt of one entry, as Run would. It returns when the outcome is stored. No other entry is
-// touched. of must not be running Run.
+// Attempt makes one attempt of one entry, as Run would. It returns when the outcome is stored. It touches no other
+// entry. The Compensator must not be running Run.
 var Attempt func(ctx context.Context, of any, id processlog.ID) error
 
-// AdvanceKeys advances the ordering keys of the entries ids. It does the work that follows each ended entry. It reports
-// whether a blocked entry became due.
+// AdvanceKeys does the work that follows each ended entry with an ordering key, for the entries ids. It reports whether
+// a blocked entry became due.
 var AdvanceKeys func(ctx context.Context, of any, ids []processlog.ID) (bool, error)
 
-// Blocked returns the ids that wait for an earlier entry of their ordering key. It looks only at types that are
-// registered as serial with the compensator `of`.
+// Blocked returns those of the ids that wait for an earlier entry of their ordering key. It looks only at types that
+// are registered as serial with the Compensator.
 var Blocked func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error)

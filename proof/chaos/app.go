@@ -21,26 +21,26 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Messages between the driver and an app, one line each.
+// The messages between the driver and an app. Each message is one line.
 const (
-	atWork   = "at work"   // from the app: it records entries, and runs handlers if configured
-	noLoad   = "no load"   // from the app: its producers and people have stopped
-	stopLoad = "stop load" // from the driver: stop producers and people
-	stopAll  = "stop"      // from the driver: end normally
+	atWork   = "at work"   // The app sends this when it records entries, and runs handlers if configured.
+	noLoad   = "no load"   // The app sends this when its producers and people have stopped.
+	stopLoad = "stop load" // The driver sends this to stop producers and people.
+	stopAll  = "stop"      // The driver sends this to end the app normally.
 )
 
-// The settings of every app. Times are short, so that much happens in a run.
+// The settings of every app. The times are short, so that much happens in a run.
 const (
 	lease             = 2 * time.Second
 	grace             = 500 * time.Millisecond
 	reconcileInterval = time.Second
 	pollInterval      = 500 * time.Millisecond
-	horizon           = 10 * time.Second // shorter than longestDelay
+	horizon           = 10 * time.Second // is shorter than longestDelay
 	stopTimeout       = 20 * time.Second
-	purgeAge          = time.Minute // the smallest age that Purge accepts
+	purgeAge          = time.Minute // is the smallest age that Purge accepts
 	longestDelay      = 20 * time.Second
 	longestBackoff    = 2 * time.Second
-	longestPutOff     = 2 * time.Minute // after several Unavailable in a row, each pause is about twice the pause before
+	longestPutOff     = 2 * time.Minute // Several results Unavailable in a row double the pause each time, up to this limit.
 )
 
 // appConfig is the configuration that the driver passes to an app's process.
@@ -50,18 +50,18 @@ type appConfig struct {
 	Seed uint64
 
 	DSN, Redis string
-	CanaryDSN  string // see watchForStalls
+	CanaryDSN  string // database of the commits that watchForStalls measures
 
-	Runs           bool // it runs handlers too
-	Connector      bool // its pool uses compensator.Connector
-	RepeatableRead bool // isolation level of the app's own transactions
+	Runs           bool // whether the app also runs handlers
+	Connector      bool // whether the app's pool uses compensator.Connector
+	RepeatableRead bool // whether the app's own transactions use REPEATABLE READ instead of READ COMMITTED
 
 	Rate      float64 // entries a second
 	People    float64 // actions a second
 	KillEvery time.Duration
 
-	Failing, Poison float64 // see Config
-	Careful         bool    // see Config
+	Failing, Poison float64 // as in Config
+	Careful         bool    // as in Config
 }
 
 // appProcess is a running app.
@@ -180,7 +180,7 @@ func (p *appProcess) watchForStalls() (stop func()) {
 	}
 }
 
-// quietConnector logs no broken connections, because the faults break them on purpose.
+// quietConnector returns a connector that does not log broken connections, because the faults break them on purpose.
 func quietConnector(dsn string) (driver.Connector, error) {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
@@ -219,7 +219,7 @@ func (p *appProcess) newCompensator(client *redis.Client) (*compensator.Compensa
 	return c, err
 }
 
-// observer writes the events that the checker cannot see elsewhere.
+// observer returns an Observer that writes to the history the events that the checker cannot see elsewhere.
 func (p *appProcess) observer() compensator.Observer {
 	return compensator.Observer{
 		OutcomeDropped: func(e compensator.SettledEvent) {
@@ -243,5 +243,5 @@ func (p *appProcess) observer() compensator.Observer {
 	}
 }
 
-// write ends the process when it fails, because a history with a gap proves nothing.
+// write writes records to the history. If that fails, it ends the process, because a history with a gap proves nothing.
 func (p *appProcess) write(records ...history.Record) { must(p.history.Write(records...)) }

@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// attempt writes one handler run to the history, before and after it.
+// attempt runs work as one handler run. It writes one record to the history before the run and one after it.
 func (p *appProcess) attempt(ctx context.Context, e *compensator.Entry, work func(run uint64) verdict) error {
 	run := p.begin(e, 0)
 	defer func() {

@@ -2,8 +2,8 @@ package chaos
 
 import "syscall"
 
-// childAttributes makes the kernel kill every app when the driver ends. A frozen app does not see the end of its
-// orders.
+// childAttributes makes the kernel kill every app when the driver ends. Otherwise a frozen app would stay, because it
+// does not notice that its standard input is closed.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -40,7 +40,7 @@ func historyDir(t *testing.T, name string) string {
 	return filepath.Join(root, name)
 }
 
-// judge runs the checker and the report. Both are programs of their own that read only the history.
+// judge runs the checker and the report. Both are separate programs that read only the history.
 func judge(t *testing.T, dir string) {
 	t.Helper()
 	verdict := run(t, "./check", dir)

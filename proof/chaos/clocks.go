@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// clockSource is the source of a library that is preloaded into the servers, to move their clocks while they run. It
-// needs a C compiler and glibc. Go programs read the clock without a C library, so the apps' clocks cannot be moved. A
-// wrong clock of a server has the same effect on an app.
+// clockSource is the source of a library that is preloaded into the servers. The library moves their clocks while they
+// run. It needs a C compiler and glibc. The apps' clocks cannot be moved, because Go programs read the clock without a
+// C library. A wrong clock of a server has the same effect on an app.
 //
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clocks moves the clocks of the servers that start after newClocks.
+// clocks moves the clocks of all servers that start after newClocks.
 type clocks struct{ dir string }
 
 const preload = "LD_PRELOAD"
 
-// newClocks makes the servers of this test start with movable clocks. It returns an error on a system that cannot do
-// that.
+// newClocks makes the servers of this test start with movable clocks. It returns an error on a system where that is not
+// possible.
 func newClocks(tb testing.TB) (*clocks, error) {
 	c := &clocks{dir: tb.TempDir()}
 	source, library := filepath.Join(c.dir, "clock.c"), filepath.Join(c.dir, "clock.so")
@@ -44,13 +44,13 @@ func newClocks(tb testing.TB) (*clocks, error) {
 	return c, nil
 }
 
-// The movable clocks. Both Redis servers share one.
+// The clocks that can be moved. Both Redis servers share one clock.
 const (
 	sqlClock   = "sql"
 	redisClock = "redis"
 )
 
-// set moves a clock by this much from the true time.
+// set sets a clock to the true time plus by.
 func (c *clocks) set(clock string, by time.Duration) error {
 	file, err := os.OpenFile(filepath.Join(c.dir, clock), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

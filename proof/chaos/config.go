@@ -4,45 +4,45 @@ import "time"
 
 // Config configures a run. The zero value is one minute of load with every fault and seed 0.
 type Config struct {
-	Seed uint64 // draws the schedule of faults and the load of each app; the run itself is not deterministic
+	Seed uint64 // determines the schedule of faults and the load of each app; the run itself is not deterministic
 
-	// Duration is how long load and faults last. The run continues until every kind of fault has struck once, but a
-	// minute is enough unless the machine is slow. Starting, coming to rest and checking add about a minute. Default 60
-	// s.
+	// Duration is how long load and faults last, by default 60 s. The run continues until every kind of fault has struck
+	// once. A minute is enough for that, unless the machine is slow. The start, the end and the check take about a
+	// minute more.
 	Duration time.Duration
 
-	Dir string // directory of the history, emptied first
+	Dir string // directory of the history; it is emptied first
 
-	Rate      float64       // entries recorded per second, over all apps. Default 300
-	People    float64       // actions per second, over all apps. Default 3
-	KillEvery time.Duration // mean time between entries that kill their process. Default 10 s; negative: none
+	Rate      float64       // entries recorded per second, over all apps (default 300)
+	People    float64       // actions per second, over all apps (default 3)
+	KillEvery time.Duration // mean time between entries that kill their process (default 10 s; negative: none)
 
-	// Failing is the share of entries that fail once. Poison is the share of entries that never succeed. When both are
-	// zero, each type has its own plan, with many more failures.
+	// Failing is the share of entries that fail once. Poison is the share of entries that never succeed. If both are
+	// zero, the test gives each type its own shares, with many more failures.
 	Failing, Poison float64
 
-	// Careful makes producers confirm every receipt and never roll back to a savepoint. Other producers leave some
-	// entries to the reconciler, which finds them after the grace period. They also enqueue some entries that do not
-	// exist.
+	// Careful makes producers report every commit to the library and never roll back to a savepoint. Without it,
+	// producers leave some entries to the reconciler, which finds them after the grace period. Such producers also
+	// enqueue some entries that do not exist.
 	Careful bool
 
 	Faults Faults
 
-	// Excused maps demands of the checker that this run cannot meet to the reason; see history.Run.
+	// Excused names demands of the checker that this run cannot meet. The values are the reasons. See history.Run.
 	Excused map[string]string
 
-	// Sample, when set, is called every SampleEvery from when the apps are ready until the run's end.
+	// Sample, when set, is called every SampleEvery. The calls begin when the apps are ready, and end with the run.
 	Sample      func(*stage)
 	SampleEvery time.Duration
 }
 
-// Faults configures the nemesis.
+// Faults configures the nemesis, which makes the faults.
 type Faults struct {
 	None  bool
-	Kinds []string      // only these kinds; nil: all kinds
-	Most  int           // largest number of faults at once. Default 3
-	Hold  time.Duration // mean duration of a fault. Default 2 s
-	Calm  time.Duration // mean time between two rounds of faults. Default 1 s
+	Kinds []string      // kinds of faults to make (nil: all kinds)
+	Most  int           // largest number of faults at once (default 3)
+	Hold  time.Duration // mean duration of a fault (default 2 s)
+	Calm  time.Duration // mean time between two rounds of faults (default 1 s)
 }
 
 func (cfg Config) withDefaults() Config {

@@ -27,7 +27,7 @@ func (st *stage) dump() {
 	}
 }
 
-// batchWriter collects records, because one write per record would take longer than the run.
+// batchWriter collects records and writes many at once. One write per record would take longer than the run.
 type batchWriter struct {
 	*stage
 	records []history.Record
@@ -44,7 +44,7 @@ func (w *batchWriter) flush() {
 	w.records = w.records[:0]
 }
 
-// query calls read for each row.
+// query runs a query and calls read for each row.
 func (st *stage) query(query string, read func(scan func(...any) error) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -124,7 +124,7 @@ func (st *stage) dumpEffects(w *batchWriter) error {
 	})
 }
 
-// dueKey matches the library's key of a type's queue.
+// dueKey matches the Redis key of a type's queue.
 var dueKey = regexp.MustCompile(`^\{` + prefix + `:v1:\d+\}:(.*):\d+:due$`)
 
 func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
@@ -140,10 +140,10 @@ func (st *stage) dueKeys(ctx context.Context) (map[string]string, error) {
 	return keys, err
 }
 
-// lastDue is the greatest score of an entry. Members with a greater score say whether the queue is complete.
+// lastDue is the greatest score that an entry can have. Members with a greater score say whether the queue is complete.
 const lastDue = "4e15"
 
-// queued counts the members of the queue, without those of orphans.
+// queued counts the members of the queue. It leaves out orphans, which have no entry.
 func (st *stage) queued() (n int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -23,7 +23,7 @@ func (k *strike) killApp() error {
 	return k.app.await(k.ctx)
 }
 
-// pauseApp freezes an app, for less than its lease or for longer.
+// pauseApp freezes an app. The pause is shorter or longer than a lease.
 func (k *strike) pauseApp() error {
 	d := k.between(0.2, 3, lease.Seconds())
 	k.begin("", d)
@@ -95,8 +95,8 @@ func (k *strike) healRedisProxy() error {
 	return nil
 }
 
-// breakStatements breaks a share of the statements that match a rule. The fault's duration begins with the first broken
-// statement.
+// breakStatements breaks a share of the statements that match a rule. The duration of the fault counts from the first
+// broken statement.
 func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 	match, draw := rule.Match, chance(k.rand, share)
 	rule.Match = func(r faultproxy.Request) bool { return match(r) && draw() }
@@ -109,14 +109,15 @@ func (k *strike) breakStatements(share float64, rule faultproxy.Rule) error {
 		return errNothingHit
 	}
 	k.hold(1)
-	defer k.app.proxies.sql.HangUp() // an open transaction would block the faults that follow
+	defer k.app.proxies.sql.HangUp() // An open transaction would block the faults that follow.
 	for trap.Fired() < enough && ctx.Err() == nil {
 		wait(ctx, 10*time.Millisecond)
 	}
 	return nil
 }
 
-// enough is how many statements of an app are hit, so that some come from its producers and not only from the library.
+// enough is how many statements of an app are hit. It is so large that some of them come from producers and not only
+// from the library.
 const enough = 25
 
 // chance returns a function that returns true with this probability. The function may be called concurrently.

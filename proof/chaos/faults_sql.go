@@ -92,7 +92,7 @@ func (k *strike) rootExec(query string, args ...any) error {
 func (k *strike) killConnections() error {
 	k.begin("database")
 	query := "SELECT id FROM information_schema.processlist WHERE user='app' ORDER BY RAND() LIMIT 5"
-	if k.sql.Flavor == "mysql" { // MySQL cannot return its process list while a statement holds binary text
+	if k.sql.Flavor == "mysql" { // MySQL cannot return its process list while a statement holds binary text.
 		query = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_user='app' ORDER BY RAND() LIMIT 5"
 	}
 	rows, err := k.db.QueryContext(k.ctx, query)
@@ -105,7 +105,7 @@ func (k *strike) killConnections() error {
 		if err := rows.Scan(&id); err != nil {
 			return err
 		}
-		if err := k.rootExec(fmt.Sprint("KILL ", id)); err != nil && !isServerError(err, 1094) { // the connection has already ended
+		if err := k.rootExec(fmt.Sprint("KILL ", id)); err != nil && !isServerError(err, 1094) { // Error 1094 means that the connection has already ended.
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (k *strike) someEntries(n int) ([]uint64, error) {
 	return ids, rows.Err()
 }
 
-// lockRows locks random entries, and other entries in each round.
+// lockRows locks random entries. Each round locks other entries.
 func (k *strike) lockRows() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(1))
@@ -166,14 +166,14 @@ func (k *strike) lockRows() error {
 	return nil
 }
 
-// lockCrosswise locks entries in another order than the library, so that deadlocks happen.
+// lockCrosswise locks entries in another order than the library does, so that deadlocks happen.
 func (k *strike) lockCrosswise() error {
 	k.begin("database")
 	until := time.Now().Add(k.lasting(0.5))
 	for time.Now().Before(until) && k.ctx.Err() == nil {
 		err := k.inRootTx(func(tx *sql.Tx) error {
 			ids, err := k.someEntries(6)
-			for _, id := range ids { // in their random order
+			for _, id := range ids { // Lock the entries in their random order.
 				if err == nil {
 					_, err = tx.Exec("UPDATE "+history.NemesisComment+" common_process_log SET batch_id=batch_id WHERE id=?", id)
 				}
@@ -192,7 +192,7 @@ func list(ids []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
 
-// inRootTx runs work in a transaction that is rolled back.
+// inRootTx runs work in a transaction with all privileges and rolls it back.
 func (k *strike) inRootTx(work func(tx *sql.Tx) error) error {
 	tx, err := k.db.BeginTx(k.ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
@@ -202,7 +202,8 @@ func (k *strike) inRootTx(work func(tx *sql.Tx) error) error {
 	return work(tx)
 }
 
-// keepReadView makes the server keep every version of every row for a while.
+// keepReadView holds a transaction with an old snapshot open. The server must then keep every version of every row for
+// a while.
 func (k *strike) keepReadView() error {
 	k.begin("database")
 	conn, err := k.db.Conn(k.ctx)
@@ -218,8 +219,8 @@ func (k *strike) keepReadView() error {
 	return err
 }
 
-// alterTable adds a column and drops it again. Each statement waits for every transaction on the table, and all other
-// statements wait for it.
+// alterTable adds a column and drops it again. Each ALTER TABLE waits for every transaction on the table. All other
+// statements on the table wait for the ALTER.
 func (k *strike) alterTable() error {
 	k.begin("database")
 	if err := k.insist(3, "ALTER TABLE common_process_log ADD COLUMN extra INT NULL"); err != nil {
@@ -229,8 +230,8 @@ func (k *strike) alterTable() error {
 	return k.insist(20, "ALTER TABLE common_process_log DROP COLUMN extra")
 }
 
-// insist repeats a statement that waits for every transaction on the table until it gets its lock. All other statements
-// wait meanwhile.
+// insist repeats a statement until it gets its lock on the table. The statement waits for every transaction on the
+// table, and all other statements wait for it.
 func (k *strike) insist(most int, query string) error {
 	for tries := 1; ; tries++ {
 		err := k.rootExec(query)
@@ -249,7 +250,7 @@ func (k *strike) purge() error {
 	k.begin("database")
 	c, err := compensator.New(k.ctx, compensator.Config{DB: k.db})
 	if isServerError(err, 1205) {
-		return errNothingHit // the table is being altered
+		return errNothingHit // The table is being altered at this moment.
 	}
 	if err != nil {
 		return err

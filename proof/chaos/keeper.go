@@ -18,20 +18,20 @@ import (
 	"time"
 )
 
-// app keeps one app running: when its process dies, app starts another.
+// app keeps one app running. When its process dies, app starts another.
 type app struct {
 	tb      testing.TB
 	name    string
 	cfg     appConfig
 	proxies *proxies
 	log     string        // path of the log
-	kept    chan struct{} // closed when no more processes will start
+	kept    chan struct{} // closed when no more processes will be started
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex // guards the fields below it
 	process  *exec.Cmd
 	orders   io.WriteCloser
-	ready    chan struct{} // closed when the present process is ready
-	unloaded bool          // the process records no more entries
+	ready    chan struct{} // closed when the current process is ready
+	unloaded bool          // whether the process has stopped recording entries
 	stopping bool
 }
 
@@ -64,11 +64,11 @@ func (a *app) keep() {
 			a.tb.Errorf("%s ended without being stopped: %v\n%s", a.name, err, a.logTail())
 			return
 		}
-		wait(context.Background(), 200*time.Millisecond) // a real restart takes time too
+		wait(context.Background(), 200*time.Millisecond) // A real restart takes time, too.
 	}
 }
 
-// live runs one process to its end.
+// live starts one process and waits for its end. life is the number of the process.
 func (a *app) live(life int) error {
 	binary, err := os.Executable()
 	if err != nil {
@@ -108,7 +108,8 @@ func (a *app) live(life int) error {
 	return err
 }
 
-// config returns the configuration of the next process. Each process has its own seed. After stopLoad the rate is 0.
+// config returns the configuration of the next process. Each process has a different seed. After stopLoad the rate is
+// 0.
 func (a *app) config(life int) appConfig {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +148,7 @@ func (a *app) isUnloaded() bool {
 	return a.unloaded
 }
 
-// await returns when the present or the next process is ready.
+// await returns when the current process is ready, or the one that follows it.
 func (a *app) await(ctx context.Context) error {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -166,7 +167,7 @@ func (a *app) await(ctx context.Context) error {
 	}
 }
 
-// kill ends the present process and waits until it has ended.
+// kill ends the current process with SIGKILL and waits until it has ended.
 func (a *app) kill() {
 	a.signal(syscall.SIGKILL)
 	for deadline := time.Now().Add(waitTimeout); a.pid() != 0 && time.Now().Before(deadline); {
@@ -178,11 +179,11 @@ func (a *app) signal(s syscall.Signal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.process != nil {
-		_ = a.process.Process.Signal(s) // the process may have ended already
+		_ = a.process.Process.Signal(s) // Ignore the error, because the process may have ended already.
 	}
 }
 
-// pid returns the process id of the present process, or 0.
+// pid returns the process id of the current process, or 0.
 func (a *app) pid() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +193,7 @@ func (a *app) pid() int {
 	return a.process.Process.Pid
 }
 
-// stopLoad stops producers and people, in this process and in all later ones.
+// stopLoad stops producers and people, in the current process and in all later ones.
 func (a *app) stopLoad() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,7 +203,7 @@ func (a *app) stopLoad() {
 	}
 }
 
-// stop ends the app normally. Any error then fails the test.
+// stop ends the app normally. If the app ends with an error, the test fails.
 func (a *app) stop() {
 	a.setStopping()
 	a.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if RunApp() {
-		return // this process is an app of a run
+		return // This process was started as an app of a run, so it runs no tests.
 	}
 	code := testservers.Main(m)
 	if code == 0 {

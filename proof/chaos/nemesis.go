@@ -15,17 +15,17 @@ import (
 // fault is one kind of fault. The fields needs and shares decide which faults may run at the same time.
 type fault struct {
 	kind    string
-	touches []string // what the checker excuses
-	needs   string   // resource that the fault uses alone; some resources exist once per app
-	shares  string   // resource that the fault shares with others
+	touches []string // parts of the system in which the checker excuses deviations
+	needs   string   // resource that only this fault may use; some resources exist once per app
+	shares  string   // resource that other faults may use at the same time
 	strike  func(*strike) error
 
-	// Longest usual duration: takes plus holds times the mean duration of the run's faults.
+	// Longest usual duration: takes, plus holds times the mean duration of the run's faults.
 	takes time.Duration
 	holds float64
 }
 
-// need returns the resource that the fault uses alone.
+// need returns the resource that only this fault may use.
 func (s planned) need() string {
 	if perApp(s.needs) {
 		return fmt.Sprint(s.needs, " of ", s.victim)
@@ -68,12 +68,12 @@ type nemesis struct {
 	*stage
 	plan *plan
 
-	mu    sync.Mutex     // guards the fields below
-	left  map[string]int // the kinds that have not struck yet, with the number of failed tries
+	mu    sync.Mutex     // guards the fields below it
+	left  map[string]int // kinds that have not struck yet, with the number of their failed tries
 	tried []fault        // faults that hit nothing in this round
 }
 
-// mostTries is how often a kind of fault may hit nothing.
+// mostTries is how often a kind of fault may fail to hit anything.
 const mostTries = 10
 
 func (st *stage) newNemesis() *nemesis {
@@ -85,7 +85,7 @@ func (st *stage) newNemesis() *nemesis {
 	return n
 }
 
-// run makes faults until over is closed and every kind has struck. It stops early when the test has failed.
+// run makes faults until over is closed and every kind has struck. It stops early if the test has failed.
 func (n *nemesis) run(ctx context.Context, over <-chan struct{}) {
 	if len(n.plan.kinds) == 0 {
 		<-over
@@ -106,7 +106,7 @@ func (n *nemesis) allStruck() bool {
 	return len(n.left) == 0
 }
 
-// round makes a few faults at once.
+// round makes the faults of one round at the same time.
 func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	var strikes sync.WaitGroup
 	for i, s := range r.strikes {
@@ -119,7 +119,7 @@ func (n *nemesis) round(ctx context.Context, number uint64, r round) {
 	strikes.Wait()
 }
 
-// struck notes the result of a strike.
+// struck notes whether a fault hit something.
 func (n *nemesis) struck(f fault, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +137,7 @@ func (n *nemesis) struck(f fault, err error) {
 	}
 }
 
-// tryAgain schedules the kinds that hit nothing again, until they have struck once.
+// tryAgain schedules again the kinds that hit nothing in this round and have never struck.
 func (n *nemesis) tryAgain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,12 +153,12 @@ type strike struct {
 	nemesis *nemesis
 	ctx     context.Context
 	planned
-	app  *app // the victim, if the fault has one
+	app  *app // app that the fault hits (nil: none)
 	rand *rand.Rand
-	n    uint64 // number of the fault; 0: not begun
+	n    uint64 // number of the fault (0: the fault has not begun)
 }
 
-// errNothingHit says that no statement matched the fault, or that it did not get its locks.
+// errNothingHit means that no statement matched the fault, or that the fault did not get its locks.
 var errNothingHit = errors.New("nothing was hit")
 
 func (k *strike) run() {
@@ -179,7 +179,7 @@ func (k *strike) run() {
 	}
 }
 
-// begin writes the beginning of the fault. target is what the fault hits, unless that is an app.
+// begin writes the Fault record. target is what the fault hits. If the fault has a victim, the victim is the target.
 func (k *strike) begin(target string, params ...any) {
 	if k.app != nil {
 		target = k.app.name
@@ -201,7 +201,7 @@ func (k *strike) lasting(scale float64) time.Duration {
 	return time.Duration(k.held * scale * float64(k.cfg.Faults.Hold))
 }
 
-// between returns a random duration from low to high, in units of scale seconds.
+// between returns a random duration from low to high. Both are in seconds, multiplied by scale.
 func (k *strike) between(low, high, scale float64) time.Duration {
 	return time.Duration((low + k.rand.Float64()*(high-low)) * scale * float64(time.Second))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// aPlan is the plan of a run of a minute, with three apps and every kind of fault.
+// aPlan returns the plan of a run of one minute, with three apps and every kind of fault.
 func aPlan(seed uint64) *plan { return newPlan(Config{Seed: seed}.withDefaults(), faultKinds(), 3) }
 
 // describe lists the next n rounds of a plan: the faults and their victims, and the times if wanted.

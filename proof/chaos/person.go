@@ -9,8 +9,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// person acts as an operator or another part of the service: it cancels, completes, reschedules, requeues and settles
-// entries.
+// person performs manual actions, as an operator or another part of the service does. It cancels, completes,
+// reschedules, requeues and settles entries.
 type person struct {
 	*appProcess
 	rand *rand.Rand
@@ -35,7 +35,7 @@ var actions = []string{
 	history.ActionComplete, history.ActionCancel, history.ActionReschedule, history.ActionRequeue, history.ActionRequeue, history.ActionSettleManually,
 }
 
-// act performs one action on an entry: in the library's own transaction, or in a transaction that may roll back.
+// act performs one action on an entry. It uses the library's own transaction, or a transaction that may roll back.
 func (p *person) act(entry recorded) {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
@@ -118,7 +118,7 @@ func (p *person) inTx(ctx context.Context, a *history.Action, ref compensator.Re
 		return
 	}
 	if p.rand.IntN(4) == 0 {
-		wait(ctx, p.randomly(500*time.Millisecond)) // the row stays locked meanwhile
+		wait(ctx, p.randomly(500*time.Millisecond)) // The row stays locked during this wait.
 	}
 	p.write(&history.Commit{At: history.Now(), Tx: a.Tx})
 	err = tx.Commit()

@@ -6,65 +6,66 @@ import (
 	"time"
 )
 
-// plan is what the nemesis does, drawn from the seed alone: rounds of faults in parallel, with calm in between. Each
-// turn holds every kind of fault once. The first turn is shortened so that it ends before the run, whatever the seed.
+// plan is the sequence of faults, drawn from the seed alone. It consists of rounds of parallel faults, with calm times
+// in between. The rounds form cycles, and each cycle holds every kind of fault once. The first cycle is shortened so
+// that it ends before the run, whatever the seed is.
 type plan struct {
 	cfg   Config
 	rand  *rand.Rand
 	kinds []fault
 	apps  int // number of apps to choose a victim from
 
-	rounds []round // remaining rounds of the present turn
+	rounds []round // remaining rounds of the current cycle
 }
 
-// round is a few faults at once.
+// round is a set of faults that run at the same time.
 type round struct {
 	strikes []planned
-	calm    time.Duration // calm after the round
+	calm    time.Duration // time without faults after the round
 }
 
-// planned is a fault with its place in a round.
+// planned is a fault of a round, with its victim and its times.
 type planned struct {
 	fault
-	victim int           // index of the app that the fault hits, if it hits one
-	after  time.Duration // delay after the beginning of the round
-	held   float64       // relative duration; see strike.lasting
+	victim int           // index of the app that the fault hits, if it hits an app
+	after  time.Duration // delay of the fault after the beginning of the round
+	held   float64       // relative duration, which strike.lasting uses
 }
 
-// opening is how long a run has no faults at first. The checks that judge only calm times need some calm, whatever the
-// seed. Later every fault is felt for seconds after its end.
+// opening is how long a run has no faults at its start. Some checks judge only calm times, so every run needs some
+// calm, whatever its seed is. Later, faults have effects for seconds after their ends.
 const opening = 5 * time.Second
 
-// inTime is the share of a run that the first turn may take, by the usual durations of its faults. A slow machine takes
-// longer.
+// inTime is the share of a run that the first cycle may take. It counts the usual durations of the faults, which are
+// longer on a slow machine.
 const inTime = 0.9
 
 func newPlan(cfg Config, kinds []fault, apps int) *plan {
 	p := &plan{cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 1)), kinds: kinds, apps: apps}
-	p.rounds = p.turn()
+	p.rounds = p.cycle()
 	for scale := 1.0; opening+p.takes() > time.Duration(inTime*float64(cfg.Duration)) && scale > 0.1; scale *= 0.9 {
 		p.shorten(0.9)
 	}
 	return p
 }
 
-// next returns the next round. A plan with any kind of fault never ends.
+// next returns the next round. A plan with at least one kind of fault never ends.
 func (p *plan) next() round {
 	if len(p.rounds) == 0 {
-		p.rounds = p.turn()
+		p.rounds = p.cycle()
 	}
 	r := p.rounds[0]
 	p.rounds = p.rounds[1:]
 	return r
 }
 
-// again schedules a fault that hit nothing before all others, with a new victim.
+// again schedules a fault that hit nothing before all others, and chooses a new victim.
 func (p *plan) again(f fault) {
 	p.rounds = append([]round{{strikes: []planned{p.place(f)}}}, p.rounds...)
 }
 
-// turn puts every kind into rounds of one to Most faults whose resources do not conflict.
-func (p *plan) turn() (rounds []round) {
+// cycle distributes every kind over rounds of one to Most faults. The faults of a round have no conflicting resources.
+func (p *plan) cycle() (rounds []round) {
 	deck := slices.Clone(p.kinds)
 	p.rand.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	for len(deck) > 0 {
@@ -80,7 +81,7 @@ func (p *plan) turn() (rounds []round) {
 	return rounds
 }
 
-// fitting returns the first fault of the deck that does not conflict with the taken resources.
+// fitting returns the first fault of the deck whose resources do not conflict with those in taken.
 func (p *plan) fitting(deck []fault, taken *resources) (at int, s planned, ok bool) {
 	for at, f := range deck {
 		if s := p.place(f); taken.take(s.need(), f.shares) {

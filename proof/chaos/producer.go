@@ -26,20 +26,21 @@ type producer struct {
 	name string
 	keys int
 
-	killers    int       // planned killers still to record; see planKiller
+	killers    int       // number of planned killers still to record; see planKiller
 	from       time.Time // planned killers begin at this time
-	killer     string    // key of the planned killer in the present transaction
-	killerNext bool      // the next draft is a planned killer
+	killer     string    // key of the planned killer in the current transaction
+	killerNext bool      // whether the next draft is a planned killer
 }
 
-// plannedKillers is how many entries each process of the recording-only app adds that kill every process running them,
-// until they are dead-lettered. Every run must show that, and a person may cancel one of them.
+// plannedKillers is how many planned killers each process of the app that only records adds. Such an entry kills every
+// process that runs it, until it is dead-lettered. Every run needs one that dies this way. There are two, because a
+// person may cancel one of them.
 const plannedKillers = 2
 
-// planKiller makes the next draft a planned killer, once the opening is over.
+// planKiller makes the next draft a planned killer, once the time without faults at the start of the run is over.
 func (p *producer) planKiller() {
 	if p.killers > 0 && time.Now().After(p.from) {
-		p.killerNext, p.killer = true, "" // a killer before this one did not commit
+		p.killerNext, p.killer = true, "" // The transaction of the killer before this one did not commit.
 	}
 }
 
@@ -65,7 +66,7 @@ const entriesPerTx = 4.0
 func (p *producer) size() int {
 	switch n := p.rand.IntN(100); {
 	case n < 8:
-		return 10 + p.rand.IntN(41) // a bulk insert
+		return 10 + p.rand.IntN(41) // This transaction is a bulk insert.
 	case n < 30:
 		return 2 + p.rand.IntN(3)
 	}
@@ -79,7 +80,7 @@ func (p *producer) run(ctx context.Context) func() {
 			p.record()
 			next = next.Add(time.Duration(p.rand.ExpFloat64() * pause))
 			if behind := time.Since(next); behind > time.Second {
-				next = time.Now() // do not catch up after an outage
+				next = time.Now() // After an outage, do not catch up.
 			}
 			wait(ctx, time.Until(next))
 		}
@@ -111,7 +112,7 @@ type transaction struct {
 	inserted []recorded
 }
 
-// sqlTx is the common interface of the library's and the caller's own transactions.
+// sqlTx has the methods that the library's transactions and the caller's own transactions share.
 type sqlTx interface {
 	compensator.Tx
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -179,7 +180,7 @@ func (t *transaction) body(ctx context.Context, tx sqlTx) ([]*compensator.Receip
 	return []*compensator.Receipt{first, second}, err
 }
 
-// business changes a few accounts. Now and then it breaks the rules and continues after a deadlock. The library must
+// business changes a few accounts. Sometimes it breaks the rules: it continues after a deadlock. The library must
 // notice that.
 func (t *transaction) business(ctx context.Context, tx sqlTx) error {
 	for range t.rand.IntN(3) {
@@ -210,7 +211,7 @@ func (t *transaction) aroundSavepoint(ctx context.Context, tx sqlTx) (*compensat
 	return receipt, nil
 }
 
-// insert records entries. It writes the request and the answer to the history.
+// insert records entries. It writes each entry before the call, and each answer after it, to the history.
 func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []compensator.NewEntry) (*compensator.Receipt, error) {
 	before := make([]history.Record, len(entries))
 	for i, e := range entries {
@@ -233,12 +234,12 @@ func (t *transaction) insert(ctx context.Context, tx compensator.Tx, entries []c
 	return receipt, err
 }
 
-// committed writes the outcome of a COMMIT, and resolves an unknown one.
+// committed writes the outcome of a COMMIT. If the outcome is unknown, committed asks Resolve.
 func (t *transaction) committed(err error) {
 	end := &history.Committed{At: history.Now(), Tx: t.number, Outcome: outcomeOfCommit(err)}
 	end.Err, end.Detail = classOf(err)
 	if t.mode != "raw" && err != nil && !errors.Is(err, compensator.ErrCommitUnknown) {
-		end.Outcome = history.CommitFail // InTx and the Connector report an unknown outcome with ErrCommitUnknown
+		end.Outcome = history.CommitFail // InTx and the Connector report an unknown outcome with ErrCommitUnknown, so any other error means a failure.
 	}
 	t.write(end)
 	switch end.Outcome {
@@ -250,7 +251,7 @@ func (t *transaction) committed(err error) {
 	}
 }
 
-// resolve asks the library about one entry of a transaction whose commit had an unknown outcome.
+// resolve asks the library about one entry of a transaction whose COMMIT had an unknown outcome.
 func (t *transaction) resolve() {
 	i := slices.IndexFunc(t.inserted, func(e recorded) bool { return !e.before })
 	if i < 0 {
@@ -268,7 +269,7 @@ func (t *transaction) resolve() {
 	t.write(answer)
 }
 
-// drafts returns new entries. Now and then it repeats an entry that was recorded before, long ago or in the same call.
+// drafts returns new entries. Sometimes it repeats an entry that was recorded before, long ago or in the same call.
 func (t *transaction) drafts(n int) []compensator.NewEntry {
 	entries := make([]compensator.NewEntry, 0, n)
 	businessType := t.businessType()
@@ -289,7 +290,7 @@ func (t *transaction) drafts(n int) []compensator.NewEntry {
 	return entries
 }
 
-// again returns an entry with the same key, maybe with other content.
+// again returns an entry with the same key. Its content may differ.
 func (p *producer) again(entry compensator.NewEntry) compensator.NewEntry {
 	entry.Delay = 0
 	if p.rand.IntN(2) == 0 {
@@ -362,7 +363,7 @@ func (p *producer) plan(j *job, businessType string) {
 	}
 }
 
-// planMostlyWell lets a few entries fail, as Config asks for.
+// planMostlyWell makes only a few entries fail: the shares that Config.Failing and Config.Poison give.
 func (p *producer) planMostlyWell(j *job, businessType string) {
 	j.How = ways[p.rand.IntN(len(ways))]
 	switch n := p.rand.Float64(); {
@@ -371,7 +372,7 @@ func (p *producer) planMostlyWell(j *job, businessType string) {
 	case n < p.cfg.Poison+p.cfg.Failing:
 		j.Fails = 1
 	}
-	if businessType == typeSlow { // long enough for renewals, but shorter than the queue's lease, which is not renewed
+	if businessType == typeSlow { // The handler takes long enough for renewals, but less than the queue's lease, which is not renewed.
 		j.SleepMS, j.How = 500+p.rand.IntN(1000), ""
 	}
 }
@@ -381,12 +382,12 @@ type recorded struct {
 	id      compensator.EntryID
 	key     string
 	content compensator.NewEntry
-	before  bool // the entry was recorded before
+	before  bool // whether Record reported the entry as a duplicate
 }
 
 // recent holds the last committed entries of an app.
 type recent struct {
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the fields below it
 	entries []recorded
 	next    int
 }

@@ -31,23 +31,23 @@ type servers struct {
 	db  *sql.DB // direct connection as root, without a proxy
 
 	redis [2]*testservers.RedisServer
-	lines [2]*faultproxy.TCP // proxy in front of each server; the follower connects through it
-	main  int                // index of the Redis that the apps use; the nemesis changes it
+	lines [2]*faultproxy.TCP // proxy in front of each Redis; the follower connects to the leader through it
+	main  int                // index in lines of the Redis that the apps use; the nemesis changes it
 
-	clocks    *clocks // nil: the clocks cannot be moved
-	clocksWhy error   // the reason, when clocks is nil
+	clocks    *clocks // nil if the clocks cannot be moved
+	clocksWhy error   // reason why clocks is nil
 
 	proxies []*proxies
 }
 
-// proxies are one app's own connections to the servers.
+// proxies are the connections of one app to the servers.
 type proxies struct {
 	sql   *faultproxy.MySQL
 	redis *faultproxy.TCP
 }
 
-// sqlFlags keep audit triggers from waiting for the auto-increment counter of the audit table, which every kind of
-// statement uses. They also make a lock wait fail while the client still listens.
+// sqlFlags have two effects. Audit triggers do not wait for the auto-increment counter of the audit table, which every
+// kind of statement uses. And a lock wait fails while the client still waits for the answer.
 var sqlFlags = []string{
 	"--innodb-autoinc-lock-mode=2", "--innodb-lock-wait-timeout=3", "--lock-wait-timeout=5",
 	"--innodb-buffer-pool-size=256M", "--max-connections=1000", "--max-connect-errors=1000000000",
@@ -71,8 +71,8 @@ func newServers(tb testing.TB) *servers {
 	return s
 }
 
-// redisFlags let a follower catch up at once. A follower that was cut off must not resume with a partial
-// resynchronization.
+// redisFlags let a follower catch up at once. A follower that was cut off must copy the leader's whole data, because a
+// partial resynchronization would hide the loss.
 var redisFlags = []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5", "--maxmemory-policy", "noeviction"}
 
 func newTCP(tb testing.TB, target string) *faultproxy.TCP {
@@ -84,7 +84,7 @@ func newTCP(tb testing.TB, target string) *faultproxy.TCP {
 	return proxy
 }
 
-// checkClocks gives up movable clocks when the servers do not follow them.
+// checkClocks sets clocks to nil if the servers do not follow the moved clocks.
 func (s *servers) checkClocks() {
 	if s.clocks == nil {
 		return
@@ -116,7 +116,7 @@ func (s *servers) setClocks(by time.Duration) {
 	}
 }
 
-// root opens a connection to the server without a database, once.
+// root returns a connection to the server without a database. It opens the connection at the first call.
 func (s *servers) root() *sql.DB {
 	if s.db == nil {
 		db, err := sql.Open("mysql", s.sql.DSN("", "timeout=2s", "readTimeout=2m", "writeTimeout=10s"))
@@ -129,8 +129,8 @@ func (s *servers) root() *sql.DB {
 	return s.db
 }
 
-// prepareDatabase creates the tables of the library, the audit and the business. It also creates a user who cannot
-// write to a read-only server.
+// prepareDatabase creates the tables of the library, of the audit and of the business. It also creates a user who
+// cannot write to a read-only server.
 func (s *servers) prepareDatabase() {
 	exec := func(statement string) {
 		if _, err := s.root().Exec(statement); err != nil {
@@ -158,7 +158,7 @@ func (s *servers) prepareDatabase() {
 	}
 }
 
-// schema holds the tables of the business, and the audit.
+// schema holds the statements that create the business tables and the audit.
 var schema = append([]string{
 	`CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry_key VARCHAR(191) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
 		entry_id BIGINT UNSIGNED NOT NULL, epoch INT UNSIGNED NOT NULL, compensation TINYINT NOT NULL, version BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB`,
@@ -210,7 +210,7 @@ func (s *servers) follow(i, leader int) {
 	}
 }
 
-// heal ends every fault that may still be in force.
+// heal ends every fault that may still be active.
 func (s *servers) heal() {
 	for _, p := range s.proxies {
 		p.sql.Heal()

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// soakEnv is the environment variable that holds the directory for the resource usage of a soak's apps.
+// soakEnv is the environment variable that names the directory for the resource usage of a soak's apps. A soak is a
+// long run under load.
 const soakEnv = "CHAOS_SOAK"
 
 const soakEvery = 2 * time.Second
@@ -16,7 +17,7 @@ const soakEvery = 2 * time.Second
 func init() {
 	dir, text := os.Getenv(soakEnv), os.Getenv(appEnv)
 	if dir == "" || text == "" {
-		return // not an app of a soak
+		return // This process is not an app of a soak.
 	}
 	var cfg appConfig
 	must(json.Unmarshal([]byte(text), &cfg))
@@ -29,10 +30,10 @@ const usageSuffix = ".usage"
 
 // ownUsage is the usage that only the process itself can measure.
 type ownUsage struct {
-	At         int64 // Unix time, µs
+	At         int64 // Unix time in µs
 	PID        int
 	Goroutines uint64
-	HeapLive   uint64 // bytes alive after the last garbage collection
+	HeapLive   uint64 // bytes that were alive after the last garbage collection
 }
 
 func writeUsage(file *os.File) {

@@ -17,19 +17,19 @@ type gate struct {
 	got    string
 	want   string
 	passed bool
-	figure bool // reported only, because a busy machine is no defect
+	figure bool // whether the value is only reported, because a busy machine is no defect
 }
 
 // The limits of a soak.
 const (
 	mostHistory  = 1e5
-	mostSlope    = 1.0   // MB per hour
-	mostGrowth   = 4.0   // MB over the second half, when the run is too short to tell the slope from noise
-	mostSpurious = 0.001 // share of the ids claimed in undisturbed time
-	mostLate     = 200.0 // ms, 99th percentile in undisturbed time
+	mostSlope    = 1.0   // in MB per hour
+	mostGrowth   = 4.0   // in MB over the second half; used if the run is too short to distinguish the slope from noise
+	mostSpurious = 0.001 // share of the ids that are claimed in undisturbed time
+	mostLate     = 200.0 // in ms; 99th percentile in undisturbed time
 )
 
-// gates judges a soak. Figures come from the second half, because the first half is for warming up.
+// gates judges a soak. It uses only the second half of the readings, because processes warm up in the first half.
 func (s *soak) gates() []gate {
 	var all []gate
 	for _, what := range s.names() {
@@ -41,7 +41,7 @@ func (s *soak) gates() []gate {
 			all = append(all, steady(what, s.series[what], 0))
 		case kind == "goroutines", what == sqlPrepared:
 			all = append(all, flat(what, s.series[what], 8))
-		case kind == "open files", what == sqlConnections: // pools open more after each stall, up to their limits
+		case kind == "open files", what == sqlConnections: // Pools open more connections after each stall, up to their limits.
 			all = append(all, flat(what, s.series[what], 20))
 		}
 	}
@@ -61,8 +61,8 @@ func (s *soak) calmOnes(what string) []point {
 	return slices.DeleteFunc(slices.Clone(s.series[what]), func(p point) bool { return !s.calm(p.at) })
 }
 
-// steady requires that memory does not grow. In a long run it judges the slope, after warm seconds in which a process
-// warms up. In a short run it judges the total growth, unless that may be noise.
+// steady requires that memory does not grow. In a long run it judges the slope of the readings after the first warm
+// seconds. In a short run it judges the total growth, unless the growth may be noise.
 func steady(what string, points []point, warm float64) gate {
 	g := gate{what: what + ", slope of the second half", want: fmt.Sprintf("< %.0f MB/h", mostSlope)}
 	slope, within, hours := trend(secondHalf(points))
@@ -82,8 +82,8 @@ func steady(what string, points []point, warm float64) gate {
 
 func secondHalf(points []point) []point { return points[len(points)/2:] }
 
-// blocks is how many means a trend is fitted through. Neighbouring readings are correlated, but means of blocks hardly
-// are.
+// blocks is the number of blocks of readings. trend fits its line through the mean of each block, because readings that
+// follow each other are correlated, and means of blocks hardly are.
 const blocks = 10
 
 // studentT is the two-sided 95 % quantile with blocks − 2 degrees of freedom.
@@ -118,7 +118,8 @@ func trend(points []point) (slope, within, hours float64) {
 	return slope, studentT * math.Sqrt(rest/(blocks-2)/xx), (points[len(points)-1].at - points[0].at) / 3600
 }
 
-// flat requires that the median of the last quarter exceeds that of the second quarter by at most a small band.
+// flat compares the median of the last quarter with the median of the second quarter. It requires that the difference
+// is at most band.
 func flat(what string, points []point, band float64) gate {
 	q := len(points) / 4
 	if q == 0 {
@@ -149,9 +150,10 @@ func quantile(points []point, q float64) float64 {
 	return values[min(int(q*float64(len(values))), len(values)-1)]
 }
 
-// spurious requires that claims take the ids they ask for, in undisturbed time. On a busy machine, where entries are
-// later than their grace period, the figure is only reported. Then the reconciler rightly runs entries past the queue,
-// and the queue offers them again.
+// spurious requires that claims get the ids that they ask for, in undisturbed time.
+//
+// On a busy machine entries run later than their grace period, and the value is only reported. Then the reconciler
+// rightly runs entries without the queue, and the queue offers these entries again.
 func (s *soak) spurious() gate {
 	wanted, taken := 0.0, 0.0
 	asked, got := s.series[claimsWanted], s.series[claimsTaken]

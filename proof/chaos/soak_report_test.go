@@ -53,7 +53,7 @@ func sum(points []point) (total float64) {
 	return total
 }
 
-// panels are the pictures, each with the endings of the names of its series.
+// panels are the pictures. Each shows the series whose names end as listed.
 var panels = []struct {
 	title string
 	names []string

@@ -26,15 +26,15 @@ import (
 
 // point is one reading of one value.
 type point struct {
-	at    float64 // seconds since the soak began
+	at    float64 // in seconds since the soak began
 	value float64
 }
 
-// soak is a long run whose resources are measured.
+// soak is a long run in which the test measures resources.
 type soak struct {
 	began  time.Time
-	series map[string][]point // by name
-	faults []interval         // seconds since the soak began
+	series map[string][]point // series of readings by name
+	faults []interval         // times of faults, in seconds since the soak began
 	late   []point            // lateness of each attempt, in ms
 	ended  float64            // end of the load, in seconds since the soak began
 
@@ -62,7 +62,7 @@ func (s *soak) add(what string, value float64) {
 	s.series[what] = append(s.series[what], point{time.Since(s.began).Seconds(), value})
 }
 
-// sample reads every value once. It leaves out a value that cannot be read at the moment.
+// sample reads every value once. It leaves out a value that cannot be read at this moment.
 func (s *soak) sample(st *stage) {
 	if s.series == nil {
 		s.series, s.began = make(map[string][]point), time.Now()
@@ -83,7 +83,7 @@ func (s *soak) sample(st *stage) {
 	s.purge(st)
 }
 
-// sampleProcess reads what the operating system knows of an app.
+// sampleProcess reads what the operating system measures of an app's process.
 func (s *soak) sampleProcess(a *app) {
 	pid := a.pid()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -114,14 +114,14 @@ func (s *soak) sampleServer(ctx context.Context, st *stage) {
 			s.add(names[strings.ToLower(name)], value)
 		}
 	}
-	var length float64 // MySQL reports the history length here
+	var length float64 // length of the history list, which MySQL reports in this table
 	if st.sql.Flavor == "mysql" && st.db.QueryRowContext(ctx, "SELECT count FROM information_schema.innodb_metrics WHERE name='trx_rseg_history_len'").Scan(&length) == nil {
 		s.add(sqlHistory, length)
 	}
 }
 
-// sampleQueue compares the queue with the table. The two cannot be read at the same time, so it reads the table before
-// and after the queue and takes the larger value.
+// sampleQueue compares the size of the queue with the table. It cannot read both at the same time. So it reads the
+// table before and after the queue, and takes the larger value.
 func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	before, _, err := s.expected(ctx, st)
 	if err != nil {
@@ -145,8 +145,8 @@ func (s *soak) sampleQueue(ctx context.Context, st *stage) {
 	}
 }
 
-// expected counts the entries that belong into the queue, and the entries settled within the last lease. A late or lost
-// acknowledgement leaves a settled entry in the queue for that long.
+// expected counts the entries that the queue should hold, and the entries settled within the last lease. The queue may
+// still hold the latter, if their acknowledgement was late or lost.
 func (s *soak) expected(ctx context.Context, st *stage) (due, settled float64, err error) {
 	within := (horizon + 2*reconcileInterval + lease).Milliseconds()
 	err = st.db.QueryRowContext(ctx, fmt.Sprintf(
@@ -183,7 +183,7 @@ func usedMemory(ctx context.Context, client *redis.Client) (float64, error) {
 	return strconv.ParseFloat(value, 64)
 }
 
-// purge keeps the table from growing, as a service does.
+// purge deletes old entries, so that the table does not grow, as in a real service.
 func (s *soak) purge(st *stage) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -201,7 +201,7 @@ func (s *soak) purge(st *stage) {
 // claimCounts counts the ids in the library's claim statements.
 type claimCounts struct{ wanted, taken atomic.Int64 }
 
-// see counts the ids that a claim selects and locks, and the ids that it then takes.
+// see counts the ids that a claim's SELECT locks, and the ids that its UPDATE takes.
 func (c *claimCounts) see(r faultproxy.Request) bool {
 	switch {
 	case !strings.Contains(r.Text, "common_process_log"):
@@ -227,7 +227,7 @@ func (c *claimCounts) read() (wanted, taken float64) {
 	return float64(c.wanted.Load()), float64(c.taken.Load())
 }
 
-// readDir adds what the apps and the nemesis wrote, and removes what came after the load.
+// readDir reads what the apps and the nemesis wrote. It removes readings from after the end of the load.
 func (s *soak) readDir(t *testing.T, dir string) {
 	t.Helper()
 	usage, err := filepath.Glob(filepath.Join(dir, "*"+usageSuffix))
@@ -263,7 +263,7 @@ func (s *soak) readDir(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	over := func(p point) bool { return p.at > s.ended-2 } // healing cuts every connection
+	over := func(p point) bool { return p.at > s.ended-2 } // Remove the last two seconds, because the end of the faults cuts every connection.
 	s.late = slices.DeleteFunc(s.late, over)
 	for name := range s.series {
 		s.series[name] = slices.DeleteFunc(s.series[name], over)
@@ -287,7 +287,7 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var u ownUsage
 		if json.Unmarshal(lines.Bytes(), &u) != nil {
-			continue // cut off when its process ended
+			continue // The line was cut off when its process ended.
 		}
 		for what, value := range map[string]float64{app + ": goroutines": float64(u.Goroutines), app + ": live heap, MB": float64(u.HeapLive) / (1 << 20)} {
 			s.series[what] = append(s.series[what], point{s.since(u.At), value})
@@ -295,10 +295,10 @@ func (s *soak) readUsage(t *testing.T, name string) {
 	}
 }
 
-// settlesAfter is how many seconds a fault is felt after its end.
+// settlesAfter is for how many seconds a fault has effects after its end.
 const settlesAfter = 10.0
 
-// calm reports whether no fault was felt at a time.
+// calm reports whether no fault had effects at a time.
 func (s *soak) calm(at float64) bool {
 	return !slices.ContainsFunc(s.faults, func(f interval) bool { return f.from <= at && at <= f.to+settlesAfter })
 }

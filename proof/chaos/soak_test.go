@@ -18,15 +18,14 @@ var (
 	soakJudged   = flag.Bool("soak.judged", false, "also check the history")
 )
 
-// mildFaults are faults that keep the database alive and every app running, so that the usage of each process can be
-// followed.
+// mildFaults are faults that keep the database and every app running. So the usage of each process can be followed.
 var mildFaults = []string{
 	"redis connections cut", "sql connections cut", "commit reply dropped", "redis latency", "redis flushed", "rows locked", "redis killed",
 	"app paused", "connections killed", "redis replies swallowed", "statement hung", "commit delayed", "database paused", "redis partition",
 }
 
-// TestSoak measures the resources of a service during a long load with few faults. On a busy machine its figures mean
-// little. make soak runs it.
+// TestSoak measures the resources of a service during a long load with few faults. Its values mean little on a busy
+// machine. make soak runs it.
 func TestSoak(t *testing.T) {
 	if *soakDuration == 0 {
 		t.Skip("a measurement; see make soak")

@@ -19,7 +19,7 @@ import (
 // waitTimeout is how long a run waits for a necessary event.
 const waitTimeout = 3 * time.Minute
 
-// stage is the driver's view of a run.
+// stage is the driver's state of a run.
 type stage struct {
 	*servers
 	tb        testing.TB
@@ -39,8 +39,8 @@ var appConfigs = []appConfig{
 	{Name: "shop", Connector: true},
 }
 
-// Run makes a run. It starts servers and apps, makes load and faults, heals everything, and waits until every entry has
-// come to rest. It leaves the history in cfg.Dir for the checker. Errors that the driver itself finds fail the test.
+// Run makes a run. It starts servers and apps, and makes load and faults. Then it ends all faults and waits until every
+// entry has ended. It leaves the history in cfg.Dir for the checker. Errors that the driver itself finds fail the test.
 func Run(tb testing.TB, cfg Config) {
 	cfg = cfg.withDefaults()
 	st := &stage{tb: tb, cfg: cfg}
@@ -58,7 +58,7 @@ func Run(tb testing.TB, cfg Config) {
 	rested := st.comeToRest()
 	stopWatching()
 	if !rested {
-		st.stopApps() // otherwise the dumps would contradict each other
+		st.stopApps() // If the apps ran on, the dumps would contradict each other.
 	}
 	st.dump()
 	if rested {
@@ -166,7 +166,8 @@ func (st *stage) runLoad() {
 	<-over
 }
 
-// comeToRest ends faults and load, and waits until nothing is left to do. It returns false when that takes too long.
+// comeToRest ends the faults and the load, and waits until nothing is left to do. It returns false if that takes too
+// long.
 func (st *stage) comeToRest() bool {
 	st.heal()
 	st.awaitApps()
@@ -188,7 +189,7 @@ func (st *stage) comeToRest() bool {
 	return true
 }
 
-// loaded counts the apps that may still record entries.
+// loaded counts the apps that may still be recording entries.
 func (st *stage) loaded() (n int64, err error) {
 	for _, a := range st.apps {
 		if !a.isUnloaded() {
@@ -210,8 +211,8 @@ func (st *stage) count(query string) (n int64, err error) {
 	return n, err
 }
 
-// awaitNothing waits until count returns 0 several times in a row. It gives up when the count does not fall for longer
-// than patience.
+// awaitNothing waits until count returns 0 several times in a row. It gives up if the count has not become smaller for
+// longer than patience.
 func (st *stage) awaitNothing(what string, count func() (int64, error)) bool {
 	deadline, quiet, least := time.Now().Add(waitTimeout), 0, int64(math.MaxInt64)
 	for time.Now().Before(deadline) {

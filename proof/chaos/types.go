@@ -17,25 +17,25 @@ import (
 type job struct {
 	Key       string `json:"key"`
 	Fails     int    `json:"fails,omitempty"`      // recorded failures before the handler succeeds
-	How       string `json:"how,omitempty"`        // way of failing, one of ways
+	How       string `json:"how,omitempty"`        // way in which it fails, one of the constants fail…
 	UndoFails int    `json:"undo_fails,omitempty"` // recorded failures before the compensation succeeds
-	Kills     int    `json:"kills,omitempty"`      // number of times in a row that it kills its process
+	Kills     int    `json:"kills,omitempty"`      // how many runs in a row kill the process
 	SleepMS   int    `json:"sleep_ms,omitempty"`   // duration of the handler
-	Evades    bool   `json:"evades,omitempty"`     // now and then it asks for a later time, which is no failure
-	Text      string `json:"text,omitempty"`       // filler
+	Evades    bool   `json:"evades,omitempty"`     // whether it sometimes asks for a later time, which is no failure
+	Text      string `json:"text,omitempty"`       // text that fills the content
 }
 
-// The ways of failing. The empty string is a plain error.
+// The ways in which a handler fails. The empty string is a plain error.
 const (
 	failPermanently = "permanently"
-	failLater       = "later"  // RetryAfter
-	failLoudly      = "loudly" // panic
-	failSlowly      = "slowly" // waits for its timeout
+	failLater       = "later"  // returns RetryAfter
+	failLoudly      = "loudly" // panics
+	failSlowly      = "slowly" // waits until its timeout
 )
 
 var ways = []string{"", "", "", "", failLater, failLater, failLoudly, failLoudly, failSlowly}
 
-// The business types. No process handles orphans.
+// The business types. No process handles typeOrphan.
 const (
 	typePay    = "pay"    // transactional, with a transactional compensation
 	typeShip   = "ship"   // acts outside the database, has no compensation
@@ -136,7 +136,7 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 		for i, item := range items {
 			p.end(ctx, item.Entry, runs[i], verdict{outcome: history.OutcomeNoVerdict})
 		}
-		return verdicts[1:] // a wrong number of results is no verdict
+		return verdicts[1:] // A wrong number of results is no verdict.
 	}
 	for i, item := range items {
 		v := p.guarded(ctx, item.Entry, item.Value)
@@ -146,7 +146,7 @@ func (p *appProcess) mail(ctx context.Context, items []compensator.Item[job]) []
 	return verdicts
 }
 
-// spoilt reports whether one entry of a batch prevents the verdict of the whole batch.
+// spoilt reports whether one entry of a batch prevents a verdict about the whole batch.
 func spoilt(items []compensator.Item[job]) bool {
 	return len(items) > 1 && slices.ContainsFunc(items, func(item compensator.Item[job]) bool {
 		return item.Entry.ProcessCount < item.Value.Fails && (item.Value.How == failLoudly || item.Value.How == failSlowly)
@@ -163,7 +163,7 @@ func (p *appProcess) guarded(ctx context.Context, e *compensator.Entry, j job) (
 	return p.do(ctx, e, j)
 }
 
-// verdict is a handler's result, and its name in the history.
+// verdict is a handler's result, with the result's name in the history.
 type verdict struct {
 	outcome string
 	err     error
@@ -172,7 +172,7 @@ type verdict struct {
 
 var succeeded = verdict{outcome: history.OutcomeOK}
 
-// leastWait is the shortest wait of the library. It raises shorter ones.
+// leastWait is the shortest wait of the library. The library raises shorter waits to this.
 const leastWait = 100 * time.Millisecond
 
 var errAsPlanned = errors.New("failed as planned")

@@ -12,11 +12,11 @@ import (
 	"github.com/compensator-go/compensator/adopt"
 )
 
-// perPage is how many old rows one transaction turns into entries.
+// perPage is the number of old rows that one transaction turns into entries.
 const perPage = 4
 
-// openImport opens the import that both the victims and the healthy process run. Every seventh row is left to the old
-// system.
+// openImport opens the import that the victims and the healthy process run. The import skips every seventh row, as rows
+// that the old system still handles.
 func openImport(p *process) (*adopt.Import, error) {
 	return adopt.Open(p.Compensator, adopt.Config{
 		Name: "old", Table: "old_rows", Key: "id", Columns: []string{"id % 7"}, Where: "state = 0", Take: "state = 9",
@@ -34,7 +34,7 @@ func openImport(p *process) (*adopt.Import, error) {
 	})
 }
 
-// leave adds the old rows that a victim may import: five pages.
+// leave adds the old rows that a victim may import. They fill five pages.
 func (w *world) leave() {
 	w.t.Helper()
 	for range 5 * perPage {

@@ -9,35 +9,35 @@ import (
 	"github.com/compensator-go/compensator/migrations"
 )
 
-// surroundings say what a victim finds when it starts.
+// surroundings name the state of the servers and tables that a victim finds when it starts.
 type surroundings string
 
 const (
 	usual     surroundings = ""
-	bulkBlind surroundings = "bulk-blind" // Insert returns no ids for several entries, as on MySQL
-	noRedis   surroundings = "no-redis"   // Redis does not answer
-	wheel     surroundings = "wheel"      // without Redis
-	forgotten surroundings = "forgotten"  // Redis loses all its data before each victim starts
-	crashed   surroundings = "crashed"    // some entries have lost two, three and four leases
-	old       surroundings = "old"        // some entries are old enough to purge
-	beside    surroundings = "beside"     // a healthy process works on the same tables meanwhile
-	unmade    surroundings = "unmade"     // the tables do not exist yet
-	streamed  surroundings = "streamed"   // victims only take messages from a stream
-	adopting  surroundings = "adopting"   // victims only import old rows
-	periodic  surroundings = "periodic"   // the killed processes record one entry per slot of the periodic type "tick"
-	keeping   surroundings = "keeping"    // some entries are old enough to purge, and victims purge them by themselves
-	inLine    surroundings = "in-line"    // victims also record entries with an ordering key
-	staffed   surroundings = "staffed"    // operations are recorded, and people act through package admin
-	recorders surroundings = "recorders"  // victims only record; a healthy process runs beside them, and the queue is complete
+	bulkBlind surroundings = "bulk-blind" // For several entries, Insert returns no ids, as on MySQL.
+	noRedis   surroundings = "no-redis"   // Redis does not answer.
+	wheel     surroundings = "wheel"      // The processes use no Redis.
+	forgotten surroundings = "forgotten"  // Redis loses all its data before each victim starts.
+	crashed   surroundings = "crashed"    // Some entries have lost two, three or four leases.
+	old       surroundings = "old"        // Some entries are old enough to be purged.
+	beside    surroundings = "beside"     // A healthy process works on the same tables meanwhile.
+	unmade    surroundings = "unmade"     // The tables do not exist yet.
+	streamed  surroundings = "streamed"   // Victims only take messages from a stream.
+	adopting  surroundings = "adopting"   // Victims only import old rows.
+	periodic  surroundings = "periodic"   // Victims record one entry for each slot of the periodic type "tick".
+	keeping   surroundings = "keeping"    // Some entries are old enough to be purged, and victims purge them because of Config.Keep.
+	inLine    surroundings = "in-line"    // Victims also record entries with an ordering key.
+	staffed   surroundings = "staffed"    // Config.Operations is set, and people act through package admin.
+	recorders surroundings = "recorders"  // Victims only record. A healthy process runs beside them, and the queue is complete.
 )
 
 // beside reports whether a healthy process runs while the victims are killed.
 func (s surroundings) beside() bool { return s == beside || s == recorders }
 
-// crash is one line of the matrix.
+// crash is one case of the matrix.
 type crash struct {
 	point failpoint.Point
-	most  int // largest number of times that a victim reaches the point; the greater, the later it is killed
+	most  int // largest number of times that a victim passes the point; with a larger number, victims are killed later
 	in    surroundings
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// check compares the tables with what happened.
+// check compares the tables with the records of what happened.
 func (w *world) check(in surroundings) {
 	w.t.Helper()
 	if in == streamed {
@@ -33,7 +33,7 @@ func (w *world) check(in surroundings) {
 	logs := w.readLogs()
 	for _, l := range logs {
 		if l.check(w); w.t.Failed() {
-			break // one history is enough to read
+			break // Report one bad history only, because more would be hard to read.
 		}
 	}
 	if in == inLine {
@@ -48,7 +48,8 @@ func (w *world) none(what, from string, args ...any) {
 	assert.Zero(w.t, w.count(from, args...), what)
 }
 
-// checkLedger requires an entry exactly for each committed transaction, and that only old entries were purged.
+// checkLedger requires that each committed transaction has its entry, and that no other entry exists. Only old entries
+// may be purged.
 func (w *world) checkLedger() {
 	w.t.Helper()
 	w.none("committed rows without an entry", "ledger LEFT JOIN common_process_log ON idempotent_id=`key` WHERE id IS NULL AND `key` NOT LIKE 'old-%'")
@@ -58,7 +59,8 @@ func (w *world) checkLedger() {
 	w.none("runs without an entry", "runs LEFT JOIN common_process_log l ON l.id=runs.entry WHERE l.id IS NULL")
 }
 
-// checkSlots requires one entry for each slot from the first to the last, recorded no earlier than its slot.
+// checkSlots requires one entry for each slot from the first to the last. No entry may be recorded before the time of
+// its slot.
 func (w *world) checkSlots() {
 	w.t.Helper()
 	var slots []time.Time
@@ -113,8 +115,8 @@ func (w *world) checkEffects() {
 	w.none("effects without an entry", "effects LEFT JOIN common_process_log l ON l.id=effects.entry WHERE l.id IS NULL")
 }
 
-// checkRest requires that no settled entry has a lease or a delivery count. It also requires that the case reached the
-// situations it is about.
+// checkRest requires that no settled entry has a lease or a delivery count. It also requires that the situations that
+// the case tests have occurred.
 func (w *world) checkRest(logs []*log) {
 	w.t.Helper()
 	w.none("settled entries with a lease or a delivery count", "common_process_log WHERE lease_until>0 OR delivery_count>0")
@@ -138,15 +140,15 @@ type log struct {
 	id    uint64
 	key   string
 	kind  string
-	line  string            // the ordering key, for the kind book
-	state compensator.State // state in the table now
+	line  string            // ordering key of the kind book
+	state compensator.State // current state in the table
 	steps []step
 	runs  map[uint64][]run // keyed by the version of the claim
 }
 
 // step is one write of a row.
 type step struct {
-	was, wasDue, wasLeased int64 // values before the write; was is the version, −1 for an insert
+	was, wasDue, wasLeased int64 // values before the write; was is the version before it, −1 for an insert
 	began, at              int64 // when the statement began, and when the row was written
 	version                uint64
 	state                  compensator.State
@@ -246,17 +248,17 @@ func (l *log) check(w *world) {
 		if !claimed || claims > crashBudget {
 			wrong(step{version: version}, "%d runs without a claim, or after too many claims: %d", len(runs), claims)
 		}
-		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // once in a broken batch, and once alone
+		if most := map[bool]int{true: 2, false: 1}[l.kind == mail]; len(runs) > most { // An entry of mail can run once in a batch without a verdict, and once alone.
 			wrong(step{version: version}, "%d runs under one claim", len(runs))
 		}
 	}
 }
 
-// badEnd says what is wrong with the final state of an entry. Each kind has few good final states.
+// badEnd returns what is wrong with the final state of an entry. Each kind has few good final states.
 func (l *log) badEnd(f follower) string {
 	end := f.now
 	if end.endedBy == compensator.EndedByCrash {
-		return "" // follow has already verified that the entry lost too many leases
+		return "" // follow has already verified that the entry lost too many leases.
 	}
 	good := end.state == compensator.Succeeded && end.endedBy == compensator.EndedByHandler
 	switch l.kind {

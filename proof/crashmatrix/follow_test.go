@@ -8,17 +8,17 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// crashBudget is how many leases in a row an entry may lose before it no longer runs. One more claim then waits for a
-// process that may still store a success.
+// crashBudget is how many leases in a row an entry may lose before it no longer runs. The next claim then runs no
+// handler. Its lease gives another process time to store a success.
 const crashBudget = 3
 
-// follower holds the history of an entry up to now. It verifies whether the next write is a step of the contract.
+// follower knows the history of an entry up to a write. It verifies whether the next write is a step of the contract.
 type follower struct {
 	log     *log
 	now     step
-	lost    int            // number of claims since the last outcome, counted here, not read from the row
-	claims  map[uint64]int // number of claims since the last outcome, including this claim, by the version that the claim wrote
-	claimed bool           // the last write of a new version was a claim
+	lost    int            // number of claims since the last outcome; counted here and not read from the row
+	claims  map[uint64]int // by the version that a claim wrote: number of claims since the last outcome, including this claim
+	claimed bool           // whether the last write of a new version was a claim
 }
 
 // follow takes the next write and returns what is wrong with it.
@@ -38,7 +38,8 @@ func (f *follower) follow(s step) string {
 	return what
 }
 
-// renewal verifies a write that keeps the version. Only a renewal of a lease does that, and it changes nothing else.
+// renewal verifies a write that keeps the version. Only a renewal of a lease keeps it, and a renewal changes nothing
+// else.
 func (f *follower) renewal(was, s step) string {
 	same := s
 	same.was, same.wasDue, same.wasLeased, same.leased = was.was, was.wasDue, was.wasLeased, was.leased
@@ -65,10 +66,10 @@ func (f *follower) step(was, s step) string {
 	case !moved && s.delivered == was.delivered+1:
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered && s.version == 1 && was.delivered == 1 && s.leased > was.leased:
-		f.lost-- // the recording process claims an entry that its insert leased, and the delivery is already counted
+		f.lost-- // The recording process claims an entry that its insert leased, so the delivery is already counted.
 		return f.claim(s)
 	case !moved && s.delivered == was.delivered-1 && held:
-		f.lost-- // released, or rescheduled during an attempt
+		f.lost-- // The lease was released, or the entry was rescheduled during an attempt.
 		return ""
 	case s.delivered != 0 && moved:
 		return "changed its state and kept its delivery count"
@@ -76,12 +77,12 @@ func (f *follower) step(was, s step) string {
 		f.lost = 0
 		return f.ended(was, s)
 	case !moved && s.delivered == was.delivered && s.leased == was.leased:
-		return "" // rescheduled without a lease
+		return "" // The entry was rescheduled while it had no lease.
 	}
 	return f.outcome(was, s, held)
 }
 
-// manual verifies an action of a person: requeue to the handler or to the compensation, settle manually, or erase.
+// manual verifies a person's action: a requeue to the handler or to the compensation, a manual settle, or an erase.
 func (f *follower) manual(was, s step) string {
 	fresh := s.failed == 0 && s.undoFailed == 0
 	switch {
@@ -94,8 +95,8 @@ func (f *follower) manual(was, s step) string {
 	return ""
 }
 
-// claim verifies a claim. It uses the time when the statement began, because the statement read the row no later than
-// that.
+// claim verifies a claim. It uses the time at which the statement began, because the entry must have been due when the
+// statement read the row.
 func (f *follower) claim(s step) string {
 	f.lost++
 	f.claims[s.version] = f.lost
@@ -105,7 +106,7 @@ func (f *follower) claim(s step) string {
 		return "claimed without a lease"
 	case s.began < s.wasDue:
 		return fmt.Sprintf("claimed %d ms early", s.wasDue-s.began)
-	case s.began < s.wasLeased && s.was > 0: // the recording process may claim again what its insert leased
+	case s.began < s.wasLeased && s.was > 0: // The recording process may claim again what its insert leased.
 		return fmt.Sprintf("claimed while leased for %d ms", s.wasLeased-s.began)
 	}
 	return ""
@@ -131,7 +132,7 @@ func (f *follower) outcome(was, s step, held bool) string {
 	lost := f.lost - 1
 	f.lost = 0
 	if s.endedBy == compensator.EndedByCrash {
-		undone := s.undoFailed - was.undoFailed // a compensation that has begun is counted
+		undone := s.undoFailed - was.undoFailed // A compensation that has begun is counted.
 		if lost <= crashBudget || !held || s.state != compensator.Dead || s.failed != was.failed || (undone == 1) != (was.state == compensator.Compensating) {
 			return fmt.Sprintf("dead-lettered by crashes after %d lost leases", lost)
 		}
@@ -154,7 +155,7 @@ func (f *follower) outcome(was, s step, held bool) string {
 	case success:
 		return f.explained(was, s, ok, undo)
 	case s.state == was.state && same:
-		return "" // interrupted without a verdict
+		return "" // The attempt was interrupted and has no verdict.
 	}
 	return fmt.Sprintf("from %s to %s", was.state, s.state)
 }
@@ -177,8 +178,8 @@ func (f *follower) failure(was, s step) string {
 	return fmt.Sprintf("a failure led to the state %s", s.state)
 }
 
-// absorbed reports whether a success counts even when another process holds the lease. It does not when the effect and
-// the outcome share one transaction.
+// absorbed reports whether a success counts even if another process holds the lease. It does not count if the effect
+// and the outcome share one transaction.
 func (l *log) absorbed(undo bool) bool {
 	if undo {
 		return l.kind == recall
@@ -186,8 +187,8 @@ func (l *log) absorbed(undo bool) bool {
 	return l.kind != pay && l.kind != sum
 }
 
-// explained requires a handler of this epoch that returned this verdict. Unless the success is absorbed, the handler
-// must have run under exactly this claim.
+// explained requires that a handler of this epoch returned the given verdict. It must have run under exactly this
+// claim, unless the outcome is a success that counts under any claim.
 func (f *follower) explained(was, s step, verdict string, undo bool) string {
 	for version, runs := range f.log.runs {
 		for _, r := range runs {

@@ -30,29 +30,29 @@ const (
 )
 
 const (
-	failures         = 2 // of the kind fail, before it succeeds
-	refundFailures   = 2 // all attempts of the kind refund
+	failures         = 2 // number of failures of the kind fail, before it succeeds
+	refundFailures   = 2 // number of attempts of the kind refund, which all fail
 	undoFailures     = 1 // number of failures of a refund's compensation, and of each compensation of a recall
 	slowTakes        = 500 * time.Millisecond
 	recallTime       = 300 * time.Millisecond             // timeout of a recall's attempts
-	hangs            = recallTime + time.Second + 2*lease // longer than the lease of an attempt that has not returned by its timeout
+	hangs            = recallTime + time.Second + 2*lease // time for which a recall hangs: longer than its timeout and the lease after that
 	batchSize        = 6
 	retryAfter       = 100 * time.Millisecond
-	ok, wrong, never = "ok", "failed", "permanent" // verdicts
+	ok, wrong, never = "ok", "failed", "permanent" // verdicts of handlers
 )
 
 // content is the content of an entry.
 type content struct {
-	Breaks bool // the entry breaks its batch
+	Breaks bool // whether the entry prevents the verdict of its batch
 }
 
-// kinds are the registered types. Handlers write to db, a plain pool, what they do.
+// kinds are the registered types. Handlers write to db, which is a plain pool, that they ran.
 type kinds struct {
 	db *sql.DB
 	of map[string]*compensator.Type[content]
 
 	ticks *compensator.Type[time.Time]
-	hang  bool // some compensations of recall outlive their lease
+	hang  bool // whether some compensations of recall run longer than their lease
 }
 
 func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
@@ -80,18 +80,18 @@ func register(c *compensator.Compensator, db *sql.DB) (*kinds, error) {
 	return k, errors.Join(append(problems, err)...)
 }
 
-// tickEvery is the time between two slots. No slot may be missing, however late it is recorded.
+// tickEvery is the time between two slots. Every slot must get an entry, however late.
 const tickEvery = 100 * time.Millisecond
 
 func (k *kinds) tick(ctx context.Context) error {
 	return compensator.Periodic(ctx, k.ticks, compensator.Every(tickEvery), compensator.PeriodicConfig{CatchUp: 500})
 }
 
-// takeOrdering registers the kind with an ordering key.
+// takeOrdering registers the kind book, which has an ordering key.
 func (k *kinds) takeOrdering(c *compensator.Compensator) (err error) {
 	k.of[book], err = compensator.Handle(c, book, k.plain, compensator.TypeConfig{
 		Retry: compensator.Fixed(retryAfter), Serial: func(e *compensator.Entry) string { return e.BusinessID },
-		PassDead: true, // continue after an entry that was killed too often
+		PassDead: true, // Continue after an entry that was dead-lettered because of crashes.
 	})
 	return err
 }
@@ -122,7 +122,7 @@ func answer(verdict string) error {
 	return nil
 }
 
-// ran writes that handlers have begun, outside of the handlers' transactions.
+// ran writes that handlers have begun. It does not use the handlers' transactions, so a rollback does not undo this.
 func (k *kinds) ran(ctx context.Context, entries ...*compensator.Entry) error {
 	var args []any
 	for _, e := range entries {
@@ -151,7 +151,8 @@ func (k *kinds) pay(ctx context.Context, tx *compensator.ScopedTx, e *compensato
 	return k.effect(ctx, tx, e)
 }
 
-// sum also writes the entries of the batch that have not ended although sum already runs.
+// sum handles a follow-up of a batch. It writes the number of entries of the batch that have not ended, which must be
+// 0.
 func (k *kinds) sum(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry, _ content) error {
 	_, err := k.db.ExecContext(ctx, "INSERT INTO early SELECT id FROM common_process_log WHERE batch_id=? AND state IN (0,-1,-3)", e.BusinessID)
 	if err != nil {
@@ -164,7 +165,7 @@ func (k *kinds) undo(ctx context.Context, tx *compensator.ScopedTx, e *compensat
 	return k.effect(ctx, tx, e)
 }
 
-// undoPlain ignores its context. It may return a success after another process has claimed the entry.
+// undoPlain ignores its context. So it may return a success after another process has claimed the entry.
 func (k *kinds) undoPlain(ctx context.Context, e *compensator.Entry) error {
 	if err := k.ran(context.WithoutCancel(ctx), e); err != nil {
 		return compensator.Unavailable(err)

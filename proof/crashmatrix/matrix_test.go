@@ -36,8 +36,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "seed of the number n, where a process is killed at the nth time it reaches the point; 0: random")
 )
 
-// waitTimeout is how long a victim may take to reach its point, and how long the healthy process may take. It does not
-// measure speed. Rounds of purging are a minute apart.
+// waitTimeout limits how long a victim may take to reach its point, and how long the healthy process may take. It is
+// long, because rounds of purging are a minute apart.
 const waitTimeout = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -107,7 +107,8 @@ func TestProcessKilledAtAnyPointLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// random returns a random source that depends only on the seed and the case, so a case repeats when it runs alone.
+// random returns a random source that depends only on the seed and the case. So a case that runs alone behaves the
+// same.
 func (c crash) random() *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(c.name()))
@@ -127,7 +128,7 @@ func (w *world) kill(c crash, number, nth int) {
 	child.Env = append(os.Environ(), victimEnv+"="+string(text), fmt.Sprintf("%s=%s:%d", failpoint.Env, c.point, nth))
 	var said bytes.Buffer
 	child.Stderr = &said
-	stdin, err := child.StdinPipe() // the pipe closes when this process ends
+	stdin, err := child.StdinPipe() // The pipe closes when this process ends, and the victim then exits.
 	require.NoError(w.t, err)
 	err = child.Run()
 	_ = stdin.Close()
@@ -137,7 +138,7 @@ func (w *world) kill(c crash, number, nth int) {
 	require.True(w.t, status.Signaled() && status.Signal() == syscall.SIGKILL, "victim %d: %v", number, err)
 }
 
-// work starts a healthy process. It runs until w.stop is called or the test ends.
+// work starts a healthy process. The process runs until w.stop is called or the test ends.
 func (w *world) work(in surroundings) {
 	w.t.Helper()
 	hang := in == beside
@@ -184,7 +185,7 @@ func (w *world) queued() (members []string) {
 	return members
 }
 
-// open describes an entry that has not ended.
+// open returns a description of one entry that has not ended.
 func (w *world) open() string {
 	for _, l := range w.readLogs() {
 		if !l.state.Terminal() {
@@ -194,7 +195,7 @@ func (w *world) open() string {
 	return "the last entry ended just now"
 }
 
-// eventually waits until check returns true. When that takes too long, it fails the test with why.
+// eventually waits until check returns true. If that takes too long, the test fails with the text of why.
 func (w *world) eventually(check func() bool, why func() string) {
 	w.t.Helper()
 	deadline := time.After(waitTimeout)
@@ -207,8 +208,9 @@ func (w *world) eventually(check func() bool, why func() string) {
 	}
 }
 
-// killMigrations requires that the next Migrate completes a log whose migration was killed. The result equals a log
-// made at once, with one schema fingerprint. Each part is in turn the last one made.
+// killMigrations requires that the next Migrate completes the tables after a killed Migrate. The result must equal
+// tables that were made without a crash, and have one schema fingerprint. The kill comes after each part of the
+// migration in turn.
 func (w *world) killMigrations(c crash) {
 	w.t.Helper()
 	require.NoError(w.t, compensator.Migrate(w.t.Context(), w.db))

@@ -28,7 +28,8 @@ func (w *world) checkOrdering(logs []*log) {
 	}
 }
 
-// attempt is a run that began while its claim was valid. It lasts until the claim ended, by a write or by its lease.
+// attempt is a run that began while its claim was valid. It lasts until the claim ended, by a write or because its
+// lease ended.
 type attempt struct {
 	*log
 	at, over int64
@@ -91,11 +92,11 @@ func (l *log) before(other *log) bool {
 	return l.id < other.id
 }
 
-// outOfOrder says what is wrong with the attempts of one ordering key. No attempt may begin before the entries that
-// precede it have ended, or during another attempt.
+// outOfOrder returns what is wrong with the attempts of one ordering key. No attempt may begin before the entries that
+// precede it have ended. No attempt may begin during another attempt.
 //
-// Within one victim, an entry that precedes another was committed no later. Between two victims this is certain only from
-// the first attempt of the preceding entry, because its COMMIT may complete after its process was killed.
+// Two entries of one victim are committed in their order. For entries of two victims this is not certain, because the
+// COMMIT of a killed process may complete later. So an entry of another victim counts from its first attempt.
 func outOfOrder(attempts []*attempt) string {
 	for _, a := range attempts {
 		for _, b := range attempts {

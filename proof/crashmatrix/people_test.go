@@ -14,8 +14,8 @@ import (
 
 var ann = compensator.AuditInfo{Actor: "ann", Reason: "again"}
 
-// actManually acts as a person, in any order: it repairs dead entries, repeats compensations, and erases repaired
-// entries. The random order lets every action be the one at which the process is killed.
+// actManually acts as a person. In random order, it repairs dead entries, repeats compensations, and erases repaired
+// entries. Because of the random order, a process may be killed during any of these actions.
 func (l *victim) actManually(ctx context.Context) error {
 	acts := []func(context.Context) error{l.putRight, l.undoAgain, l.erase}
 	rand.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
@@ -27,7 +27,7 @@ func (l *victim) actManually(ctx context.Context) error {
 	return nil
 }
 
-// putRight acts as a person who requeues dead entries, one or all, and settles others.
+// putRight acts as a person who requeues dead entries, one by one or all at once, and settles others.
 func (l *victim) putRight(ctx context.Context) error {
 	dead, err := l.found(ctx, hand, compensator.Dead)
 	dead = slices.DeleteFunc(dead, func(e compensator.Entry) bool { return e.EndedBy != compensator.EndedByPermanent })
@@ -37,7 +37,7 @@ func (l *victim) putRight(ctx context.Context) error {
 	for _, e := range dead {
 		settle := rand.N(2)
 		switch {
-		case e.Epoch == 0 && e.ID.Row()%3 == 0: // a service no longer wants the work, whatever its state
+		case e.Epoch == 0 && e.ID.Row()%3 == 0: // A service no longer wants this work, whatever the state of the entry is.
 			err = unlessLate(l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 				_, err := l.p.CancelTx(ctx, tx, e.ID)
 				return err
@@ -56,7 +56,7 @@ func (l *victim) putRight(ctx context.Context) error {
 	return nil
 }
 
-// found returns the latest few entries of a kind in some states.
+// found returns the latest few entries of a kind that are in one of the given states.
 func (l *victim) found(ctx context.Context, kind string, in ...compensator.State) ([]compensator.Entry, error) {
 	page, err := l.p.List(ctx, compensator.Filter{States: in, BusinessType: kind, Newest: true, Limit: 4})
 	return page.Entries, err
@@ -93,7 +93,7 @@ func (l *victim) erase(ctx context.Context) error {
 	return err
 }
 
-// throughAdmin takes an entry's case in the admin, and acts on the entry at the version that it saw.
+// throughAdmin takes the case of an entry in the admin. Then it acts on the entry at the version that the admin showed.
 func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action admin.Right) error {
 	actor, why := admin.Actor{ID: "admin"}, admin.Why{Reason: "again"}
 	view, err := l.p.admin.Entry(ctx, actor, e.ID)
@@ -109,7 +109,7 @@ func (l *victim) throughAdmin(ctx context.Context, e compensator.Entry, action a
 	return err
 }
 
-// unlessLate drops the errors that say that the entry has moved on or is leased.
+// unlessLate returns nil for errors that say that the entry has changed or is leased.
 func unlessLate(err error) error {
 	var state *compensator.StateError
 	if errors.As(err, &state) || errors.Is(err, compensator.ErrBusy) || errors.Is(err, compensator.ErrChanged) {

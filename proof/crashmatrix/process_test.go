@@ -20,17 +20,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// process is a Compensator with its connections. The child and the parent use it alike.
+// process is a Compensator with its connections. The child process and the test process both use it.
 type process struct {
 	*compensator.Compensator
 	*kinds
 	watched *sql.DB // pool on compensator.Connector
 	plain   *sql.DB
 	redis   *redis.Client
-	store   processlog.Store // only when the test opened the store itself
-	intake  *intake.Intake   // only when streamed
-	adopted *adopt.Import    // only when adopting
-	admin   *admin.Admin     // only when staffed
+	store   processlog.Store // set only if the test opened the store itself
+	intake  *intake.Intake   // set only in the surroundings streamed
+	adopted *adopt.Import    // set only in the surroundings adopting
+	admin   *admin.Admin     // set only in the surroundings staffed
 }
 
 const lease = time.Second
@@ -88,7 +88,7 @@ func newProcess(ctx context.Context, at place, in surroundings) (*process, error
 	return p, err
 }
 
-// Run also runs the intake or the import, if there is one.
+// Run runs the Compensator, and the intake or the import if there is one.
 func (p *process) Run(ctx context.Context) error {
 	taken := make(chan error, 1)
 	switch {
@@ -113,7 +113,7 @@ func (p *process) close() error {
 	return errors.Join(append(problems, p.watched.Close(), p.plain.Close())...)
 }
 
-// blind hides the ids of a bulk insert.
+// blind is a store that does not return the ids of a bulk insert.
 type blind struct{ processlog.Store }
 
 func (b blind) Insert(ctx context.Context, tx compensator.Tx, drafts []processlog.Draft, proven bool) ([]processlog.Inserted, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Victims seldom break these rules, so each rule is broken here once.
+// Victims seldom break the rules of the checks, so these tests break each rule once.
 
 func TestClaimThatBeganTooSoonIsSeenHoweverLateItWasWritten(t *testing.T) {
 	for name, s := range map[string]step{
@@ -32,7 +32,7 @@ func TestAttemptOutOfOrderIsSeen(t *testing.T) {
 	}
 	for name, attempts := range map[string]struct {
 		good          bool
-		first, second *attempt // in the order of ids
+		first, second *attempt // in id order
 	}{
 		"in turn":                       {true, &attempt{entry(1, "0-1", 20), 10, 20}, &attempt{entry(2, "0-2", 40), 30, 40}},
 		"overtaken":                     {false, &attempt{entry(1, "0-1", 40), 30, 40}, &attempt{entry(2, "0-2", 20), 10, 20}},

@@ -17,26 +17,26 @@ import (
 	"github.com/compensator-go/compensator/intake"
 )
 
-// The texts of messages. The text decides the outcome.
+// The texts of messages. The text of a message decides how its work ends.
 const (
 	good     = "good"
-	failing  = "failing"  // fails until the log retries it
-	hopeless = "hopeless" // fails permanently, with an error that names the message
+	failing  = "failing"  // fails until the entry in the log is retried
+	hopeless = "hopeless" // fails permanently, with an error that identifies the message
 	poison   = "poison"   // cannot be turned into an entry
 )
 
 const (
 	aside    = "aside" // business type of messages that were set aside
 	takers   = "takers"
-	taker    = "taker" // consumer name of every second victim; other victims have their own name
-	gone     = "gone"  // a consumer that has disappeared
+	taker    = "taker" // consumer name of every second victim; each other victim has its own name
+	gone     = "gone"  // name of a consumer that has disappeared
 	perBatch = 4
 )
 
 func (p place) stream() string { return p.Prefix + ":messages" }
 
-// openIntake opens the intake that both the victims and the healthy process run. MaxDeliveries is high, because the kills
-// also hit good messages, more often than a message may usually be delivered.
+// openIntake opens the intake that the victims and the healthy process run. MaxDeliveries is high, because each kill
+// also costs good messages a delivery.
 func openIntake(p *process, at place) (*intake.Intake, error) {
 	stream := intake.Stream{Redis: p.redis, Stream: at.stream(), Group: takers, Block: 20 * time.Millisecond, Idle: 2 * time.Second, Trim: true}
 	if at.Named {
@@ -71,8 +71,8 @@ func take(ctx context.Context, tx *compensator.ScopedTx, batch []*intake.Message
 	return nil
 }
 
-// send adds the messages that a victim may take: four batches. A consumer that has disappeared already holds one and a
-// half of them.
+// send adds the messages that a victim may take. They fill four batches. A consumer that has disappeared holds one and
+// a half of these batches already.
 func (w *world) send(victim int) {
 	w.t.Helper()
 	if w.sent == nil {
@@ -91,7 +91,7 @@ func (w *world) send(victim int) {
 		Group: takers, Consumer: gone, Streams: []string{w.place.stream(), ">"}, Count: perBatch * 3 / 2, Block: -1}).Err())
 }
 
-// forsake makes all pending messages look idle for an hour, so that no test has to wait that long.
+// forsake makes all pending messages look as if they were idle for an hour, so that the test need not wait.
 func (w *world) forsake() {
 	w.t.Helper()
 	for _, p := range w.pending() {
@@ -140,7 +140,7 @@ func (w *world) checkMessages() {
 	for id, says := range w.sent {
 		e, found := entries[string(w.healthy.intake.IdempotencyKey(&intake.Message{ID: id}))]
 		assert.True(w.t, found, "%s message %s has no entry", says, id)
-		if e.kind == aside { // on a machine that stalls, also a good message
+		if e.kind == aside { // On a machine that stalls, a good message may be set aside, too.
 			apart++
 		}
 		if says == poison || says == hopeless {

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// victimEnv is the environment variable that holds a victim as JSON. Without it the process is a test run.
+// victimEnv is the environment variable that holds a victim as JSON. If it is not set, the process is a test run.
 const victimEnv = "COMPENSATOR_CRASH_VICTIM"
 
 // victim is the program of a process that works until it is killed at its point.
@@ -29,10 +29,10 @@ type victim struct {
 	p     *process
 	keys  int
 	mu    sync.Mutex    // guards ended
-	ended chan struct{} // closed when the present Run has returned
+	ended chan struct{} // closed when the current Run has returned
 }
 
-// runVictim returns only when something is wrong.
+// runVictim runs the victim. It returns only if something is wrong, because the victim is killed otherwise.
 func runVictim(text string) error {
 	l := &victim{ended: make(chan struct{})}
 	if err := json.Unmarshal([]byte(text), l); err != nil {
@@ -41,7 +41,7 @@ func runVictim(text string) error {
 	go func() {
 		for in := bufio.NewReader(os.Stdin); ; {
 			if _, err := in.ReadByte(); err != nil {
-				os.Exit(3) // the parent has ended or closed the pipe
+				os.Exit(3) // The test process has ended or closed the pipe.
 			}
 		}
 	}()
@@ -63,7 +63,7 @@ func runVictim(text string) error {
 	return l.runProgram(ctx)
 }
 
-// runProgram does what the surroundings ask of the victim.
+// runProgram does what the victim's surroundings require.
 func (l *victim) runProgram(ctx context.Context) error {
 	if l.In == streamed {
 		return l.p.intake.Run(ctx)
@@ -89,7 +89,7 @@ func (l *victim) runProgram(ctx context.Context) error {
 func (l *victim) work(ctx context.Context) error {
 	longest := 600 * time.Millisecond
 	if l.In == keeping {
-		longest = 10 * time.Second // a stopped Run leaves the rest of its purge to the next round, a minute later
+		longest = 10 * time.Second // When Run is stopped, it leaves the rest of its purge to the next round, a minute later.
 	}
 	for {
 		running, stop := context.WithTimeout(ctx, longest/3+rand.N(2*longest/3))
@@ -106,14 +106,14 @@ func (l *victim) work(ctx context.Context) error {
 	}
 }
 
-// runEnded returns a channel that is closed when the present Run returns.
+// runEnded returns a channel that is closed when the current Run returns.
 func (l *victim) runEnded() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
-// serve acts as the service: it runs the steps in rounds.
+// serve acts as the service. It runs the steps again and again.
 func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error) error {
 	for round := 0; ; round++ {
 		for _, step := range steps {
@@ -123,7 +123,7 @@ func (l *victim) serve(ctx context.Context, steps ...func(context.Context) error
 		}
 		pause := 20 * time.Millisecond
 		if round > 5 {
-			pause = 300 * time.Millisecond // there are enough entries now
+			pause = 300 * time.Millisecond // There are enough entries now, so go on slowly.
 		}
 		<-time.After(pause)
 	}
@@ -135,7 +135,7 @@ func (l *victim) key() string {
 	return fmt.Sprintf("%d-%d", l.Number, l.keys)
 }
 
-// put records an entry together with the service's own row. An existing entry is left alone.
+// put records an entry together with the service's own row. If the entry exists already, put changes nothing.
 func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, delay time.Duration) (*compensator.Receipt, error) {
 	receipt, err := l.p.of[kind].Record(ctx, tx, content{}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key), Delay: delay})
 	if err != nil || receipt.Duplicate() {
@@ -145,7 +145,7 @@ func (l *victim) put(ctx context.Context, tx compensator.Tx, kind, key string, d
 	return receipt, err
 }
 
-// recordInTx records in InTx, where an insert can lease its entries.
+// recordInTx records in InTx, so an insert can lease its entries.
 func (l *victim) recordInTx(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		for _, kind := range []string{pay, ship} {
@@ -157,8 +157,8 @@ func (l *victim) recordInTx(ctx context.Context) error {
 	})
 }
 
-// recordAgain repeats a key of the victim before, which may not have received its answer. OtherTypeError names the kind
-// of an existing entry.
+// recordAgain repeats a key of the victim before this one, which may not have received the answer. If an entry with the
+// key exists, OtherTypeError names its kind.
 func (l *victim) recordAgain(ctx context.Context) error {
 	key := fmt.Sprintf("%d-%d", l.Number-1, 1+rand.N(40))
 	as := func(kind string) error {
@@ -175,10 +175,10 @@ func (l *victim) recordAgain(ctx context.Context) error {
 	return err
 }
 
-// recordWatched records in a transaction of the service, whose end the Connector sees.
+// recordWatched records in the service's transaction. The Connector sees the end of that transaction.
 func (l *victim) recordWatched(ctx context.Context) error {
 	recorded := []string{slow, fail, refund}
-	if rand.N(3) == 0 { // it runs three times, with the repeated compensation
+	if rand.N(3) == 0 { // Only some, because this kind runs three times with the repeated compensation.
 		recorded = append(recorded, recall)
 	}
 	return inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -191,7 +191,7 @@ func (l *victim) recordWatched(ctx context.Context) error {
 	})
 }
 
-// recordPlain records in a transaction whose end the library does not see. The service confirms the receipts.
+// recordPlain records in a transaction whose end the library does not see. The service then calls Receipt.Committed.
 func (l *victim) recordPlain(ctx context.Context) error {
 	var receipts []*compensator.Receipt
 	err := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
@@ -212,7 +212,7 @@ func (l *victim) recordPlain(ctx context.Context) error {
 	return err
 }
 
-// recordSilently confirms no receipt, so the reconciler must find the entry.
+// recordSilently does not call Receipt.Committed, so the reconciler must find the entry.
 func (l *victim) recordSilently(ctx context.Context) error {
 	return inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		_, err := l.put(ctx, tx, ship, l.key(), 0)
@@ -220,8 +220,8 @@ func (l *victim) recordSilently(ctx context.Context) error {
 	})
 }
 
-// recordBatch records several entries in one call: a batch that is due together, and an entry that runs after the
-// batch.
+// recordBatch records several entries in one call: a batch of entries that are due together, and an entry that runs
+// after the batch.
 func (l *victim) recordBatch(ctx context.Context) error {
 	return l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		var entries []compensator.NewEntry
@@ -249,8 +249,11 @@ func (l *victim) recordBatch(ctx context.Context) error {
 	})
 }
 
-// recordOrdering records entries of two ordering keys: five in one call, one without a confirmed receipt, two by plain
-// SQL, and one that it cancels.
+// recordOrdering records entries of two ordering keys:
+//   - five in one call,
+//   - one without calling Receipt.Committed,
+//   - two by plain SQL,
+//   - one that it cancels.
 func (l *victim) recordOrdering(ctx context.Context) error {
 	record := func(tx compensator.Tx, lines ...string) (key string, err error) {
 		var entries []compensator.NewEntry
@@ -272,7 +275,7 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 		_, err := record(tx, "b")
 		return err
 	})
-	// Plain SQL stores no ordering key. Such an entry is claimed once to store the key, and is released.
+	// Plain SQL stores no position. The first claim of such an entry stores the position and releases the entry.
 	plain := inTx(ctx, l.p.plain, func(tx *sql.Tx) error {
 		for _, line := range []string{"a", "b"} {
 			key := l.key() + unnoted
@@ -300,7 +303,8 @@ func (l *victim) recordOrdering(ctx context.Context) error {
 
 var errTakenBack = errors.New("taken back")
 
-// recordAndTakeBack leaves no entry. It rolls back one transaction, and in another the part after a savepoint.
+// recordAndTakeBack leaves no entry. It rolls back one transaction. In another it rolls back the part after a
+// savepoint.
 func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	err := l.p.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
 		_, err := l.put(ctx, tx, pay, l.key(), 0)
@@ -321,7 +325,7 @@ func (l *victim) recordAndTakeBack(ctx context.Context) error {
 	})
 }
 
-// recordAcrossStop commits an entry that its insert leased after the Run it was meant for has ended.
+// recordAcrossStop inserts an entry with a lease, and commits after the Run that would have run it has ended.
 func (l *victim) recordAcrossStop(ctx context.Context) error {
 	ended := l.runEnded()
 	key := l.key()
@@ -335,7 +339,7 @@ func (l *victim) recordAcrossStop(ctx context.Context) error {
 	return nil
 }
 
-// actOnLater cancels one entry, reschedules one and completes one. Each may have run before.
+// actOnLater cancels one entry, reschedules one and completes one. Each of them may have run already.
 func (l *victim) actOnLater(ctx context.Context) error {
 	keys := []string{l.key(), l.key(), l.key()}
 	err := inTx(ctx, l.p.watched, func(tx *sql.Tx) error {
@@ -358,12 +362,12 @@ func (l *victim) actOnLater(ctx context.Context) error {
 	return errors.Join(unlessLate(cancelled), unlessLate(moved), unlessLate(completed))
 }
 
-// purgeAge is less than the age of the seeded old entries, and more than the age of any victim's own entries.
+// purgeAge is less than the age of the seeded old entries, and more than the age of entries that victims record.
 const purgeAge = 30 * time.Minute
 
 func (l *victim) purge(ctx context.Context) error {
 	if l.In == keeping {
-		return nil // Config.Keep purges there
+		return nil // In these surroundings Config.Keep purges.
 	}
 	_, err := l.p.Purge(ctx, purgeAge)
 	return err
@@ -374,7 +378,7 @@ func inTx(ctx context.Context, db *sql.DB, work func(tx *sql.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // no effect after a commit
+	defer func() { _ = tx.Rollback() }() // Rollback has no effect after a commit.
 	if err := work(tx); err != nil {
 		return err
 	}

@@ -21,22 +21,22 @@ import (
 type world struct {
 	t     *testing.T
 	place place
-	db    *sql.DB // a plain connection for the checks
+	db    *sql.DB // plain pool for the checks
 	redis *redis.Client
 
-	sent    map[string]string // the messages of the stream, by id
-	healthy *process          // runs the entries that the victims leave
-	stop    func()            // stops healthy
+	sent    map[string]string // texts of the stream's messages by id
+	healthy *process          // process that runs the entries which the victims leave
+	stop    func()            // stops the process healthy
 }
 
-// place says where a process finds its servers.
+// place tells a process where its servers are.
 type place struct {
 	DSN, Redis, Prefix string
-	Named              bool // streamed: the victim uses the consumer name of an earlier victim
+	Named              bool // whether the victim uses the consumer name of an earlier victim, in the surroundings streamed
 }
 
-// The tables beside the log. ledger is the service's own table. Handlers and triggers write the others at the moment
-// when something happens.
+// The tables beside the log. The service writes ledger. Handlers and triggers write the other tables at the moment when
+// something happens.
 var tables = []string{
 	"CREATE TABLE ledger (`key` VARCHAR(191) COLLATE utf8mb4_bin PRIMARY KEY)",
 	"CREATE TABLE effects (id BIGINT AUTO_INCREMENT PRIMARY KEY, entry BIGINT UNSIGNED, epoch INT, undoing BOOL)",
@@ -53,8 +53,9 @@ var tables = []string{
 	historyTrigger("UPDATE", "OLD.version, OLD.next_at, OLD.lease_until"),
 }
 
-// historyTrigger writes a step of history. began is the time when the statement began, by which it computed all its
-// values. at is the time of the write. A stall of the machine may lie between them.
+// historyTrigger returns a trigger that writes a step of an entry's history. began is the time at which the statement
+// began. The statement computed its values from that time. at is the time of the write. The machine may stall between
+// the two times.
 func historyTrigger(event, before string) string {
 	return "CREATE TRIGGER history_" + event + " AFTER " + event + " ON common_process_log FOR EACH ROW INSERT INTO history " +
 		"(entry, was, was_due, was_leased, began, at, version, state, process_count, compensate_count, delivery_count, epoch, due, leased, ended_by) VALUES " +
@@ -64,7 +65,7 @@ func historyTrigger(event, before string) string {
 
 func newWorld(t *testing.T) *world {
 	server := testservers.SharedRedis(t)
-	dsn := testservers.Database(t, "interpolateParams=true") // saves a third of the round trips
+	dsn := testservers.Database(t, "interpolateParams=true") // This saves a third of the round trips.
 	w := &world{t: t, place: place{DSN: dsn, Redis: server.Addr(), Prefix: server.Prefix(t)}}
 	db, err := sql.Open("mysql", w.place.DSN)
 	require.NoError(t, err)
@@ -99,8 +100,8 @@ func (w *world) count(from string, args ...any) (n int) {
 	return n
 }
 
-// makeWhole marks the queue as complete for every kind. The log is empty, so that is true. The mark stays even when the
-// library under test has lost its reconciler.
+// makeWhole marks the queue as complete for every kind. That is true, because the log is empty. The mark also stays if
+// the library under test has lost its reconciler.
 func (w *world) makeWhole() {
 	w.t.Helper()
 	queue, err := redisqueue.Open(w.redis, w.place.Prefix)
@@ -130,7 +131,7 @@ func (w *world) prepare(in surroundings, victim int) {
 		w.seed(fmt.Sprintf("lost-three-%d", victim), 3, "state, delivery_count", "0, 3", 0)
 		w.seed(fmt.Sprintf("lost-four-%d", victim), 4, "state, delivery_count", "0, 4", 0)
 	case keeping:
-		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // a round of purging is due
+		w.exec("INSERT INTO common_process_log_slots VALUES (' keep', UNIX_TIMESTAMP()*1000-120000) ON DUPLICATE KEY UPDATE slot=VALUES(slot)") // The next purge round is due now.
 		w.seed(fmt.Sprintf("old-%d", victim), 400, "state, ended_by", "1, 'handler'", 7200)
 		w.seed(fmt.Sprintf("young-%d", victim), 10, "state, ended_by", "1, 'handler'", 60)
 	case streamed:
@@ -143,7 +144,7 @@ func (w *world) prepare(in surroundings, victim int) {
 	}
 }
 
-// seed inserts n entries as an earlier process would have left them, due secondsAgo.
+// seed inserts n entries as an earlier process would have left them. They are due since secondsAgo seconds.
 func (w *world) seed(key string, n int, columns, values string, secondsAgo int) {
 	w.t.Helper()
 	var log, ledger []string

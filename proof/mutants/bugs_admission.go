@@ -1,6 +1,6 @@
 package main
 
-// ordering returns the bugs of rules that delay an entry: breakers, batches and ordering keys.
+// ordering returns the mutants of rules that delay an entry: breakers, batches and ordering keys.
 func ordering() []mutant {
 	return []mutant{
 		{

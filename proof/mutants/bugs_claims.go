@@ -1,6 +1,6 @@
 package main
 
-// claiming returns the bugs of claims: which entries, when, and by which process.
+// claiming returns the mutants of claims: which entries are claimed, when, and by which process.
 func claiming() []mutant {
 	return []mutant{
 		{

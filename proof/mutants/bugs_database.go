@@ -1,6 +1,6 @@
 package main
 
-// surviving returns the bugs around the database and its other users.
+// surviving returns the mutants of code that handles the database and its other users.
 func surviving() []mutant {
 	return []mutant{
 		{

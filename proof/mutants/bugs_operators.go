@@ -1,6 +1,6 @@
 package main
 
-// operating returns the bugs of cases, rights, telemetry and the operators' pages.
+// operating returns the mutants of cases, rights, telemetry and the operators' pages.
 func operating() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// ending returns the bugs of outcomes, compensation and actions.
+// ending returns the mutants of outcomes, compensation and actions.
 func ending() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// recording returns the bugs of recording, transactions and idempotency keys.
+// recording returns the mutants of recording, transactions and idempotency keys.
 func recording() []mutant {
 	return []mutant{
 		{

@@ -1,6 +1,6 @@
 package main
 
-// exchanging returns the bugs of brokers, sources, schedules and old tables.
+// exchanging returns the mutants of brokers, sources, schedules and the import of old tables.
 func exchanging() []mutant {
 	return []mutant{
 		{

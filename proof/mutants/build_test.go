@@ -24,9 +24,9 @@ import (
 
 const modulePath = "github.com/compensator-go/compensator"
 
-// TestEveryMutantBuilds type-checks the changed packages. That finds what would fail a build, at a hundredth of the
-// cost. With the race detector this single goroutine takes eight times as long and proves no more. So with the
-// detector, the test runs itself again without it.
+// TestEveryMutantBuilds type-checks the packages that mutants change. This finds what would fail a build, at a
+// hundredth of the cost. With the race detector it takes eight times as long and finds no more, because it has one
+// goroutine. So under the detector, the test runs itself again without it.
 func TestEveryMutantBuilds(t *testing.T) {
 	if raceEnabled {
 		output, err := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-w", "-v", "-run", "^"+t.Name()+"$", ".").CombinedOutput()
@@ -35,7 +35,7 @@ func TestEveryMutantBuilds(t *testing.T) {
 		return
 	}
 	tree := readTheTree(t)
-	packages := make(map[string][]map[string]string) // directory → texts of changed files, for each mutant
+	packages := make(map[string][]map[string]string) // for each mutant: texts of the changed files by directory
 	names := make(map[string][]string)
 	for _, m := range catalogue() {
 		texts, err := tree.changed(m.edits)
@@ -63,8 +63,8 @@ func TestEveryMutantBuilds(t *testing.T) {
 	}
 }
 
-// checker holds the compiled imports and the unchanged files. The first of two modules provides a package that both
-// import.
+// checker holds the compiled imports and the unchanged files of all packages. If two modules import the same package,
+// it uses the one of the first module.
 type checker struct {
 	root    string
 	fset    *token.FileSet
@@ -80,7 +80,7 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 		byModule[module] = append(byModule[module], testPlace{module, dir}.pattern())
 	}
 	exports := make(map[string]string)
-	for _, module := range slices.Sorted(maps.Keys(byModule)) { // the root module first
+	for _, module := range slices.Sorted(maps.Keys(byModule)) { // Begin with the root module.
 		addExports(t, exports, filepath.Join(tree.root, module), byModule[module]...)
 	}
 	fset := token.NewFileSet()
@@ -88,8 +88,8 @@ func newChecker(t *testing.T, tree *tree, dirs []string) *checker {
 	return &checker{root: tree.root, fset: fset, imports: importer.ForCompiler(fset, "gc", lookup), parsed: make(map[string]*ast.File)}
 }
 
-// addExports adds some packages of a module's directory, and everything they import, in compiled form. It uses the
-// flags of make test, so that the build cache has them.
+// addExports adds some packages of a module's directory in compiled form, and everything that they import. It uses the
+// flags of make test, so that the build cache holds these packages.
 func addExports(t *testing.T, exports map[string]string, dir string, packages ...string) {
 	list := exec.Command("go", append([]string{"list", "-race", "-gcflags=modernc.org/...=-race=false -d=checkptr=0", "-export", "-deps", "-json=ImportPath,Export"}, packages...)...)
 	var stderr bytes.Buffer
@@ -116,7 +116,7 @@ func (c *checker) check(t *testing.T, dir string, changed map[string]string) err
 			files = append(files, c.parsed[file])
 			continue
 		}
-		var source any // nil: read the file
+		var source any // text of the file (nil: read the file)
 		if isChanged {
 			source = text
 		}

@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// catalogue returns the known bugs, in groups of promises. Each bug breaks a promise. A bug that the same tests find
-// for the same reason is not listed twice.
+// catalogue returns all mutants, in groups. Each breaks a promise. If the same tests find two bugs for the same reason,
+// only one of them is listed.
 func catalogue() []mutant {
 	return slices.Concat(
 		recording(),

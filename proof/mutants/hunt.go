@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// hunt runs mutants through layers and reports the result of each.
+// hunt runs mutants through layers of tests and reports the result of each run.
 type hunt struct {
 	tree    *tree
 	mutants []mutant
@@ -39,7 +39,7 @@ func (h hunt) baseline(ctx context.Context) error {
 	return nil
 }
 
-// all runs every mutant through every layer that claims to see it. It continues after a survivor.
+// all runs every mutant in every layer whose tests should find it. It continues after a mutant that no test finds.
 func (h hunt) all(ctx context.Context) error {
 	runs := 0
 	var bad []string
@@ -75,7 +75,7 @@ func (h hunt) report(name string, l layer, v verdict, text string) {
 	fmt.Fprintf(h.out, "%-36s %-10s %4.0fs  %s\n", name, l, v.took.Seconds(), text)
 }
 
-// accept says whether a layer saw the mutant as required, and returns the text for the report.
+// accept returns whether the tests of a layer found the mutant as required, and a text for the report.
 func accept(l layer, what string, v verdict) (good bool, text string) {
 	missed := v.missed(l.names(what))
 	switch {
@@ -83,7 +83,7 @@ func accept(l layer, what string, v verdict) (good bool, text string) {
 		return false, describe(v)
 	case v.kind == green:
 		return false, "SURVIVED"
-	case l == simulation && !v.saw("seed"): // a run that failed only because it lacked variety proves nothing
+	case l == simulation && !v.saw("seed"): // A run may have failed only because it lacked variety. Such a failure proves nothing.
 		return false, "SURVIVED in every seed; " + describe(v)
 	case len(missed) > 0:
 		return false, "SURVIVED in " + strings.Join(missed, ", ") + "; " + describe(v)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// layer is a kind of test that can see a mutant. Each layer has its own form of selection.
+// layer is a kind of test that can find a mutant. Each layer selects its tests in its own way.
 type layer string
 
 const (
@@ -21,13 +21,13 @@ const (
 // layers are in the order in which they run, the cheapest first.
 var layers = []layer{unit, simulation, crash, chaos}
 
-// command is one call of go test.
+// command is one call of the go command.
 type command struct {
-	dir  string // relative to the root
+	dir  string // directory relative to the root
 	args []string
 }
 
-// commands returns the calls of go test for a selection. Tests of several modules take several calls.
+// commands returns the calls of go test for a selection. If the tests are in several modules, it takes several calls.
 func (l layer) commands(t *tree, what string) ([]command, error) {
 	switch l {
 	case unit:
@@ -52,8 +52,7 @@ func anchored(names string) string {
 	return strings.Join(patterns, "|")
 }
 
-// names returns the tests of a selection that must all fail. It returns none for a layer in which any failure is
-// enough.
+// names returns the tests of a selection that must all fail. If any failure is enough for this layer, it returns none.
 func (l layer) names(what string) []string {
 	if l != unit {
 		return nil
@@ -61,9 +60,9 @@ func (l layer) names(what string) []string {
 	return strings.Split(what, "|")
 }
 
-// settings returns the edits that every run of the layer gets, with or without a mutant. They shorten the time that
-// tests wait for an event. Tests on real servers wait for minutes, so that a slow machine cannot fail them. With a
-// mutant, the event often never happens.
+// settings returns the edits that every run of the layer gets, with or without a mutant. They shorten how long tests
+// wait for an event. Tests on real servers wait for minutes, so that they do not fail on a slow machine. With a mutant,
+// that event often never happens.
 func (l layer) settings() []edit {
 	if l != unit {
 		return nil
@@ -74,7 +73,7 @@ func (l layer) settings() []edit {
 	}
 }
 
-// union returns one selection that covers all the given ones.
+// union returns one selection that covers all the given selections.
 func (l layer) union(all []string) string {
 	switch l {
 	case unit, crash:
@@ -85,8 +84,8 @@ func (l layer) union(all []string) string {
 	return slices.MaxFunc(all, func(a, b string) int { return cmp.Compare(l.length(a), l.length(b)) })
 }
 
-// length returns the length of a run, to compare it with others of its layer: seeds of the simulation, or the duration
-// of the chaos harness.
+// length returns the length of a run, so that runs of a layer can be compared. It is the number of seeds of the
+// simulation, or the duration of the chaos harness.
 func (l layer) length(what string) int64 {
 	if l == simulation {
 		seeds, err := strconv.ParseInt(what, 10, 64)

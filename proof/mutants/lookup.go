@@ -15,21 +15,21 @@ import (
 
 // declaration is a function, method, type, variable or constant of a package, with its source.
 type declaration struct {
-	file   string // relative to the root
+	file   string // path relative to the root
 	node   ast.Node
 	tokens *token.File
 	source string
 }
 
-// tree holds every declaration of all modules below a root, by each of its names.
+// tree holds every declaration of all modules below a root. A declaration is stored under each of its names.
 type tree struct {
 	root   string
 	byName map[string][]declaration
-	texts  []string               // files that are not Go, relative to the root
-	tests  map[string][]testPlace // packages that have a test, by its name
+	texts  []string               // paths of files that are not Go, relative to the root
+	tests  map[string][]testPlace // by the name of a test: the packages that have it
 }
 
-// elsewhere are directories without code of the library.
+// elsewhere are names of directories that hold no code of the library.
 var elsewhere = []string{".git", "build", "testdata", "node_modules", "bench", "examples", "mutants"}
 
 // theTree reads the tree that this program runs in.
@@ -135,8 +135,8 @@ func receiverType(f *ast.FuncDecl) string {
 	}
 }
 
-// declared returns the only declaration of a name: name, Type.method, package.name or package.Type.method. Declarations
-// in test files count only when no other file declares the name.
+// declared returns the declaration of a name: name, Type.method, package.name or package.Type.method. It fails unless
+// there is exactly one. Declarations in test files count only if no other file declares the name.
 func (t *tree) declared(name string) (declaration, error) {
 	all := t.byName[name]
 	found := slices.DeleteFunc(slices.Clone(all), func(d declaration) bool { return strings.HasSuffix(d.file, "_test.go") })
@@ -153,7 +153,7 @@ func (t *tree) declared(name string) (declaration, error) {
 	return declaration{}, fmt.Errorf("%d declarations have the name %s, want one: %s", len(found), name, strings.Join(places, ", "))
 }
 
-// text returns the only file that is not Go and whose path ends with suffix.
+// text returns the file that is not Go and whose path ends with suffix. It fails unless there is exactly one.
 func (t *tree) text(suffix string) (string, error) {
 	var found []string
 	for _, file := range t.texts {

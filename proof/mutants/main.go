@@ -6,15 +6,16 @@
 //	go run ./proof/mutants -all -layer unit -baseline
 //
 // A mutant is a list of edits. An edit names a declaration: a function, Type.method, or a type, constant or variable.
-// The name may begin with the package's name. It must do so when two packages declare the same name. The edit finds the
-// declaration anywhere in the tree, so code may move. Inside the declaration, the edit replaces one pattern of Go
-// tokens, which must occur exactly once. A name such as $row in a pattern matches one identifier or expression, and
-// $$rest matches any run of tokens. The replacement may use both. A pattern should spell out only what makes it unique,
-// so that it survives renames.
+// The name may begin with the package's name. It must do so if two packages declare the same name. The edit finds the
+// declaration anywhere in the tree, so code may move.
 //
-// The go command gets the changed files as an overlay. The code itself has no switches, and the tree does not change.
+// Inside the declaration, the edit replaces one pattern of Go tokens, which must occur exactly once. In a pattern, $row
+// matches one identifier or expression, and $$rest matches any run of tokens. The replacement may use both names. A
+// pattern should contain only what makes it unique, so that it still fits after renames.
 //
-// The program fails when a mutant survives, when its pattern is not in the code, when it does not build, or when
+// The go command gets the changed files as an overlay. So the library has no switches, and the tree does not change.
+//
+// The program fails if a mutant passes its tests, if its pattern is not in the code, if it does not build, or if
 // servers are missing.
 package main
 

@@ -9,28 +9,28 @@ type mutant struct {
 	breaks  string // number of the promise in docs/reference/guarantees.md
 	what    string // what goes wrong, in one sentence
 	edits   []edit
-	sees    selection // the tests that must fail, by layer
-	inModel string    // the switch that breaks the model in the same way; see proof/model
+	sees    selection // tests that must fail, by layer
+	inModel string    // switch that breaks the model in the same way; see proof/model
 }
 
 // edit replaces code inside one declaration, in whatever file it is.
 type edit struct {
-	in   string // a declaration, as tree.declared finds it; for a file that is not Go, the end of its path
-	from string // a pattern that occurs exactly once
-	to   string // the replacement; names of the pattern stand for what they matched
+	in   string // name of a declaration, as tree.declared finds it; for a file that is not Go, the end of its path
+	from string // pattern that occurs exactly once
+	to   string // replacement; a name of the pattern stands for the code that it matched
 }
 
-// isText reports whether the edit is of a file that is not Go. Then from is plain text, in which any white space
-// matches any other.
+// isText reports whether the edit changes a file that is not Go. For such a file, from is plain text. In it, any white
+// space matches any other.
 func (e edit) isText() bool { return strings.Contains(e.in, "/") }
 
-// selection names the tests of each layer. The text depends on the layer; see layer.
+// selection names the tests of each layer. The form of the text depends on the layer.
 type selection map[layer]string
 
 // tests returns the selection of these unit tests.
 func tests(names ...string) selection { return selection{unit: strings.Join(names, "|")} }
 
-// and returns s with the selection of another layer added.
+// and returns s with the selection of one more layer.
 func (s selection) and(l layer, what string) selection {
 	s[l] = what
 	return s

@@ -50,7 +50,7 @@ func TestEachGuaranteeHasAMutant(t *testing.T) {
 	}
 }
 
-// TestEveryModelThatIsNamedIsPlanned checks the names of the model's switches, because the program does not run the
+// TestEveryModelThatIsNamedIsPlanned checks that the switches of the model exist, because the program does not run the
 // model.
 func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	plan, err := os.ReadFile(root(t) + "/proof/model/plan")
@@ -60,8 +60,8 @@ func TestEveryModelThatIsNamedIsPlanned(t *testing.T) {
 	}
 }
 
-// TestEveryTestThatIsNamedExists finds names of tests that were renamed. go test reports no error when only one name of
-// a pattern exists.
+// TestEveryTestThatIsNamedExists finds names of tests that were renamed. go test reports no error if at least one name
+// of a pattern exists.
 func TestEveryTestThatIsNamedExists(t *testing.T) {
 	tree := readTheTree(t)
 	for _, m := range catalogue() {

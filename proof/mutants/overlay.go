@@ -13,11 +13,11 @@ import (
 
 // overlay is the file that makes the go command read changed files instead of those of the tree.
 type overlay struct {
-	dir  string // temporary directory of the changed files
+	dir  string // temporary directory that holds the changed files
 	path string
 }
 
-// newOverlay applies edits to copies of a tree's files. Edits of the same file add up.
+// newOverlay applies edits to copies of a tree's files. A file may have several edits.
 func newOverlay(t *tree, edits []edit) (*overlay, error) {
 	texts, err := t.changed(edits)
 	if err != nil {
@@ -62,7 +62,7 @@ func (t *tree) apply(e edit, before map[string]string) (file, text string, err e
 	return d.file, text, err
 }
 
-// within finds the declaration in a changed text of its file.
+// within finds the declaration of a name in source, which is the changed text of the declaration's file.
 func (d declaration) within(source, name string) (declaration, error) {
 	files := token.NewFileSet()
 	parsed, err := parser.ParseFile(files, d.file, source, parser.SkipObjectResolution)

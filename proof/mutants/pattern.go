@@ -20,7 +20,7 @@ import (
 // A name that occurs twice in a pattern matches the same tokens both times. Patterns are compared token by token. White
 // space, line breaks, comments and trailing commas do not matter.
 
-// Marks that replace the dollar sign while a pattern is scanned. The letter begins no name in this repository.
+// Marks that replace the dollar sign while a pattern is scanned. No name in this repository begins with their letter.
 const (
 	oneMark = "Ⱦ"
 	runMark = "ȾȾ"
@@ -88,7 +88,7 @@ func closes(t token.Token) bool {
 type code struct {
 	source string
 	tokens []lexeme
-	ends   map[int][]int // index of the first token → indexes after the last token, longest expression first
+	ends   map[int][]int // by the index of the first token of an expression: the indexes after its last token, longest expression first
 }
 
 // newCode reads a declaration from its file.
@@ -126,7 +126,7 @@ func newCode(file *token.File, source string, declaration ast.Node) (code, error
 	return c, nil
 }
 
-// match is the position of a pattern, and the matches of its names.
+// match is the position of a pattern in the code, with the code that each of its names matched.
 type match struct {
 	from, to int // indexes of tokens
 	names    map[string]span
@@ -134,13 +134,13 @@ type match struct {
 
 type span struct{ from, to int }
 
-// find returns every match of the pattern. When several matches end at the same token and the pattern begins with a
-// name, only the longest counts.
+// find returns every match of the pattern. If the pattern begins with a name, several matches may end at the same
+// token. Then only the longest counts.
 func (c code) find(pattern []lexeme) []match {
 	var found []match
 	for i := range c.tokens {
 		if len(pattern) > 0 && pattern[0].isOne() && c.afterDot(i) {
-			continue // the middle of a longer expression
+			continue // This token is the middle of a longer expression.
 		}
 		names := make(map[string]span)
 		end, ok := c.fits(pattern, i, names)
@@ -157,7 +157,7 @@ func (c code) find(pattern []lexeme) []match {
 
 func (c code) afterDot(i int) bool { return i > 0 && c.tokens[i-1].token == token.PERIOD }
 
-// fits matches a pattern at a token, fills names, and returns where the match ends.
+// fits matches a pattern from the token at an index. It fills names and returns where the match ends.
 func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok bool) {
 	if len(pattern) == 0 {
 		return at, true
@@ -184,7 +184,7 @@ func (c code) fits(pattern []lexeme, at int, names map[string]span) (end int, ok
 	return 0, false
 }
 
-// candidates returns the possible ends of what a name matches.
+// candidates returns where the match of a name can end.
 func (c code) candidates(name lexeme, at int) []int {
 	if name.isRun() {
 		return c.runs(at)
@@ -198,7 +198,7 @@ func (c code) candidates(name lexeme, at int) []int {
 	return c.ends[at]
 }
 
-// runs returns the ends of the balanced runs of tokens that begin here.
+// runs returns the ends of the runs of tokens with balanced brackets that begin at a token.
 func (c code) runs(at int) []int {
 	ends := []int{at}
 	depth := 0
@@ -223,7 +223,7 @@ func (c code) same(a, b span) bool {
 	return slices.EqualFunc(c.tokens[a.from:a.to], c.tokens[b.from:b.to], lexeme.equals)
 }
 
-// text returns the source of some tokens.
+// text returns the source of the tokens in s.
 func (c code) text(s span) string {
 	if s.from == s.to {
 		return ""
@@ -231,7 +231,7 @@ func (c code) text(s span) string {
 	return c.source[c.tokens[s.from].start:c.tokens[s.to-1].end]
 }
 
-// replace returns the whole source, with the only match of from replaced by to.
+// replace finds the only match of from. It returns the whole source with to in the place of this match.
 func (c code) replace(from, to string) (string, error) {
 	pattern, err := scanPattern(from)
 	if err != nil {

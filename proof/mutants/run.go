@@ -34,10 +34,10 @@ func run(ctx context.Context, t *tree, l layer, what string, edits []edit) (verd
 }
 
 func runCommand(ctx context.Context, dir string, args []string) (verdict, error) {
-	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w"} // linking takes most of the time of a build
+	flags := []string{"test", "-json", "-count=1", "-vet=off", "-ldflags=-s -w"} // -s -w saves most of the time of a build, which is linking.
 	cmd := exec.CommandContext(ctx, "go", append(flags, args...)...)
 	cmd.Dir = dir
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that the tests also stop their servers
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // With an interrupt, the tests also stop their servers.
 	cmd.WaitDelay = time.Minute
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

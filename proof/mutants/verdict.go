@@ -13,8 +13,8 @@ import (
 // verdict is the result of a run of tests.
 type verdict struct {
 	kind   kind
-	why    string    // reason of a broken run
-	failed []failure // failures of a red run
+	why    string    // why a broken run proves nothing
+	failed []failure // failed tests of a red run
 	took   time.Duration
 }
 
@@ -22,8 +22,8 @@ type kind int
 
 const (
 	green  kind = iota
-	red         // a test failed by its own assertion
-	broken      // the run proves nothing: no build, no tests, no servers, or no end
+	red         // A test failed by its own assertion.
+	broken      // The run proves nothing: it had no build, no tests, no servers, or no end.
 )
 
 // and joins the verdicts of two runs of the same selection.
@@ -37,7 +37,7 @@ func (v verdict) and(other verdict) verdict {
 	return verdict{kind: max(v.kind, other.kind), failed: append(v.failed, other.failed...)}
 }
 
-// failure is a failed test with its first message.
+// failure is a failed test, with the first message that it printed.
 type failure struct{ test, said string }
 
 func (f failure) String() string {
@@ -52,7 +52,7 @@ type testEvent struct {
 	Action, Test, Output, FailedBuild string
 }
 
-// judge reads the events of a run. passed says whether the go command succeeded.
+// judge returns the verdict on a run from its events. passed is whether the go command succeeded.
 func judge(events []byte, passed bool) verdict {
 	log := testLog{output: make(map[string]*strings.Builder)}
 	for line := range bytes.Lines(events) {
@@ -74,7 +74,7 @@ func judge(events []byte, passed bool) verdict {
 	return verdict{kind: broken, why: lastLines(log.build.String() + log.text(""))}
 }
 
-// testLog is the output of a run by test. The key "" is the output of the package itself.
+// testLog is the output of a run, by test. The key "" holds the output of the package itself.
 type testLog struct {
 	output map[string]*strings.Builder
 	build  strings.Builder
@@ -124,7 +124,7 @@ func (l *testLog) problem() string {
 			return "the tests timed out"
 		}
 		for _, m := range serverProblem.FindAllStringSubmatch(text.String(), -1) {
-			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // a cleanup failed because a test left something open
+			if !strings.HasPrefix(m[1], "drop ") && !strings.HasPrefix(m[1], "delete ") { // Ignore a failed cleanup, which happens when a test left something open.
 				return "the test servers failed: " + m[1]
 			}
 		}
@@ -135,7 +135,7 @@ func (l *testLog) problem() string {
 // serverProblem matches the messages of internal/testservers.
 var serverProblem = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: testservers: (.*)$`)
 
-// failures returns the innermost tests that failed.
+// failures returns the failed tests. If a subtest failed, its parent is left out.
 func (l *testLog) failures() []failure {
 	slices.Sort(l.failed)
 	var list []failure
@@ -148,15 +148,15 @@ func (l *testLog) failures() []failure {
 }
 
 var (
-	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // a seed of the simulation, after its steps
-	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)      // a check of the chaos history
+	seed      = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (seed \d+: .+)$`) // matches a failed seed of the simulation, which comes after its steps
+	violated  = regexp.MustCompile(`(?m)^VIOLATED +(\w+(?: \w+)*)  `)      // matches a violated check of a chaos run
 	panicked  = regexp.MustCompile(`(?m)^((?:panic|fatal error): .*)$`)
 	message   = regexp.MustCompile(`\tMessages:\s+(.*)`)
 	assertion = regexp.MustCompile(`(?s)\tError:\s+(.*?)\n\s+\tTest:`)
 	logged    = regexp.MustCompile(`(?m)^\s+\w+\.go:\d+: (.+)$`)
 )
 
-// firstWords returns the first message of a failed test. The test's own message comes before that of the assertion.
+// firstWords returns the first message of a failed test. The test's own message has priority over the assertion's.
 func firstWords(output string) string {
 	if seeds := seed.FindAllStringSubmatch(output, -1); len(seeds) > 0 {
 		return fmt.Sprintf("%s (%d seeds in all)", shorten(seeds[0][1]), len(seeds))
@@ -189,14 +189,14 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-6):], "\n")
 }
 
-// missed returns the names of which no test failed.
+// missed returns those of the names for which no test failed.
 func (v verdict) missed(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return slices.ContainsFunc(v.failed, func(f failure) bool { return f.test == name || strings.HasPrefix(f.test, name+"/") })
 	})
 }
 
-// saw reports whether the message of a failed test begins with the word.
+// saw reports whether the message of a failed test begins with word.
 func (v verdict) saw(word string) bool {
 	return slices.ContainsFunc(v.failed, func(f failure) bool { return strings.HasPrefix(f.said, word+" ") })
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // testPlace is a package that has a certain test.
-type testPlace struct{ module, dir string } // both relative to the root
+type testPlace struct{ module, dir string } // Both paths are relative to the root.
 
 var testDeclaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(\w \*testing\.[TF]\)`)
 
@@ -64,7 +64,8 @@ func (t *tree) testCommands(names string) ([]command, error) {
 	return commands, nil
 }
 
-// testOf returns the call of go test for the package that contains a test. It fails unless exactly one package does.
+// testOf returns the call of go test for the package that contains a test. It fails unless exactly one package has the
+// test.
 func (t *tree) testOf(test string, args ...string) ([]command, error) {
 	if len(t.tests[test]) != 1 {
 		return nil, fmt.Errorf("%d packages have a test called %s, want one", len(t.tests[test]), test)

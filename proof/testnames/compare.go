@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// rule explains a missing name. It holds a successor, or a reason why there is none.
+// rule explains why a name is missing. It holds a successor of the name, or the reason why there is none.
 type rule struct {
 	old, successor, reason string
-	segment                bool // old and successor are one segment in the name of any subtest
+	segment                bool // whether old and successor are one segment in the name of any subtest
 }
 
-// parseRules reads the file of successors. It ignores empty lines and lines that begin with #. The other lines are
+// parseRules reads the file that explains missing names. It ignores empty lines and lines that begin with #. Each other
+// line has one of these forms:
 //
 //	TestOld -> TestNew                also for its subtests
 //	TestOld/case -> TestNew/other     one subtest, and those below it
@@ -63,8 +64,8 @@ func (r rule) follow(name string) (string, bool) {
 	return r.successor + rest, true
 }
 
-// compare returns the problems: missing names, missing successors, tests that are now skipped, and rules that apply to
-// no name. It also returns how many rules apply.
+// compare returns the problems and how many rules apply. The problems are missing names, missing successors, tests that
+// are now skipped, and rules that apply to no name.
 func compare(before, after record, rules []rule) (problems []string, used int) {
 	all, ran := before.counts()
 	allNow, ranNow := after.counts()

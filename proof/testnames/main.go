@@ -5,10 +5,10 @@
 //	go run ./proof/testnames -compare build/testnames/before.txt build/testnames/after.txt
 //
 // A record has a line for each test, fuzz target, example and benchmark that the source of any module declares. It also
-// has a line for each subtest in the output of `go test -json`. Subtests need a run, because no source lists them.
+// has a line for each subtest in the output of `go test -json`. The output is needed, because no source lists subtests.
 //
-// The comparison requires that each name of the first record occurs as often in the second record, in any package. The
-// file of successors explains the others.
+// The comparison requires that each name of the first record occurs as often in the second record, in any package. A
+// file of rules explains the names for which this does not hold.
 package main
 
 import (

@@ -17,10 +17,10 @@ import (
 // entry names a test in a package.
 type entry struct {
 	name string // name with its subtest, as go test prints it
-	dir  string // directory of the package, relative to the root; for a subtest the import path, because a run prints only that
+	dir  string // directory of the package, relative to the root; for a subtest its import path, because the output has only that
 }
 
-// record maps each test to whether it was skipped wherever it ran.
+// record maps each test to whether it was skipped in all runs.
 type record map[entry]bool
 
 var declaration = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example|Benchmark)\w*)\(`)
@@ -65,7 +65,7 @@ func (r record) addRunFile(file string) error {
 	for lines.Scan() {
 		var e struct{ Action, Package, Test string }
 		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action == "" {
-			continue // output of the go command that is no event
+			continue // The go command also prints lines that are no events.
 		}
 		known++
 		r.addEvent(e.Action, e.Package, e.Test)
@@ -79,7 +79,8 @@ func (r record) addRunFile(file string) error {
 	return nil
 }
 
-// addEvent adds the subtest of an event that ends it. Top-level tests are known from the source.
+// addEvent adds the subtest of an event, if the event ends the subtest. It ignores top-level tests, because the source
+// lists them.
 func (r record) addEvent(action, pkg, test string) {
 	if !strings.Contains(test, "/") {
 		return
@@ -121,7 +122,7 @@ func parseRecord(text string) (record, error) {
 	return r, nil
 }
 
-// counts returns in how many packages each name exists, and in how many of them it was not skipped.
+// counts returns for each name how many packages have it, and in how many of them it ran and was not skipped.
 func (r record) counts() (all, ran map[string]int) {
 	all, ran = make(map[string]int), make(map[string]int)
 	for e, skipped := range r {

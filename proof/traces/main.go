@@ -5,13 +5,13 @@
 //
 // A directory of traces has three parts:
 //
-//   - decisions: the steps of each of 200 seeds of the simulation, one line a step. A line has the time, the instance,
-//     the operation, its arguments, and its fault, if any.
+//   - decisions: the steps of each of 200 seeds of the simulation, one line for each step. A line has the time, the
+//     instance, the operation, its arguments, and its fault, if any.
 //   - sql: the statements that each scenario of the store's suite sends to MariaDB.
 //   - redis: the commands that Redis runs for each scenario of the queue's suite, including those of scripts.
 //
-// No trace contains a Go identifier. Each file has the name of its scenario, and the simulation has its own texts for
-// operations. When such names change, the file given with -renamed has a line "old -> new" for each scenario or word.
+// No trace contains a Go identifier. Each file has the name of its scenario, and the simulation has its own words for
+// operations. If such a name or word changes, the file given with -renamed needs a line "old -> new" for it.
 package main
 
 import (
@@ -67,7 +67,7 @@ func work(args []string, out io.Writer) error {
 	return nil
 }
 
-// readWords reads the renamed words.
+// readWords reads the file given with -renamed.
 func readWords(file string) (*strings.Replacer, error) {
 	if file == "" {
 		return strings.NewReplacer(), nil
@@ -87,8 +87,8 @@ func readWords(file string) (*strings.Replacer, error) {
 	return strings.NewReplacer(pairs...), nil
 }
 
-// compareFiles compares the files of two directories by name, after renaming those of before as words says. It returns
-// the number of files that differ.
+// compareFiles compares the files of two directories by name. Before that, it renames those of the directory before as
+// words says. It returns the number of files that differ.
 func compareFiles(out io.Writer, before, after string, words *strings.Replacer, compare func(before, after string) (string, error)) (differ int, err error) {
 	there, err := namesIn(before)
 	if err != nil {
@@ -145,7 +145,7 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
-// shownBefore is how many equal lines are shown before the first difference.
+// shownBefore is how many equal lines it shows before the first difference.
 const shownBefore = 5
 
 // firstDifference shows the first difference of two lists of lines, or returns "".

@@ -29,11 +29,11 @@ var tracesFlag = flag.String("traces", "", "the directory into which TestRecordT
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// recordedRuns is how often each scenario runs, which shows what is random in it.
+// recordedRuns is how often each scenario runs. The differences between the runs show what is random in the scenario.
 const recordedRuns = 3
 
-// TestRecordTraces writes what the scenarios of both suites send. The scenarios run in parallel, each on its own
-// database or Redis.
+// TestRecordTraces writes the statements and commands that the scenarios of both suites send. The scenarios run in
+// parallel, each on its own database or Redis.
 func TestRecordTraces(t *testing.T) {
 	if *tracesFlag == "" {
 		t.Skip("make traces runs this, with a directory to write to")
@@ -55,10 +55,10 @@ func TestRecordTraces(t *testing.T) {
 // recorder holds what each scenario sent in each run.
 type recorder struct {
 	mu        sync.Mutex
-	scenarios map[string]scenario // "sql/Name" → runs
+	scenarios map[string]scenario // runs by "sql/Name" or "redis/Name"
 }
 
-// add adds a run. The name of a scenario is its test's name, without the number of the run.
+// add adds the lines of one run. The scenario has the name of its test, without the number of the run.
 func (r *recorder) add(test string, lines []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,11 +87,11 @@ func (r *recorder) write(t *testing.T, dir string) {
 // statements collects the statements that the clients of a proxy send.
 type statements struct {
 	mu          sync.Mutex
-	connections map[uint64]int // the proxy's number of a connection → its number in the trace, in the order of first use
+	connections map[uint64]int // number of a connection in the trace by its number in the proxy; connections are numbered in the order of first use
 	lines       []string
 }
 
-// match records every request and returns false.
+// match records every request and returns false, so no rule applies to it.
 func (s *statements) match(r faultproxy.Request) bool {
 	if r.Text == "" || r.Command == comStmtClose {
 		return false
@@ -106,7 +106,7 @@ func (s *statements) match(r faultproxy.Request) bool {
 	return false
 }
 
-// Commands of the MySQL protocol.
+// The command bytes of the MySQL protocol.
 const (
 	comQuery       = 0x03
 	comStmtPrepare = 0x16
@@ -114,7 +114,7 @@ const (
 	comStmtClose   = 0x19
 )
 
-// tracedStore opens a store behind a proxy. The statements after that belong to a run of the test's scenario.
+// tracedStore opens a store behind a proxy. Statements from then on belong to one run of the test's scenario.
 func tracedStore(t *testing.T, r *recorder) suite.Harness {
 	t.Parallel()
 	config, err := mysql.ParseDSN(testservers.Database(t))
@@ -169,10 +169,10 @@ func tracedQueue(t *testing.T, r *recorder) suite.QueueHarness {
 	}
 }
 
-// endOfTrace is a key that no scenario uses.
+// endOfTrace is a key that no scenario uses. The command with this key marks the end of a run.
 const endOfTrace = "end-of-trace"
 
-// commandsUntilMark returns the commands that the server ran before a command with endOfTrace.
+// commandsUntilMark returns the commands that the server ran before the command with endOfTrace.
 func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan string) []string {
 	require.ErrorIs(t, client.Get(context.Background(), endOfTrace).Err(), redis.Nil)
 	var lines []string
@@ -195,8 +195,8 @@ func commandsUntilMark(t *testing.T, client *redis.Client, monitored <-chan stri
 // script matches the text of a script in a command.
 var script = regexp.MustCompile(`^(?i)("eval") "(?:[^"\\]|\\.)*"`)
 
-// command returns a line of MONITOR in the form of a trace. Such a line is 1700000000.123456 [0 127.0.0.1:5000] "get"
-// "key".
+// command returns a line of MONITOR with its random values replaced. Such a line is 1700000000.123456 [0
+// 127.0.0.1:5000] "get" "key".
 func command(line string, connections map[string]int) string {
 	_, line, _ = strings.Cut(line, "[")
 	from, line, found := strings.Cut(line, "] ")

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// scenario holds the runs of one scenario. A run has one line for each statement or command, beginning with the number
-// of its connection.
+// scenario holds the runs of one scenario. A run has one line for each statement or command. The line begins with the
+// number of the connection.
 type scenario [][]string
 
 const runMark = "== run\n"
@@ -45,14 +45,14 @@ func parseScenario(text string) (scenario, error) {
 	return s, nil
 }
 
-// view is a way to compare runs that ignores certain differences.
+// view is a way to compare runs. It ignores certain differences.
 type view struct {
 	name string
 	of   func(run []string) []string
 }
 
-// views are the views to try, the strictest first. Goroutines make the order of a scenario random. A scenario that
-// waits for a time sends some statements more or less often.
+// views are the views to try, the strictest first. Looser views are needed, because goroutines run in random order. A
+// scenario that waits for a time also sends some statements more or less often.
 var views = []view{
 	{"every statement in order, by connection", func(run []string) []string { return run }},
 	{"every statement in order", func(run []string) []string { return each(run, withoutConnection) }},
@@ -93,8 +93,8 @@ func withoutNumbers(line string) string {
 	return manyRows.ReplaceAllString(line, "$1")
 }
 
-// agreed returns the index of the strictest view, from a given index on, in which all runs are equal. It returns -1
-// when there is none.
+// agreed returns the index of the strictest view in which all runs are equal. It looks at the views from the given
+// index on. It returns -1 if there is no such view.
 func (s scenario) agreed(from int) int {
 	for i := from; i < len(views); i++ {
 		first := views[i].of(s[0])
@@ -105,9 +105,9 @@ func (s scenario) agreed(from int) int {
 	return -1
 }
 
-// compareScenarios shows the first difference of two traces of a scenario, or returns "". It uses the strictest view in
-// which the runs of each trace are equal. When there is no such view, both traces must contain the same statements,
-// without numbers.
+// compareScenarios returns the first difference of two traces of a scenario, or "". It uses the strictest view in which
+// the runs of each trace are equal. If there is no such view, both traces must contain the same statements, without
+// numbers.
 func compareScenarios(before, after string) (string, error) {
 	old, err := parseScenario(before)
 	if err != nil {
@@ -125,7 +125,7 @@ func compareScenarios(before, after string) (string, error) {
 		difference := only("-", old.all(), now.all()) + only("+", now.all(), old.all())
 		return titled("any statement of any run, without numbers", difference), nil
 	}
-	// The runs of each trace are equal in this view, so a looser view would show no more.
+	// In this view the runs of each trace are equal, so one run of each is enough.
 	a, b := views[at].of(old[0]), views[at].of(now[0])
 	if strings.Contains(views[at].name, "in order") {
 		return titled(views[at].name, firstDifference(strings.Join(a, "\n"), strings.Join(b, "\n"))), nil
@@ -159,7 +159,7 @@ func counted(run []string) map[string]int {
 	return n
 }
 
-// only lists the lines that these has more often than those.
+// only lists the lines that occur in these more often than in those. Each begins with sign.
 func only(sign string, these, those map[string]int) string {
 	var b strings.Builder
 	for _, line := range slices.Sorted(maps.Keys(these)) {

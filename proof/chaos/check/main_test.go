@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// end judges these records. It returns the exit status and the output.
+// end judges the given records. It returns the exit status and the output.
 func end(t *testing.T, records ...history.Record) (int, string) {
 	t.Helper()
 	dir := t.TempDir()

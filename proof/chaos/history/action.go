@@ -2,26 +2,26 @@ package history
 
 // Action is a call by a person or a service. It is written before the call is made.
 type Action struct {
-	At         int64  `json:"at"`            // wall clock, µs
+	At         int64  `json:"at"`            // wall clock in µs
 	Call       uint64 `json:"call"`          // number of the call in this process, from 1
-	Action     string `json:"action"`        // an Action…
-	ID         uint64 `json:"id,omitempty"`  // id of the entry; 0: it is named by Key alone
-	Key        string `json:"key,omitempty"` // idempotency key of the entry; ID may be set too
-	Tx         uint64 `json:"tx,omitempty"`  // transaction of the process that the call belongs to; 0: the library's own
+	Action     string `json:"action"`        // one of the constants Action…
+	ID         uint64 `json:"id,omitempty"`  // id of the entry (0: only Key names the entry)
+	Key        string `json:"key,omitempty"` // idempotency key of the entry; ID may be set, too
+	Tx         uint64 `json:"tx,omitempty"`  // the process's transaction to which the call belongs (0: the library's own transaction)
 	DelayMS    int64  `json:"delay_ms,omitempty"`
-	Compensate bool   `json:"compensate,omitempty"` // requeue: requeue to the compensation
+	Compensate bool   `json:"compensate,omitempty"` // for a requeue: requeue to the compensation
 }
 
 // ActionEnd is the answer to an Action. If the Action names a Tx, its change takes effect only when that transaction
 // commits.
 type ActionEnd struct {
-	At     int64  `json:"at"` // wall clock, µs
+	At     int64  `json:"at"` // wall clock in µs
 	Call   uint64 `json:"call"`
-	Err    string `json:"err,omitempty"` // an Err… class; ErrState, ErrNotFound and ErrBusy mean that nothing changed
+	Err    string `json:"err,omitempty"` // one of the constants Err…; ErrState, ErrNotFound and ErrBusy mean that nothing changed
 	Detail string `json:"detail,omitempty"`
 
-	Already bool `json:"already,omitempty"` // cancel: the entry was cancelled before, nothing changed
-	Dead    bool `json:"dead,omitempty"`    // cancel, complete: the entry was dead
+	Already bool `json:"already,omitempty"` // for a cancel: the entry was cancelled before, and nothing changed
+	Dead    bool `json:"dead,omitempty"`    // for a cancel or a complete: the entry was dead
 }
 
 // The names of the actions, as in the library.
@@ -35,20 +35,20 @@ const (
 
 // Event is one call of the library's observer.
 type Event struct {
-	At       int64  `json:"at"` // wall clock, µs
+	At       int64  `json:"at"` // wall clock in µs
 	Event    string `json:"event"`
 	ID       uint64 `json:"id,omitempty"`
 	Type     string `json:"type,omitempty"`
 	State    int8   `json:"state,omitempty"`
 	EndedBy  string `json:"ended_by,omitempty"`
-	Enqueued int    `json:"announced,omitempty"` // reconciled: number of entries put into the queue again
+	Enqueued int    `json:"announced,omitempty"` // for a reconciled event: number of entries enqueued again
 	Polled   int    `json:"polled,omitempty"`
 	Rebuilt  bool   `json:"rebuilt,omitempty"`
-	Err      string `json:"err,omitempty"` // class of the error (a constant Err…), for the actions "attempt" and "broken"
+	Err      string `json:"err,omitempty"` // class of the error, for events of attempts: one of the constants Err…
 	Detail   string `json:"detail,omitempty"`
 }
 
-// The events of the observer. Settled events may be left out, because the audit holds them. Reconciled events are
+// The events of the observer. Settled events may be missing, because the audit holds them. Reconciled events are
 // written only for rounds that found something.
 const (
 	EventSettled        = "settled"

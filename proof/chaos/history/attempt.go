@@ -1,10 +1,10 @@
 package history
 
-// Attempt says that a handler begins to run. The outermost middleware, or the first line of the handler, writes it from
-// the handler's Entry. A batch handler writes one Attempt for each of its entries.
+// Attempt says that a handler begins to run. The outermost middleware writes it, or the first line of the handler, with
+// the values of the handler's Entry. A batch handler writes one Attempt for each of its entries.
 type Attempt struct {
 	At           int64  `json:"at"`  // wall clock, µs
-	Run          uint64 `json:"run"` // number of this handler run on this entry, counted in this process from 1
+	Run          uint64 `json:"run"` // number of this run of a handler on one entry; counts from 1 in each process
 	ID           uint64 `json:"id"`  // id of the entry
 	Key          string `json:"key"` // idempotency key
 	Version      uint64 `json:"version"`
@@ -12,20 +12,20 @@ type Attempt struct {
 	Attempt      int    `json:"attempt"` // Entry.Attempt
 	State        int8   `json:"state"`
 	Compensation bool   `json:"compensation,omitempty"`
-	Batch        int    `json:"batch,omitempty"` // number of entries in the batch handler's call; 0: not a batch handler
+	Batch        int    `json:"batch,omitempty"` // number of entries in the call of the batch handler (0: not a batch handler)
 	Hash         uint64 `json:"hash"`            // hash of the content that the handler received
-	NextAt       int64  `json:"next_at"`         // Entry.NextAt, ms of the database's clock
+	NextAt       int64  `json:"next_at"`         // Entry.NextAt in ms of the database's clock
 }
 
-// AttemptEnd holds the handler's result. It is written before the handler returns. An Attempt without an AttemptEnd was
-// killed.
+// AttemptEnd holds the handler's result. It is written before the handler returns. If an Attempt has no AttemptEnd, its
+// process was killed.
 type AttemptEnd struct {
 	At      int64  `json:"at"` // wall clock, µs
 	Run     uint64 `json:"run"`
 	ID      uint64 `json:"id"`                 // id of the entry, as in Attempt
-	Outcome string `json:"outcome"`            // an Outcome… class
+	Outcome string `json:"outcome"`            // one of the constants Outcome…
 	AfterMS int64  `json:"after_ms,omitempty"` // delay that the handler asked for with RetryAfter or Snooze
-	Cause   string `json:"cause,omitempty"`    // why the handler's context ended, a Cause…; empty: the context has not ended
+	Cause   string `json:"cause,omitempty"`    // reason why the handler's context ended, one of the constants Cause… (empty: the context has not ended)
 }
 
 // The outcomes that a handler can return.
@@ -37,11 +37,11 @@ const (
 	OutcomeSnooze      = "snooze"
 	OutcomeUnavailable = "unavailable"
 	OutcomePanic       = "panic"     // a panic or runtime.Goexit
-	OutcomeCanceled    = "canceled"  // the error is context.Canceled, ErrStopping or ErrLeaseLost
-	OutcomeNoVerdict   = "noverdict" // a batch handler panicked or returned the wrong number of results
+	OutcomeCanceled    = "canceled"  // an error that is context.Canceled, ErrStopping or ErrLeaseLost
+	OutcomeNoVerdict   = "noverdict" // The batch handler panicked or returned the wrong number of results.
 )
 
-// The reasons why a handler's context ended: the library's errors, read with context.Cause.
+// The reasons why a handler's context ended. These are the library's errors, read with context.Cause.
 const (
 	CauseLeaseLost = "lease lost"
 	CauseCancelled = "cancelled"
@@ -54,7 +54,7 @@ const (
 // happens, and with EffectAfter once it has happened.
 type Effect struct {
 	At           int64  `json:"at"`  // wall clock, µs
-	Run          uint64 `json:"run"` // as in Attempt
+	Run          uint64 `json:"run"` // number of the run, as in Attempt
 	ID           uint64 `json:"id"`
 	Epoch        uint32 `json:"epoch,omitempty"`
 	Compensation bool   `json:"compensation,omitempty"`

@@ -2,22 +2,22 @@
 //
 // # Files
 //
-// A run is a directory. Each process that takes part calls Create and writes one file of its own. It opens the file
-// with O_APPEND and makes one write(2) for each call, so written lines survive a SIGKILL of the process. The first line
-// of a file is a Process. Every line belongs to the process of its file. The driver writes a file too. It holds the
+// A run is a directory. Each process that takes part calls Create and writes its own file. It opens the file with
+// O_APPEND and makes one write(2) for each call, so written lines survive a SIGKILL of the process. The first line of a
+// file is a Process. Every line belongs to the process of its file. The driver writes a file, too. That file holds the
 // Run, the faults and, at the end, the dumps of the tables and the queue.
 //
 // # Before and after
 //
-// Anything that may fail is written twice. The line before (insert, commit, attempt …) is written before the call.
-// Without that line, the call was never made. The line after (inserted, committed, attempt_end …) is written before
-// the process acts on the answer. A line before that has no line after is an unknown outcome.
+// A call that may fail is written twice. The line before the call (insert, commit, attempt …) is written first. If it
+// is missing, the call was never made. The line after the call (inserted, committed, attempt_end …) is written before
+// the process acts on the answer. If only the line before exists, the outcome of the call is unknown.
 //
 // # Clocks
 //
-// At is the machine's wall clock in µs since 1970, read when the line is made. All processes of a run share that
-// clock, and no fault moves it. Times from the database use the database's own clock, which faults may move. NextAt and
-// LeaseUntil are in ms, as the columns hold them, and DBNow is in µs. Clock lines relate the two clocks.
+// The field At is the machine's wall clock in µs since 1970, read when the line is made. All processes of a run share
+// that clock, and no fault moves it. Times from the database use the database's own clock, which faults may move.
+// NextAt and LeaseUntil are in ms, as the columns hold them, and DBNow is in µs. Clock lines relate the two clocks.
 package history
 
 // Record is one line of the history. Each implementation is a struct whose fields are named after the JSON keys. Zero

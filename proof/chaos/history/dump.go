@@ -1,15 +1,15 @@
 package history
 
-// Audit is one change of a row of the process log. The tables' triggers write it in the transaction of the change. The
-// dump is in the order of Seq.
+// Audit is one change of a row of the process log. A trigger writes it in the transaction of the change. The dump is in
+// the order of Seq.
 type Audit struct {
 	Seq   uint64 `json:"seq"`
 	Op    string `json:"op"` // OpInsert, OpUpdate or OpDelete
 	ID    uint64 `json:"id"`
 	Key   string `json:"key"`           // idempotency key
 	Type  string `json:"type"`          // business type
-	DBNow int64  `json:"db_now"`        // the database's clock when the statement began, µs
-	Conn  uint64 `json:"conn"`          // CONNECTION_ID()
+	DBNow int64  `json:"db_now"`        // the database's clock in µs when the statement began
+	Conn  uint64 `json:"conn"`          // CONNECTION_ID() of the session
 	Old   *Image `json:"old,omitempty"` // nil for an insert
 	New   *Image `json:"new,omitempty"` // nil for a delete
 }
@@ -30,8 +30,8 @@ type Image struct {
 	ProcessCount    int    `json:"pc,omitempty"`
 	CompensateCount int    `json:"cc,omitempty"`
 	DeliveryCount   int    `json:"dc,omitempty"`
-	NextAt          int64  `json:"na"`           // ms of the database's clock
-	LeaseUntil      int64  `json:"lu,omitempty"` // ms of the database's clock
+	NextAt          int64  `json:"na"`           // in ms of the database's clock
+	LeaseUntil      int64  `json:"lu,omitempty"` // in ms of the database's clock
 	EndedBy         string `json:"by,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Row struct {
 	ID    uint64 `json:"id"`
 	Key   string `json:"key"`
 	Type  string `json:"type"`
-	DBNow int64  `json:"db_now"` // the database's clock when the row was read, µs
+	DBNow int64  `json:"db_now"` // the database's clock in µs when the row was read
 	Image
 }
 
@@ -48,8 +48,8 @@ type Row struct {
 type Member struct {
 	Type  string  `json:"type"` // business type
 	ID    uint64  `json:"id"`
-	Score float64 `json:"score"` // due time, or end of the lease; ms of Redis's clock
-	Now   int64   `json:"now"`   // Redis's clock when the member was read, µs
+	Score float64 `json:"score"` // due time or end of the lease, in ms of Redis's clock
+	Now   int64   `json:"now"`   // Redis's clock in µs when the member was read
 }
 
 // Kind implements Record.

@@ -6,41 +6,41 @@ type Fault struct {
 	N      uint64 `json:"n"`                // number of the fault in the run, from 1
 	Fault  string `json:"fault"`            // kind of the fault, one of Run.FaultKinds
 	Target string `json:"target,omitempty"` // "mariadb", "redis", or an app
-	Params string `json:"params,omitempty"` // for human readers
+	Params string `json:"params,omitempty"` // details for human readers
 
-	Touches []string `json:"touches"` // what the fault may slow, stop or break: Touches…
+	Touches []string `json:"touches"` // parts that the fault may slow, stop or break: constants Touches…
 }
 
-// The parts of the system that a fault can touch. The checker uses it to excuse deviations: a claim that looks early
-// while the database's clock moves, or a lease lost while apps are stopped.
+// The parts of the system that a fault can touch. The checker uses them to excuse deviations. Examples are a claim that
+// looks early while the database's clock moves, and a lease that is lost while apps are stopped.
 const (
-	TouchesApp        = "app"         // stops or kills Target
-	TouchesDatabase   = "database"    // the database, for all apps
-	TouchesAppToDB    = "app to db"   // the database, for Target alone
-	TouchesQueue      = "queue"       // Redis is slow or unreachable
-	TouchesQueueData  = "queue data"  // Redis loses data
-	TouchesLocks      = "locks"       // rows or the table are locked
-	TouchesDBClock    = "db clock"    // the database's clock moves
-	TouchesQueueClock = "queue clock" // Redis's clock moves
+	TouchesApp        = "app"         // The fault stops or kills Target.
+	TouchesDatabase   = "database"    // The fault affects the database, for all apps.
+	TouchesAppToDB    = "app to db"   // The fault affects the database, for Target only.
+	TouchesQueue      = "queue"       // Redis is slow or cannot be reached.
+	TouchesQueueData  = "queue data"  // Redis loses data.
+	TouchesLocks      = "locks"       // Rows or the table are locked.
+	TouchesDBClock    = "db clock"    // The database's clock moves.
+	TouchesQueueClock = "queue clock" // Redis's clock moves.
 )
 
-// FaultEnd says that a fault is over and that its target works again. A killed server answers, or a killed app has
-// written its Process line.
+// FaultEnd says that a fault is over and that its target works again. A server that was killed answers again. An app
+// that was killed has written its Process line again.
 type FaultEnd struct {
 	At  int64  `json:"at"` // wall clock, µs
 	N   uint64 `json:"n"`
-	Err string `json:"err,omitempty"` // the fault could not be made and does not count as fired
+	Err string `json:"err,omitempty"` // reason why the fault could not be made; such a fault does not count
 }
 
 // Deadlock is one deadlock from the database's error log.
 type Deadlock struct {
-	At         int64    `json:"at,omitempty"` // wall clock, µs, as exactly as the log says
-	Statements []string `json:"statements"`   // statements of the transactions, in the log's order; the first 300 bytes of each
+	At         int64    `json:"at,omitempty"` // wall clock in µs, as exactly as the log says
+	Statements []string `json:"statements"`   // statements of the transactions in the log's order, cut to 300 bytes each
 	Victim     int      `json:"victim"`       // index into Statements; -1: unknown
 }
 
-// NemesisComment stands in every statement of the driver and its faults: UPDATE /* nemesis */ … It distinguishes them
-// from the library's statements in a deadlock report.
+// NemesisComment stands in every statement of the driver and of its faults: UPDATE /* nemesis */ … It distinguishes
+// these statements from the library's in a deadlock report.
 const NemesisComment = "/* nemesis */"
 
 // Kind implements Record.

@@ -1,7 +1,8 @@
 package history
 
-// Insert says that one entry is about to be recorded. A Record call with many entries writes one line for each, in one
-// Write. A key may occur more than once in a transaction. The answers come in the order of the inserts.
+// Insert says that one entry is about to be recorded. A Record call with many entries writes one line for each entry,
+// all in one Write. A key may occur more than once in a transaction. The lines with the answers come in the order of
+// the inserts.
 type Insert struct {
 	At      int64  `json:"at"`                 // wall clock, µs
 	Tx      uint64 `json:"tx"`                 // number of the caller's transaction in this process, from 1
@@ -9,18 +10,18 @@ type Insert struct {
 	Type    string `json:"type"`               // business type
 	Hash    uint64 `json:"hash"`               // hash of the content passed to the library
 	DelayMS int64  `json:"delay_ms,omitempty"` // delay until the entry is due
-	Max     int    `json:"max,omitempty"`      // max process count of this entry; 0: that of its type
-	Mode    string `json:"mode,omitempty"`     // how the transaction is handled, for human readers: "raw", "connector", "intx" …
+	Max     int    `json:"max,omitempty"`      // max process count of this entry (0: the one of its type)
+	Mode    string `json:"mode,omitempty"`     // how the transaction is committed, for human readers: "raw", "connector", "intx" …
 }
 
 // Inserted is the answer of the library's Record for one entry.
 type Inserted struct {
-	At        int64  `json:"at"` // wall clock, µs
+	At        int64  `json:"at"` // wall clock in µs
 	Tx        uint64 `json:"tx"`
 	Key       string `json:"key"`
-	ID        uint64 `json:"id,omitempty"` // 0: unknown, or an error
+	ID        uint64 `json:"id,omitempty"` // id of the entry (0: unknown, or an error)
 	Duplicate bool   `json:"duplicate,omitempty"`
-	Err       string `json:"err,omitempty"`    // an Err… class; empty: no error
+	Err       string `json:"err,omitempty"`    // one of the constants Err… (empty: no error)
 	Detail    string `json:"detail,omitempty"` // text of the error, for human readers
 }
 
@@ -31,15 +32,16 @@ type Savepoint struct {
 	Name string `json:"name"`
 }
 
-// SavepointRollback says that a ROLLBACK TO SAVEPOINT succeeded. Entries inserted since the savepoint are gone. When a
-// rollback to a savepoint fails, the transaction must be rolled back.
+// SavepointRollback says that a ROLLBACK TO SAVEPOINT succeeded. Entries inserted since the savepoint are gone. If a
+// ROLLBACK TO SAVEPOINT fails, the process must roll back the whole transaction.
 type SavepointRollback struct {
 	At   int64  `json:"at"` // wall clock, µs
 	Tx   uint64 `json:"tx"`
 	Name string `json:"name"`
 }
 
-// Commit is written before a COMMIT. With InTx, the function writes this record last, before it returns nil.
+// Commit is written before a COMMIT. With InTx, the caller's function writes it as its last step, before it returns
+// nil.
 type Commit struct {
 	At int64  `json:"at"` // wall clock, µs
 	Tx uint64 `json:"tx"`
@@ -54,13 +56,14 @@ type Committed struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Resolved is the answer of the library's Resolve for an entry of a transaction whose COMMIT had an unknown outcome.
+// Resolved is the answer of the library's Resolve about an entry. The answer to the COMMIT of the entry's transaction
+// was unknown.
 type Resolved struct {
 	At  int64  `json:"at"` // wall clock when the answer came, µs
 	Tx  uint64 `json:"tx"`
 	Key string `json:"key"`
 	ID  uint64 `json:"id,omitempty"`  // id of the entry that Resolve found
-	Err string `json:"err,omitempty"` // an Err… class; ErrNotFound: the entry was rolled back
+	Err string `json:"err,omitempty"` // one of the constants Err…; ErrNotFound means that the entry was rolled back
 }
 
 // The outcomes of a COMMIT. CommitFail means that the COMMIT certainly did not happen.
@@ -84,8 +87,8 @@ const (
 	ErrTxAborted     = "tx aborted"   // the library's ErrTxAborted that wraps neither 1213 nor 1205
 	ErrNotRecorded   = "not recorded" // the library's ErrNotRecorded
 	ErrReadOnly      = "read only"    // server errors 1290, 1792 and 1836
-	ErrConnection    = "connection"   // the connection was refused, cut, or silent
-	ErrContext       = "context"      // the caller's deadline or cancellation
+	ErrConnection    = "connection"   // The connection was refused, cut, or silent.
+	ErrContext       = "context"      // The caller's deadline ended, or the caller cancelled.
 	ErrState         = "state"        // the library's *StateError
 	ErrNotFound      = "not found"
 	ErrBusy          = "busy"

@@ -20,13 +20,13 @@ func Files(dir string) ([]string, error) {
 // Line names one line of a file.
 type Line struct {
 	File   string
-	Number int // counted from 1
+	Number int // number of the line, counted from 1
 }
 
 func (l Line) String() string { return fmt.Sprintf("%s:%d", filepath.Base(l.File), l.Number) }
 
-// ReadFile passes every record of one file to each, in order, until each returns an error. ReadFile leaves out an
-// incomplete last line: its writer was killed.
+// ReadFile passes every record of one file to each, in order. It stops when each returns an error. It leaves out an
+// incomplete last line, which a killed process leaves.
 func ReadFile(name string, each func(Line, Record) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func ReadFile(name string, each func(Line, Record) error) error {
 		line, err := readLine(in)
 		switch {
 		case err == io.EOF:
-			return nil // an incomplete last line is left out
+			return nil // Leave out an incomplete last line.
 		case err != nil:
 			return fmt.Errorf("%v: %w", at, err)
 		}
@@ -52,8 +52,8 @@ func ReadFile(name string, each func(Line, Record) error) error {
 	}
 }
 
-// readLine reads one line with its line end. The slice is valid until the next read. Without a line end readLine
-// returns io.EOF.
+// readLine reads one line with its line end. The slice is valid until the next read. If the last line has no line end,
+// readLine returns io.EOF.
 func readLine(in *bufio.Reader) ([]byte, error) {
 	line, err := in.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -64,7 +64,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return append(long, rest...), err
 }
 
-// Decode reads one line.
+// Decode parses one line.
 func Decode(line []byte) (Record, error) {
 	kind, ok := kindOf(line)
 	if !ok {
@@ -81,7 +81,7 @@ func Decode(line []byte) (Record, error) {
 	return record, nil
 }
 
-// kindOf reads the first field without parsing the rest.
+// kindOf returns the first field of a line, without parsing the rest.
 func kindOf(line []byte) (string, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"kind":"`))
 	if !ok {

@@ -38,8 +38,8 @@ func Create(dir, app string) (*Writer, error) {
 	return w, w.Write(p)
 }
 
-// Write appends records, one line each, with a single write(2). When Write returns nil, the lines survive the process,
-// but not the machine. After an error the process must end, because its history has a gap.
+// Write appends records, one line each, with a single write(2). After Write returns nil, the lines survive a crash of
+// the process, but not of the machine. After an error the process must end, because its history has a gap.
 func (w *Writer) Write(records ...Record) error {
 	lines, err := Encode(records...)
 	if err != nil {
@@ -50,7 +50,7 @@ func (w *Writer) Write(records ...Record) error {
 	return err
 }
 
-// Encode returns the lines of records.
+// Encode returns records as lines of JSON.
 func Encode(records ...Record) ([]byte, error) {
 	var lines []byte
 	for _, r := range records {
@@ -67,5 +67,5 @@ func Encode(records ...Record) ([]byte, error) {
 	return lines, nil
 }
 
-// Close closes the file. Written lines stay.
+// Close closes the file.
 func (w *Writer) Close() error { return w.file.Close() }

@@ -1,9 +1,10 @@
-// Command report describes a chaos run for human readers. It writes DIR/report.md, and the course of the run as
+// Command report describes a chaos run for human readers. It writes DIR/report.md, and a picture of the run as
 // DIR/report.png and DIR/report.svg:
 //
 //	go run ./report DIR
 //
-// It judges as check does. The exit status is 0 whatever the verdict, and 2 when the history cannot be read.
+// It judges the run as the command check does. The exit status is 0 for every verdict, and 2 if the history cannot be
+// read.
 package main
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/check/verdict"
 )
 
-// The colours can be distinguished without telling red from green.
+// These colours differ also for people who cannot distinguish red from green.
 var (
 	blue   = color.RGBA{R: 0x00, G: 0x5a, B: 0xb5, A: 255}
 	orange = color.RGBA{R: 0xdc, G: 0x6a, B: 0x00, A: 255}
@@ -39,7 +39,7 @@ type picture struct {
 	begin   int64
 	seconds []verdict.Second
 	faults  []verdict.Fault
-	marks   map[string]float64 // seconds since begin
+	marks   map[string]float64 // in seconds since begin
 }
 
 // draw writes the picture as PNG and as SVG.
@@ -96,7 +96,7 @@ func stack(c vgdraw.Canvas, panels []*plot.Plot, heights []vg.Length) {
 
 func (p *picture) second(at int64) float64 { return float64(at-p.begin) / 1e6 }
 
-// axes returns an empty panel over the whole run. Faults are a shade in the background, and marks are vertical lines.
+// axes returns an empty panel over the whole run. It shows faults as a shaded background, and marks as vertical lines.
 func (p *picture) axes(y string, low, high float64) *plot.Plot {
 	axes := plot.New()
 	axes.Y.Label.Text = y
@@ -128,10 +128,10 @@ func (p *picture) drawMarks(axes *plot.Plot, low, high float64) {
 
 // box returns a filled rectangle.
 func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
-	right = max(right, left+0.25) // keep short faults visible
+	right = max(right, left+0.25) // Keep short faults visible.
 	polygon, err := plotter.NewPolygon(plotter.XYs{{X: left, Y: low}, {X: right, Y: low}, {X: right, Y: high}, {X: left, Y: high}})
 	if err != nil {
-		panic(err) // NewPolygon fails only without points or with NaN
+		panic(err) // NewPolygon fails only without points or with NaN.
 	}
 	polygon.Color, polygon.LineStyle.Width = fill, 0
 	return polygon
@@ -140,13 +140,13 @@ func box(left, low, right, high float64, fill color.Color) *plotter.Polygon {
 func lineOf(points plotter.XYs, c color.Color, points2 float64) *plotter.Line {
 	line, err := plotter.NewLine(points)
 	if err != nil {
-		panic(err) // as in box
+		panic(err) // This fails only without points or with NaN, as in box.
 	}
 	line.Color, line.Width = c, vg.Points(points2)
 	return line
 }
 
-// work shows the entries recorded and settled each second.
+// work plots how many entries were recorded and settled in each second.
 func (p *picture) work(title string) *plot.Plot {
 	recorded, settled := make(plotter.XYs, len(p.seconds)), make(plotter.XYs, len(p.seconds))
 	high := 1.0
@@ -165,35 +165,35 @@ func (p *picture) work(title string) *plot.Plot {
 	return axes
 }
 
-// names writes the names of the marks at a height.
+// names returns labels with the names of the marks, at the height y.
 func (p *picture) names(y float64) *plotter.Labels {
 	var at plotter.XYLabels
 	for _, name := range marks {
 		if x, ok := p.marks[name]; ok {
 			at.XYs = append(at.XYs, plotter.XY{X: x, Y: y})
 			at.Labels = append(at.Labels, name+" ")
-			y *= 0.9 // marks may lie close together
+			y *= 0.9 // Use another height, because marks may lie close together.
 		}
 	}
 	labels, err := plotter.NewLabels(at)
 	if err != nil {
-		panic(err) // as in box
+		panic(err) // This fails only without points or with NaN, as in box.
 	}
 	for i := range labels.TextStyle {
-		labels.TextStyle[i].XAlign = -1 // to the left of its line
+		labels.TextStyle[i].XAlign = -1 // Put the name to the left of its line.
 	}
 	return labels
 }
 
 // lateness plots for each second how long after their due time the attempts began, on a logarithmic scale.
 func (p *picture) lateness() *plot.Plot {
-	const low = 0.1 // ms; the smallest value shown
+	const low = 0.1 // smallest value shown, in ms
 	high := 1000.0
 	series := []struct {
 		name  string
 		of    func(verdict.Percentiles) time.Duration
 		c     color.Color
-		width float64 // points; with few attempts the latest equals the 99th percentile, so its wider line stays visible
+		width float64 // width of the line in points; with few attempts the latest equals the 99th percentile, so its wider line stays visible
 	}{
 		{"latest", func(s verdict.Percentiles) time.Duration { return s.Max }, grey, 3},
 		{"99 %", func(s verdict.Percentiles) time.Duration { return s.P99 }, orange, 1.2},
@@ -233,7 +233,7 @@ func (p *picture) kinds() (kinds []string) {
 	return kinds
 }
 
-// lanes shows when each kind of fault was on.
+// lanes plots when each kind of fault was active, one row for each kind.
 func (p *picture) lanes() *plot.Plot {
 	kinds := p.kinds()
 	axes := plot.New()

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// synthetic writes a run of two minutes. Entries that are due during a fault wait for its end.
+// synthetic writes a run of two minutes. Entries that are due during a fault begin when the fault ends.
 func synthetic(t *testing.T, dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const begin, seconds = int64(1_700_000_000_000_000), 120
@@ -29,7 +29,7 @@ func synthetic(t *testing.T, dir string) {
 			Unavailable: map[string]string{"clock moves": "no libfaketime"},
 		},
 	}
-	var slow [seconds]int64 // µs from second s to the end of the fault that runs then
+	var slow [seconds]int64 // for second s: time in µs until the end of the fault that is active then
 	for n := uint64(1); n <= 24; n++ {
 		at, lasts := begin+int64(r.IntN(90)+5)*1_000_000, int64(r.IntN(4_000_000)+300_000)
 		driver = append(driver, &history.Fault{At: at, N: n, Fault: kinds[int(n)%len(kinds)], Touches: []string{history.TouchesDatabase, history.TouchesLocks}},
@@ -76,7 +76,7 @@ func synthetic(t *testing.T, dir string) {
 }
 
 func TestReportTellsTheRunAndShowsItsCourse(t *testing.T) {
-	dir := os.Getenv("REPORT_DIR") // set REPORT_DIR to keep the report
+	dir := os.Getenv("REPORT_DIR") // Set REPORT_DIR to keep the report.
 	if dir == "" {
 		dir = t.TempDir()
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// action is a call by a person or a service.
+// action is a manual action by a person or a service on an entry.
 type action struct {
 	history.Action
-	tx       *transaction // nil: a transaction of the library
-	answered int64        // At of its ActionEnd; 0: no answer
+	tx       *transaction // transaction of the caller (nil: one of the library)
+	answered int64        // time of its ActionEnd (0: no answer)
 	err      string
-	already  bool // the entry was already cancelled
-	dead     bool // the entry was dead
+	already  bool // the answer said that the entry was already cancelled
+	dead     bool // the answer said that the entry was dead
 	undone   bool
 	place    Place
 }
 
-// took says whether an action changed its entry.
+// took returns whether an action changed its entry, as far as that is certain.
 func (a *action) took() certainty {
 	did := failed(a.err)
 	switch {
@@ -35,7 +35,7 @@ func (a *action) took() certainty {
 	return did
 }
 
-// move returns the move that an action makes.
+// move returns the move that an action causes.
 func (a *action) move() string {
 	if a.Action.Action == history.ActionRequeue && a.Compensate {
 		return moveRequeueUndo
@@ -54,7 +54,7 @@ type call struct {
 	surely bool // the action certainly changed this entry
 }
 
-// doneTo names a move of one entry that an action makes.
+// doneTo is one move of one entry, as the key of a map.
 type doneTo struct {
 	id   uint64
 	move string
@@ -64,12 +64,12 @@ func (d doneTo) compare(other doneTo) int {
 	return cmp.Or(cmp.Compare(d.id, other.id), cmp.Compare(d.move, other.move))
 }
 
-// checkActions requires the moves of people and services to match their calls:
-//   - Each move that certainly happened is in the history, as requested, and within the time of its call.
-//   - There are no more moves than may have happened.
+// checkActions requires that the moves of people and services match their actions:
+//   - Each action that certainly happened has its move in the history, as requested, and within the time of its call.
+//   - There are no more moves than actions that may have happened.
 //
-// A call without an answer, or with a broken connection, may take effect at any later time, because its statement may
-// still be on its way.
+// An action without an answer, or with a broken connection, may take effect at any later time, because its statement
+// may still be on its way.
 func checkActions(l *Ledger, c *Check) {
 	calls := l.callsByMove(c)
 	there := make(map[doneTo][]*step)
@@ -105,8 +105,8 @@ func checkActions(l *Ledger, c *Check) {
 	}
 }
 
-// callsByMove returns the calls that may have made each move of each entry. A call by key may have reached any entry
-// that ever had the key.
+// callsByMove returns the calls that may have made each move of each entry. A call that names an idempotency key may
+// have changed any entry that ever had this key.
 func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 	calls := make(map[doneTo][]call)
 	rows := l.entriesByKey()
@@ -136,7 +136,8 @@ func (l *Ledger) callsByMove(c *Check) map[doneTo][]call {
 	return calls
 }
 
-// cancelledBefore reports whether an entry that an action may mean was cancelled by the time of its answer.
+// cancelledBefore reports whether one of the entries that an action may mean was cancelled before the answer to the
+// action.
 func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	if e := l.Entries[a.ID]; e != nil {
 		named = append(slices.Clone(named), e)
@@ -148,8 +149,8 @@ func (l *Ledger) cancelledBefore(a *action, named []*Entry) bool {
 	})
 }
 
-// does reports whether a call may have made a step. The step lies within the time of the call, starts from the state
-// that the call reported, and makes the entry due as requested.
+// does reports whether a call may have made a step. For this, the step must lie within the time of the call. It must
+// start from the state that the call reported, and make the entry due as requested.
 func (l *Ledger) does(a call, s *step) bool {
 	answered := a.answered != 0 && a.err == ""
 	inTime := s.wall+jump >= a.At && (!answered || s.wall <= a.answered+jump)
@@ -159,7 +160,7 @@ func (l *Ledger) does(a call, s *step) bool {
 	return (inTime || !l.compares(s, a.At)) && (!delays(s.move) || s.dueIn([]delay{exactly(a.DelayMS)}))
 }
 
-// ends reports whether a move is a service's move that ends its entry.
+// ends reports whether a move is an action of a service that ends its entry.
 func ends(move string) bool { return move == moveComplete || move == moveCancel }
 
 // delays reports whether a move makes its entry due at a time that the caller chose.

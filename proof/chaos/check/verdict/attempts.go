@@ -14,7 +14,7 @@ import "slices"
 func checkAttempts(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		if len(e.steps) == 0 {
-			return // the phantom check reports it
+			return // checkPhantom reports this case.
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]
@@ -51,7 +51,7 @@ func checkContent(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		from := l.source(e)
 		if len(from) == 0 {
-			return // the phantom check reports it
+			return // checkPhantom reports this case.
 		}
 		for i := range e.attempts {
 			a := &e.attempts[i]

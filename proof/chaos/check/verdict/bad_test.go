@@ -18,7 +18,7 @@ type wrongHistory struct {
 
 var wrong = slices.Concat(wrongExistence, wrongClaims, wrongOutcomes, wrongPeople)
 
-// act cancels an entry that a story leaves open, so that the checks find only the story's own defect.
+// act cancels an entry that a story leaves open. Without that, the checks would also report the open entry.
 func (s *story) act(e *subject) {
 	e.act(history.ActionCancel, "")
 	e.settle(cancelled, "cancel", nil)

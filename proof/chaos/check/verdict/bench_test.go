@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkRun reads and judges a run of CHECK_ENTRIES entries (default 5,000). Each entry has one failed attempt and
-// one renewal, about 18 lines.
+// one renewal, which makes about 18 lines.
 func BenchmarkRun(b *testing.B) {
 	entries, err := strconv.Atoi(os.Getenv("CHECK_ENTRIES"))
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// builder enters records in a Ledger. Records of one process arrive in order. Records of different processes arrive in
+// builder adds records to a Ledger. Records of one process arrive in order. Records of different processes arrive in
 // any order.
 type builder struct {
 	l        Ledger
 	texts    map[string]string         // interned strings
-	process  []int32                   // by file; -1: no Process line yet
+	process  []int32                   // by file; -1: the Process line has not been read yet
 	txs      []map[uint64]*transaction // by process
-	inserts  []map[insertName][]int32  // inserts without an answer, in their order
+	inserts  []map[insertName][]int32  // by process: inserts without an answer, in their order
 	attempts []map[uint64]attemptName
 	calls    []map[uint64]int32
 	lastSeq  uint64
@@ -207,8 +207,8 @@ func aborts(class string) bool {
 	return class == history.ErrDeadlock || class == history.ErrTxAborted
 }
 
-// undo marks everything that a transaction did since its last savepoint of that name as undone. The savepoint itself
-// stays.
+// undo marks as undone everything that a transaction did since its last savepoint of the record's name. The savepoint
+// itself stays.
 func (b *builder) undo(p int32, r *history.SavepointRollback) error {
 	tx := b.tx(p, r.Tx)
 	for i, s := range slices.Backward(tx.savepoints) {
@@ -249,7 +249,7 @@ func (b *builder) entry(id uint64) *Entry {
 	return e
 }
 
-// keyed returns the entry with this id. An entry with two different keys is an error.
+// keyed returns the entry with the given id. It returns an error if that entry has another key.
 func (b *builder) keyed(id uint64, key string) (*Entry, error) {
 	e := b.entry(id)
 	if e.Key == "" {
@@ -374,7 +374,7 @@ func (b *builder) image(i *history.Image) image {
 	}
 }
 
-// tokenHash makes tokens small. The checks only compare tokens for equality.
+// tokenHash shortens a token to save memory. The checks only compare tokens for equality.
 func tokenHash(token string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(token))

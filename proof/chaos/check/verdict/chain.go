@@ -2,8 +2,8 @@ package verdict
 
 import "slices"
 
-// checkLinear requires that each change starts from the row that the change before left, and that it fits a line of the
-// contract.
+// checkLinear requires that each change starts from the result of the change before it. The change must fit one of the
+// moves of the contract.
 func checkLinear(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for _, p := range e.torn {
@@ -38,9 +38,9 @@ func (l *Ledger) checkLease(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkOwnClaim allows a claim that does not count the delivery again only in the process whose insert counted it, and
-// only if that delivery ran nothing. The history does not say which process made a claim without an attempt, so
-// checkOwnClaim does not judge it.
+// checkOwnClaim checks a claim that does not count the delivery again. Such a claim is allowed only in the process
+// whose insert counted the delivery, and only if no handler ran in that delivery. If the claim has no attempt, the
+// history does not say which process made it, so checkOwnClaim does not judge it.
 func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	for i := range e.attempts {
 		switch a := &e.attempts[i]; {
@@ -52,7 +52,7 @@ func (l *Ledger) checkOwnClaim(e *Entry, s *step, c *Check) {
 	}
 }
 
-// checkRelease requires that a release gives back only a delivery that ran nothing.
+// checkRelease requires that a process releases a lease only if no handler ran under it.
 func (l *Ledger) checkRelease(e *Entry, s *step, c *Check) {
 	if a := e.lastAttempt(s.old.version); a != nil {
 		c.violate(e, append(a.places(), s.place), "released without an outcome, although it had run")
@@ -64,7 +64,7 @@ func (l *Ledger) recorded(process int32, e *Entry) bool {
 	return slices.ContainsFunc(l.source(e), func(in *insert) bool { return in.tx.process == process })
 }
 
-// before returns the place of the change before the one at p.
+// before returns the place of the change that precedes the change at p. The result is empty for the first change.
 func (e *Entry) before(p Place) []Place {
 	for i := 1; i < len(e.steps); i++ {
 		if e.steps[i].place == p {

@@ -6,12 +6,12 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// clock translates times of the database's clock, which faults may move.
+// clock converts times of the database's clock, which faults may move, to the wall clock.
 type clock struct{ samples []history.Clock }
 
 // jump is the smallest difference between the offsets of two samples that counts as a move of the clock. Smaller
 // differences come from the time that a sample takes.
-const jump = 100_000 // µs
+const jump = 100_000 // in µs
 
 func (c *clock) sort() {
 	slices.SortStableFunc(c.samples, func(a, b history.Clock) int { return int(a.At - b.At) })
@@ -47,8 +47,8 @@ func (c *clock) wall(seq uint64, now int64) int64 {
 
 func inside(at int64, from, to history.Clock) bool { return at >= from.At-jump && at <= to.At+jump }
 
-// moved reports whether the database's clock moved at about the time when an audit row was written. Then the time that
-// the statement read and the time by which its transaction decided may come from different clocks.
+// moved reports whether the database's clock moved at about the time when an audit row was written. If it moved, the
+// time that the statement read may come from another clock than the time by which its transaction decided.
 func (c *clock) moved(seq uint64) bool {
 	if len(c.samples) == 0 {
 		return false

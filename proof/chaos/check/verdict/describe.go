@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// describe writes a step for human readers.
+// describe returns a step as text for human readers.
 func describe(s *step) string {
 	switch s.move {
 	case moveInsert:
@@ -27,7 +27,7 @@ func (i image) String() string {
 	return text + "}"
 }
 
-// SumStalls says how often the machine was overloaded.
+// SumStalls returns how often the machine was overloaded, as text.
 func (l *Ledger) SumStalls() string {
 	var total int64
 	for _, s := range l.Stalls {

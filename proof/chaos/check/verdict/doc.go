@@ -1,7 +1,7 @@
-// Package verdict judges a chaos run by its history alone. It holds the table's contract as its own data (moves.go) and
+// Package verdict judges a chaos run by its history alone. It has its own copy of the table's contract (moves.go) and
 // shares no code with the library.
 //
-// Load reads a run into a Ledger. The Ledger holds each entry with its steps, from the audit triggers, and its
-// attempts, from the handlers. Judge runs every check over the Ledger. A check that found no case proves nothing: see
-// vacuity.go.
+// Load reads a run into a Ledger. The Ledger holds each entry with its steps and its attempts. The audit triggers wrote
+// the steps, and the handlers wrote the attempts. Judge runs every check over the Ledger. A check that found no case
+// proves nothing, so a run must meet the demands of vacuity.go.
 package verdict

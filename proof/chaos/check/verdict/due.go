@@ -2,9 +2,11 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// checkEarly requires that no claim takes an entry that is not due or is leased, by the database's own clock as the
-// statement's trigger read it. A claim selects in one statement and updates in another. When the clock is set back
-// between the two, the claim looks early by that much. checkEarly counts such a claim and does not judge it.
+// checkEarly requires that no claim takes an entry that is not due or is leased. It judges by the database's clock, as
+// the trigger of the claim's statement read it.
+//
+// A claim selects in one statement and updates in another. If the clock is set back between the two, the claim looks
+// early by that much. checkEarly counts such a claim and does not judge it.
 func checkEarly(l *Ledger, c *Check) {
 	excused := 0
 	l.each(func(e *Entry) {
@@ -29,7 +31,8 @@ func checkEarly(l *Ledger, c *Check) {
 	}
 }
 
-// early returns by how many ms a claim came too soon. A claim made by an insert is judged as an insert; see checkDue.
+// early returns by how many ms a claim came too soon, and why. It does not judge a claim made by an insert, because
+// checkDue judges inserts.
 func early(s *step) (why string, by int64) {
 	if s.move == moveInsert {
 		return "", 0
@@ -40,13 +43,13 @@ func early(s *step) (why string, by int64) {
 	return "before it was due", s.old.nextAt - s.nowMS()
 }
 
-// checkDue requires that an entry becomes due when it was requested:
-//   - after the delay it was recorded with,
+// checkDue requires that an entry becomes due when it should:
+//   - after the delay with which it was recorded,
 //   - after the delay that a handler asked for, or
-//   - within the range that the library draws from.
+//   - after a delay within the range from which the library draws.
 //
-// The check named actions judges the delays that people ask for. A wrong due time is a violation even if a clock was
-// moved. The statement that writes the due time also reads the clock, so both use the same time.
+// checkActions judges the delays that people ask for. A wrong due time is a violation even if a clock was moved,
+// because the statement that writes the due time also reads the clock.
 func checkDue(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for i := range e.steps {
@@ -90,12 +93,12 @@ func (s *step) dueIn(wanted []delay) bool {
 	return false
 }
 
-// putOff returns the delays that the outcome of an attempt may give its entry. A time that the handler named is the
-// only one allowed.
+// putOff returns the delays that the outcome of an attempt may give its entry. If the handler named a time, only that
+// time is allowed.
 func (l *Ledger) putOff(a *attempt) []delay {
 	switch {
 	case a != nil && (a.outcome == history.OutcomeRetryAfter || a.outcome == history.OutcomeSnooze):
-		if a.batch > 0 { // an entry that waits to run alone becomes due at once when its process stops
+		if a.batch > 0 { // An entry that waits to run alone becomes due at once when its process stops.
 			return []delay{exactly(a.after), exactly(0)}
 		}
 		return []delay{exactly(a.after)}

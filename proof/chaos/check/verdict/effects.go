@@ -2,9 +2,9 @@ package verdict
 
 import "slices"
 
-// checkEffects counts the effects of transactional handlers and compensations, which have their own table. An epoch
-// that the handler ended has exactly one effect, made by the recorded attempt. Every other epoch has none. A handler
-// with effects outside the database has at least one.
+// checkEffects counts the effects of transactional handlers and compensations, which are rows of a separate table. If a
+// handler ended the epoch, the epoch has exactly one effect, from the recorded attempt. Otherwise it has none. If the
+// handler has effects outside the database, an epoch that it ended has at least one.
 func checkEffects(l *Ledger, c *Check) {
 	outside := l.actingTypes()
 	l.each(func(e *Entry) {
@@ -46,7 +46,7 @@ type effectKey struct {
 	undo  bool
 }
 
-// actor is the handler of a type, or its compensation.
+// actor is the handler of a type, or the type's compensation.
 type actor struct {
 	businessType string
 	undo         bool

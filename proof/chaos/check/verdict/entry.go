@@ -15,16 +15,16 @@ type Entry struct {
 	steps    []step
 	attempts []attempt
 	effects  []history.EffectRow
-	row      *history.Row // the row at the end; nil: there is none
+	row      *history.Row // row at the end of the run (nil: deleted or never there)
 	rowPlace Place
 	deleted  bool
-	torn     []Place // audit rows whose old image differs from the new image before
+	torn     []Place // audit rows that do not start from the result of the audit row before
 }
 
 // image holds the columns of a row that the library changes.
 type image struct {
 	version, token                               uint64
-	nextAt, leaseUntil                           int64 // ms of the database's clock
+	nextAt, leaseUntil                           int64 // in ms of the database's clock
 	epoch                                        uint32
 	processCount, compensateCount, deliveryCount int32
 	state                                        int8
@@ -33,11 +33,11 @@ type image struct {
 
 // step is one change of a row.
 type step struct {
-	move  string // name of the move; "" when the contract has no such move
+	move  string // name of the move (empty: the contract has no such move)
 	old   image  // zero for an insert
 	new   image  // zero for a delete
 	seq   uint64
-	now   int64 // the database's clock, µs
+	now   int64 // the database's clock in µs
 	wall  int64 // the same time on the wall clock, as exactly as the Clock lines allow
 	place Place
 }
@@ -52,14 +52,14 @@ type attempt struct {
 	epoch        uint32
 	state        int8
 	compensation bool
-	acted        bool // an effect outside the database is written as done
+	acted        bool // whether the handler reported an effect outside the database as done
 	version      uint64
 	hash         uint64
 	nextAt       int64
-	began, ended int64  // wall clock, µs; ended 0: killed
+	began, ended int64  // wall clock in µs; ended is 0 if the process was killed
 	outcome      string // interned
 	cause        string // interned
-	after        int64  // delay that the handler asked for, ms
+	after        int64  // delay in ms that the handler asked for
 	place        Place
 	endPlace     Place
 }
@@ -80,7 +80,7 @@ func (e *Entry) deletion() *step {
 	return &e.steps[len(e.steps)-1]
 }
 
-// at returns the step that wrote a version: a claim or the insert. Renewals of that version do not count.
+// at returns the step that wrote a version of the row: a claim or the insert. It ignores renewals.
 func (e *Entry) at(version uint64) *step {
 	i, ok := slices.BinarySearchFunc(e.steps, version, func(s step, v uint64) int {
 		switch {
@@ -100,7 +100,7 @@ func (e *Entry) at(version uint64) *step {
 	return &e.steps[i]
 }
 
-// after returns the step that ended a version, or nil when no step has.
+// after returns the step that ended a version of the row, or nil if no step has ended it.
 func (e *Entry) after(version uint64) *step {
 	for i := range e.steps {
 		s := &e.steps[i]
@@ -111,8 +111,8 @@ func (e *Entry) after(version uint64) *step {
 	return nil
 }
 
-// leased returns the last step that leased a version, and the wall clock time at which that lease ends. A lease is
-// renewed while an outcome waits to be stored. Without a lease, leased returns nil.
+// leased returns the last step that leased a version of the row, and the wall clock time at which that lease ends. The
+// lease is also renewed while an outcome waits to be stored. If the version has no lease, leased returns nil.
 func (e *Entry) leased(version uint64) (last *step, end int64) {
 	for i := range e.steps {
 		s := &e.steps[i]
@@ -123,8 +123,8 @@ func (e *Entry) leased(version uint64) (last *step, end int64) {
 	return last, end
 }
 
-// lastAttempt returns the last attempt at a version, whose outcome counts. The entries of a batch without a verdict run
-// again, one at a time.
+// lastAttempt returns the last attempt at a version, whose outcome counts. A version can have two attempts, because the
+// entries of a batch without a verdict run again, one at a time.
 func (e *Entry) lastAttempt(version uint64) *attempt {
 	for i := len(e.attempts) - 1; i >= 0; i-- {
 		if e.attempts[i].version == version {
@@ -143,7 +143,7 @@ func (e *Entry) firstAttempt(version uint64) *attempt {
 	return nil
 }
 
-// lines returns the places of everything known about a version of an entry.
+// lines returns the places of all records about a version of an entry.
 func (e *Entry) lines(version uint64) []Place {
 	var found []Place
 	for i := range e.steps {

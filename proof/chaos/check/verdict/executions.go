@@ -6,13 +6,15 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// lostForNoReason is how many leases of a thousand claims may be lost without a fault: the machine may stop a process
-// too.
+// lostForNoReason is how many of a thousand claims may lose their lease without a fault. The machine may also stop a
+// process for a while.
 const lostForNoReason = 1
 
-// checkExecutions requires that one process runs a claim, and runs it once. Entries of a batch without a verdict are
-// the exception. A claim that follows another claim without an outcome in between is a lost lease. A lost lease needs a
-// reason: its process died, or a fault prevented the renewal.
+// checkExecutions requires that one process runs a claim, and runs it once. Entries of a batch without a verdict may
+// run twice.
+//
+// A claim that follows another claim without an outcome in between has found a lost lease. A lost lease needs a reason:
+// its process died, or a fault prevented the renewal.
 func checkExecutions(l *Ledger, c *Check) {
 	claims, lost, unexplained := 0, 0, 0
 	var first []Place
@@ -43,8 +45,8 @@ func checkExecutions(l *Ledger, c *Check) {
 	}
 }
 
-// foundLapsed reports whether a claim took over from a claim whose lease had ended. A rescheduled row keeps the lease
-// of an attempt whose version is outdated. The end of that lease loses nothing.
+// foundLapsed reports whether a claim took over from a claim whose lease had ended. The lease of a rescheduled row is
+// an exception. It belongs to an attempt whose version is outdated, so its end loses nothing.
 func (e *Entry) foundLapsed(claim *step) bool {
 	if claim.move != moveClaim || claim.old.leaseUntil == 0 || claim.old.leaseUntil > claim.nowMS() {
 		return false
@@ -71,9 +73,11 @@ func (l *Ledger) checkRuns(e *Entry, c *Check) {
 	}
 }
 
-// runsAgain reports whether attempt a may have been part of a batch without a verdict, so that its entry runs once
-// more, alone. A batch may hold a single entry. An entry that has its own verdict runs again only when the batch timed
-// out: other entries of the batch may still have been running.
+// runsAgain reports whether the entry of attempt a may run once more, alone, as attempt again. That happens if a was
+// part of a batch without a verdict. A batch may hold a single entry.
+//
+// An entry that has its own verdict runs again only when the batch timed out, because other entries of the batch may
+// still have been running.
 func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	t := l.typeOf(e)
 	switch {
@@ -88,8 +92,8 @@ func (l *Ledger) runsAgain(e *Entry, a, again *attempt) bool {
 	return !known || again.began+jump >= up || !l.compares(e.at(a.version), a.began)
 }
 
-// mayLose reports whether something after the last renewal explains the lease that a claim found lapsed. When no
-// attempt ran under that lease, its process is unknown. Then a fault of any process is an explanation.
+// mayLose reports whether something after the last renewal explains why a claim found a lease that had ended. If no
+// attempt ran under that lease, its process is unknown. A fault of any process is then an explanation.
 func (l *Ledger) mayLose(e *Entry, claim *step) bool {
 	renewed, _ := e.leased(claim.old.version)
 	if renewed == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkLost requires that an acknowledged commit left its entries in the table. It also requires that every entry has
-// come to an end, unless it is not due yet. The answer to its commit does not matter for that.
+// checkLost requires that the entries of an acknowledged commit are in the table. It also requires that every entry has
+// ended, unless it is not due yet. For the second rule, the answer to the entry's commit does not matter.
 func checkLost(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.inserts {
@@ -33,7 +33,7 @@ func checkLost(l *Ledger, c *Check) {
 			return
 		}
 		if e.row == nil || e.row.NextAt*1000 > e.row.DBNow {
-			return // not due yet; the audit check reports a missing row
+			return // The entry is not due yet. If its row is missing, checkAudit reports it.
 		}
 		c.violate(e, append(e.lines(last.version), e.rowPlace), "left in state %d, although due %d ms before the end", last.state, e.row.DBNow/1000-e.row.NextAt)
 	})
@@ -44,8 +44,8 @@ func (in *insert) made(e *Entry) bool {
 	return (in.id == 0 || in.id == e.ID) && e.Type == in.Type
 }
 
-// repeats reports whether an insert can have found an entry in the table. The insert may still see an entry while it is
-// purged, but not after the purge.
+// repeats reports whether an insert can have found an entry in the table. While a purge deletes the entry, the insert
+// may still see it. After the purge it cannot.
 func (l *Ledger) repeats(in *insert, e *Entry) bool {
 	gone := e.deletion()
 	return (in.id == 0 || in.id == e.ID) && (gone == nil || gone.wall+jump >= in.At || !l.compares(gone, in.At))
@@ -107,7 +107,7 @@ func (e *Entry) overlaps(other *Entry) bool {
 	return other.steps[0].seq < inserted && (gone == nil || gone.seq > inserted)
 }
 
-// askedFor returns the places of all inserts of a key.
+// askedFor returns the places of all inserts of a key. An insert may have made no row.
 func (l *Ledger) askedFor(key string) (found []Place) {
 	for _, n := range l.keys[key] {
 		found = append(found, l.inserts[n].place)
@@ -115,14 +115,14 @@ func (l *Ledger) askedFor(key string) (found []Place) {
 	return found
 }
 
-// checkResolve requires that an entry that Resolve found is in the table, and that one it did not find was rolled back
-// for good.
+// checkResolve requires that an entry that Resolve found is in the table. An entry that Resolve did not find must have
+// been rolled back for good.
 func checkResolve(l *Ledger, c *Check) {
 	rows := l.entriesByKey()
 	for i := range l.resolved {
 		r := &l.resolved[i]
 		if r.Err != "" && r.Err != history.ErrNotFound {
-			continue // Resolve could not tell; if that is always so, the check finds no case and the run is vacuous
+			continue // Resolve did not know the result. If that is so in the whole run, the check finds no case and the run is vacuous.
 		}
 		for _, n := range r.tx.inserts {
 			in := &l.inserts[n]

@@ -91,7 +91,7 @@ var strangeCommits = map[string]func(s *story){
 		e.run("app1").end(history.OutcomeOK)
 		s.wait(1500)
 		e.renew()
-		s.wait(1000) // past the end of the first lease
+		s.wait(1000) // Wait past the end of the first lease.
 		s.write("app1", &history.Event{At: s.now, Event: history.EventQueueUp})
 		s.start("app1 again", "app1")
 		s.wait(5000)

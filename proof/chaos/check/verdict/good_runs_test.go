@@ -86,7 +86,7 @@ var strangeRuns = map[string]func(s *story){
 		e.claim().run("app1").end(history.OutcomeOK)
 		s.fault("cut", "app1", 10, history.TouchesAppToDB)
 		e.pause()
-		e.claim().pause() // no transaction could begin
+		e.claim().pause() // Pause, because no transaction could begin.
 		e.claim().run("app1").end(history.OutcomeOK).succeed()
 		e.effectRow(0, false)
 	},
@@ -197,10 +197,10 @@ var strangeRuns = map[string]func(s *story){
 		s.clock()
 		s.skew = 600_000_000
 		s.clock()
-		e.claim().run("app1").end(history.OutcomeFail).fail() // due by the clock that was set ahead
+		e.claim().run("app1").end(history.OutcomeFail).fail() // The entry is due by the clock that was set ahead.
 		s.clock()
 		s.skew = 0
-		e.claim() // decided before the clock jumped, written afterwards
+		e.claim() // The claim decided before the clock jumped, and wrote afterwards.
 		s.wait(1000)
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()
@@ -213,7 +213,7 @@ var strangeRuns = map[string]func(s *story){
 		s.skew = 4_000_000
 		s.clock()
 		s.skew = 0
-		e.claim() // due by the clock that was set ahead
+		e.claim() // The entry is due by the clock that was set ahead.
 		s.wait(1000)
 		s.clock()
 		e.run("app1").end(history.OutcomeOK).succeed()
@@ -222,7 +222,7 @@ var strangeRuns = map[string]func(s *story){
 		s.run.Types[3].TimeoutMS = 500
 		e := s.committed("mail").claim()
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 5 }).end(history.OutcomeOK)
-		s.wait(500) // the last of the five hangs
+		s.wait(500) // The last of the five handlers is stuck meanwhile.
 		e.runAs("app1", func(a *history.Attempt) { a.Batch = 1 }).end(history.OutcomeOK).succeed()
 	},
 	"a batch whose time is up, and its lease is lost before its shares run alone": func(s *story) {

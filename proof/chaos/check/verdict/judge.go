@@ -8,7 +8,7 @@ import (
 // Verdict is the result of all checks of a run.
 type Verdict struct {
 	Checks  []*Check
-	Vacuous []string // demands that the run did not meet; the verdict counts only when the list is empty
+	Vacuous []string // demands that the run did not meet; if there are any, the verdict does not count
 	Excused []string // demands that the run did not meet and was excused from
 }
 
@@ -20,19 +20,19 @@ func (v *Verdict) Violated() bool {
 // Check is one check and its result.
 type Check struct {
 	Name       string
-	Rule       string    // what must hold
-	Looked     int       // number of cases it looked at
+	Rule       string    // rule that must hold
+	Looked     int       // number of cases that the check looked at
 	Violations int       // number of cases that broke the rule
 	Findings   []Finding // the first violations
 	Notes      []string  // observations that are reported but not judged
 
-	whenAny bool // a run may have no case: a short run purges nothing, and on a busy machine no run is calm
+	whenAny bool // whether a run may have no case of this check; a short run purges nothing, and a busy machine has no calm time
 }
 
 // Finding is one violation.
 type Finding struct {
 	What  string
-	Entry uint64  // 0: the violation concerns no single entry
+	Entry uint64  // id of the entry (0: the violation concerns no single entry)
 	Lines []Place // lines that prove the violation
 }
 
@@ -61,7 +61,7 @@ func (c *Check) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
-// Judge runs every check.
+// Judge runs every check over the ledger.
 func Judge(l *Ledger) *Verdict {
 	v := &Verdict{}
 	for _, check := range []struct {

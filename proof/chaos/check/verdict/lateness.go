@@ -10,13 +10,14 @@ import (
 
 // Start is the start of one attempt, and its delay after the time when it could have begun.
 type Start struct {
-	At   int64 // wall clock, µs
-	Late int64 // delay, µs
-	Calm bool  // no fault was felt during the delay
+	At   int64 // wall clock in µs
+	Late int64 // delay in µs
+	Calm bool  // whether no fault affected the time of the delay
 }
 
-// Starts measures the first attempt of every claim that took a free entry. It measures from the due time, or from the
-// answer to the commit when that came later. It leaves out claims that had to wait for the end of a lost lease.
+// Starts measures the delay of the first attempt of every claim that took a free entry. The delay counts from the due
+// time, or from the answer to the commit if that came later. Starts leaves out claims that had to wait for the end of a
+// lost lease.
 func (l *Ledger) Starts() []Start {
 	var starts []Start
 	l.each(func(e *Entry) {
@@ -34,18 +35,18 @@ func (l *Ledger) Starts() []Start {
 	return starts
 }
 
-// tooLateAfter returns how many µs late an attempt may begin while no fault delays it. It is twice the sum of a lost
-// lease, the grace period of a producer that does not enqueue, and a round of the reconciler.
+// tooLateAfter returns how many µs late an attempt may begin while no fault delays it. The result is twice the sum of
+// three times: a lost lease, the grace period for an entry that was not enqueued, and a round of the reconciler.
 func (l *Ledger) tooLateAfter() int64 {
 	return 2 * 1000 * (l.longestLease() + l.Run.GraceMS + l.Run.ReconcileIntervalMS)
 }
 
-// lateForNoReason is how many of a thousand calm starts may be later than tooLateAfter.
+// lateForNoReason is how many of a thousand starts in calm time may be later than tooLateAfter.
 const lateForNoReason = 1
 
-// checkLate requires that a due entry begins in time while there is no fault and no stall. During faults, lateness is
-// reported but not judged. On a machine that was overloaded for much of the run, late calm starts are not judged
-// either, because the load before them may still delay them.
+// checkLate requires that a due entry begins in time while there is no fault and no stall. During faults it reports
+// lateness but does not judge it. On a machine that was overloaded for much of the run, it judges no late start,
+// because earlier load may still delay entries in calm time.
 func checkLate(l *Ledger, c *Check) {
 	late := 0
 	for _, s := range l.Starts() {
@@ -66,7 +67,7 @@ func checkLate(l *Ledger, c *Check) {
 	c.violate(nil, nil, "%d of %d attempts began more than %d ms late, without a fault", late, c.Looked, l.tooLateAfter()/1000)
 }
 
-// readyAt returns when a claim could have been made, on the wall clock.
+// readyAt returns the earliest wall clock time at which a claim could have been made.
 func (l *Ledger) readyAt(e *Entry, claim *step) int64 {
 	due := claim.wall + claim.new.nextAt*1000 - claim.now
 	if claim.move != moveInsert && claim.old.version != 0 {
@@ -117,9 +118,9 @@ func (p Percentiles) String() string {
 
 // Second counts what happened in one second of the run.
 type Second struct {
-	Recorded int // entries inserted
-	Settled  int // entries that reached a terminal state
-	Attempts int // attempts that began
+	Recorded int // number of entries inserted
+	Settled  int // number of entries that reached a terminal state
+	Attempts int // number of attempts that began
 	Late     Percentiles
 }
 
@@ -202,5 +203,5 @@ func (l *Ledger) Count() Counts {
 	return c
 }
 
-// Mark returns the last time of a mark, wall clock in µs, or 0 when there is none.
+// Mark returns the last time of a mark in µs of the wall clock, or 0 if the run has no such mark.
 func (l *Ledger) Mark(what string) int64 { return l.marks[what] }

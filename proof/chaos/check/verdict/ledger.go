@@ -13,7 +13,7 @@ type Ledger struct {
 	Run       history.Run
 	Entries   map[uint64]*Entry
 	IDs       []uint64 // keys of Entries, ascending
-	Faults    []Fault  // in the order of their beginning
+	Faults    []Fault  // ordered by their start
 	Stalls    []Stall
 	Deadlocks []history.Deadlock
 	Members   []history.Member
@@ -28,9 +28,9 @@ type Ledger struct {
 	resolved  []resolved
 	actions   []action
 	events    []history.Event
-	marks     map[string]int64 // last time of each mark, wall clock in µs
+	marks     map[string]int64 // last time of each mark, in µs of the wall clock
 	clock     clock
-	felt      int64 // time for which a stall is felt after its end, µs
+	felt      int64 // time in µs for which a stall has effects after its end
 }
 
 // Place names a line of the history.
@@ -40,9 +40,9 @@ type Place struct{ file, line int32 }
 type process struct {
 	app     string
 	started int64
-	last    int64 // At of its last line
-	ended   bool  // ended normally, with MarkExit
-	killed  bool  // ended without MarkExit, and its app was started again
+	last    int64 // time of its last line
+	ended   bool  // whether it ended normally, with MarkExit
+	killed  bool  // whether it ended without MarkExit, and its app was started again
 }
 
 // diedBefore reports whether the process was killed before a time.
@@ -68,7 +68,7 @@ func (l *Ledger) name(p Place) string {
 	return history.Line{File: l.files[p.file], Number: int(p.line)}.String()
 }
 
-// finish sorts and classifies everything once all files are read.
+// finish sorts and classifies all records. It is called once all files are read.
 func (l *Ledger) finish() error {
 	if len(l.types) == 0 {
 		return fmt.Errorf("the history has no Run line, or its Run line has no types")
@@ -112,8 +112,8 @@ func (l *Ledger) findKilled() {
 	}
 }
 
-// findSeen marks the transactions that have a row in the table. Such a transaction committed, whatever its COMMIT
-// answered.
+// findSeen marks the transactions of which a row is in the table. Such a transaction committed, whatever the answer to
+// its COMMIT was.
 func (l *Ledger) findSeen() {
 	for i := range l.inserts {
 		in := &l.inserts[i]

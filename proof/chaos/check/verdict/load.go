@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Load reads the run in a directory. An error means that the history is unreliable.
+// Load reads the run in a directory. It returns an error if the history cannot be trusted.
 func Load(dir string) (*Ledger, error) {
 	files, err := history.Files(dir)
 	if err != nil {
@@ -48,7 +48,7 @@ func load(files []string) (*Ledger, error) {
 	}()
 	b := newBuilder(files)
 	var firstErr error
-	for c := range chunks { // receive until the channel is closed, or a reader would block forever
+	for c := range chunks { // Receive until the channel is closed, because a reader would otherwise block forever.
 		if firstErr == nil {
 			firstErr = c.err
 		}

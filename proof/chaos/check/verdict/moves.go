@@ -20,7 +20,8 @@ const (
 
 func terminal(state int8) bool { return !slices.Contains(open, state) }
 
-// open are the states in which an entry can be claimed. waiting are the states in which its handler runs.
+// open are the states in which an entry can be claimed. waiting are the states of open in which the handler runs, not
+// the compensation.
 var (
 	open    = []int8{pending, retrying, compensating}
 	waiting = []int8{pending, retrying}
@@ -33,22 +34,22 @@ const (
 	same       change = iota
 	plusOne           // grows by one
 	minusOne          // falls by one
-	zero              // becomes 0
+	zero              // becomes 0 from any value
 	fresh             // another value than before
-	kept              // same, or one less: a reschedule during a lease
+	kept              // stays the same, or becomes one less if the row is rescheduled during a lease
 	now               // becomes the present time of the database
 	nowOrLater        // becomes the present time or later
-	ended             // becomes 0 from another value: a lease is given back
-	renewed           // becomes the present time or later: a lease is taken or renewed
+	ended             // becomes 0 from another value, because a lease is released
+	renewed           // becomes the present time or later, because a lease is taken or renewed
 )
 
-// move is one line of the table's contract: a change that the library may make to a row. Columns without a change stay
+// move is one rule of the table's contract: a change that the library may make to a row. Columns without a change stay
 // the same.
 type move struct {
 	name     string
-	inserted bool // only for a row as it was inserted, with a lease: its delivery is already counted
+	inserted bool // whether the row must be as its insert leased it, so that its delivery is already counted
 	from     []int8
-	to       []int8 // nil: the state stays the same
+	to       []int8 // possible new states (nil: the state stays the same)
 	version  change
 	epoch    change
 	process  change
@@ -57,24 +58,24 @@ type move struct {
 	lease    change
 	next     change
 	token    change
-	by       []string // values that ended_by becomes; nil: it stays the same
-	whole    bool     // only for a row without a failed or crashed compensation in its epoch
+	by       []string // possible new values of ended_by (nil: it stays the same)
+	whole    bool     // whether the epoch must have no failed or crashed compensation
 }
 
 // The names of the moves.
 const (
 	moveInsert          = "insert"
 	moveDelete          = "delete"
-	moveTouch           = "touch" // none of the library's columns changed
+	moveTouch           = "touch" // changes none of the library's columns
 	moveRenew           = "renew"
 	moveClaim           = "claim"
-	moveOwnClaim        = "claim of its own" // by the recording process, of a row that its insert had leased
+	moveOwnClaim        = "claim of its own" // by the process that recorded the row, after its insert leased it
 	moveRelease         = "release"
 	moveSuccess         = "success"
 	moveRetry           = "failure"
 	moveExhausted       = "exhausted to compensation"
 	moveDead            = "exhausted to dead"
-	movePause           = "pause" // a snooze, an unavailable service, or an orderly stop
+	movePause           = "pause" // for a snooze, an unavailable service, or an orderly stop
 	moveCompensated     = "compensated"
 	moveUndoFailed      = "compensation failed"
 	moveUndoDead        = "compensation exhausted"
@@ -90,7 +91,7 @@ const (
 
 var nobody = []string{""}
 
-// moves is the contract. Some moves have one line for each state in which they differ. TestNoTwoMovesFitOneChange
+// moves is the contract. A move that differs between states has several lines, one for each. TestNoTwoMovesFitOneChange
 // proves that no two lines fit the same change.
 var moves = []move{
 	{name: moveTouch},
@@ -143,7 +144,7 @@ func classify(s *step) string {
 	case s.move == moveInsert:
 		return ""
 	case s.move == moveDelete:
-		return moveDelete // judged by the purge check
+		return moveDelete // checkPurge judges deletions.
 	}
 	for i := range moves {
 		if moves[i].fits(s) {
@@ -206,8 +207,8 @@ func (c change) fits(before, after, at int64) bool {
 	return false
 }
 
-// insertedRight reports whether an insert keeps the contract. The row is pending and due now or later. It is either
-// free or leased by its own insert. Only an entry that is due at once may be leased.
+// insertedRight reports whether an insert keeps the contract. The row must be pending and due now or later. It is
+// either free or leased by its insert. Only an entry that is due at once may be leased by its insert.
 func insertedRight(s *step) bool {
 	n := &s.new
 	fresh := image{token: n.token, nextAt: n.nextAt, leaseUntil: n.leaseUntil, deliveryCount: n.deliveryCount}
@@ -216,7 +217,7 @@ func insertedRight(s *step) bool {
 	return *n == fresh && (leased || free)
 }
 
-// actionOf maps the moves of people and services to their actions. The engine makes all other moves.
+// actionOf maps each move of people and services to its action. The engine makes all other moves.
 var actionOf = map[string]string{
 	moveComplete: history.ActionComplete, moveCancel: history.ActionCancel, moveReschedule: history.ActionReschedule,
 	moveRequeue: history.ActionRequeue, moveRequeueUndo: history.ActionRequeue, moveSettledManually: history.ActionSettleManually,

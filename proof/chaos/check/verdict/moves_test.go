@@ -19,7 +19,7 @@ func TestNoTwoMovesFitOneChange(t *testing.T) {
 	fitted := make(map[string]int)
 	for _, from := range states {
 		for _, to := range states {
-			var leading []*move // no other move fits such a step
+			var leading []*move // moves that may begin and end in these states
 			for i := range moves {
 				if moves[i].leads(from, to) {
 					leading = append(leading, &moves[i])

@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// explains lists the outcomes that lead to each move of the engine.
+// explains lists the outcomes of attempts that lead to each move of the engine.
 var explains = map[string][]string{
 	moveRetry: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled},
 	moveExhausted: {history.OutcomeFail, history.OutcomeRetryAfter, history.OutcomePanic, history.OutcomeCanceled,
@@ -19,9 +19,11 @@ var explains = map[string][]string{
 		history.OutcomePermanent},
 }
 
-// Each recorded outcome ended a claim. checkOutcomes requires that an attempt under that claim produced the outcome. A
-// success may also come from an earlier attempt of the same epoch, because a late success is accepted. That exception
-// does not apply to transactional handlers and compensations.
+// checkOutcomes checks each recorded outcome that ended a claim. An attempt under that claim must have produced the
+// outcome.
+//
+// A success may also come from an earlier attempt of the same epoch, because the library accepts a late success. That
+// exception does not apply to transactional handlers and compensations.
 func checkOutcomes(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		l.checkCrashes(e, c)
@@ -63,7 +65,7 @@ func (l *Ledger) tooSoon(s *step, a *attempt) bool {
 // crashBudget is how many leases in a row may end without an outcome.
 const crashBudget = 3
 
-// checkCrashes requires that an entry that used up its budget of lost leases does not run again.
+// checkCrashes requires that an entry does not run again after it has lost crashBudget leases in a row.
 func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	for i := range e.attempts {
 		a := &e.attempts[i]
@@ -75,9 +77,9 @@ func (l *Ledger) checkCrashes(e *Entry, c *Check) {
 	}
 }
 
-// checkQuarantine requires that an entry was quarantined only after more lost leases than the budget, and by a claim
-// that ran nothing. The delivery count proves that the leases were lost in a row: only an outcome resets the count, and
-// checkLinear verifies every change of it.
+// checkQuarantine requires that an entry was quarantined only after more than crashBudget lost leases, and by a claim
+// that ran no handler. The delivery count proves that the leases were lost in a row, because only an outcome resets it.
+// checkLinear verifies every change of this count.
 func (l *Ledger) checkQuarantine(e *Entry, s *step, c *Check) {
 	if lost := s.old.deliveryCount - 1; lost <= crashBudget {
 		c.violate(e, append(e.lines(s.old.version), s.place), "was quarantined after %d lost leases; the budget is %d, plus one lease for a success that waits to be stored", lost, crashBudget)
@@ -111,7 +113,7 @@ func (l *Ledger) checkOutcome(e *Entry, s *step, c *Check) {
 	l.checkBudget(e, s, a, lines, c)
 }
 
-// mayFailToBegin reports whether a fault may have prevented a process from beginning a transaction for a handler. The
+// mayFailToBegin reports whether a fault may have prevented a process from beginning the transaction of a handler. The
 // history does not name that process, so a fault of any process counts.
 func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
 	claim := e.at(s.old.version)
@@ -119,30 +121,30 @@ func (l *Ledger) mayFailToBegin(e *Entry, s *step) bool {
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock))
 }
 
-// explained reports whether an attempt's outcome may lead to a step.
+// explained reports whether the outcome of attempt a may lead to step s.
 func (l *Ledger) explained(e *Entry, s *step, a *attempt) bool {
 	switch {
 	case a.outcome == history.OutcomeCanceled && a.batch == 0 && a.cause != "" && slices.Contains(explains[s.move], a.outcome):
 		stopped := a.cause == history.CauseStopping || a.cause == history.CauseLeaseLost
 		return stopped == (s.move == movePause)
 	case slices.Contains(explains[s.move], a.outcome):
-		return true // in a batch, or without a cause yet, the handler may have been stopped before its outcome counted
+		return true // In a batch, or if no cause is known yet, the handler may have been stopped before its outcome counted.
 	case s.move == movePause && l.outOfTime(e, s, a):
-		return true // the batch timed out, and the process stopped before the entry could run alone
+		return true // The batch timed out, and the process stopped before the entry could run alone.
 	case a.outcome == history.OutcomeOK && !l.transactional(e, s.old.state):
 		return false
-	case a.outcome == history.OutcomeOK: // its transaction could not commit; see checkLostSuccess
+	case a.outcome == history.OutcomeOK: // the transaction could not commit; see checkLostSuccess
 		return s.move == movePause || l.tooLate(e, s, a) && slices.Contains(explains[s.move], history.OutcomeFail)
 	case a.outcome == history.OutcomeNoVerdict && a.batch > 1:
-		return s.move == movePause // the process stopped before the entries could run alone
-	case a.outcome == history.OutcomeNoVerdict: // alone it is a failure; in a batch of one, as in the case above
+		return s.move == movePause // The process stopped before the entries could run alone.
+	case a.outcome == history.OutcomeNoVerdict: // outside a batch this is a failure; in a batch of one, the case above is possible, too
 		return s.move == movePause || slices.Contains(explains[s.move], history.OutcomeFail)
 	}
 	return false
 }
 
-// outOfTime reports whether the batch of an attempt may have timed out. The timeout may come after this entry of the
-// batch was done, and its verdict does not count then.
+// outOfTime reports whether the batch of an attempt may have timed out. The batch may time out after its handler was
+// done with this entry. The verdict about the entry then does not count.
 func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	if a.batch <= 1 || a.cause == history.CauseTimeout {
 		return a.batch > 0 && a.cause == history.CauseTimeout
@@ -151,9 +153,9 @@ func (l *Ledger) outOfTime(e *Entry, s *step, a *attempt) bool {
 	return known && (s.wall+jump >= up || !l.compares(s, a.ended))
 }
 
-// tooLate reports whether an attempt may have timed out when its handler returned, so that its transaction did not
-// commit although the handler returned nil. The history holds a time before the return, and the process may be stopped
-// in between. But no failure is recorded before the timeout.
+// tooLate reports whether an attempt may have timed out when its handler returned. Its transaction then did not commit,
+// although the handler returned nil. The history holds a time before the return, and the process may be stopped between
+// that time and the return. But no failure is recorded before the timeout.
 func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	up, known := l.timeUp(e, a.version)
 	switch {
@@ -168,8 +170,8 @@ func (l *Ledger) tooLate(e *Entry, s *step, a *attempt) bool {
 	return a.ended+jump >= up || l.stalled(a.ended, up, app) || l.hit(a.ended, up, app, history.TouchesApp)
 }
 
-// timeUp returns the earliest wall clock time at which an attempt at a version can time out. The timeout begins after
-// the claim.
+// timeUp returns the earliest wall clock time at which an attempt at a version can time out. The timeout of an attempt
+// counts from a time after the claim.
 func (l *Ledger) timeUp(e *Entry, version uint64) (up int64, known bool) {
 	t, claim := l.typeOf(e), e.at(version)
 	if t == nil || t.TimeoutMS == 0 || claim == nil {
@@ -212,7 +214,7 @@ func (l *Ledger) checkBudget(e *Entry, s *step, a *attempt, lines []Place, c *Ch
 	}
 }
 
-// maxOf returns how many failures exhaust an entry, or 0 when that is unknown.
+// maxOf returns the number of failures that exhaust an entry, or 0 if that number is unknown.
 func (l *Ledger) maxOf(e *Entry) int {
 	for _, in := range l.source(e) {
 		if in.Max > 0 {

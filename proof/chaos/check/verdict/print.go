@@ -12,8 +12,8 @@ import (
 // mostLines is how many lines of proof are shown for one finding.
 const mostLines = 12
 
-// Print writes a verdict for human readers. It prints a line for each check. Then it prints each violation with the
-// lines that prove it, and the history of the first entry of each violated check.
+// Print writes a verdict for human readers. First it prints a line for each check. Then it prints each violation with
+// the lines that prove it. For each violated check it also prints the history of the entry in its first violation.
 func Print(out io.Writer, l *Ledger, v *Verdict) error {
 	texts, err := l.texts(v)
 	if err != nil {
@@ -136,7 +136,7 @@ func readLines(name string, wanted map[int32]bool, each func(line int32, text st
 			delete(wanted, n)
 		}
 		if err != nil {
-			return nil // incomplete line or end of file: missing lines have no text
+			return nil // The last line is incomplete or the file ends, so missing lines have no text.
 		}
 	}
 	return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkProducers requires that no deadlock involves both a producer's statement and one of the library's own. It
-// reports lock waits of producers but does not judge them. The server does not say who held the lock, and it may be
-// another producer of the same key.
+// checkProducers requires that no deadlock involves both a producer's statement and one of the library's own.
+//
+// It reports lock waits of producers but does not judge them. The server does not say which transaction held the lock,
+// and that may be another producer of the same key.
 func checkProducers(l *Ledger, c *Check) {
 	for i := range l.Deadlocks {
 		d := &l.Deadlocks[i]
@@ -41,7 +42,7 @@ func checkProducers(l *Ledger, c *Check) {
 	c.note("inserts that failed: %d in a lock wait (%d of them while no fault affected locks or the database), %d in a deadlock", waits, outside, deadlocks)
 }
 
-// The sources of a statement in a deadlock report.
+// The sources of the statements in a deadlock report.
 const (
 	roleNemesis  = "nemesis"
 	roleLibrary  = "library"
@@ -49,8 +50,8 @@ const (
 	roleOther    = "other"
 )
 
-// role returns the source of a statement, by its text. CancelTx and similar calls of a service are roleOther, because
-// they lock rows in the service's own transaction.
+// role returns the source of a statement, which it finds by the statement's text. CancelTx and similar calls of a
+// service are roleOther, because they lock rows in the service's own transaction.
 func role(statement string) string {
 	s := strings.Join(strings.Fields(strings.ToUpper(statement)), " ")
 	engine := strings.Contains(s, "VERSION=VERSION+1") || strings.Contains(s, "SET LEASE_UNTIL=") || strings.Contains(s, "SKIP LOCKED")
@@ -65,7 +66,7 @@ func role(statement string) string {
 	return roleOther
 }
 
-// counted folds equal lines into one line with their number.
+// counted replaces equal lines by one line with their number.
 func counted(lines []string) []string {
 	count := make(map[string]int)
 	var order []string

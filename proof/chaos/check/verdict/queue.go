@@ -1,16 +1,18 @@
 package verdict
 
-// settleSlack is how many µs the queue at rest may take to remove stale members.
+// settleSlack is how many µs the queue may take to remove stale members at the end of a run.
 const settleSlack = 10_000_000
 
-// checkQueue requires that the queue at rest has every open entry that is due within the horizon, no later than its due
-// time. A member without an open entry is stale. A claim removes a stale member once it is due.
+// checkQueue looks at the queue at the end of the run. The queue must hold every open entry that is due within the
+// horizon, with a score no later than its due time.
+//
+// A member without an open entry is stale. A claim removes a stale member once its score is due.
 func checkQueue(l *Ledger, c *Check) {
 	members := make(map[uint64]float64, len(l.Members))
 	stale := 0
 	lease := l.longestLease()
 	for _, m := range l.Members {
-		members[m.ID] = m.Score - float64(m.Now)/1000 // remaining time, ms
+		members[m.ID] = m.Score - float64(m.Now)/1000 // remaining time in ms
 		e := l.Entries[m.ID]
 		if e != nil && e.row != nil && !terminal(e.row.State) {
 			if e.Type != m.Type {

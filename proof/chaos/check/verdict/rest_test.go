@@ -11,7 +11,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// notDue records an entry that is not due when the run comes to rest.
+// notDue records an entry that is not due yet when the run ends.
 func (s *story) notDue() *subject {
 	e := s.entry("ship")
 	e.delay = 30_000
@@ -85,7 +85,7 @@ func TestEveryWrongEndIsCaughtByItsCheck(t *testing.T) {
 	}
 }
 
-// full is a run that meets every demand.
+// full returns a run that meets every demand.
 func full(t *testing.T) *story {
 	s := newStory(t)
 	for _, name := range slices.Sorted(maps.Keys(strange)) {
@@ -148,7 +148,7 @@ func (s *story) failFaults(kind string) {
 	}
 }
 
-// nothing is a run in which nothing happened.
+// nothing returns a run in which nothing happened.
 func nothing(t *testing.T) *story {
 	s := newStory(t)
 	s.rest()
@@ -206,10 +206,10 @@ func hasPrefix(lines []string, prefix string) bool {
 	return false
 }
 
-// On a machine that was overloaded for much of the run, a stall is felt for longer, but not forever.
+// A machine was overloaded for much of the run. A stall then has effects for longer after its end, but not forever.
 func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	for _, test := range []struct {
-		busy, later int64 // ms
+		busy, later int64 // in ms
 		lost        bool
 	}{{1000, 5000, true}, {100_000, 5000, false}, {100_000, 15_000, true}} {
 		s := newStory(t)
@@ -231,7 +231,7 @@ func TestLostLeaseNearAStallOfAMachineThatIsTooBusy(t *testing.T) {
 	}
 }
 
-// On a machine that was overloaded for much of the run, a late start in calm time is reported but not judged.
+// A machine was overloaded for much of the run. A late start in calm time is then reported but not judged.
 func TestLateStartIsNotJudgedOnAMachineThatIsTooBusy(t *testing.T) {
 	s := newStory(t)
 	s.run.At = s.now

@@ -6,8 +6,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// checkAudit requires that the audit is complete. A row that differs from its last image was changed past the triggers,
-// or the database lost a commit of the row or of the audit.
+// checkAudit requires that the audit is complete. If a row differs from its last image in the audit, it was changed
+// without the triggers, or the database lost a commit.
 func checkAudit(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		c.Looked++
@@ -37,9 +37,11 @@ func (i image) is(r *history.Row) bool {
 // is kept as evidence.
 var purged = []int8{succeeded, compensated, cancelled}
 
-// checkPurge requires that a row is deleted only in a state that Purge takes, and only at the age given to Purge. One
-// statement finds the row and another deletes it, and both read the clock. So the age is not judged when the clock
-// moved at about that time.
+// checkPurge requires that a row is deleted only in a state that Purge deletes, and only if it has the age given to
+// Purge.
+//
+// One statement finds the row and another deletes it, and both read the clock. So checkPurge does not judge the age if
+// the clock moved at about that time.
 func checkPurge(l *Ledger, c *Check) {
 	l.each(func(e *Entry) {
 		for i := range e.steps {

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The lease and the purge age of every story, ms.
+// The lease and the purge age of every story, in ms.
 const (
 	storyLease = 2000
 	purgeAge   = 5000
@@ -24,12 +24,12 @@ const (
 type story struct {
 	t       testing.TB
 	run     history.Run
-	now     int64 // wall clock, µs
-	skew    int64 // offset of the database's clock, µs
+	now     int64 // wall clock in µs
+	skew    int64 // offset of the database's clock in µs
 	records map[string][]history.Record
-	order   []string // names of the files, in order
+	order   []string // names of the files, in the order of their first line
 	seq     uint64
-	count   uint64 // numbers transactions, runs, calls, faults and tokens
+	count   uint64 // last number given to a transaction, run, call, fault or token
 	people  []*subject
 	members []history.Member
 }
@@ -54,7 +54,7 @@ func newStory(t testing.TB) *story {
 	return s
 }
 
-// start begins a file of an app.
+// start begins a new file for a process of an app.
 func (s *story) start(file, app string) {
 	s.order = append(s.order, file)
 	s.write(file, &history.Process{App: app, PID: len(s.order), At: s.now})
@@ -79,7 +79,7 @@ type tx struct {
 
 func (s *story) begin() tx { return tx{s, s.next()} }
 
-// ask writes the line before the COMMIT; answer writes its outcome.
+// ask writes the Commit line, which precedes the COMMIT.
 func (x tx) ask() { x.s.write("producer", &history.Commit{At: x.s.now, Tx: x.n}) }
 
 func (x tx) answer(outcome string) {
@@ -88,7 +88,7 @@ func (x tx) answer(outcome string) {
 
 func (x tx) commit(outcome string) { x.ask(); x.answer(outcome) }
 
-// resolve writes Resolve's answer about an entry of the transaction.
+// resolve writes the answer of Resolve about an entry of the transaction.
 func (x tx) resolve(e *subject, id uint64, class string) {
 	x.s.write("producer", &history.Resolved{At: x.s.now, Tx: x.n, Key: e.key, ID: id, Err: class})
 }
@@ -105,7 +105,7 @@ func (x tx) rollbackTo(name string) {
 
 func (s *story) token() string { return fmt.Sprintf("%032x", s.next()) }
 
-// fault writes a fault that lasts ms, and its end.
+// fault writes a fault of the given duration in ms, and its end.
 func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	n := s.next()
 	s.write("driver", &history.Fault{At: s.now, N: n, Fault: kind, Target: target, Touches: touches})
@@ -113,7 +113,7 @@ func (s *story) fault(kind, target string, ms int64, touches ...string) {
 	s.write("driver", &history.FaultEnd{At: s.now, N: n})
 }
 
-// stall writes a stall of an app that lasts ms, at its end.
+// stall writes a stall of an app. It lasts ms milliseconds and ends now.
 func (s *story) stall(app string, ms int64) {
 	at := s.now
 	s.wait(ms)
@@ -124,7 +124,7 @@ func (s *story) clock() {
 	s.write("driver", &history.Clock{At: s.now, DBNow: s.dbNow(), AuditSeq: s.seq})
 }
 
-// rest ends the story normally: everything is done, and the table and the queue are dumped.
+// rest ends the story normally. Everything is done, and the table and the queue are dumped.
 func (s *story) rest() {
 	s.wait(1000)
 	s.write("driver", &history.Mark{At: s.now, What: history.MarkQuiescent})
@@ -142,7 +142,7 @@ func (s *story) rest() {
 	}
 }
 
-// tell builds the Ledger, file by file, as load does.
+// tell builds the Ledger from the story's files, as load does.
 func (s *story) tell() (*Ledger, error) {
 	b := newBuilder(s.order)
 	for i, file := range s.order {
@@ -166,7 +166,7 @@ func (s *story) judge() *Verdict {
 	return Judge(l)
 }
 
-// violates requires that exactly these checks are violated.
+// violates requires that exactly the given checks are violated.
 func (s *story) violates(want ...string) *Verdict {
 	s.t.Helper()
 	v := s.judge()

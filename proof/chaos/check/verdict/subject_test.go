@@ -6,7 +6,7 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// subject is an entry of a story, with its present row.
+// subject is an entry of a story, with the current values of its row.
 type subject struct {
 	s     *story
 	id    uint64
@@ -16,7 +16,7 @@ type subject struct {
 	max   int
 	row   history.Image
 	ran   uint64 // version of the last attempt
-	gone  bool   // no row: not inserted yet, or purged
+	gone  bool   // whether the row does not exist, because it is not inserted yet or was purged
 }
 
 func (s *story) entry(typ string) *subject {
@@ -28,7 +28,7 @@ func (s *story) entry(typ string) *subject {
 
 func (e *subject) hash() uint64 { return e.id*1000 + 1 }
 
-// insert records the entry in a transaction. appear adds the row.
+// insert writes the recording of the entry in a transaction. appear adds the row.
 func (e *subject) insert(x tx) *subject {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: e.hash(), DelayMS: e.delay, Max: e.max})
@@ -36,14 +36,15 @@ func (e *subject) insert(x tx) *subject {
 	return e
 }
 
-// repeat records the entry's key again. The answer is a duplicate of the entry with this id.
+// repeat writes that the entry's key is recorded again. The answer says that it is a duplicate of the entry with this
+// id.
 func (e *subject) repeat(x tx, id uint64) {
 	s := e.s
 	s.write("producer", &history.Insert{At: s.now, Tx: x.n, Key: e.key, Type: e.typ, Hash: 5})
 	s.write("producer", &history.Inserted{At: s.now, Tx: x.n, Key: e.key, ID: id, Duplicate: true})
 }
 
-// appear writes the audit of the insert.
+// appear writes the audit row of the insert.
 func (e *subject) appear(inserted bool) *subject {
 	s := e.s
 	e.row = history.Image{NextAt: s.dbMS() + e.delay, Token: s.token()}
@@ -62,7 +63,7 @@ func (s *story) committed(typ string) *subject {
 	return e
 }
 
-// record inserts the entry in a transaction of its own, whose COMMIT takes effect and is answered.
+// record inserts the entry in its own transaction. The COMMIT takes effect, and its answer is as given.
 func (e *subject) record(inserted bool, answer string) *subject {
 	x := e.s.begin()
 	e.insert(x)
@@ -95,7 +96,7 @@ func (s *story) audit(op string, e *subject, before, after *history.Image) {
 
 func copied(i *history.Image) *history.Image { c := *i; return &c }
 
-// update writes the row with a new version and token, 1 ms later.
+// update writes a change of the row with a new version and token, 1 ms later.
 func (e *subject) update(change func(r *history.Image)) *subject {
 	e.s.wait(1)
 	before := e.row
@@ -119,7 +120,8 @@ func (e *subject) killThree() *subject {
 	return e
 }
 
-// counted adds to killThree a claim that runs nothing. During its lease another process may still store a success.
+// counted is killThree and then a claim that runs no handler. Until the lease of that claim ends, another process may
+// still store a success.
 func (e *subject) counted() *subject {
 	e.killThree().claim()
 	e.s.wait(2 * storyLease)
@@ -185,7 +187,7 @@ type run struct {
 	row  history.Image
 }
 
-// line returns the attempt's line, which the caller may change before it is written.
+// line returns the Attempt line of the run. The caller may change the line before it is written.
 func (e *subject) line(n uint64) *history.Attempt {
 	r := e.row
 	a := &history.Attempt{
@@ -228,14 +230,14 @@ func (r *run) effect() *run {
 	return r
 }
 
-// effectRow writes the committed effect of the transactional handler that ran last.
+// effectRow writes the committed effect row of the transactional handler that ran last.
 func (e *subject) effectRow(epoch uint32, undo bool) { e.effectRowAt(epoch, undo, e.ran) }
 
 func (e *subject) effectRowAt(epoch uint32, undo bool, version uint64) {
 	e.s.write("driver", &history.EffectRow{ID: e.id, Key: e.key, Epoch: epoch, Compensation: undo, Version: version})
 }
 
-// act writes a person's call and its answer.
+// act writes a person's action and the answer.
 func (e *subject) act(action, class string) { e.actAs(action, class, func(*history.Action) {}) }
 
 func (e *subject) actAs(action, class string, change func(a *history.Action)) {
@@ -264,7 +266,7 @@ func (e *subject) reschedule(ms int64) *subject {
 	})
 }
 
-// undo writes a person's requeue to the compensation.
+// undo writes that a person requeues the entry to its compensation.
 func (e *subject) undo() *subject {
 	e.actAs(history.ActionRequeue, "", func(a *history.Action) { a.Compensate = true })
 	return e.requeue(compensating)

@@ -10,14 +10,15 @@ import (
 const defaultSettle = 1500
 
 // putOffForNoReason is how many of a thousand transactional handlers that returned nil may be retried later without a
-// fault: a transaction can fail for reasons that only the server knows.
+// fault. A transaction can fail for reasons that only the server knows.
 const putOffForNoReason = 5
 
-// checkLostSuccess looks at attempts that returned nil well before their lease ended, in a process that lived on and
-// reached the database. The next recorded step must be their success, unless a person or a service moved the entry on.
+// checkLostSuccess looks at attempts that returned nil well before their lease ended. Their process must have lived on
+// and reached the database. The next recorded step must then be the success, unless a person or a service changed the
+// entry.
 //
-// An attempt whose success a fault delayed may run again. The history does not tell whether its success was stored
-// later or the second attempt succeeded. A transactional handler that returned nil and is retried had no effect.
+// If a fault delayed the success, the attempt may run again. The history does not tell which of the two attempts'
+// success was stored. If a transactional handler that returned nil is retried, its transaction must have had no effect.
 func checkLostSuccess(l *Ledger, c *Check) {
 	transactional, putOff := 0, 0
 	var firstOf *Entry
@@ -58,8 +59,8 @@ func checkLostSuccess(l *Ledger, c *Check) {
 	}
 }
 
-// inTime returns how many ms before the end of its lease an attempt returned. surely says that nothing can have
-// prevented its outcome from being stored before the lease ended or the next step was recorded.
+// inTime returns how many ms before the end of its lease an attempt returned. surely is true if nothing can have
+// prevented the process from storing the outcome in time: before the lease ended and before the next step.
 func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bool) {
 	settle := cmp.Or(l.Run.SettleMS, defaultSettle)
 	_, until := e.leased(a.version)
@@ -70,15 +71,15 @@ func (l *Ledger) inTime(e *Entry, a *attempt, next *step) (left int64, surely bo
 	return left, left >= settle && !l.disturbed(a, until)
 }
 
-// disturbed reports whether something may have prevented an attempt's outcome from being stored until then.
+// disturbed reports whether something before the time until may have prevented an attempt's outcome from being stored.
 func (l *Ledger) disturbed(a *attempt, until int64) bool {
 	p := l.processes[a.process]
 	return p.last < until && !p.ended || l.stalled(a.ended, until, p.app) || l.hit(a.ended, until, p.app,
 		history.TouchesApp, history.TouchesDatabase, history.TouchesAppToDB, history.TouchesLocks, history.TouchesDBClock)
 }
 
-// attemptError returns the class of the error of an attempt whose handler returned nil, from the library's observer. It is
-// for human readers and does not affect the verdict.
+// attemptError returns the class of the error that the library's observer reported for an attempt whose handler
+// returned nil. It is for human readers and does not affect the verdict.
 func (l *Ledger) attemptError(e *Entry, a *attempt, next *step) string {
 	for i := range l.events {
 		ev := &l.events[i]

@@ -2,23 +2,23 @@ package verdict
 
 import "github.com/compensator-go/compensator/proof/chaos/history"
 
-// transaction is a transaction of a caller.
+// transaction is a caller's transaction.
 type transaction struct {
 	process    int32
 	inserts    []int32
 	actions    []int32
 	savepoints []savepoint
-	asked      int64 // At of its Commit line; 0: no COMMIT was requested
+	asked      int64 // time of its Commit line (0: no COMMIT was requested)
 	answered   int64
 	outcome    string
 	rolledBack bool
-	aborted    bool // the server rolled it back because of a statement
-	seen       bool // one of its rows is in the table
+	aborted    bool // whether the server rolled it back because of a statement
+	seen       bool // whether one of its rows is in the table
 }
 
 type savepoint struct {
 	name             string
-	inserts, actions int // numbers made before the savepoint
+	inserts, actions int // numbers of inserts and actions made before the savepoint
 }
 
 // insert is the recording of one entry.
@@ -29,18 +29,18 @@ type insert struct {
 	id       uint64
 	dup      bool
 	err      string
-	undone   bool // undone by a rollback to a savepoint
+	undone   bool // whether a rollback to a savepoint undid the insert
 	place    Place
 }
 
-// resolved is the answer of Resolve about an insert whose commit had an unknown outcome.
+// resolved is the answer of Resolve about an insert for which the answer to the COMMIT was unknown.
 type resolved struct {
 	history.Resolved
 	tx    *transaction
 	place Place
 }
 
-// certainty says whether a request to the database took effect.
+// certainty tells whether a request to the database took effect: certainly, certainly not, or maybe.
 type certainty int
 
 const (
@@ -49,7 +49,7 @@ const (
 	surely
 )
 
-// committed says whether a transaction committed.
+// committed returns whether a transaction committed, as far as that is certain.
 func (tx *transaction) committed() certainty {
 	switch {
 	case tx.aborted, tx.rolledBack, tx.asked == 0, tx.outcome == history.CommitFail:
@@ -60,7 +60,7 @@ func (tx *transaction) committed() certainty {
 	return maybe
 }
 
-// wrote says whether an insert made a row.
+// wrote returns whether an insert made a row, as far as that is certain.
 func (in *insert) wrote() certainty {
 	switch {
 	case in.undone, in.dup:
@@ -73,7 +73,7 @@ func (in *insert) wrote() certainty {
 	return in.tx.committed()
 }
 
-// failed says whether a statement may have taken effect in spite of an error of this class.
+// failed returns whether a statement may have taken effect although it returned an error of this class.
 func failed(class string) certainty {
 	switch class {
 	case "":

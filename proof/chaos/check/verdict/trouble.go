@@ -6,23 +6,23 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// Fault is a fault with its end.
+// Fault is a fault of the run, with its end.
 type Fault struct {
 	history.Fault
-	End   int64 // wall clock, µs; the end of the faults or of the run when the fault has no end
+	End   int64 // wall clock in µs; if the fault has no end, the time at which all faults or the run ended
 	Fired bool
 }
 
 // Stall is a time in which the machine was overloaded, for one app or for all.
 type Stall struct {
 	history.Stall
-	app string // "driver" stands for all apps
+	app string // name of the app; "driver" stands for all apps
 }
 
-// recovery is how many µs a fault is felt after its end.
+// recovery is how many µs a fault still has effects after its end.
 const recovery = 3_000_000
 
-// hit reports whether an app may have felt a fault of one of these kinds between two times.
+// hit reports whether a fault of one of the given kinds may have affected an app between two times.
 func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	for i := range l.Faults {
 		f := &l.Faults[i]
@@ -41,7 +41,7 @@ func (l *Ledger) hit(from, to int64, app string, touches ...string) bool {
 	return false
 }
 
-// targetOnly reports whether a fault that touches this affects only its target.
+// targetOnly reports whether a fault that touches the given part affects only its target.
 func targetOnly(touches string) bool {
 	return touches == history.TouchesApp || touches == history.TouchesAppToDB
 }
@@ -49,23 +49,23 @@ func targetOnly(touches string) bool {
 // driver is the name of the driver's process.
 const driver = "driver"
 
-// stalled reports whether the machine was overloaded for an app between two times. An empty app stands for any. A stall
-// excuses only delays: a lost lease, an outcome not stored in time, a late start.
+// stalled reports whether the machine was overloaded for an app between two times. An empty app means any app. A stall
+// excuses only delays: a lost lease, an outcome not stored in time, or a late start.
 func (l *Ledger) stalled(from, to int64, app string) bool {
 	return slices.ContainsFunc(l.Stalls, func(s Stall) bool {
 		return s.At <= to && s.Until+l.felt >= from && (app == "" || s.app == app || s.app == driver)
 	})
 }
 
-// How many µs a stall is felt after its end, because the delayed work comes all at once. On a machine that was
-// overloaded for much of the run, it is felt for longer.
+// The times in µs for which a stall has effects after its end, because all delayed work is done at once then. The
+// longer time applies to a machine that was overloaded for much of the run.
 const (
 	stallFelt     = 1_000_000
 	stallFeltLong = 10_000_000
 )
 
-// overloaded reports whether the driver's stalls make up more than a twentieth of the run. Then everything is slow,
-// between the stalls too.
+// overloaded reports whether the driver's stalls make up more than a twentieth of the run. On such a machine everything
+// is slow, also between the stalls.
 func (l *Ledger) overloaded() bool {
 	var total int64
 	for _, s := range l.Stalls {
@@ -82,7 +82,7 @@ func (l *Ledger) compares(s *step, at int64) bool {
 	return !l.clock.moved(s.seq) && !l.hit(at, at, "", history.TouchesDBClock)
 }
 
-// Calm reports whether no fault and no stall was felt between two times.
+// Calm reports whether no fault and no stall had effects between two times.
 func (l *Ledger) Calm(from, to int64) bool {
 	for i := range l.Faults {
 		if f := &l.Faults[i]; f.At <= to && f.End+recovery >= from {

@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator/proof/chaos/history"
 )
 
-// The demands on a run, besides a case for every check. Run.Excused takes these names, "fault: <kind>" and "check:
-// <name>".
+// The demands on a run. In addition, each check must have a case. Run.Excused takes these names, "fault: <kind>" and
+// "check: <name>".
 const (
 	ShowsEntries           = "enough entries"
 	ShowsUnknownHappened   = "unknown commit that happened"
@@ -69,7 +69,7 @@ func (v *Verdict) judgeVacuity(l *Ledger) {
 	slices.Sort(v.Excused)
 }
 
-// shown counts the cases of each demand.
+// shown returns the number of cases of each demand.
 func (l *Ledger) shown() map[string]int {
 	n := make(map[string]int)
 	count := func(name string, happened bool) {
@@ -117,7 +117,8 @@ func (l *Ledger) shownByProducers(count func(string, bool)) {
 	}
 }
 
-// soonAfter is how many µs after a loss of queue data an enqueue still counts as its repair.
+// soonAfter limits which enqueues count as the repair of lost queue data. An enqueue counts if it comes at most this
+// many µs after the loss.
 const soonAfter = 60_000_000
 
 func (l *Ledger) lostBefore(at int64) bool {
