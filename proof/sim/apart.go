@@ -10,25 +10,25 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// apart holds extra properties that some seeds have besides their plan. Separate random streams decide them, so that
-// other seeds keep their course.
+// apart holds properties that only some seeds have. Each has its own random stream, so that the other seeds do not
+// change.
 type apart struct {
 	requeues bool // in a calm seed, a person requeues entries that wait for a retry
 
 	// In seeds that are not calm:
-	jammed    compensator.IdempotencyKey // entry whose handlers ignore their context and return only after the healing
-	former    int                        // 1 to 3: which of three consecutive instances is an older version without some types, 0: none
-	leases    []time.Duration            // leases of consecutive instances, in place of Config.Lease
+	jammed    compensator.IdempotencyKey // entry whose handlers ignore their context and return only after all faults have ended
+	former    int                        // which of three consecutive instances is an older version without some types: 1 to 3 (0: none)
+	leases    []time.Duration            // leases of the instances in the order of their numbers, in place of Config.Lease
 	sleepy    bool                       // some handlers ask for a delay of months
 	connected bool                       // instances can see that their database connections are new (drawConnections)
 	midway    bool                       // some instances are stopped while they run a batch that then fails (drawMidway)
-	faulty    bool                       // transactional handlers get errors of the database's condition (drawServerFaults)
+	faulty    bool                       // whether transactional handlers get errors that come from a temporary condition of the database (drawServerFaults)
 
-	wholeServer bool          // the condition concerns the whole server
+	wholeServer bool          // whether that condition concerns the whole server
 	slots       slots         // slots of a periodic type (drawPeriodic)
 	outage      outage        // outage of the services that handlers call, where types have breakers (drawBreakers)
-	keep        time.Duration // Config.Keep for ended entries, 0 keeps them forever
-	absent      bool          // no instance runs for most of that time (outlive)
+	keep        time.Duration // Config.Keep for ended entries (0: they are kept forever)
+	absent      bool          // whether no instance runs for most of Config.Keep (outlive)
 	admin       bool          // Operations is configured (drawAdmin)
 	visits      []visit
 	pausing     pausing  // pause of a type through package admin (drawPauses)
@@ -42,7 +42,7 @@ type apart struct {
 // longWait is longer than every wait except the delay that a sleepy handler asks for.
 const longWait = 24 * time.Hour
 
-// formerLacks lists the types for which an older version has no handler.
+// formerLacks holds the types for which an older version has no handler.
 var formerLacks = map[string]bool{batchType: true, undoTxType: true}
 
 func (w *world) drawApart() {
@@ -61,7 +61,7 @@ func (w *world) drawApart() {
 	if rng.IntN(6) == 0 {
 		a.leases = []time.Duration{lease, max(time.Second, lease/time.Duration(2+rng.IntN(3)))}
 	}
-	if rng.IntN(6) == 0 { // an outage that lasts longer than a lease
+	if rng.IntN(6) == 0 { // This outage lasts longer than a lease.
 		w.schedule(event{at: w.began.Add(time.Duration(rng.Int64N(int64(w.plan.chaos)))), fault: storeDown, reads: rng.IntN(2) == 0,
 			span: lease + time.Duration(rng.Int64N(int64(3*lease)))})
 	}
@@ -94,7 +94,7 @@ func (w *world) wake() {
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && !row.State.Terminal() && row.DueIn > longWait {
 			w.oracle.asksFor(compensator.ActionReschedule, false, row.ID)
-			_ = n.c.Reschedule(ctx, row.ID, 0) // if it fails, the next look repeats it
+			_ = n.c.Reschedule(ctx, row.ID, 0) // If this fails, wake calls it again later.
 		}
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// barrierPrefix starts the idempotency keys of entries whose handlers wait for each other.
+// barrierPrefix begins the idempotency keys of entries whose handlers wait for each other.
 const barrierPrefix = "barrier-"
 
-// barrier holds the handlers of a type until all slots of the type run a call.
+// barrier makes the handlers of a type wait until all slots of the type run a call.
 type barrier struct {
 	slots map[string]int
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex // guards the fields below it
 	inside map[string]int
 	peak   map[string]int
 	opened map[string]chan struct{}
@@ -53,14 +53,14 @@ func (b *barrier) add(businessType string, calls int) {
 	}
 }
 
-// most returns for each type the highest number of calls that ran at once.
+// most returns the highest number of calls that ran at once, for each type.
 func (b *barrier) most() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.peak)
 }
 
-// full reports whether every type had all its slots taken at once.
+// full reports whether each type had all its slots in use at the same time.
 func (b *barrier) full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

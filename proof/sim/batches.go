@@ -10,8 +10,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// batchesStream is the random stream for the forming of batches. A separate stream leaves the course of older seeds
-// unchanged.
+// batchesStream is the random stream for batches. A separate stream does not change what older seeds do.
 const batchesStream = 7711
 
 // drawBatches draws the batch type's BatchWait and Concurrency, and entries that wait for a batch of other entries.
@@ -28,7 +27,7 @@ func (w *world) drawBatches() {
 		w.apart.batchCalls = 1
 	}
 	w.plan.types.BatchSize = max(2, w.plan.types.BatchSize)
-	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // up to the shortest lease
+	w.apart.batchWait = time.Millisecond * time.Duration(1+rng.IntN(1000)) // BatchWait is at most the shortest lease.
 }
 
 // drawFollowed draws orders of several types under one batch id. Each order also has an entry that must run after the
@@ -42,7 +41,7 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 			opts.IdempotencyKey = compensator.IdempotencyKey(key)
 			o.entries = append(o.entries, compensator.NewEntry{BusinessType: businessType, Content: strconv.AppendQuote(nil, key), Options: opts})
 		}
-		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // the order within the call must not matter, so this entry comes before the batch
+		add(batch+".after", txType, compensator.Options{BusinessID: batch}) // The order within the call must not matter, so add this entry before its batch.
 		for j := range 1 + rng.IntN(5) {
 			add(fmt.Sprintf("%s.%d", batch, j), handledTypes[rng.IntN(len(handledTypes))],
 				compensator.Options{BatchID: batch, Delay: time.Duration(rng.IntN(3)) * time.Second})
@@ -52,16 +51,16 @@ func (w *world) drawFollowed(rng *rand.Rand) {
 	p.countOrders()
 }
 
-// following sets AfterBatch to an entry's BusinessID. An entry with a BusinessID then runs after the batch with that
-// id.
+// following sets AfterBatch to a function that returns the entry's BusinessID. So an entry with a BusinessID runs after
+// the batch with that id.
 func following(cfg compensator.TypeConfig) compensator.TypeConfig {
 	cfg.AfterBatch = func(e *compensator.Entry) string { return e.BusinessID }
 	return cfg
 }
 
-// follows asserts that an entry runs after its batch only if each entry of the batch has ended once. A person may have
-// requeued an entry of the batch since. follows asserts nothing after a loss, because the database may have lost the
-// end of an entry.
+// follows asserts that an entry that runs after a batch starts only when each entry of the batch has ended once. A
+// person may have requeued an entry of the batch since then. After a loss it asserts nothing, because the database may
+// have lost the end of an entry.
 func (o *oracle) follows(n *instance, e *compensator.Entry) {
 	if e.BusinessID == "" || e.State == compensator.Compensating {
 		return
@@ -113,8 +112,10 @@ func (o *oracle) lingers(businessType string) time.Duration {
 	return 0
 }
 
-// enter asserts that an instance runs no more batches than the type's Concurrency and no batch larger than BatchSize.
-// It does not count a batch of one entry. Entries of a failed batch run again alone, in the slot of that batch.
+// enter asserts that an instance runs no more batches than the type's Concurrency, and no batch larger than BatchSize.
+//
+// It does not count a batch of one entry. The reason is that the entries of a failed batch run again alone, in the slot
+// of that batch.
 func (n *instance) enter(entries int) (leave func()) {
 	o, cfg := n.w.oracle, n.w.batches()
 	if entries > cfg.BatchSize {

@@ -10,11 +10,11 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// breakerStream is the random stream for outages of called services. A separate stream leaves the course of older seeds
-// unchanged.
+// breakerStream is the random stream for outages of called services. A separate stream does not change what older seeds
+// do.
 const breakerStream = 7755
 
-// outage is the period in which the services that the handlers of some types call are down.
+// outage is a period in which the services are down that the handlers of some types call.
 type outage struct {
 	from, to time.Time
 	types    map[string]bool
@@ -37,7 +37,8 @@ func (w *world) drawBreakers() {
 	w.plan.countOrders()
 }
 
-// duringOutage returns extra orders for the outage. Without them no type would have many entries at once.
+// duringOutage returns additional orders for the outage. Without them, no type would have many entries at the same
+// time.
 func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	for i := range 4 + rng.IntN(8) {
 		key, kind := fmt.Sprint("o", i), handledTypes[rng.IntN(len(handledTypes))]
@@ -47,14 +48,14 @@ func duringOutage(rng *rand.Rand, from, chaos time.Duration) (orders []order) {
 	return orders
 }
 
-// cut returns the behaviour of an attempt whose called service is down.
+// cut changes the behaviour of an attempt if the service that it calls is down.
 func (w *world) cut(e *compensator.Entry, rng *rand.Rand) (b behaviour, down bool) {
 	o, now := w.apart.outage, time.Now()
 	if !o.types[e.BusinessType] || now.Before(o.from) || now.After(o.to) {
 		return behaviour{}, false
 	}
 	b = behaviour{manner: unavailable, took: time.Duration(rng.Int64N(int64(300 * time.Millisecond)))}
-	if rng.IntN(4) == 0 { // the service does not answer at all
+	if rng.IntN(4) == 0 { // The service does not answer at all.
 		b.took, b.deaf = w.plan.types.Timeout+time.Duration(rng.Int64N(int64(w.plan.types.Timeout))), rng.IntN(2) == 0
 	}
 	return b, true
@@ -66,7 +67,7 @@ type breakerOn struct {
 	kind string
 }
 
-// opening is an open breaker as its instance reported it. probes counts the calls since then.
+// opening is an open breaker as its instance reported it. probes counts the calls since that report.
 type opening struct {
 	compensator.OpenBreaker
 	said   time.Time
@@ -91,7 +92,7 @@ func (o *oracle) closedLocked(n *instance, open compensator.OpenBreaker) {
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
 
-// lookedAt is an attempt of an entry that runs after a batch. Such an attempt first checks whether the batch has ended.
+// lookedAt is an attempt of an entry that runs after a batch. The attempt first checks whether the batch has ended.
 type lookedAt struct {
 	n  *instance
 	id compensator.EntryID
@@ -101,7 +102,7 @@ type lookedAt struct {
 // after an unfinished batch makes no call, so the next entry may make the call.
 func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if open != nil && open.said.Equal(time.Now()) { // admitted earlier, at the same nanosecond
+	if open != nil && open.said.Equal(time.Now()) { // The instance admitted this call just before, at the same nanosecond.
 		open = nil
 	}
 	if e.BusinessType == txType && e.BusinessID != "" && !e.Compensation {
@@ -110,7 +111,7 @@ func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 		}
 		o.looks[lookedAt{n, e.ID}] = open
 		if open == nil || !time.Now().Before(open.ProbeAt) {
-			return // calledAfterLocked counts the call
+			return // calledAfterLocked counts this call.
 		}
 	}
 	o.probesLocked(n, e.ID, open)
@@ -119,7 +120,7 @@ func (o *oracle) letInLocked(n *instance, e compensator.AttemptEvent) {
 // calledAfterLocked counts the call of an entry whose batch has ended.
 func (o *oracle) calledAfterLocked(n *instance, e *compensator.Entry) {
 	open := o.opened[breakerOn{n, e.BusinessType}]
-	if let := o.looks[lookedAt{n, e.ID}]; let == open { // otherwise the attempt was admitted before this breaker opened
+	if let := o.looks[lookedAt{n, e.ID}]; let == open { // If they differ, the attempt was admitted before this breaker opened.
 		o.probesLocked(n, e.ID, open)
 	}
 }
@@ -134,7 +135,7 @@ func (o *oracle) probesLocked(n *instance, id compensator.EntryID, open *opening
 	}
 }
 
-// paused returns how long open breakers may delay entries that only one instance handles, with a second probe included.
+// paused returns how long open breakers may delay entries that only one instance handles. It includes a second probe.
 func (o *oracle) paused() (longest time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +154,8 @@ func (o *oracle) openOn(n *instance, kind string) *opening {
 	return o.opened[breakerOn{n, kind}]
 }
 
-// resume asserts the rest of G25: when all services are up, each breaker closes with the first entry after its pause.
+// resume asserts the rest of G25. When all services are up again, each breaker closes with the first entry after its
+// pause.
 func (w *world) resume(last *instance) {
 	for _, t := range handledTypes {
 		open := w.oracle.openOn(last, t)
@@ -177,8 +179,8 @@ func (w *world) resume(last *instance) {
 	}
 }
 
-// patient limits ctx to three quarters of the timeout if types have breakers. A handler that waits for others would
-// otherwise time out and open its breaker.
+// patient shortens the deadline of ctx to three quarters of the timeout, if types have breakers. Otherwise a handler
+// that waits for other handlers would time out, and its breaker would open.
 func (w *world) patient(ctx context.Context) context.Context {
 	if w.plan.types.Breaker == (compensator.Breaker{}) {
 		return ctx

@@ -12,13 +12,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// connectionsStream is the random stream for what instances know about their connections. A separate stream leaves the
-// course of older seeds unchanged.
+// connectionsStream is the random stream for what instances know about their connections. A separate stream does not
+// change what older seeds do.
 const connectionsStream = 190
 
-// drawConnections draws, in seeds where the database goes back, whether instances can see that their database
-// connections are new. It adds entries that come due at the end of the outage. Some instances then get no answer when
-// they ask what the database has kept.
+// drawConnections applies to seeds in which the database goes back to an earlier state. It draws whether instances can
+// see that their connections are new. It adds entries that come due when the outage ends. Some instances then get no
+// answer when they ask which rows the database has kept.
 func (w *world) drawConnections() {
 	rng := rand.New(rand.NewPCG(w.seed, connectionsStream))
 	if rng.IntN(2) > 0 {
@@ -52,7 +52,7 @@ func (w *world) dueAfter(rng *rand.Rand, e event) (o order) {
 
 // link is an instance's connection to the database.
 type link struct {
-	outage atomic.Int64 // number of the last outage before the newest connection, 0 before the first statement
+	outage atomic.Int64 // number of the last outage before the newest connection was opened (0: no statement yet)
 	opened atomic.Int64 // number of connections opened
 }
 
@@ -63,8 +63,8 @@ func (n *instance) connect() {
 	}
 }
 
-// Connections returns how many connections were opened, in seeds where instances can see it. It is an optional method
-// of a store.
+// Connections returns how many connections were opened, in seeds in which instances can see that. Connections is an
+// optional method of a store.
 func (s *gatedStore) Connections() (own, users int64) {
 	if !s.from.w.apart.connected {
 		return 0, 0
@@ -76,14 +76,14 @@ func (s *gatedStore) Connections() (own, users int64) {
 // ReadsCommitted returns true, because the memory store reads committed rows.
 func (s *gatedStore) ReadsCommitted() bool { return true }
 
-// claimed is a claim as its instance received it.
+// claimed is a claim whose answer an instance received.
 type claimed struct {
 	row processlog.Row
-	at  time.Time // time at which the claim was done
+	at  time.Time // time at which the database made the claim
 }
 
-// asks asserts G19 at the call of a handler. In seeds where instances can see new connections, an entry claimed after a
-// loss must not start before its instance has noticed the loss of an entry that it ran.
+// asks asserts G19 when a handler is called. It applies to seeds in which instances can see new connections. An entry
+// that was claimed after a loss must not start before its instance has noticed the loss.
 func (o *oracle) asks(n *instance, e *compensator.Entry) {
 	if !o.w.apart.connected || n.dead.Load() {
 		return

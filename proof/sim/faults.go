@@ -11,9 +11,9 @@ import (
 type class int
 
 const (
-	classOwn    class = iota // begin or end of a handler, which has no fault
+	classOwn    class = iota // begin or end of a handler; has no fault
 	classRead                // a statement that changes nothing
-	classWrite               // a transaction of the store that the store may repeat
+	classWrite               // a transaction of the store, which the store may repeat
 	classOnce                // a transaction that only the engine may repeat
 	classInTx                // a statement in an open transaction
 	classCommit              // COMMIT
@@ -26,10 +26,10 @@ type fault int
 const (
 	none        fault = iota
 	errBefore         // an error, and the step is not done
-	errAfter          // an error, but the step is done
+	errAfter          // an error, although the step is done
 	hangBefore        // no answer until the caller's context ends, and the step is not done
-	hangAfter         // no answer until the caller's context ends, but the step is done
-	twice             // the step is done twice and returns the second answer
+	hangAfter         // no answer until the caller's context ends, although the step is done
+	twice             // the step is done twice and returns the second result
 	slow              // the step takes seconds
 	crashBefore       // the instance dies and the step is not done
 	crashAfter        // the instance dies after the step
@@ -39,23 +39,23 @@ const (
 	crash      // an instance dies between its steps
 	pause      // all steps of an instance wait
 	restart    // an instance is stopped in order, and another one starts
-	queueLost  // the queue forgets everything
-	queueBack  // the queue goes back to an earlier moment
+	queueLost  // the queue loses everything
+	queueBack  // the queue goes back to an earlier state
 	queueJump  // the queue's clock jumps
 	storeJump  // the database's clock jumps
 	storeCrash // the database loses its open transactions
 	storeDown  // the database does not answer for a while
 	queueDown  // the queue does not answer for a while
-	lockStorm  // a transaction holds rows
+	lockStorm  // a transaction locks rows
 
-	// The events below have random streams of their own (drawLosses and others).
-	typeLost     // the queue forgets the entries of one type
-	wholeLost    // the queue forgets only the mark that it knows all entries of a type
-	rebuildLost  // the queue forgets a type, and forgets it again during the rebuild
+	// Each event below has its own random stream (drawLosses and others).
+	typeLost     // the queue loses the entries of one type
+	wholeLost    // the queue loses only the mark that it holds all entries of a type
+	rebuildLost  // the queue loses the entries of a type, and loses them again during the rebuild
 	outcomesDown // the database refuses outcomes and renewals for a while, but accepts claims
-	storeBack    // after an outage the database is at an earlier state (drawLoss)
+	storeBack    // after an outage the database is in an earlier state (drawLoss)
 
-	questionsDown // the database does not answer what it has kept, but accepts claims (drawConnections)
+	questionsDown // the database does not answer which rows it has kept, but accepts claims (drawConnections)
 	queueFull     // the queue is out of memory (drawKeys)
 	keyTaken      // a foreign program uses the key of a type
 	keyRenamed    // a foreign program moves a type's entries to the key of another type
@@ -96,8 +96,8 @@ var errBroken = errors.New("sim: connection broken")
 // errDead is the error of a step whose instance has died.
 var errDead = errors.New("sim: this instance has died")
 
-// spoil draws the fault of a step. Each seed has a set of active faults, so that seeds with one kind of fault and seeds
-// with many kinds occur. spoil returns by how much it delays the step.
+// spoil draws the fault of a step and returns by how much the fault delays the step. Each seed has a set of possible
+// faults. So some seeds have one kind of fault, and others have many kinds.
 func (w *world) spoil(r *request) (later time.Duration) {
 	if r.lost != none {
 		r.verdict.fault = r.lost
@@ -119,7 +119,7 @@ func (w *world) spoil(r *request) (later time.Duration) {
 	return later
 }
 
-// outage returns the current fault of all steps of a class, or of one operation.
+// outage returns the current fault that all steps of a class have, or all steps of one operation.
 func (w *world) outage(c class, op string) fault {
 	var until time.Time
 	switch {
@@ -143,10 +143,10 @@ func (w *world) outage(c class, op string) fault {
 type event struct {
 	at    time.Time
 	fault fault
-	whom  int           // picks the instance, row or snapshot, modulo their number
-	span  time.Duration // duration, or distance of a clock jump
-	reads bool          // the database answers reads during its outage
-	after func()        // called in place of a fault, as a consequence of an earlier event
+	whom  int           // index of the instance, row or snapshot, modulo their number
+	span  time.Duration // duration of the event, or distance of a clock jump
+	reads bool          // whether the database answers reads during its outage
+	after func()        // function to call in place of a fault, because of an earlier event
 }
 
 // fire carries out an event.
@@ -222,16 +222,16 @@ func (w *world) fire(e event) {
 	}
 }
 
-// rebuilds notes that a process begins to rebuild types. It may schedule a loss during this rebuild.
+// rebuilds notes that a process begins to rebuild types in the queue. It may schedule a loss during this rebuild.
 func (w *world) rebuilds(names string) {
 	if lost := w.loseAgain; lost != "" && slices.Contains(strings.Fields(names), lost) {
 		w.loseAgain = ""
 		w.later(w.loseAfter, func() { w.queue.LoseType(lost) })
-		w.gate.poke() // wake the world's goroutine, because it waits only for the events that it knew
+		w.gate.poke() // Wake the world's goroutine, because it does not wait for this new event yet.
 	}
 }
 
-// later schedules a consequence of an event.
+// later schedules do, as a consequence of an event.
 func (w *world) later(in time.Duration, do func()) {
 	w.schedule(event{at: time.Now().Add(in), after: do})
 }

@@ -18,9 +18,9 @@ const (
 	plainType  = "plain"
 	txType     = "tx"
 	batchType  = "batch"
-	undoType   = "undo"   // with a compensation
-	undoTxType = "undotx" // transactional, with a transactional compensation
-	strayType  = "stray"  // without a handler
+	undoType   = "undo"   // has a compensation
+	undoTxType = "undotx" // transactional, has a transactional compensation
+	strayType  = "stray"  // has no handler
 )
 
 var handledTypes = []string{plainType, txType, batchType, undoType, undoTxType}
@@ -66,30 +66,30 @@ func (n *instance) register(c *compensator.Compensator) error {
 type manner int
 
 const (
-	unfinished    manner = iota // not ended, or ended without a result for the entry
+	unfinished    manner = iota // has not ended, or has ended without a result for the entry
 	fine                        // returned nil
 	failed                      // returned an error
 	permanently                 // returned Permanent
 	laterOn                     // returned RetryAfter
 	snoozed                     // returned Snooze
 	unavailable                 // returned Unavailable
-	panicked                    // a panic
+	panicked                    // panicked
 	goexited                    // called runtime.Goexit
 	interrupted                 // returned the error of its ended context
-	serverFaulted               // returned an error of the database's condition
-	serverDowned                // returned an error of the whole server's condition
+	serverFaulted               // returned an error that comes from the database's condition
+	serverDowned                // returned an error that comes from the whole server's condition
 )
 
-// behaviour is the course of an attempt. The seed, the entry and the number of earlier attempts decide it.
+// behaviour is what an attempt does. The seed, the entry and the number of earlier attempts determine it.
 type behaviour struct {
 	manner manner
 	took   time.Duration
-	deaf   bool // ignores its context
-	chain  bool // a transactional attempt records another entry
+	deaf   bool // whether the handler ignores its context
+	chain  bool // whether a transactional attempt records another entry
 	after  time.Duration
-	kills  bool // kills its process
-	jams   bool // returns only after the healing
-	deed   int  // 1 or more: index of an action on the entry while the attempt runs
+	kills  bool // whether the handler kills its process
+	jams   bool // whether the handler returns only after all faults have ended
+	deed   int  // index of an action on the entry while the attempt runs, from 1 (0: none)
 }
 
 func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
@@ -132,12 +132,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 	case 0, 1, 2:
 	case 3, 4, 5:
 		b.took = time.Duration(rng.Int64N(int64(300 * time.Millisecond)))
-	case 6: // long enough for a renewal
+	case 6: // This is long enough for a renewal.
 		b.took = time.Duration(rng.Int64N(int64(timeout)))
 	case 7:
 		if w.plan.calm {
 			b.took = timeout * 9 / 10
-		} else if rng.Float64() < w.plan.failing { // longer than its timeout and its lease
+		} else if rng.Float64() < w.plan.failing { // This is longer than the timeout and the lease.
 			b.took = timeout + time.Duration(rng.Int64N(int64(timeout)))
 			b.deaf = rng.IntN(2) == 0
 		}
@@ -150,12 +150,12 @@ func (w *world) behaviour(e *compensator.Entry, start int) behaviour {
 		}
 	}
 	if w.apart.sleepy && b.deed == 0 && e.State != compensator.Compensating && rng.IntN(2) == 0 {
-		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // wake reschedules such an entry
+		b.after += time.Duration(31+rng.IntN(400)) * 24 * time.Hour // wake reschedules such an entry.
 	}
 	return b
 }
 
-// attempt is the plain handler and Compensate.
+// attempt is the plain handler, and also Compensate.
 func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	n.w.oracle.called(n, e)
 	a, err := n.begin(ctx, e)
@@ -166,7 +166,7 @@ func (n *instance) attempt(ctx context.Context, e *compensator.Entry) error {
 	return n.conclude(a, n.decide(a, b, n.work(ctx, e, b)))
 }
 
-// attemptTx is the transactional handler and CompensateTx. Its effect is part of the transaction.
+// attemptTx is the transactional handler, and also CompensateTx. Its effect is part of the transaction.
 func (n *instance) attemptTx(ctx context.Context, tx *compensator.ScopedTx, e *compensator.Entry) error {
 	n.w.oracle.called(n, e)
 	n.w.oracle.follows(n, e)
@@ -226,18 +226,19 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 			if b.manner == panicked {
 				panic("sim: batch panics")
 			}
-			return make([]error, len(items)-1) // wrong number of results
+			return make([]error, len(items)-1) // This is the wrong number of results.
 		}
 		ends[i] = n.decide(a, b, cut)
 	}
 	verdicts := make([]error, len(items))
-	for i, a := range attempts { // conclude all attempts together, because the batch handler returns only once
+	for i, a := range attempts { // Conclude all attempts together, because the batch handler returns only once.
 		verdicts[i] = n.conclude(a, ends[i])
 	}
 	return verdicts
 }
 
-// work waits for as long as b.took says. It returns the context's error if the handler listens to its context.
+// work waits for the time b.took. If its context ends before, it returns the context's error, unless the handler
+// ignores its context.
 func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) error {
 	if strings.HasPrefix(string(e.IdempotencyKey), barrierPrefix) {
 		return n.w.barrier.wait(n.w.patient(ctx), e.BusinessType)
@@ -275,7 +276,7 @@ func (n *instance) work(ctx context.Context, e *compensator.Entry, b behaviour) 
 	return nil
 }
 
-// meddle acts on the entry of a running attempt, through any instance.
+// meddle performs an action on the entry of a running attempt, through any instance.
 func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -286,7 +287,7 @@ func (n *instance) meddle(e *compensator.Entry, b behaviour) {
 	}
 }
 
-// begin is the step at which the handler starts.
+// begin is the step in which the handler starts.
 func (n *instance) begin(ctx context.Context, e *compensator.Entry) (*attempt, error) {
 	key := make(args, 0, 16).id(e.ID).num(e.Version)
 	if v := n.w.gate.pass(&request{from: n, class: classOwn, op: "run", args: string(key)}); v.dead {
@@ -303,7 +304,7 @@ type attemptEnd struct {
 	dead   bool          // its instance has died
 }
 
-// decide is the step at which the handler decides on its result. cut is the error that interrupted it, if any.
+// decide is the step in which the handler decides on its result. cut is the error that interrupted the handler, if any.
 func (n *instance) decide(a *attempt, b behaviour, cut error) attemptEnd {
 	n.w.oracle.attemptEnd(a)
 	key := make(args, 0, 16).id(a.id).num(a.version)

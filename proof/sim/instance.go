@@ -15,39 +15,39 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// instance is one process: a Compensator and its handlers. The goroutines of a dead instance go on, because Go cannot
-// end them. All their later steps fail.
+// instance is one process: a Compensator and its handlers. The goroutines of a dead instance continue, because Go
+// cannot end them. All their later steps fail.
 type instance struct {
 	w      *world
-	number int // counts from 1
+	number int // number of the instance, from 1
 	runs   bool
 
 	c        *compensator.Compensator
 	messages *compensator.Type[json.RawMessage]
 	store    *gatedStore
 	link     link
-	opening  bool // inside New, where steps do not wait for the scheduler
+	opening  bool // whether the instance is inside New, where steps do not wait for the scheduler
 	stop     context.CancelFunc
 	ended    chan struct{} // closed when Run has returned and the Compensator is closed
 	runErr   error         // error of Run, read after ended
 
 	ranWell     atomic.Bool // Run has returned nil
-	mustEndWell atomic.Bool // no fault prevents an orderly stop
+	mustEndWell atomic.Bool // whether no fault prevents an orderly stop
 
-	compared       time.Time      // last answer of the database about what it keeps, guarded by oracle.mu like the fields below
+	compared       time.Time      // time of the last answer about which rows the database has kept; guarded by oracle.mu, like the fields below it
 	lossSeen       time.Time      // the value of compared at which the instance noticed a loss and stopped
 	newest         processlog.Row // last row that the instance learned it had claimed
-	pendingRelease processlog.Row // newest, if the database has lost it and the instance has not noticed
+	pendingRelease processlog.Row // equals newest, if the database has lost that row and the instance has not noticed
 	claims         map[compensator.EntryID]claimed
 	ran            processlog.Row // last row for which the instance called a handler
-	lost           processlog.Row // ran, if the database has lost it and the instance has not noticed
+	lost           processlog.Row // equals ran, if the database has lost that row and the instance has not noticed
 
 	dead        atomic.Bool
 	died        chan struct{}
 	once        sync.Once
-	retired     bool         // stopped in order, used only by the world's goroutine
-	stoppedAt   atomic.Int64 // end of Run's context in unix ns, 0 while Run goes on
-	pausedUntil atomic.Int64 // unix ns
+	retired     bool         // whether it was stopped in order; used only by the world's goroutine
+	stoppedAt   atomic.Int64 // time in unix ns at which Run's context ended (0: Run continues)
+	pausedUntil atomic.Int64 // in unix ns
 
 	mu  sync.Mutex
 	txs []*gatedTx // open transactions
@@ -55,7 +55,7 @@ type instance struct {
 	batches atomic.Int32 // number of running batches with several entries
 }
 
-// launch starts an instance. The world's goroutine calls it, or the caller of run before that goroutine starts.
+// launch starts an instance. The world's goroutine calls it. Before that goroutine starts, the caller of run does.
 func (w *world) launch(runs bool) *instance {
 	w.launched++
 	n := &instance{w: w, number: w.launched, runs: runs, died: make(chan struct{}), ended: make(chan struct{}), opening: true,
@@ -231,8 +231,8 @@ func (n *instance) disown(tx *gatedTx) {
 
 func (n *instance) paused() time.Time { return time.Unix(0, n.pausedUntil.Load()) }
 
-// step runs one statement or script. It waits for the scheduler. The seed decides whether do runs and whether an answer
-// arrives.
+// step runs one statement or script as a step. It waits for the scheduler. The seed decides whether do runs, and
+// whether the answer arrives.
 func (n *instance) step(ctx context.Context, c class, op, args string, do func() error) error {
 	return n.stepUnder(ctx, processlog.Token{}, c, op, args, do)
 }
@@ -249,7 +249,7 @@ func (n *instance) judged(ctx context.Context, r *request, do func(verdict) erro
 		return verdict{}, err
 	}
 	v := n.w.gate.pass(r)
-	if v.fault == hangBefore || v.fault == hangAfter { // count before do runs, because a locked row may delay do
+	if v.fault == hangBefore || v.fault == hangAfter { // Count the hang before do runs, because a locked row may delay do.
 		n.w.stuck.Add(1)
 		defer n.w.stuck.Add(-1)
 	}
@@ -301,7 +301,7 @@ func (n *instance) stepIn(ctx context.Context, in compensator.Tx, op string, arg
 		return do()
 	})
 	if errors.Is(err, driver.ErrBadConn) {
-		err = errBroken // hide the double's error, which says more than a broken connection does
+		err = errBroken // Return errBroken, because the double's own error says more than a broken connection does.
 	}
 	if v.fault == errAfter || v.fault == hangBefore || v.fault == hangAfter {
 		tx.broken.Store(true)
@@ -322,8 +322,8 @@ func (n *instance) reply(v verdict) {
 	}
 }
 
-// hang waits until ctx ends, and then as long as an answer takes. Other timers of the engine may fire exactly when ctx
-// ends, and the runtime chooses the order of simultaneous timers.
+// hang waits until ctx ends, and then for as long as an answer takes. Without that, other timers of the engine could
+// fire at the same instant, and the runtime would choose their order.
 func (n *instance) hang(ctx context.Context, v verdict) error {
 	select {
 	case <-ctx.Done():

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// keepStream is the random stream for Config.Keep. A separate stream leaves the course of older seeds unchanged.
+// keepStream is the random stream for Config.Keep. A separate stream does not change what older seeds do.
 const keepStream = 68
 
 // drawKeep draws whether the library purges ended entries. Few seeds do, because such a seed takes long.
@@ -17,7 +17,7 @@ func (w *world) drawKeep() {
 	rng := rand.New(rand.NewPCG(w.seed, keepStream))
 	if !w.plan.calm && rng.IntN(40) == 0 {
 		w.apart.keep = time.Hour
-		// An hour with short reconcile intervals would take as long to simulate as a hundred other seeds.
+		// An hour with short reconcile intervals takes as long as a hundred other seeds.
 		w.plan.config.ReconcileInterval *= roundsRarer
 		w.plan.config.PollInterval *= roundsRarer
 		w.apart.absent = rng.IntN(16) > 0
@@ -27,8 +27,8 @@ func (w *world) drawKeep() {
 // roundsRarer multiplies the intervals in seeds that keep ended entries for an hour.
 const roundsRarer = 8
 
-// launchWorker starts a single instance that handles every type. An older version beside it would win maintenance
-// rounds, and would not purge the types that it lacks.
+// launchWorker starts a single instance that handles every type. An older version beside it could take the maintenance
+// rounds. It would not purge the types that it lacks.
 func (w *world) launchWorker() {
 	started := make(chan struct{})
 	w.asWorld(func() {
@@ -56,9 +56,11 @@ func (o *oracle) keptLocked(row processlog.Row) {
 // lastMinutes is how long before the first purge a new instance starts, in seeds where none runs until then.
 const lastMinutes = 5 * time.Minute
 
-// outlive lets time pass and asserts the rest of G24: every entry that is due for a purge is purged, and no other entry
-// is. In one of sixteen such seeds the last instance lives on. In the other seeds it stops, and a new instance starts
-// for the last minutes. An hour of rounds costs as much as ten other seeds.
+// outlive lets time pass and asserts the rest of G24. Every entry that is due for a purge must be purged, and no other
+// entry.
+//
+// In one of sixteen such seeds the last instance continues to run. In the others it stops, and a new instance starts
+// for the last minutes, because an hour of rounds takes as long as ten other seeds.
 func (w *world) outlive() {
 	if w.apart.keep == 0 || w.oracle.failed.Load() || len(w.oracle.losses) > 0 {
 		return
@@ -76,7 +78,7 @@ func (w *world) outlive() {
 		time.Sleep(w.apart.keep + ahead)
 	}
 	overdue := func() int {
-		rows := slices.DeleteFunc(w.kept(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // leave out entries that are still too young, for example a slot that came due late
+		rows := slices.DeleteFunc(w.kept(), func(row processlog.Row) bool { return -row.DueIn < w.apart.keep }) // Leave out entries that are still too young, for example a slot that came due late.
 		return len(rows)
 	}
 	if !w.await(3*time.Minute, func() bool { return overdue() == 0 }) {

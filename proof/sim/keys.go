@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// keysStream is the random stream for what foreign programs do to the queue's keys. A separate stream leaves the course
-// of older seeds unchanged.
+// keysStream is the random stream for what other programs do to the queue's keys. A separate stream does not change
+// what older seeds do.
 const keysStream = 24
 
-// drawKeys draws what foreign programs do to a shared queue. They fill its memory, or put their own data or another
-// type's entries under the key of a type. Each event happens once, because renaming a key back and forth would take the
-// queue back in time.
+// drawKeys draws what other programs do to a shared queue. They fill its memory, or put their own data or another
+// type's entries under the key of a type. Each event happens once. A key that is renamed back and forth would set the
+// queue back to an earlier state.
 func (w *world) drawKeys() {
 	rng := rand.New(rand.NewPCG(w.seed, keysStream))
 	if w.plan.calm || !w.plan.sharedQueue || rng.IntN(8) > 0 {
@@ -25,7 +25,7 @@ func (w *world) drawKeys() {
 	}
 }
 
-// misuse carries out such an event. It ends after the event's span or at the healing.
+// misuse carries out such an event. The event ends after its span, or when all faults end.
 func (w *world) misuse(e event) {
 	name := handledTypes[e.whom%len(handledTypes)]
 	switch e.fault {
@@ -41,7 +41,7 @@ func (w *world) misuse(e event) {
 	}
 }
 
-// giveKeyBack removes the foreign data under a type's key.
+// giveKeyBack removes the other program's data under a type's key.
 func (w *world) giveKeyBack() {
 	if w.taken != "" {
 		w.queue.LoseType(w.taken)

@@ -7,10 +7,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// maxWaitStream is the random stream for MaxWait. A separate stream leaves the course of older seeds unchanged.
+// maxWaitStream is the random stream for MaxWait. A separate stream does not change what older seeds do.
 const maxWaitStream = 7780
 
-// drawMaxWait draws whether types have a MaxWait. After that time a handler that asks to wait spends an attempt.
+// drawMaxWait draws whether types have a MaxWait. Once that time is over, a handler that asks to wait spends an
+// attempt.
 func (w *world) drawMaxWait() {
 	rng := rand.New(rand.NewPCG(w.seed, maxWaitStream))
 	if rng.IntN(4) == 0 {
@@ -18,14 +19,14 @@ func (w *world) drawMaxWait() {
 	}
 }
 
-// askedToWait reports whether the attempt only asked to wait.
+// askedToWait reports whether the handler returned only a request to wait.
 func (a *attempt) askedToWait() bool { return a.manner == snoozed || a.manner == unavailable }
 
-// age returns how long before this version of the row the entry was recorded, by the store's clock.
+// age returns the time from recording the entry until this version of its row, by the store's clock.
 func age(row processlog.Row) time.Duration { return row.NextAt.Sub(row.CreatedAt) - row.DueIn }
 
-// waitCountedLocked checks a wait that spent an attempt, which the error of the row tells. G7: the entry must be older
-// than MaxWait.
+// waitCountedLocked asserts G7 for a wait that spent an attempt: the entry must be older than MaxWait. The row's error
+// says that the wait spent an attempt.
 func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait
@@ -34,7 +35,7 @@ func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// waitFreeLocked asserts G7: a wait that spends no attempt was asked for before MaxWait was over at the claim.
+// waitFreeLocked asserts G7 for a wait that spent no attempt. When the entry was claimed, MaxWait was not over.
 func (o *oracle) waitFreeLocked(l *life, after processlog.Row, a *attempt) {
 	most := o.w.plan.types.MaxWait
 	if most > 0 && age(l.steps[a.version].row) >= most && o.w.storeShift == 0 {

@@ -11,16 +11,16 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// messagesStream is the random stream for the messages of idempotent consumers. A separate stream leaves the course of
-// older seeds unchanged.
+// messagesStream is the random stream for the messages of idempotent consumers. A separate stream does not change what
+// older seeds do.
 const messagesStream = 223698
 
-// retriedStream decides which consumers run their transaction with RetryTx. A separate stream leaves the course of
-// older seeds unchanged.
+// retriedStream is the random stream that decides which consumers use RetryTx. A separate stream does not change what
+// older seeds do.
 const retriedStream = 363536
 
-// drawMessages draws messages. Each arrives two to four times at about the same time, at any instance. Some messages
-// have the idempotency key of an entry that a producer records for a handler.
+// drawMessages draws messages. Each arrives two to four times at about the same time, at any instance. The idempotency
+// key of some messages is also the key of an entry that a producer records for a handler.
 func (w *world) drawMessages() {
 	rng := rand.New(rand.NewPCG(w.seed, messagesStream))
 	if w.plan.calm || rng.IntN(6) > 0 {
@@ -111,7 +111,7 @@ func (n *instance) consume(ctx context.Context, tx compensator.Tx, o order) erro
 	return n.think(o)
 }
 
-// done records that the work of a message was done, in one epoch of its entry.
+// done is the fact that the work of a message was done in an epoch of its entry.
 type done struct {
 	id    compensator.EntryID
 	epoch uint32
@@ -139,8 +139,8 @@ func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 	}
 }
 
-// doneBefore asserts that an entry of the message has succeeded or was purged, when a consumer learns that the message
-// was done before.
+// doneBefore asserts that an entry of the message has succeeded or was purged. It is called when Once reports to a
+// consumer that the message was processed before.
 func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -150,7 +150,7 @@ func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	}
 }
 
-// doneAsToldLocked asserts G35: a consumer has done the work of an entry that is inserted as done.
+// doneAsToldLocked asserts G35: if an entry is inserted as done, a consumer has done its work.
 func (o *oracle) doneAsToldLocked(l *life) {
 	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
 		o.failLocked("G35: entry %s is born done, and what its message asks for happened %d times", l.id, o.done[done{l.id, 0}])

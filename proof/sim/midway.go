@@ -10,12 +10,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// midwayStream is the random stream for stops in the middle of a batch. A separate stream leaves the course of older
-// seeds unchanged.
+// midwayStream is the random stream for stops in the middle of a batch. A separate stream does not change what older
+// seeds do.
 const midwayStream = 46
 
 // drawMidway draws whether instances are stopped while they run a batch that then fails. It also draws orders of batch
-// entries. Without it such stops are very rare, because few claims hold several entries of one type and few batches
+// entries. Such stops would otherwise be very rare, because few claims hold several entries of one type and few batches
 // fail.
 func (w *world) drawMidway() {
 	rng := rand.New(rand.NewPCG(w.seed, midwayStream))
@@ -37,8 +37,8 @@ func (w *world) drawMidway() {
 	p.countOrders()
 }
 
-// midway returns the behaviour of a batch. This is normally b, the behaviour of the first entry's attempt. In some
-// batches the instance is stopped while the batch runs. The batch goes on after the stop and then fails.
+// midway returns the behaviour of a batch. It is b, the behaviour of the first entry's attempt, except in some batches.
+// In those the instance is stopped while the batch runs. The batch continues after the stop and then fails.
 func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviour {
 	w := n.w
 	h := fnv.New64a()
@@ -51,17 +51,17 @@ func (n *instance) midway(e *compensator.Entry, start int, b behaviour) behaviou
 	w.asWorld(func() { w.schedule(event{at: time.Now().Add(stop), fault: stoppedMidway, whom: n.number}) })
 	b.took = stop + 1 + time.Duration(rng.Int64N(int64(w.plan.config.StopTimeout)))
 	switch rng.IntN(3) {
-	case 0: // answers after its timeout, unless Run's StopTimeout ends first
+	case 0: // The handler returns after its timeout, unless Run's StopTimeout ends first.
 		b.took, b.deaf = 2*w.plan.types.Timeout, false
 	case 1:
 		b.manner = panicked
-	case 2: // returns the wrong number of results
+	case 2: // The handler returns the wrong number of results.
 		b.manner = goexited
 	}
 	return b
 }
 
-// stopMidway stops the living instance with this number in order and starts another one.
+// stopMidway stops the living instance with the given number in order, and starts another one.
 func (w *world) stopMidway(number int) {
 	for _, n := range w.living() {
 		if n.number == number {

@@ -14,44 +14,44 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oracle watches every committed transition of every row and every attempt. It fails the seed at the first violation of
-// a promise. Texts such as G7 are the numbers of the promises in docs/reference/guarantees.md.
+// oracle watches every committed transition of every row, and every attempt. It fails the seed at the first violation
+// of a promise. Its texts contain the numbers of promises in docs/reference/guarantees.md, such as G7.
 type oracle struct {
 	w      *world
 	failed atomic.Bool
 	ended  chan struct{} // closed at the first violation
 
-	resting chan struct{} // holds a value when the last open entry may have come to rest since the last look
+	resting chan struct{} // has a value if the last open entry may have come to rest since the script last checked
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards the fields below it
 	verdict string     // text of the first violation
 	at      int        // number of steps before the violation
 	ops     map[processlog.Token]*operation
-	claimed int // number of claims that were done
+	claimed int // number of claims that the database has made
 	lives   map[compensator.EntryID]*life
 	keys    map[string]*life // rows in the database by idempotency key
 	orders  map[string]*keyFate
-	wished  map[string][]wish // by idempotency key
+	wished  map[string][]wish // entries that producers asked for, by idempotency key
 	asked   map[deedOn]bool
 	open    int // number of rows of handled types that are not at rest
 	effect  map[effect]int
 	done    map[done]int
 	working map[string]int  // the same number by business type
-	crowded map[string]bool // types that at some time had more work than half of an instance's slots
+	crowded map[string]bool // types that at some time had more work than half of an instance's slots allow
 
 	losses []time.Time // times at which the database went back
-	goOn   time.Time   // last time a person accepted the loss
-	purged bool        // a person purged, perhaps also young entries
+	goOn   time.Time   // last time at which a person accepted a loss
+	purged bool        // whether a person has purged entries, which may have been young
 
 	pausedType string    // type that a person has paused, empty if none
 	pausedAt   time.Time // start of the pause
-	calmSince  time.Time // time of the healing
+	calmSince  time.Time // time at which all faults ended
 
-	keeping bool // the library may purge entries that are old enough
+	keeping bool // whether the library may purge entries that are old enough
 
 	rebuilding map[processlog.Token]time.Time // start of each rebuild
 	opened     map[breakerOn]*opening         // open breakers
-	looks      map[lookedAt]*opening          // breaker that was open when an entry started alone after its batch had failed
+	looks      map[lookedAt]*opening          // breaker that was open when an entry's attempt checked its batch
 	sights     [sights]int
 }
 
@@ -77,12 +77,12 @@ type operation struct {
 	want     []processlog.Wanted
 	outcomes []processlog.Outcome
 	change   processlog.Change
-	seen     map[compensator.EntryID]uint64 // versions that a change of several entries saw
-	inTx     bool                           // change in a caller's transaction
-	unknown  bool                           // insert whose COMMIT got no answer
-	failed   bool                           // claim that returned an error
-	back     map[compensator.EntryID]bool   // entries of a claim that its instance released, or tried to release
-	number   int                            // number of a claim that was done
+	seen     map[compensator.EntryID]uint64 // for a change of several entries: the version of each that the caller saw
+	inTx     bool                           // whether it is a change in a caller's transaction
+	unknown  bool                           // for an insert: whether its COMMIT got no answer
+	failed   bool                           // for a claim: whether it returned an error
+	back     map[compensator.EntryID]bool   // for a claim: entries that its instance released, or tried to release
+	number   int                            // for a claim that was made: its number
 }
 
 // life is the whole history of one row.
@@ -93,20 +93,20 @@ type life struct {
 	content  []byte
 	steps    []transition
 	attempts []*attempt
-	readBy   map[*instance]uint64 // 1 plus the version that each instance has read
-	blocked  bool                 // an instance learned that another entry of the key blocks this one
+	readBy   map[*instance]uint64 // by instance: the version of the row that it has read, plus 1
+	blocked  bool                 // whether an instance learned that another entry of the key blocks this one
 }
 
 // transition is the write of one version of a row.
 type transition struct {
 	op      *operation
 	outcome processlog.Outcome
-	row     processlog.Row // the row after the write
+	row     processlog.Row // row after the write
 	at      time.Time
-	counts  bool // the claim may only count a lost lease of a stuck handler, and then starts no attempt
+	counts  bool // whether the claim may only count a lost lease of a stuck handler, and starts no attempt
 
-	started  bool // a claim whose attempt was started: its handler is called once its transaction has begun
-	answered bool // a claim: the database has answered about the outcome of its attempt
+	started  bool // for a claim: whether its attempt was started; its handler is called once its transaction has begun
+	answered bool // for a claim: whether the database has answered about the outcome of its attempt
 }
 
 // attempt is one run of a handler.
@@ -122,15 +122,15 @@ type attempt struct {
 	start      int // number of attempts before this one
 	at         time.Time
 
-	manner  manner        // guarded by oracle.mu like the fields below
+	manner  manner        // guarded by oracle.mu, like the fields below it
 	asked   time.Duration // delay that the handler asked for
 	ended   bool
 	endedAt time.Time
 	lostAt  time.Time // time at which the instance learned that the lease was lost
-	stored  bool      // the database has stored the outcome, or refused it for good
-	refused bool      // the database refuses to change the row for now, so the attempt no longer counts in the quarantine
+	stored  bool      // whether the database has stored the outcome, or refused it for good
+	refused bool      // whether the database refuses to change the row for now; such an attempt no longer counts as a suspect
 
-	repeated bool // the batch had no result and the entry runs again alone, so a later attempt holds the claim
+	repeated bool // whether the batch had no result and the entry ran again alone, so that a later attempt has the claim
 }
 
 func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draft) {
@@ -142,7 +142,7 @@ func (op *operation) draft(key processlog.IdempotencyKey) (found processlog.Draf
 	return found
 }
 
-// outcome finds what a write says of an entry.
+// outcome returns the outcome that a write stores for an entry.
 func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, found bool) {
 	i := slices.IndexFunc(op.outcomes, func(out processlog.Outcome) bool { return out.ID == id })
 	if i < 0 {
@@ -151,8 +151,8 @@ func (op *operation) outcome(id compensator.EntryID) (out processlog.Outcome, fo
 	return op.outcomes[i], true
 }
 
-// wants reports whether the claim names an entry that its own instance inserted with a lease. token is the token in the
-// row.
+// wants reports whether the claim asks for an entry that its own instance inserted with a lease. token is the token in
+// the row.
 func (op *operation) wants(id compensator.EntryID, token processlog.Token) bool {
 	return slices.Contains(op.want, processlog.Wanted{ID: id, Token: token})
 }
@@ -165,7 +165,7 @@ func newOracle(w *world) *oracle {
 	}
 }
 
-// fail records the first violation, which ends the world.
+// fail records the first violation and ends the seed.
 func (o *oracle) fail(format string, values ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,9 +197,9 @@ func (o *oracle) operation(token processlog.Token, op *operation) {
 	o.ops[token] = op
 }
 
-// offeredAgainLocked adds the outcomes of an earlier Settle to a later one under the same token. An instance offers some
-// outcomes again while the database still holds up the others: the rows of these were locked, and a trigger refused those.
-// An outcome that is offered again must be the same.
+// offeredAgainLocked adds the outcomes of an earlier Settle to a later one with the same token. An instance offers
+// outcomes again that the database did not store, because a row was locked or a trigger refused the change. The
+// outcomes offered again must equal the earlier ones.
 func (o *oracle) offeredAgainLocked(first, again *operation) {
 	if again.kind != opSettle || again.from != first.from {
 		o.failLocked("G4: a write of instance %d carries the token of outcomes from instance %d", again.from.number, first.from.number)
@@ -216,7 +216,7 @@ func (o *oracle) offeredAgainLocked(first, again *operation) {
 	}
 }
 
-// claims gives the next number to a claim that is done.
+// claims gives the next number to a claim that the database has made.
 func (o *oracle) claims(op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -224,7 +224,7 @@ func (o *oracle) claims(op *operation) {
 	op.number = o.claimed
 }
 
-// claimOf returns the number of the claim that was done under a token, or 0.
+// claimOf returns the number of the claim that the database made with this token, or 0.
 func (o *oracle) claimOf(token processlog.Token) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -263,7 +263,7 @@ func (o *oracle) saw(before, after processlog.Row) {
 	switch {
 	case len(o.losses) > 0:
 		o.afterLossLocked(before, after)
-		o.mayRestLocked() // after a loss the counts are not kept, so look at each transition
+		o.mayRestLocked() // After a loss the oracle does not keep the counts, so check after each transition.
 	case before.ID.IsZero():
 		o.insertedLocked(after)
 	case after.ID.IsZero():
@@ -390,13 +390,13 @@ func (o *oracle) mayRestLocked() {
 
 func (l *life) last() *transition { return &l.steps[len(l.steps)-1] }
 
-// claimedLocked asserts G9: the claim is not early and takes no valid lease of another process. It also asserts that
-// the delivery is counted.
+// claimedLocked asserts G9: the claim is not early and does not take over a valid lease of another process. It also
+// asserts that the claim counts the delivery.
 func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transition) {
 	inserted := l.last().op
 	own := before.Version == 0 && before.DeliveryCount == 1 && inserted.kind == opInsert && inserted.from == t.op.from && t.op.wants(after.ID, before.Token)
 	deliveries := before.DeliveryCount + 1
-	if own { // the insert has counted the delivery
+	if own { // The insert has counted the delivery already.
 		deliveries--
 	}
 	switch {

@@ -5,7 +5,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// actions lists who may take which action and its effect. It repeats the library's rules independently.
+// actions lists who may take which action, and the effect of each action. It repeats the library's rules independently.
 var actions = map[compensator.Action]struct {
 	epoch uint32
 	from  map[compensator.State]bool
@@ -25,14 +25,14 @@ var actions = map[compensator.Action]struct {
 		to: compensator.SettledManually, by: compensator.EndedByPerson},
 }
 
-// deedOn is a requested action on an entry.
+// deedOn is an action on an entry that somebody requested.
 type deedOn struct {
 	ref        compensator.Ref
 	action     compensator.Action
 	compensate bool
 }
 
-// asksFor records a request before the library gets it.
+// asksFor records a requested action before the library gets the request.
 func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...compensator.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -41,8 +41,8 @@ func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...com
 	}
 }
 
-// askedLocked asserts G3: each action was requested for this entry, by its id or its key, and has the documented
-// effect. The assertion does not depend on what the library did with the request.
+// askedLocked asserts G3. Each action was requested for this entry, by its id or its key, and has the documented
+// effect. It does not use what the library did with the request.
 func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// began records and judges the start of an attempt. It asserts G2: the entry is committed and this instance has read
-// it. claimedLocked has asserted G9 at the claim.
+// began records the start of an attempt. It asserts G2: the entry is committed, and this instance has read it. For the
+// due time, claimedLocked has asserted G9 already.
 func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *attempt {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -37,7 +37,7 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	return a
 }
 
-// foundedLocked asserts that this instance claimed the version and that the handler gets the stored content.
+// foundedLocked asserts that this instance made the claim, and that the handler gets the stored content.
 func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
 		o.failLocked("G2: entry %s runs as version %d, but has had %d only", e.ID, e.Version, len(l.steps))
@@ -62,7 +62,7 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 		o.failLocked("G18: entry %s of a type nobody handles runs", e.ID)
 	}
 	o.promptlyStartedLocked(l, s)
-	if e.State == compensator.Compensating { // G12: a compensation was decided, and the epoch has no success
+	if e.State == compensator.Compensating { // Assert G12: the compensation was decided, and the epoch has no success.
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
 				o.failLocked("G12: entry %s is compensated in epoch %d, in which it succeeded", e.ID, e.Epoch)
@@ -71,7 +71,8 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	}
 }
 
-// unrepeatedLocked asserts G16: a claim carries one attempt, or two if the first was part of a batch without a result.
+// unrepeatedLocked asserts G16: a claim has one attempt. It may have two if the first was part of a batch without a
+// result.
 func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 	most := 0
 	if a.kind == batchType && !a.compensate {
@@ -109,15 +110,15 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		}
 		l := o.lives[out.ID]
 		if answers[i].Refused != nil {
-			o.sights[sawTrigger]++ // the instance keeps the outcome and offers it again
+			o.sights[sawTrigger]++ // The instance keeps the outcome and offers it again.
 			o.rowRefusedLocked(l, n, out.Version)
 			continue
 		}
 		if l == nil {
-			continue // the entry was never committed, and began has reported its attempt
+			continue // The entry was never committed, and began has already reported that.
 		}
 		l.answeredLocked(n, out.Version)
-		for _, a := range l.attempts { // a batch without a result leaves several attempts of one version
+		for _, a := range l.attempts { // A batch without a result leaves several attempts of one version.
 			a.stored = a.stored || a.version == out.Version && a.from == n
 		}
 		now := l.last()
@@ -149,7 +150,7 @@ func absorbable(to, state compensator.State) bool {
 	return false
 }
 
-// voidable reports whether the attempt may have been in a batch without a result.
+// voidable reports whether the attempt may have been part of a batch without a result.
 func (a *attempt) voidable() bool {
 	timedOut := errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	return a.kind == batchType && !a.compensate && (timedOut || a.manner == panicked || a.manner == goexited)

@@ -8,12 +8,12 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keyFate counts what producers learned about an idempotency key, and what is true.
+// keyFate counts what producers learned about an idempotency key, and what really happened.
 type keyFate struct {
 	rows    int             // number of rows ever committed
 	kinds   map[string]bool // business types of those rows
 	yes     int             // number of transactions reported as committed
-	unknown int             // number of transactions with an unknown end, or whose process died
+	unknown int             // number of transactions with an unknown result, or whose process died
 	no      int
 }
 
@@ -50,7 +50,7 @@ func (o *oracle) orderEnded(order order, err error) {
 	}
 }
 
-// refusedLocked asserts G11: a key refused because of its type was recorded with another type.
+// refusedLocked asserts G11: if a key is refused because of its type, the key was recorded with another type.
 func (o *oracle) refusedLocked(order order, err error) {
 	var other *compensator.OtherTypeError
 	if !errors.As(err, &other) {
@@ -72,7 +72,7 @@ func (o *oracle) under(key compensator.IdempotencyKey) *life {
 	return o.keys[string(key)]
 }
 
-// resolved judges the answer of Resolve for an idempotency key. before is the row at the time of the call.
+// resolved checks the answer of Resolve for an idempotency key. before is the row at the time of the call.
 func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,9 +100,11 @@ func (o *oracle) ranToItsEnd(n *instance) {
 	}
 }
 
-// closed asserts G15: after Run has returned nil and Close has returned, the instance holds no claim that it did not
-// start. The database may have refused a release. If a statement hangs for longer than Run waits, Close waits for its
-// end.
+// closed asserts G15. Once Run has returned nil and Close has returned, the instance has no claim that it did not
+// start.
+//
+// There are two exceptions. The database may have refused a release. If a statement hangs for longer than Run waits,
+// Close waits for the end of that statement.
 func (o *oracle) closed(n *instance) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,14 +116,14 @@ func (o *oracle) closed(n *instance) {
 }
 
 // unstartedLocked reports whether an instance has a valid claim that it neither started nor released. It does not count
-// a claim that dead-lettered the entry after repeated crashes, or one that only counted a lost lease.
+// a claim that dead-lettered the entry after repeated crashes, or that only counted a lost lease.
 func (o *oracle) unstartedLocked(n *instance, l *life) bool {
 	last := l.last()
 	told := last.op.kind == opClaim && last.op.from == n && n.claims[l.id].row.Version == last.row.Version
 	return told && !last.counts && !last.op.back[l.id] && last.row.DeliveryCount <= crashBudget && l.attemptOf(last.row.Version, n) == nil
 }
 
-// atRest judges the final state.
+// atRest checks the final state.
 func (o *oracle) atRest() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

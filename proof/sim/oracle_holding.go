@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// called judges the call of a handler. It asserts G15: no handler is called after Run's context has ended. It asserts
-// G19 through asks.
+// called checks the call of a handler. It asserts G15: no handler is called after Run's context has ended. Through asks
+// it also asserts G19.
 func (o *oracle) called(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
@@ -26,15 +26,15 @@ func (o *oracle) handles(businessType string, e *compensator.Entry) {
 	}
 }
 
-// broke records a batch without a result whose Run was already told to stop. No entry of the batch may run again on
-// this instance.
+// broke records that a batch ended without a result after its Run was told to stop. No entry of the batch may run again
+// on this instance.
 func (o *oracle) broke(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {
 		o.note(func(o *oracle) { o.sights[sawBroken]++ })
 	}
 }
 
-// overran reports whether the handler ran until long after its timeout. Such an attempt only keeps its own instance
+// overran reports whether the handler ran until long after its timeout. Such an attempt only prevents its own instance
 // from running the entry.
 func (a *attempt) overran() bool {
 	deadline, _ := a.ctx.Deadline()
@@ -47,13 +47,15 @@ func (a *attempt) overran() bool {
 
 // over reports whether the attempt has no outcome left to store.
 func (a *attempt) over() bool {
-	inItsTransaction := transactional(a.kind) && a.manner == fine // committed with the transaction, or the lease was lost, which no answer reports
+	inItsTransaction := transactional(a.kind) && a.manner == fine // In these cases no answer reports that the outcome is stored: it was committed with the transaction, or the lease was lost.
 	return a.from.dead.Load() || a.repeated || a.stored || a.ended && inItsTransaction
 }
 
-// unheldLocked asserts G16: within an epoch, an instance does not claim an entry that it still runs or whose outcome it
-// still has to store. There is one exception. If a handler has run for too long, its instance may claim the entry to
-// count a lost lease. Other instances must have had the time of one lease to claim it first.
+// unheldLocked asserts G16. Within an epoch, an instance does not claim an entry that it still runs, or whose outcome
+// it still has to store.
+//
+// There is one exception. If a handler has run for too long, its instance may claim the entry to count a lost lease.
+// Before that, other instances must have had the time of one lease to claim the entry.
 func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 	for _, a := range l.attempts {
 		if a.from != op.from || a.epoch != before.Epoch || a.over() {
@@ -75,15 +77,16 @@ func (l *life) unsettled(n *instance, epoch uint32) bool {
 		slices.ContainsFunc(l.attempts, func(a *attempt) bool { return a.from == n && a.epoch == epoch && !a.repeated && !a.stored })
 }
 
-// begins reports whether an instance waits for the BEGIN of an attempt's transaction, or has had no answer to the outcome of an
-// attempt whose transaction did not begin. Its handler was not called, so it is none of the life's attempts.
+// begins reports whether an attempt of an instance has no open transaction yet. It may still wait for the BEGIN. Or the
+// BEGIN failed, and the database has not answered about the attempt's outcome. In both cases the handler was not
+// called, so life.attempts does not hold the attempt.
 func (l *life) begins(n *instance, epoch uint32) bool {
 	return transactional(l.kind) && slices.ContainsFunc(l.steps, func(t transition) bool {
 		return t.op.from == n && t.row.Epoch == epoch && t.started && !t.answered && l.attemptOf(t.row.Version, n) == nil
 	})
 }
 
-// startedLocked notes that an instance has started an attempt of what it has claimed last.
+// startedLocked notes that an instance has started an attempt of the entry that it last claimed.
 func (o *oracle) startedLocked(n *instance, e compensator.AttemptEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
@@ -97,7 +100,7 @@ func (o *oracle) startedLocked(n *instance, e compensator.AttemptEvent) {
 	}
 }
 
-// answeredLocked notes that the database has answered an instance about the outcome of a version.
+// answeredLocked notes that the database has answered an instance about the outcome of a version of the row.
 func (l *life) answeredLocked(n *instance, version uint64) {
 	if version < uint64(len(l.steps)) && l.steps[version].op.from == n {
 		l.steps[version].answered = true
@@ -118,7 +121,7 @@ func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 	return accepts
 }
 
-// besideNothingLocked asserts G16: no two attempts of one epoch run at once on one instance.
+// besideNothingLocked asserts G16: no two attempts of one epoch run at the same time on one instance.
 func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
@@ -131,10 +134,12 @@ func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	}
 }
 
-// quarantinedLocked asserts the limits for entries that lost leases. Few entries with one lost lease run at once on an
-// instance. An entry with two lost leases runs beside no other entry that lost a lease. For a batch type the limit is
-// the number of entries in all its calls. An attempt no longer counts when its outcome is stored or a trigger has
-// refused the outcome.
+// quarantinedLocked asserts the limits for entries that have lost leases:
+//   - Few entries with one lost lease run at the same time on an instance. For a batch type, this limit applies to the
+//     entries in all its calls.
+//   - An entry with two lost leases runs beside no other entry that has lost a lease.
+//
+// An attempt no longer counts once its outcome is stored, or a trigger has refused the outcome.
 func (o *oracle) quarantinedLocked(a *attempt) {
 	few := 1
 	for _, id := range o.idsLocked() {

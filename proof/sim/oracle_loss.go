@@ -10,11 +10,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// lossPromise is the promise that still holds after the database has gone back. Most other promises assume that the
-// database keeps what it has acknowledged.
+// lossPromise is the only promise that the oracle asserts after the database has gone back to an earlier state. Most
+// other promises assume that the database keeps what it has acknowledged.
 const lossPromise = "G19"
 
-// drawLoss draws when the database goes back, and how far.
+// drawLoss draws when the database goes back to an earlier state, and how far.
 func (w *world) drawLoss() {
 	rng := rand.New(rand.NewPCG(w.seed, 4))
 	if w.plan.calm || rng.IntN(8) > 0 {
@@ -28,7 +28,7 @@ func (w *world) drawLoss() {
 		lag := between(50*time.Millisecond, 8*time.Second)
 		w.schedule(event{at: e.at.Add(-min(lag, e.at.Sub(w.began))), after: func() { w.lagging = w.store.Snapshot() }})
 		w.schedule(e)
-		if rng.IntN(2) == 0 { // a person may accept the loss before all instances have noticed it
+		if rng.IntN(2) == 0 { // A person may accept the loss before all instances have noticed it.
 			w.schedule(event{at: e.at.Add(e.span + between(0, 10*time.Second)), after: func() {
 				if !w.healed.Load() {
 					w.act(w.sayGoOn)
@@ -78,9 +78,10 @@ func (o *oracle) told(n *instance, mine []processlog.Row, at time.Time) {
 	}
 }
 
-// noticedLocked asserts that an instance stops only after a loss. One other case is allowed: the database's clock has
-// jumped and young entries were purged. The instance then cannot know whether the note of the purge is younger than the
-// entries.
+// noticedLocked asserts that an instance stops only after a loss.
+//
+// One other case is allowed: the database's clock has jumped, and young entries were purged. The instance then cannot
+// know whether the note of the purge is younger than the entries.
 func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	switch {
 	case len(o.losses) > 0:
@@ -90,7 +91,7 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 		o.failLocked("G19: instance %d stopped: %v; the database has lost nothing", n.number, loss)
 	}
 	o.sights[sawLoss]++
-	// The answer may have been on its way for long, so it says nothing about a later loss.
+	// The answer may be older than the present, so it says nothing about a later loss.
 	n.lossSeen, n.pendingRelease, n.lost = n.compared, processlog.Row{}, processlog.Row{}
 }
 
@@ -121,8 +122,8 @@ func (o *oracle) goesOn(n *instance, does string) {
 	}
 }
 
-// afterLossLocked judges a transition after a loss. An outcome may be written only to its own entry, and only a person
-// may move an entry out of a terminal state.
+// afterLossLocked checks a transition after a loss. An outcome may be written only to its own entry. Only a person may
+// change an entry from a terminal state to another state.
 func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	if before.ID.IsZero() {
 		o.lives[after.ID] = &life{id: after.ID, key: string(after.IdempotencyKey), kind: after.BusinessType, content: after.Content,
@@ -143,7 +144,7 @@ func (o *oracle) afterLossLocked(before, after processlog.Row) {
 	}
 }
 
-// restlessAfterLoss counts the entries that are not at rest from the database's rows, after the database has gone back.
+// restlessAfterLoss counts the entries that are not at rest, after a loss. It uses the database's rows.
 func (o *oracle) restlessAfterLoss() (n int, back bool) {
 	o.mu.Lock()
 	back = len(o.losses) > 0
@@ -159,8 +160,8 @@ func (o *oracle) restlessAfterLoss() (n int, back bool) {
 	return n, true
 }
 
-// accept runs after the healing. It waits until every instance that claimed a lost version has noticed the loss. Then a
-// person accepts the loss.
+// accept runs after all faults have ended. It waits until every instance that claimed a lost version has noticed the
+// loss. Then a person accepts the loss.
 func (w *world) accept() {
 	o := w.oracle
 	o.mu.Lock()
@@ -177,8 +178,8 @@ func (w *world) accept() {
 	w.sayGoOn()
 }
 
-// unaware returns a living instance that claimed a lost version, has not noticed, and was not told to go on. It returns
-// nil if young entries were purged, because a purge looks the same as a loss.
+// unaware returns a living instance that claimed a lost version, has not noticed the loss, and was not told to go on.
+// If young entries were purged, it returns nil, because a purge looks the same as a loss.
 func (o *oracle) unaware() *instance {
 	living, forgotten := o.w.living(), o.w.forgotten()
 	o.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Outcomes that one Settle wrote under one token may be offered again apart, and at the same time: a trigger refuses one row,
-// and a transaction has locked the other.
+// An instance offers the outcomes of one Settle again in separate calls, and at the same time. The reason is that a
+// trigger refuses one row, and a transaction has locked another.
 func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	locked, refused := processlog.RowID(1), processlog.RowID(2)
 	outcome := func(id compensator.EntryID, version uint64) processlog.Outcome {
@@ -20,7 +20,7 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		again   processlog.Outcome
-		other   bool // another instance offers it
+		other   bool // whether another instance offers the outcome
 		verdict string
 	}{
 		"the same outcome":                     {again: outcome(refused, 1)},
@@ -48,15 +48,15 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 	}
 }
 
-// An instance counts a lease against an attempt that has not returned. Such an attempt may still wait for the BEGIN of its
-// transaction. Its handler has not been called then.
+// An instance counts a lease against an attempt that has not returned. Such an attempt may still wait for the BEGIN of
+// its transaction. Then its handler has not been called.
 func TestOracleKnowsAttemptsWhoseTransactionHasNotBegun(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind      string
-		unstarted bool // the first claim was forgotten: no attempt came of it
-		answered  bool // the outcome of the first claim was answered before the second claim
+		unstarted bool // whether the first claim led to no attempt
+		answered  bool // whether the outcome of the first claim was answered before the second claim
 		epoch     uint32
-		forgotten bool // the oracle takes the second claim for one that was not given back
+		forgotten bool // whether the oracle must report that the second claim was not released
 	}{
 		"its transaction has not begun":         {kind: txType},
 		"no attempt was started":                {kind: txType, unstarted: true, forgotten: true},

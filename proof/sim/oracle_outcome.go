@@ -56,7 +56,7 @@ func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transit
 	o.endedByLocked(after, a)
 }
 
-// endedByLocked asserts G7: EndedBy names the real reason of an end, and is empty while the entry goes on.
+// endedByLocked asserts G7: EndedBy names the real reason of an end, and is empty while the entry has not ended.
 func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 	var want compensator.EndedBy
 	switch {
@@ -64,7 +64,7 @@ func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 		want = compensator.EndedByHandler
 	case after.State != compensator.Dead:
 	case after.EndedBy == compensator.EndedByCrash:
-		return // crashedLocked judges this case
+		return // crashedLocked checks this case.
 	case a != nil && a.manner == permanently:
 		want = compensator.EndedByPermanent
 	default:
@@ -115,12 +115,12 @@ func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 // crashedLocked asserts G7: an entry is dead-lettered for crashes only after enough consecutive lost leases.
 func (o *oracle) crashedLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
-	lost := before.DeliveryCount - 1 // without the claim that dead-lettered the entry
-	if lost <= crashBudget {         // one lost lease more is allowed, for a success that waits to be stored
+	lost := before.DeliveryCount - 1 // Leave out the claim that dead-lettered the entry.
+	if lost <= crashBudget {         // One more lost lease is allowed, because a success may still wait to be stored.
 		o.failLocked("G7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
 	}
 	undone := 0
-	if before.State == compensator.Compensating { // the row must count that the compensation has begun
+	if before.State == compensator.Compensating { // The row must count a compensation that has begun.
 		undone = 1
 	}
 	if after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount+undone {
@@ -132,13 +132,13 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 	}
 }
 
-// spentNothingLocked judges an outcome that spends no attempt: Snooze, Unavailable and interruptions. It asserts that
-// no failure is stored as such an outcome.
+// spentNothingLocked checks an outcome that spends no attempt: Snooze, Unavailable or an interruption. It asserts that
+// no failure is stored in this way.
 func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	switch {
-	case a != nil && a.voidable(): // a batch may have no result, and another instance may hold its entries since
+	case a != nil && a.voidable(): // A batch may have no result, and another instance may have claimed its entries since.
 	case a == nil:
-		if !transactional(l.kind) { // the transaction of a transactional type may fail to begin
+		if !transactional(l.kind) { // Only the transaction of a transactional type may fail to begin.
 			o.failLocked("G4: entry %s was put off, and no attempt was made", after.ID)
 		}
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
@@ -149,7 +149,7 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	}
 }
 
-// spentLocked asserts G4: the outcome adds one failure. It also asserts G7: the attempt did fail, and only the last
+// spentLocked asserts G4: the outcome adds one failure. It also asserts G7: the attempt did fail. Only the last allowed
 // failure ends the entry as exhausted.
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)

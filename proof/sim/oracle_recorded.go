@@ -10,12 +10,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// wish is an entry as its producer asked for it, with the instance that it asked.
+// wish is an entry that a producer asked an instance to record.
 type wish struct {
 	compensator.NewEntry
 	on      *instance
 	carried string // value that the Propagator must carry to the handler
-	done    bool   // the recording transaction does the work itself
+	done    bool   // whether the recording transaction does the work itself
 }
 
 // wishes records entries before the library gets them.
@@ -28,8 +28,8 @@ func (o *oracle) wishes(n *instance, wishes ...wish) {
 	}
 }
 
-// asWishedLocked asserts G9 and G11: each committed entry is one that a producer asked this instance for. The library
-// itself makes the entries of slots.
+// asWishedLocked asserts G9 and G11: a producer asked this instance for each committed entry. Entries of slots are an
+// exception, because the library makes them.
 func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	if strings.HasPrefix(string(row.IdempotencyKey), plainType+"@") {
 		return
@@ -40,7 +40,7 @@ func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	}
 }
 
-// is reports whether a new row has all that the producer asked for.
+// is reports whether a new row has all the values that the producer asked for.
 func (w wish) is(row processlog.Row) bool {
 	in := row.NextAt.Sub(row.CreatedAt)
 	var state compensator.State
@@ -52,5 +52,5 @@ func (w wish) is(row processlog.Row) bool {
 		row.BusinessType == w.BusinessType && bytes.Equal(row.Content, w.Content) && row.MaxProcessCount == w.MaxProcessCount &&
 		row.BatchID == w.BatchID && row.BusinessID == w.BusinessID && row.BusinessExtID == w.BusinessExtID &&
 		row.UserID == w.UserID && row.UserName == w.UserName && row.Headers["order"] == w.carried &&
-		in >= w.Delay && in <= w.Delay+2*time.Millisecond // the store counts whole milliseconds and rounds up
+		in >= w.Delay && in <= w.Delay+2*time.Millisecond // The store rounds up to whole milliseconds.
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// spareSlots is how many entries of a type a calm seed runs at once without any waiting. It is half of the type's
-// slots, because open transactions may hold the other half.
+// spareSlots is how many entries of a type a calm seed has at the same time without any waiting. It is half of the
+// type's slots, because open transactions may use the other half.
 const spareSlots = 4
 
 // promptness is the longest delay of a start without faults. It covers a dozen steps, the random part of the scanners'
@@ -25,15 +25,15 @@ const ranBeyond = time.Second
 // entries of such a transaction may start.
 const polledWithin = time.Second
 
-// hastyLocked reports whether the entry must not be late. The seed must be calm, the type must have free slots, and the
-// commit must be reported or polled for. It excludes the type whose handlers hang. That type must not delay other types
-// (G17).
+// hastyLocked reports whether the entry must not be late. The seed must be calm, and the type must have free slots. The
+// commit must be reported or polled for. The type whose handlers hang is excluded, although it must not delay other
+// types (G17).
 func (o *oracle) hastyLocked(l *life) bool {
 	p := &o.w.plan
 	if !p.calm || l.kind == p.hog || l.kind == strayType || o.crowded[l.kind] {
 		return false
 	}
-	if p.ordered[l.key] > 1 { // an insert of the same key locks the row
+	if p.ordered[l.key] > 1 { // An insert of the same key locks the row.
 		return false
 	}
 	last := l.last().op
@@ -52,7 +52,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 		return
 	}
 	late := min(-before.DueIn, time.Since(l.last().at))
-	if l.last().op.change.Action == compensator.ActionReschedule { // a running attempt keeps its lease when its entry is rescheduled
+	if l.last().op.change.Action == compensator.ActionReschedule { // When an entry is rescheduled, a running attempt keeps its lease.
 		late = min(late, -before.LeaseLeft)
 		if l.held(before.Epoch, time.Now().Add(-late)) {
 			return
@@ -69,9 +69,9 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 	}
 }
 
-// held reports whether a living instance still had an attempt of an epoch when the entry became free, or had just ended
-// it. Such an attempt may outlast its lease. If the queue offers the entry to its instance, the instance puts the entry
-// back for a while (G16).
+// held reports whether a living instance still had an attempt of an epoch when the entry became free. An attempt that
+// had just ended counts, too. Such an attempt may run longer than its lease. If the queue offers the entry to its
+// instance, the instance puts the entry back for a while (G16).
 func (l *life) held(epoch uint32, free time.Time) bool {
 	return slices.ContainsFunc(l.attempts, func(a *attempt) bool {
 		return a.epoch == epoch && !a.from.dead.Load() && (!a.ended || a.endedAt.After(free.Add(-promptness)))
@@ -80,7 +80,7 @@ func (l *life) held(epoch uint32, free time.Time) bool {
 
 // promptlyStartedLocked asserts G17: a claimed entry starts at once.
 func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
-	again := func(a *attempt) bool { return a.version == claim.row.Version } // an entry of a failed batch runs again alone
+	again := func(a *attempt) bool { return a.version == claim.row.Version } // An entry of a failed batch runs again alone.
 	if !o.w.plan.calm || l.kind == o.w.plan.hog || slices.ContainsFunc(l.attempts, again) {
 		return
 	}
@@ -106,7 +106,7 @@ func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 
 // renewedLocked asserts G16: without faults an attempt keeps its lease until ranBeyond after its timeout.
 func (o *oracle) renewedLocked(l *life, before processlog.Row) {
-	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // an insert of the same key locks the row against renewals
+	if !o.w.plan.calm || o.w.plan.ordered[l.key] > 1 { // An insert of the same key locks the row, so renewals fail.
 		return
 	}
 	for _, a := range l.attempts {
@@ -122,7 +122,7 @@ func (o *oracle) lost(n *instance, held []processlog.Held, lost []compensator.En
 	defer o.mu.Unlock()
 	for _, h := range held {
 		l := o.lives[h.ID]
-		if l == nil || !slices.Contains(lost, h.ID) || l.holdsLocked(h.Version) { // the answer names entries only, so it may be about another version
+		if l == nil || !slices.Contains(lost, h.ID) || l.holdsLocked(h.Version) { // The answer names entries only, so it may be about another version.
 			continue
 		}
 		for _, a := range l.attempts {
@@ -149,7 +149,7 @@ func (o *oracle) attemptEnd(a *attempt) {
 		o.failLocked("G16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
 	}
 	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
-	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // the same condition as in renewedLocked
+	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // This is the same condition as in renewedLocked.
 		o.failLocked("G16: the handler of entry %s, version %d, was told that its lease was lost; it was not", a.id, a.version)
 	}
 }
@@ -170,7 +170,7 @@ func (o *oracle) givenBack(token processlog.Token, ids ...compensator.EntryID) {
 	}
 }
 
-// removes asserts that each entry that an instance removes from the queue is blocked or has been at rest in the
+// removes asserts that an instance removes an entry from the queue only if the entry is blocked, or is at rest in the
 // database.
 func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
 	o.mu.Lock()

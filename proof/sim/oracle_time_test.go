@@ -11,12 +11,12 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// A service reschedules an entry while its batch runs. The entry is free at the end of its lease, and the batch goes
-// on. The same instance gets the entry from the queue and must put it back, so the entry is not late.
+// A service reschedules an entry while its batch runs. The entry is free when its lease ends, and the batch continues.
+// The same instance gets the entry from the queue and must put it back. So the entry is not late.
 func TestEntryThatItsOwnInstanceStillHoldsIsNotLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		before   uint32        // number of epochs since the attempt began
-		endedAgo time.Duration // 0 if the attempt is still running
+		endedAgo time.Duration // time since the attempt ended (0: it is still running)
 		late     bool
 	}{
 		"the attempt goes on":             {},

@@ -17,9 +17,11 @@ func (o *oracle) rebuilds(token processlog.Token) {
 	}
 }
 
-// whole judges the declaration that types are complete in the queue. It looks at entries that have waited since the
-// rebuild began. The queue must hold each of them that comes due within the horizon. whole asserts nothing if the queue
-// goes back in time or the database's clock jumps, because the horizon is then unknown.
+// whole checks the report that the queue holds all entries of some types. It looks at entries that were there when the
+// rebuild began. The queue must hold each of them that comes due within the horizon.
+//
+// whole asserts nothing if the queue goes back in time or the database's clock jumps, because the horizon is then
+// unknown.
 func (o *oracle) whole(types []string, token processlog.Token) {
 	if o.w.plan.active[queueBack] || o.w.plan.active[storeJump] {
 		return

@@ -13,15 +13,15 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingStream is the random stream for serial types. A separate stream leaves the course of older seeds unchanged.
+// orderingStream is the random stream for serial types. A separate stream does not change what older seeds do.
 const orderingStream = 7733
 
-// ordering says which entries have ordering keys.
+// ordering tells which entries have ordering keys.
 type ordering struct {
 	kinds    map[string]bool // serial types, nil if none
 	keys     uint64          // number of keys of each type
 	passDead bool
-	ignorant bool // some instances that only record do not know that the types are serial
+	ignorant bool // whether some instances that only record do not know that the types are serial
 }
 
 // drawOrdering draws which types are serial. A calm seed has none, because a blocked entry would be late.
@@ -81,7 +81,7 @@ func (l *ordering) key(kind, idempotencyKey string) string {
 	}
 }
 
-// stands reports whether an entry in this state counts under its key.
+// stands reports whether an entry in this state has a position under its key.
 func (l *ordering) stands(state compensator.State) bool {
 	return !state.Terminal() || state == compensator.Dead && !l.passDead
 }
@@ -102,7 +102,7 @@ func (n *instance) serial(kind string, cfg compensator.TypeConfig) compensator.T
 }
 
 // inOrderLocked asserts G30. No attempt begins while an attempt with a valid lease runs under the same key. No attempt
-// begins before an entry that was already in front of it when it was claimed.
+// begins while an earlier entry of the key is open, if that entry was already earlier at the time of the claim.
 func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	lines := &o.w.apart.ordering
 	key := lines.key(l.kind, l.key)
@@ -129,9 +129,9 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 	}
 }
 
-// inFrontLocked reports whether other is in front of l under their key, in every order that is possible. Entries of one
-// call take the positions of the call's ids in the order in which they were recorded. An entry that was noted again has
-// the position of its own id.
+// inFrontLocked reports whether other certainly precedes l under their key. The entries of one call take the positions
+// of the call's ids, in the order in which they were recorded. An entry whose position was written again has the
+// position of its own id.
 func (o *oracle) inFrontLocked(other, l *life) bool {
 	for _, a := range []compensator.EntryID{other.id, o.orderIDLocked(other)} {
 		for _, b := range []compensator.EntryID{l.id, o.orderIDLocked(l)} {
@@ -146,12 +146,12 @@ func (o *oracle) inFrontLocked(other, l *life) bool {
 	return true
 }
 
-// renotedLocked reports whether an entry may have lost its note and been noted again.
+// renotedLocked reports whether an entry may have lost its position and got a new one.
 func (o *oracle) renotedLocked(l *life) bool {
 	return slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) || l.steps[0].op.from == nil
 }
 
-// orderIDLocked returns the id that decides an entry's position since it was recorded.
+// orderIDLocked returns the id that determines an entry's position when it was recorded.
 func (o *oracle) orderIDLocked(l *life) compensator.EntryID {
 	lines, inserted := &o.w.apart.ordering, l.steps[0].op
 	if inserted.from == nil || !inserted.from.knows(l.kind) || l.steps[0].row.State.Terminal() {
@@ -190,8 +190,8 @@ func (o *oracle) anyLocked(is func(*life) bool) bool {
 	return false
 }
 
-// toldBlocked records the entries that an instance leaves alone as blocked. It asserts that another entry counts under
-// the key of each.
+// toldBlocked records the entries that an instance does not run because they are blocked. It asserts that another entry
+// has a position under the key of each.
 func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,14 +212,14 @@ func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 	}
 }
 
-// leasedLocked reports whether an attempt's claim is still in the row and its first lease has certainly not ended.
+// leasedLocked reports whether the row still has an attempt's claim, and the first lease of that claim has certainly
+// not ended.
 func (o *oracle) leasedLocked(l *life, a *attempt) bool {
 	return l.holdsLocked(a.version) && time.Since(l.steps[a.version].at) < o.w.configOf(a.from).Lease && !o.w.plan.active[storeJump]
 }
 
-// stoodLocked reports whether an entry counts under its key and was known to do so before a moment. It is known from
-// its insert if the recording instance knew the type as serial. Otherwise it is known from its first attempt since it
-// began to count.
+// stoodLocked reports whether an entry had a known position under its key before a moment. The position is known from
+// the insert if the recording instance knew the type as serial. Otherwise it is known from the entry's first attempt.
 func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	lines := &o.w.apart.ordering
 	stands, known := false, false
@@ -236,7 +236,7 @@ func (o *oracle) stoodLocked(l *life, before time.Time) bool {
 	return stands && known
 }
 
-// blockedLocked judges a released claim. If the release sets a new due time, the entry must have an ordering key.
+// blockedLocked checks a released claim. If the release sets a new due time, the entry must have an ordering key.
 func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	if after.NextAt.Equal(before.NextAt) {
 		return
@@ -268,13 +268,13 @@ func (w *world) letPass() {
 	for _, row := range w.store.Rows() {
 		if n := w.alive(0); n != nil && row.State == compensator.Dead && l.key(row.BusinessType, string(row.IdempotencyKey)) != "" {
 			w.oracle.asksFor(compensator.ActionSettleManually, false, row.ID)
-			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // if it fails, the next look repeats it
+			_ = n.c.SettleManually(ctx, row.ID, compensator.AuditInfo{Actor: "ann", Reason: "others wait"}) // If this fails, letPass calls it again later.
 		}
 	}
 }
 
-// orderingTimeout returns how much longer the entries may take to come to rest because entries of one key run one after
-// another.
+// orderingTimeout returns the additional time that the entries may need to come to rest, because entries of one key run
+// one after another.
 func (w *world) orderingTimeout() time.Duration {
 	if w.apart.ordering.kinds == nil {
 		return 0

@@ -12,14 +12,14 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pausesStream is the random stream for pauses of types. A separate stream leaves the course of older seeds unchanged.
+// pausesStream is the random stream for pauses of types. A separate stream does not change what older seeds do.
 const pausesStream = 9528
 
-// pausing is a pause of one type through package admin. It begins during the faults and ends a while after the healing.
+// pausing is a pause of one type through package admin. It begins during the faults and ends a while after them.
 type pausing struct {
-	kind string // empty if no type is paused
+	kind string // type that is paused (empty: none)
 	at   time.Duration
-	on   time.Duration // length of the pause after the healing, once every process has had time to read the setting
+	on   time.Duration // length of the pause after the end of the faults, once every process has had time to read the setting
 }
 
 // drawPauses draws whether a person pauses a type.
@@ -32,7 +32,7 @@ func (w *world) drawPauses() {
 		on: 5*time.Second + time.Duration(rng.Int64N(int64(20*time.Second)))}
 }
 
-// pause pauses the type, repeats that until it succeeds, and resumes the type later.
+// pause pauses the type, and repeats that until it succeeds. Later it resumes the type.
 func (w *world) pause(p pausing) {
 	time.Sleep(p.at)
 	w.throughAdmin(func(ctx context.Context, d *admin.Admin, who admin.Actor) bool {
@@ -86,7 +86,7 @@ func (w *world) throughAdmin(try func(context.Context, *admin.Admin, admin.Actor
 	})
 }
 
-// hearing returns how long a process may take to read the pause and to finish the claims that it had already sent.
+// hearing returns the time that a process may need to read the pause and to finish claims that it has already sent.
 func (w *world) hearing() time.Duration { return w.plan.config.ReconcileInterval*6/5 + inFlight }
 
 // settingPut records the begin or the end of a pause.
@@ -101,9 +101,8 @@ func (o *oracle) settingPut(s processlog.Setting) {
 	}
 }
 
-// unpausedLocked asserts that no entry of a paused type is claimed, or inserted with a lease, once every process has
-// had time to read the pause. During the faults it asserts nothing, because the time that a process needs is then
-// unknown.
+// unpausedLocked asserts that no entry of a paused type is claimed or inserted with a lease. This holds once every
+// process has had time to read the pause. During the faults it asserts nothing, because that time is then unknown.
 func (o *oracle) unpausedLocked(l *life, n *instance) {
 	if l.kind != o.pausedType || o.calmSince.IsZero() {
 		return

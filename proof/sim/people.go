@@ -22,7 +22,7 @@ type deed struct {
 }
 
 const (
-	requeueDeed = 3 // starts a new epoch while an attempt is running
+	requeueDeed = 3 // starts a new epoch while an attempt runs
 	purgeDeed   = 6
 )
 
@@ -41,7 +41,7 @@ func (w *world) drawDeeds() (deeds []deed) {
 			holds: time.Duration(w.rng.Int64N(int64(w.plan.holds))),
 		})
 	}
-	if w.plan.chaos > purgeAge { // long enough for a purge to find an entry
+	if w.plan.chaos > purgeAge { // Only such a run is long enough for a purge to find an entry.
 		deeds = append(deeds, deed{at: w.plan.chaos - time.Second, what: purgeDeed})
 	}
 	return deeds
@@ -58,7 +58,7 @@ func (w *world) do(d deed) {
 	defer cancel()
 	n.act(ctx, d, compensator.IdempotencyKey("e"+strconv.Itoa(d.entry)))
 	if id := w.firstDead(); !id.IsZero() && (d.what == 0 || d.what == 1) {
-		n.act(ctx, d, id) // for example, a payment whose closing entry is dead
+		n.act(ctx, d, id) // An example is a payment whose closing entry is dead.
 	}
 }
 
@@ -72,8 +72,8 @@ func (w *world) firstDead() (first compensator.EntryID) {
 	return first
 }
 
-// act carries out a deed on an entry. It ignores the answer, because every refusal is legal in some state. The oracle
-// judges the row.
+// act carries out a deed on an entry. It ignores the result, because in some state every refusal is legal. The oracle
+// checks the row.
 func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 	by := compensator.AuditInfo{Actor: "somebody", Reason: "because"}
 	switch d.what {
@@ -92,7 +92,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Reschedule(ctx, ref, d.delay)
 		}
 	case requeueDeed:
-		if d.inTx { // a requeue has no variant in a transaction
+		if d.inTx { // A requeue has no variant in a transaction.
 			n.requeueAll(ctx, d, compensator.RequeueOptions{AuditInfo: by})
 			return
 		}
@@ -106,7 +106,7 @@ func (n *instance) act(ctx context.Context, d deed, ref compensator.Ref) {
 			_ = n.c.Requeue(ctx, ref, compensator.RequeueOptions{AuditInfo: by, Compensate: true})
 		}
 	case 5:
-		if d.inTx && d.fails { // the action has no variant that fails in a transaction
+		if d.inTx && d.fails { // These actions have no variant that fails in a transaction.
 			n.w.oracle.asksFor(compensator.ActionErase, false, ref)
 			_, _ = n.c.Erase(ctx, ref, by)
 			n.w.oracle.asksFor(compensator.ActionRequeue, false, ref)
@@ -171,8 +171,8 @@ func (n *instance) deedInTx(ctx context.Context, d deed, ref compensator.Ref) {
 	_ = tx.Commit()
 }
 
-// lockRows holds rows in a transaction for a while, as a caller's transaction does. It releases them at the healing at
-// the latest.
+// lockRows locks rows in a transaction for a while, as a caller's transaction does. It releases them when all faults
+// end, at the latest.
 func (w *world) lockRows(e event) {
 	token := processlog.Token{}
 	token[0], token[1] = 0xff, byte(e.whom)

@@ -10,7 +10,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// periodicStream is the random stream for periodic types. A separate stream leaves the course of older seeds unchanged.
+// periodicStream is the random stream for periodic types. A separate stream does not change what older seeds do.
 const periodicStream = 5820
 
 // drawPeriodic draws whether a type is periodic. All running instances record its slots until the faults end.
@@ -23,9 +23,9 @@ func (w *world) drawPeriodic() {
 	w.apart.slots = slots{every: every, last: w.began.Add(w.plan.chaos)}
 }
 
-// slots is a Schedule that ends.
+// slots is a Schedule with a last slot.
 type slots struct {
-	every time.Duration // 0 if no type is periodic
+	every time.Duration // time between two slots (0: no type is periodic)
 	last  time.Time
 }
 
@@ -38,7 +38,8 @@ func (s slots) Next(after time.Time) time.Time {
 	return next
 }
 
-// periodic registers the periodic type. It catches up on every slot that an outage delayed, so no slot may be missing.
+// periodic registers the periodic type. The type makes up for every slot that an outage delayed, so no slot may be
+// missing.
 func (n *instance) periodic(c *compensator.Compensator) error {
 	if n.w.apart.slots.every == 0 {
 		return nil
@@ -68,7 +69,7 @@ func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	}
 }
 
-// everySlot asserts the rest of G23: each slot up to the database's now is recorded.
+// everySlot asserts the rest of G23: each slot up to the present time of the database has an entry.
 func (w *world) everySlot() {
 	if w.apart.slots.every == 0 {
 		return

@@ -15,10 +15,10 @@ type order struct {
 	whom     int           // picks the instance
 	way      way
 	entries  []compensator.NewEntry
-	fails    bool          // the business code returns an error at the end
-	undone   bool          // a rollback to a savepoint undoes the first part, which holds the entries
+	fails    bool          // whether the business code returns an error at the end
+	undone   bool          // whether a rollback to a savepoint undoes the first part, which holds the entries
 	thinking time.Duration // time between recording and the end
-	stubborn bool          // the business code ignores a refused key of another type
+	stubborn bool          // whether the business code ignores that a key of another type was refused
 	retried  bool          // run with RetryTx (drawMessages)
 	lost     fault         // fault of the first COMMIT
 }
@@ -47,8 +47,8 @@ type way int
 
 const (
 	inTx      way = iota // InTx, which inserts entries with a lease if a slot is free
-	enqueued             // a plain transaction, then Committed
-	unwatched            // a plain transaction without Committed, so the reconciler finds the entries
+	enqueued             // a plain transaction, then Receipt.Committed
+	unwatched            // a plain transaction without Receipt.Committed, so the reconciler finds the entries
 	ways                 // number of the ways that record entries for a handler
 	once                 // InTx, and the transaction does the work itself (drawMessages)
 )
@@ -72,7 +72,7 @@ func (w *world) drawOrders() (orders []order) {
 			o.thinking = time.Duration(w.rng.Int64N(int64(2 * w.plan.config.Lease)))
 		}
 		orders = append(orders, o)
-		if w.rng.IntN(6) == 0 { // the same event again
+		if w.rng.IntN(6) == 0 { // Record the same event again.
 			again := o
 			again.at += time.Duration(w.rng.Int64N(int64(3 * time.Second)))
 			again.whom = w.rng.IntN(8)
@@ -127,7 +127,7 @@ func (w *world) produce(o order) {
 		err = n.plainTransaction(ctx, o)
 	}
 	if n.dead.Load() {
-		err = errDead // the producer died and got no result
+		err = errDead // The producer died and got no result.
 	}
 	w.oracle.orderEnded(o, err)
 	if err != nil && errors.Is(err, compensator.ErrCommitUnknown) {
@@ -148,7 +148,7 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	receipt, err := n.record(ctx, tx, o.entries...)
 	var other *compensator.OtherTypeError
 	if o.stubborn && o.way == inTx && errors.As(err, &other) {
-		return nil, nil // the commit must refuse the rest
+		return nil, nil // The commit must refuse the rest.
 	}
 	if err != nil {
 		return nil, err
@@ -164,7 +164,8 @@ func (n *instance) business(ctx context.Context, tx compensator.Tx, o order) (*c
 	return receipt, nil
 }
 
-// think waits between recording and the end. It returns an error if the business code decides against the order.
+// think waits between the recording and the end of the transaction. It returns an error if the business code decides
+// against the order.
 func (n *instance) think(o order) error {
 	if o.thinking > 0 {
 		select {

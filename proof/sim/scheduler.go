@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// request is a step that waits for the scheduler. Requests are ordered by their instance, operation, arguments, claim
-// and origin in the code. They are not ordered by arrival or by token, because the runtime's choice of goroutines does
-// not depend on the seed.
+// request is a step that waits for the scheduler. Requests are sorted by their instance, operation, arguments, claim
+// and origin in the code. They are not sorted by arrival or by token, because both depend on the order of goroutines,
+// which the seed does not determine.
 type request struct {
 	from   *instance
 	class  class
 	op     string
 	args   string
-	claim  int                  // number of the claim under which the step runs, 0 if none
+	claim  int                  // number of the claim under which the step runs (0: none)
 	origin [originDepth]uintptr // program counters of the innermost callers
-	lost   fault                // fault that the plan fixed for this step, none if spoil draws it
+	lost   fault                // fault that the plan fixed for this step (none: spoil draws it)
 
 	// The world sets the fields below when it admits the request. world.own guards them.
 	turn    *time.Timer // fires at ready
@@ -42,12 +42,12 @@ type scheduler struct {
 	arrivals []*request
 	timers   []*time.Timer // stopped timers for reuse
 
-	pending []*request // admitted requests, guarded by world.own
+	pending []*request // admitted requests; guarded by world.own
 }
 
-// The innermost callers, without Callers and pass itself, tell two claims of one entry apart. One claim got the entry
-// from the queue and the other from the database. The same is true of their releases, which are ten calls deep. Other
-// steps have no origin, because reading the stack costs a tenth of a step.
+// The innermost callers, without Callers and pass itself. They distinguish two claims of one entry: one got the entry
+// from the queue, and the other from the database. The same is true of the releases of such claims, which are ten calls
+// deep. Other steps have no origin, because reading the stack takes a tenth of the time of a step.
 const (
 	originSkip  = 2
 	originDepth = 12
@@ -129,7 +129,7 @@ func (w *world) loop() {
 	for round := 0; !w.over.Load(); round++ {
 		synctest.Wait()
 		if round%roundsPerSlice == 0 {
-			runtime.Gosched() // begin a new time slice, because the runtime interrupts a goroutine after 10 ms
+			runtime.Gosched() // Begin a new time slice, because the runtime interrupts a goroutine after 10 ms.
 		}
 		next, fired := w.visitGate()
 		if fired {
@@ -163,8 +163,8 @@ func (w *world) visitGate() (next time.Time, fired bool) {
 	return time.Time{}, true
 }
 
-// admit draws for each request the moment at which it runs and its fault. Two requests that compare as equal get the
-// same moment and fault, because the seed could not decide which of them is which.
+// admit draws for each request the moment at which it runs, and its fault. Two requests that compare as equal get the
+// same moment and fault, because the seed cannot tell which of them is which.
 func (w *world) admit(arrivals []*request) {
 	for i, r := range arrivals {
 		if i > 0 && compareRequests(arrivals[i-1], r) == 0 && !r.from.dead.Load() {
@@ -201,8 +201,8 @@ func (r *request) readyAt(at time.Time) {
 	r.turn.Reset(time.Until(at))
 }
 
-// refuse ends the wait of a request whose instance has died. place separates several requests by a nanosecond each,
-// because the runtime chooses the order of timers that fire at the same instant.
+// refuse ends the wait of a request whose instance has died. Several such requests end a nanosecond apart, in the order
+// of place. Otherwise their timers would fire at the same instant, and the runtime would choose the order.
 func (r *request) refuse(place int) {
 	r.verdict = verdict{dead: true}
 	r.readyAt(time.Now().Add(time.Duration(place)))
@@ -215,7 +215,8 @@ func (w *world) awaitAnswer(r *request) {
 	}
 }
 
-// serve lets a request run, unless its moment was postponed. The step's goroutine calls it when the timer has fired.
+// serve lets a request run, unless its moment was postponed. The goroutine of the step calls it when the timer has
+// fired.
 func (w *world) serve(r *request) (v verdict, served bool) {
 	w.own.Lock()
 	defer w.own.Unlock()
@@ -250,8 +251,8 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 // maxSteps is far more steps than any seed needs.
 const maxSteps = 60_000
 
-// latency draws how long a step is on its way, to the nanosecond. Steps then hardly ever run at the same instant, where
-// the runtime would choose the order of their timers.
+// latency draws how long a step takes to reach the server, to the nanosecond. So steps hardly ever run at the same
+// instant, at which the runtime would choose the order of their timers.
 func (w *world) latency() time.Duration {
 	return 50*time.Microsecond + time.Duration(w.rng.Int64N(int64(2*time.Millisecond)))
 }

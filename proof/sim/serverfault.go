@@ -14,21 +14,22 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// serverFaultStream is the random stream for the database's condition. A separate stream leaves the course of older
-// seeds unchanged.
+// serverFaultStream is the random stream for the database's condition. A separate stream does not change what older
+// seeds do.
 const serverFaultStream = 8450
 
-// errServerFault is the error of a transactional handler during the database's condition.
+// errServerFault is the error that transactional handlers get while the database has a temporary condition.
 var errServerFault = &mysql.MySQLError{Number: 1205, Message: "Lock wait timeout exceeded"}
 
-// wholeServerStream is the random stream for conditions of the whole server. A separate stream leaves the course of
-// older seeds unchanged.
+// wholeServerStream is the random stream for conditions of the whole server. A separate stream does not change what
+// older seeds do.
 const wholeServerStream = 8451
 
-// errServerDown is the error of a transactional handler during a condition of the whole server.
+// errServerDown is the error that transactional handlers get while the whole server has a temporary condition.
 var errServerDown = &mysql.MySQLError{Number: 1461, Message: "Can't create more than max_prepared_stmt_count statements"}
 
-// drawServerFaults draws whether most failures of transactional handlers come from a condition of the database.
+// drawServerFaults draws whether most failures of transactional handlers come from a temporary condition of the
+// database.
 func (w *world) drawServerFaults() {
 	rng := rand.New(rand.NewPCG(w.seed, serverFaultStream))
 	w.apart.faulty = rng.IntN(8) == 0
@@ -40,7 +41,7 @@ func (w *world) drawServerFaults() {
 func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawServerDown]++
 	if context.Cause(a.ctx) != nil {
-		return // an ended context decides the outcome instead
+		return // If the context has ended, it decides the outcome instead.
 	}
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount || after.State != before.State
 	if spent || !strings.Contains(after.LastError, ", a condition of the whole server: ") {
@@ -48,8 +49,8 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	}
 }
 
-// serverFaultedLocked asserts G7: a condition of the database spends an attempt only when it has come more times in a
-// row than the entry has attempts. The row's error holds the count.
+// serverFaultedLocked asserts G7. A condition of the database spends an attempt only if the error came more often in a
+// row than the entry has attempts. The row's error holds this count.
 func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *attempt) {
 	o.sights[sawServerFault]++
 	most := o.w.plan.types.MaxProcessCount
@@ -77,13 +78,13 @@ func (l *life) refused(before, after processlog.Row, a *attempt) bool {
 	return a.manner == fine && transactional(l.kind) && serverFaultsInARow(before, after.LastError) == serverFaultsInARow(before, before.LastError)+1
 }
 
-// serverFaultsInARow reads the count in lastError. The count belongs to one epoch and either to the handler or to the
-// compensation.
+// serverFaultsInARow reads the count in lastError. The count belongs to one epoch. The handler and the compensation
+// have separate counts.
 func serverFaultsInARow(row processlog.Row, lastError string) int {
 	found := counted.FindStringSubmatch(lastError)
 	if found == nil || found[2] != strconv.FormatUint(uint64(row.Epoch), 10) && (found[2] != "" || row.Epoch > 0) ||
 		(found[3] != "") != (row.State == compensator.Compensating) {
-		return 0 // no such error, or the count of another epoch
+		return 0 // The error is another one, or its count belongs to another epoch.
 	}
 	n, _ := strconv.Atoi(found[1])
 	return n

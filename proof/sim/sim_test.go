@@ -64,8 +64,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// enoughSeeds is how many seeds must reach every fault and sight, with any first seed. The rarest of them occurs in
-// more than one of fifty seeds.
+// enoughSeeds is how many seeds must reach every fault and every situation of the tally, whatever the first seed is.
+// The rarest of them occurs in more than one of fifty seeds.
 const enoughSeeds = 1000
 
 // TestRegressionSeeds runs the seeds that have found faults.
@@ -79,12 +79,12 @@ func TestRegressionSeeds(t *testing.T) {
 	}
 }
 
-// TestSameSeedWalksTheSameWay runs each seed in two processes, beside different other seeds. Both runs must make the
-// same decisions.
+// TestSameSeedWalksTheSameWay runs each seed in two processes, together with different other seeds. Both runs must make
+// the same decisions.
 //
-// On a busy machine the runtime may interrupt a goroutine between two steps, because the process has waited for a
-// processor for more than 10 ms. The standard library cannot prevent this. The test therefore runs a differing seed
-// again in more processes. A real difference shows again. More than one differing seed in fifty fails the test.
+// On a busy machine a process may wait more than 10 ms for a processor. The runtime may then interrupt a goroutine
+// between two steps. The standard library cannot prevent this. So the test runs a seed with a difference again in more
+// processes. A real difference shows again. If more than one seed in fifty differs, the test fails.
 func TestSameSeedWalksTheSameWay(t *testing.T) {
 	binary := workerBinary(t)
 	there := startWorker(t, binary, share{From: *fromFlag, Step: 1, Count: *replayFlag})

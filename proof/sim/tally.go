@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A run of many seeds must have seen each of these situations, besides the faults.
+// The situations that a run of many seeds must have seen, in addition to the faults.
 const (
 	sawCommitted = iota
 	sawAttempts

@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// triggerStream is the random stream for rows that the database refuses to change. A separate stream leaves the course
-// of older seeds unchanged.
+// triggerStream is the random stream for rows that the database refuses to change. A separate stream does not change
+// what older seeds do.
 const triggerStream = 1644
 
 // errTrigger is the error of a trigger.

@@ -14,17 +14,17 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// gatedTx is a transaction whose statements and whose end are steps. Besides entries it holds effects, which stand for
-// the writes of a transactional handler in this database.
+// gatedTx is a transaction whose statements, COMMIT and ROLLBACK are steps. It holds effects besides entries. They
+// stand for the writes of a transactional handler in this database.
 type gatedTx struct {
 	*memory.Tx
 	from    *instance
 	first   string      // first statement, which identifies the transaction
 	broken  atomic.Bool // the connection is broken
-	effects []effect    // used by one goroutine, like the fields below
+	effects []effect    // used by one goroutine, like the fields below it
 	inserts []*operation
 
-	consumed []compensator.IdempotencyKey // messages whose work it does
+	consumed []compensator.IdempotencyKey // idempotency keys of the messages whose work it does
 	lost     fault                        // fault of its COMMIT
 }
 
@@ -39,8 +39,10 @@ type effect struct {
 
 const effectSQL = "INSERT INTO effects"
 
-// ExecContext handles three cases. A call whose context asks which transaction this is gets this one as its answer.
-// An effect's statement adds the effect. All other statements come from the store and go to its transaction.
+// ExecContext handles three cases:
+//   - If the context asks which transaction this is, it returns this one as the answer.
+//   - An effect's statement adds the effect.
+//   - All other statements come from the store, and go to the store's transaction.
 func (tx *gatedTx) ExecContext(ctx context.Context, query string, values ...any) (sql.Result, error) {
 	if found, asked := ctx.Value(whichTx{}).(**gatedTx); asked {
 		*found = tx
@@ -73,7 +75,7 @@ func (tx *gatedTx) Commit() error {
 			tx.Abort()
 			return errRefused
 		}
-		open := w.store.Probe(context.Background(), tx.Tx) == nil // a server accepts the COMMIT of a transaction that it has rolled back
+		open := w.store.Probe(context.Background(), tx.Tx) == nil // Check this first, because a server accepts the COMMIT of a transaction that it has rolled back.
 		err := tx.Tx.Commit()
 		if applied = err == nil && open; applied {
 			w.oracle.effects(tx.effects)
@@ -94,7 +96,7 @@ func (tx *gatedTx) Commit() error {
 		})
 	}
 	if err != nil {
-		_ = tx.Tx.Rollback() // the server rolls back when the connection breaks
+		_ = tx.Tx.Rollback() // The server rolls back when the connection breaks.
 	}
 	return err
 }
@@ -102,7 +104,7 @@ func (tx *gatedTx) Commit() error {
 // errRefused is the error of a COMMIT that the server answers with a rollback.
 var errRefused = &mysql.MySQLError{Number: 1213, Message: "deadlock at commit"}
 
-// Rollback is not a step. If the connection is broken it gets no answer, but the server rolls back all the same.
+// Rollback is not a step. If the connection is broken, it gets no answer, but the server rolls back, too.
 func (tx *gatedTx) Rollback() error {
 	defer tx.from.disown(tx)
 	return tx.Tx.Rollback()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// walk is the list of decisions of a seed.
+// walk is the list of all decisions of a seed, with a hash.
 type walk struct {
 	list []decision
 	hash uint64
@@ -15,7 +15,7 @@ type walk struct {
 // decision is one step that ran, or one event.
 type decision struct {
 	at    time.Duration // time since the start
-	who   int           // number of the instance, 0 for an event
+	who   int           // number of the instance (0: an event)
 	op    string
 	args  string
 	fault fault

@@ -58,7 +58,7 @@ func (l *lifeReport) report(t *testing.T) {
 func TestWorker(t *testing.T) {
 	asked := os.Getenv(workEnv)
 	if asked == "" {
-		return // only a process that startWorker started has a share
+		return // Only a process that startWorker started has a share.
 	}
 	var s share
 	if err := json.Unmarshal([]byte(asked), &s); err != nil {
@@ -74,7 +74,7 @@ func TestWorker(t *testing.T) {
 	for i := range s.Count {
 		seed := uint64(int64(s.From) + int64(i)*s.Step)
 		_ = json.NewEncoder(out).Encode(lifeReport{Seed: seed, Verdict: "did not end"})
-		_ = out.Flush() // write the seed's number now, in case the next seed ends the process
+		_ = out.Flush() // Write the seed's number now, because the next seed may end the process.
 		if i%seedsPerCollection == 0 {
 			collectWithDeepStacks()
 		}
@@ -97,8 +97,8 @@ const seedsPerCollection = 20
 const stackInUse = 13 << 10
 
 // collectWithDeepStacks collects garbage while many goroutines use as much stack as the engine's goroutines do. With
-// adaptivestackstart the runtime then gives new goroutines this much stack. Growing their stacks by copying took an
-// eighth of a seed.
+// adaptivestackstart, the runtime then gives new goroutines this much stack. Otherwise growing their stacks takes an
+// eighth of a seed's time.
 func collectWithDeepStacks() {
 	var deep, ended sync.WaitGroup
 	release := make(chan struct{})
@@ -117,7 +117,7 @@ func collectWithDeepStacks() {
 	ended.Wait()
 }
 
-// callDeep calls f with about so many bytes of stack in use.
+// callDeep calls f with about the given number of bytes of stack in use.
 //
 //go:noinline
 func callDeep(bytes int, f func()) (frame [512]byte) {
@@ -126,7 +126,7 @@ func callDeep(bytes int, f func()) (frame [512]byte) {
 	} else {
 		f()
 	}
-	frame[0]++ // keeps the frame in use until f has returned
+	frame[0]++ // This keeps the frame in use until f has returned.
 	return frame
 }
 
@@ -145,7 +145,7 @@ func startWorker(t *testing.T, binary string, s share) *worker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var waitTimeout time.Duration // 0 for no limit, or the rest of this test's time
+	var waitTimeout time.Duration // the rest of this test's time (0: no limit)
 	if deadline, ok := t.Deadline(); ok {
 		waitTimeout = time.Until(deadline)
 	}
@@ -209,9 +209,9 @@ func liveAll(t *testing.T, from uint64, count int) (lives []*lifeReport) {
 	return lives
 }
 
-// workerBinary builds the worker without the race detector. The detector makes the scheduler random on purpose, and
-// with bubbles it sometimes ends the process (golang/go#78156). The tests against real servers run the engine under the
-// detector.
+// workerBinary builds the worker without the race detector. The detector makes the order of goroutines random on
+// purpose. With bubbles it sometimes ends the process (golang/go#78156). The tests against real servers run the engine
+// under the detector.
 func workerBinary(t *testing.T) string {
 	t.Helper()
 	if !raceEnabled {

@@ -16,21 +16,21 @@ import (
 	"github.com/compensator-go/compensator/internal/jitter"
 )
 
-// world is the world of one seed: a database, a queue, and the instances that use them.
+// world is everything that one seed runs: a database, a queue, and the instances that use them.
 type world struct {
 	seed   uint64
 	rng    *rand.Rand // used only by the world's goroutine
 	plan   plan
 	apart  apart
 	began  time.Time
-	logger *slog.Logger // nil discards the log
+	logger *slog.Logger // log of the engine (nil: discarded)
 
 	store  *memory.Store
 	queue  *memory.Queue
 	gate   *scheduler
 	oracle *oracle
 
-	own    sync.Mutex // guards the fields up to answered, which the world's goroutine shares with the running step
+	own    sync.Mutex // guards the fields down to answered, which the world's goroutine shares with the running step
 	walk   walk
 	counts [faults]int
 	steps  int
@@ -39,31 +39,31 @@ type world struct {
 	snapshots              []memory.QueueState
 	lagging                memory.StoreState // state of the lagging replica
 	storeDown, queueDown   time.Time
-	storeReads             bool          // the database answers reads during its outage
-	loseAgain              string        // type that the queue loses during its rebuild
-	loseAfter              time.Duration // time from the begin of that rebuild to the loss
-	taken                  string        // type whose key in the queue holds foreign data
+	storeReads             bool          // whether the database answers reads during its outage
+	loseAgain              string        // type that the queue loses again during its rebuild
+	loseAfter              time.Duration // time from the start of that rebuild to the second loss
+	taken                  string        // type whose key in the queue holds another program's data
 	outcomesDown           time.Time
 	questionsDown          time.Time
 	storeShift, queueShift time.Duration
-	answered               time.Time // time at which the last step so far has its answer
+	answered               time.Time // time at which the answer to the last step arrives
 
-	mu        sync.Mutex // guards the fields up to launched, and instance.retired
+	mu        sync.Mutex // guards the fields down to launched, and instance.retired
 	instances []*instance
 	deaths    []*instance
 	errands   []func() // functions for the world's goroutine
 	launched  int
 
 	healed   atomic.Bool
-	problem  context.Context // ends at the healing
+	problem  context.Context // ends when all faults end
 	calmed   context.CancelFunc
 	outages  atomic.Int64 // number of outages of the database's connections, plus 1
 	stuck    atomic.Int64 // number of steps without an answer
-	meddling atomic.Int64 // number of running actions on the entry of an attempt, which outlive the instance
+	meddling atomic.Int64 // number of actions that run on the entry of an attempt; they may run longer than their instance lives
 	barrier  *barrier
-	wg       sync.WaitGroup // all goroutines of the simulation itself
-	actors   sync.WaitGroup // producers and people
-	over     atomic.Bool    // the script has ended
+	wg       sync.WaitGroup // counts all goroutines of the simulation itself
+	actors   sync.WaitGroup // counts the goroutines of producers and people
+	over     atomic.Bool    // whether the script has ended
 }
 
 // plan holds the properties of a seed.
@@ -71,18 +71,18 @@ type plan struct {
 	config            compensator.Config
 	types             compensator.TypeConfig
 	chaos             time.Duration // how long faults occur
-	rate              float64       // share of steps that may have a fault
-	failing           float64       // of attempts
-	meddling          float64       // of attempts
+	rate              float64       // share of steps that may get a fault
+	failing           float64       // share of attempts that fail
+	meddling          float64       // share of attempts during which an action on the entry runs
 	active            [faults]bool
 	sharedQueue       bool
 	bulkIDsHidden     bool
 	compensateCrashed bool
 	calm              bool                       // no faults, so no entry may be late
 	hog               string                     // in a calm seed, the type whose handlers hang
-	ordered, untold   map[string]int             // number of orders by idempotency key, and of orders whose commit is not reported
-	thinking          map[string]time.Duration   // longest time of those orders from recording to their end
-	holds             time.Duration              // longest transaction of a person
+	ordered, untold   map[string]int             // by idempotency key: number of orders, and number of orders whose commit is not reported
+	thinking          map[string]time.Duration   // by idempotency key: longest time from the recording to the end of a transaction
+	holds             time.Duration              // longest time for which a person's transaction holds locks
 	killer            compensator.IdempotencyKey // entry whose attempts kill their instance
 	runners           int
 	recorders         int
@@ -126,12 +126,12 @@ func (w *world) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(w.rng.Int64N(int64(most-least)+1))
 }
 
-// drawPlan draws all properties that do not depend on the course of the seed.
+// drawPlan draws all properties of the seed that do not depend on what happens in it.
 func (w *world) drawPlan() {
 	p := &w.plan
 	p.config = compensator.Config{
 		// The values have nanoseconds on purpose. Renewals happen at tenths of the lease, and entries come due at whole
-		// milliseconds of the same clock. If two timers fire at the same instant, the runtime chooses their order.
+		// milliseconds of the same clock. If two timers fired at the same instant, the runtime would choose their order.
 		Lease: w.between(time.Second, 4*time.Second), Grace: w.between(500*time.Millisecond, 2*time.Second),
 		ReconcileInterval: w.between(time.Second, 6*time.Second), PollInterval: w.between(500*time.Millisecond, 2*time.Second),
 		Horizon: w.between(20*time.Second, 3*time.Minute), StopTimeout: w.between(3*time.Second, 9*time.Second),
@@ -224,8 +224,8 @@ func (w *world) drawEvents() {
 	}
 }
 
-// refusalStream is the random stream for refused outcomes alone. Draws that share a stream are not independent. No
-// older seed without refused outcomes gets any.
+// refusalStream is the random stream for refused outcomes only, because draws that share a stream are not independent.
+// A seed that had no refused outcomes before still has none.
 const refusalStream = 156202
 
 // drawRefusals draws when the database refuses outcomes.
@@ -243,7 +243,7 @@ func (w *world) drawRefusals() {
 // run runs the seed. Call it in a separate bubble.
 func (w *world) run() {
 	w.launch(true)
-	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // start them one after the other, so that their timers do not coincide
+	for i := 1; i < w.plan.runners+w.plan.recorders; i++ { // Start them one after the other, so that their timers do not coincide.
 		w.later(w.between(1, time.Second), func() { w.launch(i < w.plan.runners) })
 	}
 	for _, o := range w.plan.orders {
@@ -270,7 +270,7 @@ func (w *world) act(do func()) {
 	})
 }
 
-// script is the course of every seed: faults, healing, rest, and an orderly end.
+// script does the following in every seed: it waits during the faults, ends them, waits for rest, and stops in order.
 func (w *world) script() {
 	defer w.gate.poke()
 	defer w.over.Store(true)
@@ -284,7 +284,7 @@ func (w *world) script() {
 	w.accept()
 	w.everySlot()
 	w.rest()
-	w.await(3*w.plan.types.Timeout, w.oracle.idle) // handlers that ignore their context, whose entries have other owners by now
+	w.await(3*w.plan.types.Timeout, w.oracle.idle) // Wait for handlers that ignore their context. Other instances may have claimed their entries by now.
 	if !w.oracle.failed.Load() {
 		w.fillEverySlot()
 	}
@@ -296,15 +296,15 @@ func (w *world) script() {
 	}
 }
 
-// tick is the interval at which the script looks. It is not a round number, so that no other timer fires at the same
+// tick is the time between two checks of the script. It is not a round number, so that no other timer fires at the same
 // instant.
 const tick = 97_003_019 * time.Nanosecond
 
-// looksPerVisit is the number of looks between two visits of people. They handle the entries that only a person can
+// looksPerVisit is the number of checks between two visits of people. People act on the entries that only they can
 // bring to rest.
 const looksPerVisit = 8
 
-// await looks until holds returns true, for up to most. It returns early after a violation.
+// await calls holds until it returns true, for at most the time most. It returns early after a violation.
 func (w *world) await(most time.Duration, holds func() bool) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		if holds() {
@@ -318,8 +318,8 @@ func (w *world) await(most time.Duration, holds func() bool) bool {
 	return holds()
 }
 
-// awaitRest waits for up to most until every entry is at rest. Between the looks, people handle the entries that only
-// they can bring to rest.
+// awaitRest waits until every entry is at rest, for at most the time most. Between its checks, people act on the
+// entries that only they can bring to rest.
 func (w *world) awaitRest(most time.Duration) bool {
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); {
 		w.wake()
@@ -334,9 +334,9 @@ func (w *world) awaitRest(most time.Duration) bool {
 	return w.oracle.restless() == 0
 }
 
-// lookForRest checks whether every entry is at rest. It looks now, and again at the first tick after the last open
-// entry may have come to rest. It gives up after span. A look at every tick would cost as much as all steps of a quiet
-// seed.
+// lookForRest checks whether every entry is at rest. It checks now, and at the first tick after the last open entry may
+// have come to rest. It gives up after span. Checks at every tick would take as long as all steps of a seed with few
+// events.
 func (w *world) lookForRest(span time.Duration) bool {
 	began := time.Now()
 	end := time.NewTimer(span)
@@ -357,7 +357,7 @@ func (w *world) lookForRest(span time.Duration) bool {
 	return false
 }
 
-// heal ends all faults and makes sure that an instance works. It returns when every step that was waiting has run or
+// heal ends all faults and makes sure that an instance runs. It returns when every step that was waiting has run or
 // hangs. This includes slow steps and the steps of paused instances.
 func (w *world) heal() {
 	w.healed.Store(true)
@@ -373,7 +373,7 @@ func (w *world) heal() {
 		w.hangUpTheDead()
 		answered = w.answered
 		for _, n := range w.living() {
-			if until := n.paused().Add(time.Millisecond); until.After(answered) { // reply delays the answer of a paused instance
+			if until := n.paused().Add(time.Millisecond); until.After(answered) { // reply delays the answer to a paused instance.
 				answered = until
 			}
 			n.pausedUntil.Store(now.UnixNano())
@@ -382,14 +382,14 @@ func (w *world) heal() {
 		close(ready)
 	})
 	<-ready
-	time.Sleep(time.Until(answered) + 1) // one nanosecond later, because the runtime chooses the order of timers that fire at the same instant
+	time.Sleep(time.Until(answered) + 1) // Wait one nanosecond more, because the runtime chooses the order of timers that fire at the same instant.
 	w.oracle.note(func(o *oracle) { o.calmSince = time.Now() })
 }
 
-// unhindered reports whether no step from before the healing still hangs and no action of a person still runs.
+// unhindered reports whether no step from before the end of the faults still hangs, and no person's action still runs.
 func (w *world) unhindered() bool { return w.stuck.Load() == 0 && w.meddling.Load() == 0 }
 
-// hangUpTheDead ends all transactions of dead instances, which may hold rows.
+// hangUpTheDead ends all transactions of dead instances, because they may lock rows.
 func (w *world) hangUpTheDead() {
 	w.mu.Lock()
 	instances := slices.Clone(w.instances)
@@ -401,7 +401,7 @@ func (w *world) hangUpTheDead() {
 	}
 }
 
-// someoneWorks starts an instance unless one runs that handles every type.
+// someoneWorks starts an instance, unless an instance that handles every type is running.
 func (w *world) someoneWorks() {
 	if w.worker() != nil {
 		return
@@ -475,8 +475,8 @@ func (w *world) rest() {
 		}
 		return left == ""
 	}
-	// A call that was in flight when the last row came to rest may add an entry to the queue with the end of its old
-	// lease. After a backward jump of the database's clock that lease is longer.
+	// A call may still be on its way when the last row comes to rest. It may add an entry to the queue, with the end of
+	// its old lease. After a backward jump of the database's clock, that lease is longer.
 	if w.await(inFlight, clean) {
 		return
 	}
@@ -518,11 +518,11 @@ func (w *world) endAllBut(last *instance) {
 	}
 }
 
-// fillEverySlot asserts that no slot has leaked. On a single instance, every type must run as many entries at once as
-// its Concurrency allows.
+// fillEverySlot asserts that every slot has been freed. On a single instance, every type must run as many entries at
+// the same time as its Concurrency allows.
 func (w *world) fillEverySlot() {
 	var last *instance
-	// A handler may have killed its process at this instant. Another instance then starts.
+	// A handler may kill its process at this instant. Another instance then starts.
 	w.await(time.Minute, func() bool { last = w.worker(); return last != nil })
 	w.endAllBut(last)
 	w.resume(last)
