@@ -53,7 +53,7 @@ const (
 	problemStore            = "outcomes could not be stored"
 	problemRollbackDetector = "what the database has kept so far could not be read back"
 	problemRound            = "the log could not be searched for forgotten entries"
-	problemOrdering         = "it could not be told whose turn it is"
+	problemOrdering         = "the earlier entries of ordering keys could not be read"
 	problemContent          = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt          = "attempts end with nothing counted: something they need is not available"
 	problemFaults           = "attempts fail, and count, for they have met the database's condition too often in a row"

@@ -71,7 +71,7 @@ func givenRabbit(address string) (*RabbitMQServer, error) {
 	if err := askRabbit(host, ""); err != nil {
 		return nil, fmt.Errorf("AMQP_URL: %w", err)
 	}
-	rabbitServers.enqueue(byDSN, host)
+	rabbitServers.report(byDSN, host)
 	return &RabbitMQServer{control: control{machine: given{host}}, url: address}, nil
 }
 

@@ -66,7 +66,7 @@ func sharedRedis() (machine, error) {
 	if err := askRedis(address, 0); err != nil {
 		return nil, fmt.Errorf("REDIS_ADDR: %w", err)
 	}
-	redisServers.enqueue(byDSN, address)
+	redisServers.report(byDSN, address)
 	return given{address}, nil
 }
 

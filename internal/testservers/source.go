@@ -64,7 +64,7 @@ func (s *source) start(flags []string) (machine, error) {
 		started, description, err := s.startBy(w, flags)
 		if err == nil {
 			s.chosen = w
-			s.enqueue(w, description)
+			s.report(w, description)
 			return started, nil
 		}
 		failures[w] = err
@@ -95,7 +95,7 @@ func (s *source) startBy(w way, flags []string) (machine, string, error) {
 }
 
 // enqueue prints the kind of server that the tests use, once per process and kind.
-func (s *source) enqueue(w way, description string) {
+func (s *source) report(w way, description string) {
 	fmt.Fprintf(os.Stderr, "testservers: %s by way of %s: %s\n", s.kind, w, description)
 }
 

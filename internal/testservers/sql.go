@@ -68,7 +68,7 @@ func givenSQL(dsn string) (*SQLServer, error) {
 	if err := server.identify(); err != nil {
 		return nil, fmt.Errorf("MYSQL_DSN: %w", err)
 	}
-	sqlServers.enqueue(byDSN, server.Version+" at "+config.Addr)
+	sqlServers.report(byDSN, server.Version+" at "+config.Addr)
 	return server, nil
 }
 

@@ -142,7 +142,7 @@ func TestErasureReachesTheOrderingKeyOnceItsEntryHasEnded(t *testing.T) {
 		require.NoError(t, harness.ErrOf(c.Erase(t.Context(), id, harness.ByMei)))
 	}
 	require.Zero(t, standing(called))
-	require.Contains(t, keys(w), "Lin", "a dead one holds its turn, erased too")
+	require.Contains(t, keys(w), "Lin", "a dead entry keeps its position, also after it is erased")
 	require.NoError(t, c.SettleManually(t.Context(), alone, harness.ByMei))
 	require.NotContains(t, keys(w), "Lin")
 	w.InTx(w.DB, func(tx *sql.Tx) { require.NoError(t, harness.ErrOf(c.CancelTx(t.Context(), tx, first))) })

@@ -62,7 +62,7 @@ func (w *world) visit(v visit) {
 	defer cancel()
 	d, err := admin.New(n.c, admin.Options{Access: anybody})
 	if err != nil {
-		w.oracle.fail("G32: the Admin of instance %d: %v", n.number, err)
+		w.oracle.fail("G32: the Admin of instance %d returned an error: %v", n.number, err)
 		return
 	}
 	actor, why := admin.Actor{ID: "mei"}, admin.Why{Reason: "because"}
@@ -115,7 +115,7 @@ func (s *gatedStore) casesOpened(outcomes []processlog.Outcome, answers []proces
 		}
 		found, err := s.store.CasesOf(context.Background(), []compensator.EntryID{o.ID})
 		if err != nil || len(found) != 1 || !found[0].ClosedAt.IsZero() || found[0].Epoch != o.Epoch {
-			s.from.w.oracle.fail("G31: entry %s has died in epoch %d, and its case is %+v", o.ID, o.Epoch, found)
+			s.from.w.oracle.fail("G31: entry %s died in epoch %d, but its case is %+v", o.ID, o.Epoch, found)
 		}
 		s.from.w.oracle.note(func(or *oracle) { or.sights[sawCases]++ })
 	}
@@ -148,17 +148,17 @@ func (s *gatedStore) changedAll(ctx context.Context, seen []processlog.Version, 
 		}
 		history, err := s.store.History(context.Background(), v.ID)
 		if err != nil || len(history) == 0 || history[len(history)-1].Before.Version != v.Number || history[len(history)-1].Actor != "mei" {
-			s.from.w.oracle.fail("G32: entry %s was changed in version %d, and the last record of it is %+v", v.ID, v.Number, history)
+			s.from.w.oracle.fail("G32: entry %s was changed in version %d, but its last audit record is %+v", v.ID, v.Number, history)
 		}
 		found, err := s.store.CasesOf(context.Background(), []compensator.EntryID{v.ID})
 		if err != nil || len(found) > 0 && found[0].ClosedAt.IsZero() {
-			s.from.w.oracle.fail("G32: entry %s is dead no more, and its case is open", v.ID)
+			s.from.w.oracle.fail("G32: entry %s is no longer dead, but its case is open", v.ID)
 		}
 		if ctx.Value(unchecked{}) != nil {
 			before := answers[i].Before
 			if len(found) > 0 && found[0].Kind == processlog.CaseUnknown && found[0].Epoch == before.Epoch || before.EndedBy == processlog.EndedByCrash ||
 				strings.HasPrefix(before.LastError, compensator.ErrTimeout.Error()) {
-				s.from.w.oracle.fail("G32: the outcome of entry %s was unknown, and somebody who had not checked changed it", v.ID)
+				s.from.w.oracle.fail("G32: a person who had not checked changed entry %s, whose outcome was unknown", v.ID)
 			}
 			s.from.w.oracle.note(func(o *oracle) { o.sights[sawUncheckedActions]++ })
 		}
@@ -248,7 +248,7 @@ func (s *gatedStore) AssignCases(ctx context.Context, seen []processlog.SeenCase
 		answers, err = s.store.AssignCases(ctx, seen, owner, op)
 		for _, answer := range append(slices.Clone(answers), err) {
 			if answer != nil && !errors.Is(answer, processlog.ErrChanged) && !errors.Is(answer, processlog.ErrNotFound) {
-				s.from.w.oracle.fail("G32: a case is taken: %v", answer)
+				s.from.w.oracle.fail("G32: taking a case failed: %v", answer)
 			}
 		}
 		return err

@@ -76,7 +76,7 @@ func (o *oracle) follows(n *instance, e *compensator.Entry) {
 		l := o.lives[id]
 		of := len(l.steps) > 0 && l.steps[0].row.BatchID == e.BusinessID
 		if of && !slices.ContainsFunc(l.steps, func(s transition) bool { return s.row.State.Terminal() }) {
-			o.failLocked("G27: entry %s comes after batch %s, of which entry %s has never ended", e.ID, e.BusinessID, id)
+			o.failLocked("G27: entry %s runs after batch %s, but entry %s of this batch has never ended", e.ID, e.BusinessID, id)
 		}
 	}
 }
@@ -119,13 +119,13 @@ func (o *oracle) lingers(businessType string) time.Duration {
 func (n *instance) enter(entries int) (leave func()) {
 	o, cfg := n.w.oracle, n.w.batches()
 	if entries > cfg.BatchSize {
-		o.fail("a batch of %d on instance %d, whose batches are of %d", entries, n.number, cfg.BatchSize)
+		o.fail("a batch has %d entries on instance %d, but BatchSize is %d", entries, n.number, cfg.BatchSize)
 	}
 	if entries == 1 {
 		return func() {}
 	}
 	if calls := n.batches.Add(1); int(calls) > cfg.Concurrency {
-		o.fail("%d batches run at once on instance %d, whose concurrency is %d", calls, n.number, cfg.Concurrency)
+		o.fail("%d batches run at once on instance %d, but Concurrency is %d", calls, n.number, cfg.Concurrency)
 	}
 	o.note(func(o *oracle) {
 		o.sights[sawBatches]++

@@ -87,7 +87,7 @@ func (o *oracle) openedLocked(n *instance, open compensator.OpenBreaker) {
 func (o *oracle) closedLocked(n *instance, open compensator.OpenBreaker) {
 	o.sights[sawBreakerClosed]++
 	if was := o.opened[breakerOn{n, open.BusinessType}]; was == nil || was.probes == 0 {
-		o.failLocked("G25: the breaker of %s on instance %d closes untried", open.BusinessType, n.number)
+		o.failLocked("G25: the breaker of type %s on instance %d closes without a successful probe", open.BusinessType, n.number)
 	}
 	delete(o.opened, breakerOn{n, open.BusinessType})
 }
@@ -131,7 +131,7 @@ func (o *oracle) probesLocked(n *instance, id compensator.EntryID, open *opening
 	}
 	open.probes++
 	if open.probes > 1 || time.Now().Before(open.ProbeAt) {
-		o.failLocked("G25: entry %s runs on instance %d, %v before its breaker may probe, as number %d", id, n.number, time.Until(open.ProbeAt), open.probes)
+		o.failLocked("G25: entry %s runs on instance %d %v before the breaker may probe, as call %d", id, n.number, time.Until(open.ProbeAt), open.probes)
 	}
 }
 
@@ -169,12 +169,12 @@ func (w *world) resume(last *instance) {
 			Options: compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)}}}})
 		cancel()
 		if err != nil {
-			w.oracle.fail("record after healing: %v", err)
+			w.oracle.fail("Record fails after all faults ended: %v", err)
 			return
 		}
 		most := max(0, time.Until(open.ProbeAt)) + w.plan.types.Timeout + inFlight
 		if !w.await(most, func() bool { return w.oracle.openOn(last, t) == nil }) {
-			w.oracle.fail("G25: the breaker of %s is open still, %v after all was healed and an entry came", t, most)
+			w.oracle.fail("G25: the breaker of type %s is still open %v after all faults ended and an entry was recorded", t, most)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (o *oracle) asks(n *instance, e *compensator.Entry) {
 	if len(o.losses) > 0 && claim.at.After(o.losses[len(o.losses)-1]) {
 		o.sights[sawClaimedLater]++
 		if o.goOn.IsZero() && !o.purged && forgotten(n.lost) {
-			o.failLocked("G19: entry %s starts on instance %d, which claimed it after the database went back, and has not found out that entry %s, version %d, is lost",
+			o.failLocked("G19: entry %s starts on instance %d, which claimed it after a loss; the instance has not noticed that entry %s, version %d, is lost",
 				e.ID, n.number, n.lost.ID, n.lost.Version)
 		}
 	}

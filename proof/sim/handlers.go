@@ -191,7 +191,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	n.w.oracle.called(n, items[0].Entry)
 	defer n.enter(len(items))()
 	if name := ctx.Value(orderName{}); name != nil {
-		n.w.oracle.fail("a batch of %d runs with what travelled with %q", len(items), name)
+		n.w.oracle.fail("a batch of %d entries runs with the context values of %q", len(items), name)
 	}
 	attempts := make([]*attempt, len(items))
 	for i, item := range items {
@@ -204,7 +204,7 @@ func (n *instance) attemptBatch(ctx context.Context, items []compensator.Item[js
 	}
 	for _, a := range attempts {
 		if a.lost != attempts[0].lost || a.lost > 1 && len(attempts) > 1 {
-			n.w.oracle.fail("G16: entry %s, which has lost %d leases, shares its batch with entry %s, which has lost %d", a.id, a.lost, attempts[0].id, attempts[0].lost)
+			n.w.oracle.fail("G16: entry %s with %d lost leases is in one batch with entry %s with %d lost leases", a.id, a.lost, attempts[0].id, attempts[0].lost)
 		}
 	}
 	first := n.w.behaviour(items[0].Entry, attempts[0].start)

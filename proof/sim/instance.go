@@ -74,7 +74,7 @@ func (w *world) launch(runs bool) *instance {
 		err = n.register(c)
 	}
 	if err != nil {
-		w.oracle.fail("start of instance %d: %v", n.number, err)
+		w.oracle.fail("New failed for instance %d: %v", n.number, err)
 		panic(err)
 	}
 	n.c, n.opening = c, false
@@ -100,7 +100,7 @@ func (n *instance) life(ctx context.Context) {
 		<-ctx.Done()
 	}
 	if err := n.c.Close(); err != nil && !n.dead.Load() {
-		n.w.oracle.fail("G15: Close of instance %d: %v", n.number, err)
+		n.w.oracle.fail("G15: Close of instance %d failed: %v", n.number, err)
 	}
 	if n.ranWell.Load() && !n.dead.Load() {
 		n.w.oracle.closed(n)
@@ -115,7 +115,7 @@ func (n *instance) afterRun() {
 		n.ranWell.Store(true)
 		n.w.oracle.ranToItsEnd(n)
 	case n.mustEndWell.Load():
-		n.w.oracle.fail("G15: Run of instance %d, with nothing in its way, returned %v", n.number, n.runErr)
+		n.w.oracle.fail("G15: Run of instance %d returned %v, although no fault prevented an orderly stop", n.number, n.runErr)
 	}
 }
 

@@ -49,7 +49,7 @@ func (o *oracle) keptLocked(row processlog.Row) {
 	}
 	o.sights[sawKeptLongEnough]++
 	if age := -row.DueIn; !keptStates[row.State] || age < o.w.apart.keep {
-		o.failLocked("G24: entry %s was purged, %s since %v", row.ID, row.State, age)
+		o.failLocked("G24: entry %s was purged too early: it has been %s for %v", row.ID, row.State, age)
 	}
 }
 
@@ -82,7 +82,7 @@ func (w *world) outlive() {
 		return len(rows)
 	}
 	if !w.await(3*time.Minute, func() bool { return overdue() == 0 }) {
-		w.oracle.fail("G24: %d entries are there after their time", overdue())
+		w.oracle.fail("G24: %d entries are due for a purge and still exist", overdue())
 	}
 }
 

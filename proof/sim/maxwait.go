@@ -31,7 +31,7 @@ func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawWaitedOut]++
 	most := o.w.plan.types.MaxWait
 	if most == 0 || age(before) < most && o.w.storeShift == 0 {
-		o.failLocked("G7: a wait counts as a failure of entry %s, %v old, with a MaxWait of %v, attempt %+v", after.ID, age(before), most, *a)
+		o.failLocked("G7: a wait counts as a failure of entry %s, but its age is %v and MaxWait is %v, attempt %+v", after.ID, age(before), most, *a)
 	}
 }
 
@@ -39,6 +39,6 @@ func (o *oracle) waitCountedLocked(before, after processlog.Row, a *attempt) {
 func (o *oracle) waitFreeLocked(l *life, after processlog.Row, a *attempt) {
 	most := o.w.plan.types.MaxWait
 	if most > 0 && age(l.steps[a.version].row) >= most && o.w.storeShift == 0 {
-		o.failLocked("G7: a wait counts for nothing of entry %s, %v old, with a MaxWait of %v, attempt %+v", after.ID, age(l.steps[a.version].row), most, *a)
+		o.failLocked("G7: a wait counts as no failure of entry %s, but its age is %v and MaxWait is %v, attempt %+v", after.ID, age(l.steps[a.version].row), most, *a)
 	}
 }

@@ -78,7 +78,7 @@ func (o *oracle) retried(key compensator.IdempotencyKey, runs int) {
 		o.sights[sawRetried]++
 	}
 	if len(o.losses) == 0 && !o.hasSucceededLocked(key) {
-		o.failLocked("G36: RetryTx says that the transaction of message %q has committed, and no entry of it has ever succeeded", key)
+		o.failLocked("G36: RetryTx reports that the transaction of message %q has committed, but no entry of the message ever succeeded", key)
 	}
 }
 
@@ -128,13 +128,13 @@ func (o *oracle) consumed(keys []compensator.IdempotencyKey) {
 			return
 		}
 		if l == nil || l.last().row.State != compensator.Succeeded {
-			o.failLocked("G35: message %q is done, and no entry says so: %+v", key, l)
+			o.failLocked("G35: the work of message %q is done, but its entry does not show this: %+v", key, l)
 			return
 		}
 		o.sights[sawConsumed]++
 		d := done{l.id, l.last().row.Epoch}
 		if o.done[d]++; o.done[d] > 1 {
-			o.failLocked("G35: message %q was done twice, in epoch %d of entry %s", key, d.epoch, d.id)
+			o.failLocked("G35: the work of message %q was done twice, in epoch %d of entry %s", key, d.epoch, d.id)
 		}
 	}
 }
@@ -146,13 +146,13 @@ func (o *oracle) doneBefore(key compensator.IdempotencyKey) {
 	defer o.mu.Unlock()
 	o.sights[sawDoneBefore]++
 	if o.fateLocked(string(key)).rows == 0 || !o.hasSucceededLocked(key) {
-		o.failLocked("G35: message %q is told as done, and no entry of it has ever succeeded", key)
+		o.failLocked("G35: Once reports message %q as processed before, but no entry of the message ever succeeded", key)
 	}
 }
 
 // doneAsToldLocked asserts G35: if an entry is inserted as done, a consumer has done its work.
 func (o *oracle) doneAsToldLocked(l *life) {
 	if l.steps[0].row.State.Terminal() && o.done[done{l.id, 0}] != 1 {
-		o.failLocked("G35: entry %s is born done, and what its message asks for happened %d times", l.id, o.done[done{l.id, 0}])
+		o.failLocked("G35: entry %s is inserted as done, but the work of its message was done %d times", l.id, o.done[done{l.id, 0}])
 	}
 }

@@ -211,7 +211,7 @@ func (o *oracle) offeredAgainLocked(first, again *operation) {
 		case !found:
 			again.outcomes = append(again.outcomes, out)
 		case offered.Version != out.Version || offered.Epoch != out.Epoch || offered.To != out.To:
-			o.failLocked("G4: the outcome of entry %s, first %s of version %d, is offered again as %s of version %d", out.ID, out.To, out.Version, offered.To, offered.Version)
+			o.failLocked("G4: the outcome of entry %s was %s for version %d, but is offered again as %s for version %d", out.ID, out.To, out.Version, offered.To, offered.Version)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (o *oracle) effects(list []effect) {
 	defer o.mu.Unlock()
 	for _, e := range list {
 		if o.effect[e]++; o.effect[e] > 1 {
-			o.failLocked("G5: effect of entry %s, epoch %d, compensation %v, happened twice", e.id, e.epoch, e.compensate)
+			o.failLocked("G5: the effect of entry %s, epoch %d, compensation %v, happened twice", e.id, e.epoch, e.compensate)
 		}
 	}
 }
@@ -276,17 +276,17 @@ func (o *oracle) saw(before, after processlog.Row) {
 func (o *oracle) insertedLocked(row processlog.Row) {
 	op := o.ops[row.Token]
 	if op == nil || op.kind != opInsert {
-		o.failLocked("G2: entry %s exists, and nobody recorded it", row.ID)
+		o.failLocked("G2: entry %s exists, but no transaction recorded it", row.ID)
 		return
 	}
 	if o.keys[string(row.IdempotencyKey)] != nil {
-		o.failLocked("G11: a second row for idempotent id %q", row.IdempotencyKey)
+		o.failLocked("G11: idempotency key %q has a second row", row.IdempotencyKey)
 	}
 	if row.Version != 0 || row.State != compensator.Pending && row.State != compensator.Succeeded || row.Epoch != 0 || row.ProcessCount != 0 || row.DeliveryCount > 1 {
-		o.failLocked("G4: entry %s is born as %+v", row.ID, row)
+		o.failLocked("G4: entry %s is inserted as %+v", row.ID, row)
 	}
 	if row.DeliveryCount == 1 && (row.DueIn > 0 && o.w.storeShift == 0 || op.draft(row.IdempotencyKey).Delay > 0) {
-		o.failLocked("G9: entry %s is born claimed and due in %v", row.ID, row.DueIn)
+		o.failLocked("G9: entry %s is inserted with a lease, but due in %v", row.ID, row.DueIn)
 	}
 	l := &life{id: row.ID, key: string(row.IdempotencyKey), kind: row.BusinessType, content: row.Content, readBy: make(map[*instance]uint64)}
 	l.steps = append(l.steps, transition{op: op, row: row, at: time.Now()})
@@ -323,11 +323,11 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 		op = &operation{kind: opRelease}
 	}
 	if op == nil {
-		o.failLocked("G4: entry %s changed by a write nobody made", after.ID)
+		o.failLocked("G4: entry %s was changed by a write that no instance made", after.ID)
 		return
 	}
 	if after.Version != before.Version+1 || before.Version != l.last().row.Version {
-		o.failLocked("G4: entry %s went from version %d to %d, having had %d", after.ID, before.Version, after.Version, l.last().row.Version)
+		o.failLocked("G4: entry %s changed from version %d to %d, but its last version was %d", after.ID, before.Version, after.Version, l.last().row.Version)
 	}
 	erases := op.kind == opChange && op.change.Action == compensator.ActionErase
 	if erases {
@@ -335,16 +335,16 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 		o.erasedLocked(before, after)
 	}
 	if !bytes.Equal(after.Content, l.content) || after.BusinessType != l.kind || string(after.IdempotencyKey) != l.key {
-		o.failLocked("G11: what was recorded of entry %s has changed", after.ID)
+		o.failLocked("G11: the recorded fields of entry %s have changed", after.ID)
 	}
 	if before.State.Terminal() && (op.kind != opChange || after.Epoch != before.Epoch+1) {
 		o.endedAnewLocked(l, op, before, after)
 	}
 	if l.kind == strayType && op.kind != opChange {
-		o.failLocked("G18: entry %s of a type nobody handles was touched", after.ID)
+		o.failLocked("G18: entry %s was changed, but its type has no handler", after.ID)
 	}
 	if op.kind == opClaim && !op.from.handles(l.kind) {
-		o.failLocked("G18: entry %s of %s was claimed by instance %d, which does not handle it", after.ID, l.kind, op.from.number)
+		o.failLocked("G18: entry %s of type %s was claimed by instance %d, which has no handler for this type", after.ID, l.kind, op.from.number)
 	}
 	t := transition{op: op, row: after, at: time.Now()}
 	switch op.kind {
@@ -357,7 +357,7 @@ func (o *oracle) changedLocked(before, after processlog.Row) {
 	case opChange:
 		o.actedLocked(before, after, op)
 	default:
-		o.failLocked("G4: entry %s changed by an insert", after.ID)
+		o.failLocked("G4: entry %s was changed by an insert", after.ID)
 	}
 	l.steps = append(l.steps, t)
 	switch {
@@ -403,11 +403,11 @@ func (o *oracle) claimedLocked(l *life, before, after processlog.Row, t *transit
 	case before.DueIn > 0:
 		o.failLocked("G9: entry %s was claimed %v early", after.ID, before.DueIn)
 	case before.LeaseLeft > 0 && !own:
-		o.failLocked("G16: entry %s was claimed while somebody held it for %v more", after.ID, before.LeaseLeft)
+		o.failLocked("G16: entry %s was claimed while another lease was valid for %v", after.ID, before.LeaseLeft)
 	case after.State != before.State || after.Epoch != before.Epoch || after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount:
 		o.failLocked("G4: a claim changed entry %s from %+v to %+v", after.ID, before, after)
 	case after.DeliveryCount != deliveries || after.LeaseLeft <= 0:
-		o.failLocked("G4: the claim of entry %s counts %d deliveries after %d, and holds %v", after.ID, after.DeliveryCount, before.DeliveryCount, after.LeaseLeft)
+		o.failLocked("G4: the claim of entry %s counts %d deliveries after %d, with a lease of %v", after.ID, after.DeliveryCount, before.DeliveryCount, after.LeaseLeft)
 	}
 	if before.DeliveryCount > 0 && !own {
 		o.sights[sawExpired]++
@@ -430,7 +430,7 @@ func (o *oracle) releasedLocked(l *life, before, after processlog.Row) {
 	}
 	for _, a := range l.attempts {
 		if a.version == before.Version && !a.from.dead.Load() {
-			o.failLocked("G4: the lease of entry %s was given back as unused, but version %d ran", after.ID, before.Version)
+			o.failLocked("G4: the lease of entry %s was released as unused, but a handler ran for version %d", after.ID, before.Version)
 		}
 	}
 }

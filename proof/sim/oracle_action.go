@@ -46,7 +46,7 @@ func (o *oracle) asksFor(action compensator.Action, compensate bool, refs ...com
 func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Change) {
 	byID, byKey := deedOn{after.ID, change.Action, change.Compensate}, deedOn{after.IdempotencyKey, change.Action, change.Compensate}
 	if !o.asked[byID] && !o.asked[byKey] {
-		o.failLocked("G3: %s of entry %s, %q, which nobody asked for (compensate: %v)", change.Action, after.ID, after.IdempotencyKey, change.Compensate)
+		o.failLocked("G3: %s of entry %s, %q, was not requested (compensate: %v)", change.Action, after.ID, after.IdempotencyKey, change.Compensate)
 	}
 	to, by := actions[change.Action].to, actions[change.Action].by
 	switch {
@@ -56,7 +56,7 @@ func (o *oracle) askedLocked(before, after processlog.Row, change processlog.Cha
 		to = compensator.Compensating
 	}
 	if after.State != to || after.EndedBy != by {
-		o.failLocked("G3: %s took entry %s from %s to %s, ended by %q, want %s, %q", change.Action, after.ID, before.State, after.State, after.EndedBy, to, by)
+		o.failLocked("G3: %s changed entry %s from %s to %s, ended by %q, want %s, %q", change.Action, after.ID, before.State, after.State, after.EndedBy, to, by)
 	}
 }
 
@@ -73,7 +73,7 @@ func (o *oracle) erasedLocked(before, after processlog.Row) {
 	o.sights[sawErased]++
 	kept := after.State == before.State && after.EndedBy == before.EndedBy && after.NextAt.Equal(before.NextAt) && after.ProcessCount == before.ProcessCount
 	if !kept || !after.Erased || len(after.Content)+len(after.Headers)+len(after.LastError)+len(after.UserName) > 0 {
-		o.failLocked("G3: erasing took entry %s from %+v to %+v", after.ID, before, after)
+		o.failLocked("G3: an erase changed entry %s from %+v to %+v", after.ID, before, after)
 	}
 }
 
@@ -81,23 +81,23 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 	change, rule := op.change, actions[op.change.Action]
 	o.sights[sawActions]++
 	if !rule.from[before.State] || after.Epoch != before.Epoch+rule.epoch {
-		o.failLocked("G3: %s took entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
+		o.failLocked("G3: %s changed entry %s from %s, epoch %d, to %s, epoch %d", change.Action, after.ID, before.State, before.Epoch, after.State, after.Epoch)
 	}
 	o.askedLocked(before, after, change)
 	if after.DeliveryCount > before.DeliveryCount || change.Action != compensator.ActionReschedule && after.DeliveryCount != 0 {
-		o.failLocked("G4: %s of entry %s leaves %d deliveries of %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
+		o.failLocked("G4: %s of entry %s leaves a delivery count of %d, which was %d", change.Action, after.ID, after.DeliveryCount, before.DeliveryCount)
 	}
 	if before.Erased && !after.State.Terminal() {
-		o.failLocked("G3: %s took entry %s to %s, whose content is gone", change.Action, after.ID, after.State)
+		o.failLocked("G3: %s changed entry %s to %s, although its content is erased", change.Action, after.ID, after.State)
 	}
 	if op.seen != nil {
 		o.sights[sawManyRequeued]++
 		if op.seen[after.ID] != before.Version {
-			o.failLocked("G3: entry %s was requeued in version %d, and seen in %d", after.ID, before.Version, op.seen[after.ID])
+			o.failLocked("G3: entry %s was requeued in version %d, but the caller saw version %d", after.ID, before.Version, op.seen[after.ID])
 		}
 	}
 	if change.Action == compensator.ActionRequeue && (after.ProcessCount != 0 || after.CompensateCount != 0) {
-		o.failLocked("G13: entry %s was requeued and keeps its counts", after.ID)
+		o.failLocked("G13: entry %s was requeued but keeps its counts", after.ID)
 	}
 }
 
@@ -106,11 +106,11 @@ func (o *oracle) actedLocked(before, after processlog.Row, op *operation) {
 func (o *oracle) endedAnewLocked(l *life, op *operation, before, after processlog.Row) {
 	ends := op.kind == opChange && (op.change.Action == compensator.ActionComplete || op.change.Action == compensator.ActionCancel)
 	if !ends || before.State != compensator.Dead || after.Epoch != before.Epoch || !after.State.Terminal() {
-		o.failLocked("G3: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+		o.failLocked("G3: entry %s changed from %s to %s, but no person requested this", after.ID, before.State, after.State)
 	}
 	for _, a := range l.attempts {
 		if a.compensate && a.epoch == before.Epoch {
-			o.failLocked("G3: a service made entry %s %s, which had begun to be compensated in version %d", after.ID, after.State, a.version)
+			o.failLocked("G3: a service changed entry %s to %s, but its compensation began in version %d", after.ID, after.State, a.version)
 		}
 	}
 	o.sights[sawRescued]++

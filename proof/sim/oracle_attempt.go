@@ -24,10 +24,10 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 	}
 	o.foundedLocked(l, n, e)
 	if carried, _ := ctx.Value(orderName{}).(string); carried != e.Headers["order"] {
-		o.failLocked("entry %s runs with what travelled with %q, and was recorded by %q", e.ID, carried, e.Headers["order"])
+		o.failLocked("entry %s runs with the context values of %q, but was recorded with those of %q", e.ID, carried, e.Headers["order"])
 	}
 	if n.ranWell.Load() {
-		o.failLocked("G15: entry %s starts on instance %d, whose Run has returned", e.ID, n.number)
+		o.failLocked("G15: entry %s starts on instance %d, but its Run has returned", e.ID, n.number)
 	}
 	o.unrepeatedLocked(l, a)
 	o.besideNothingLocked(l, a)
@@ -40,18 +40,18 @@ func (o *oracle) began(ctx context.Context, n *instance, e *compensator.Entry) *
 // foundedLocked asserts that this instance made the claim, and that the handler gets the stored content.
 func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	if e.Version >= uint64(len(l.steps)) {
-		o.failLocked("G2: entry %s runs as version %d, but has had %d only", e.ID, e.Version, len(l.steps))
+		o.failLocked("G2: entry %s runs as version %d, but its newest version is %d", e.ID, e.Version, len(l.steps))
 		return
 	}
 	s := l.steps[e.Version]
 	claimed := s.op.kind == opClaim || s.op.kind == opInsert && s.row.DeliveryCount == 1
 	switch {
 	case !claimed || s.op.from != n:
-		o.failLocked("G2: entry %s runs on instance %d as version %d, which that one did not claim", e.ID, n.number, e.Version)
+		o.failLocked("G2: entry %s runs on instance %d as version %d, but this instance did not claim that version", e.ID, n.number, e.Version)
 	case l.readBy[n] < e.Version+1:
-		o.failLocked("G2: entry %s runs on instance %d as version %d from memory", e.ID, n.number, e.Version)
+		o.failLocked("G2: entry %s runs on instance %d as version %d, but the instance did not read that version", e.ID, n.number, e.Version)
 	case s.op.unknown:
-		o.failLocked("G2: entry %s runs on instance %d, which was never told that its transaction had committed, without a claim", e.ID, n.number)
+		o.failLocked("G2: entry %s runs on instance %d without a claim, but the instance never learned that the transaction committed", e.ID, n.number)
 	case s.row.State.Terminal():
 		o.failLocked("G2: entry %s runs although it is %s", e.ID, s.row.State)
 	case e.DeliveryCount > crashBudget:
@@ -59,13 +59,13 @@ func (o *oracle) foundedLocked(l *life, n *instance, e *compensator.Entry) {
 	case e.State != s.row.State || e.Epoch != s.row.Epoch || e.ProcessCount != s.row.ProcessCount || !bytes.Equal(e.Content, l.content):
 		o.failLocked("G2: entry %s runs as %+v, but is stored as %+v", e.ID, *e, s.row)
 	case l.kind == strayType:
-		o.failLocked("G18: entry %s of a type nobody handles runs", e.ID)
+		o.failLocked("G18: entry %s runs, but its type has no handler", e.ID)
 	}
 	o.promptlyStartedLocked(l, s)
 	if e.State == compensator.Compensating { // Assert G12: the compensation was decided, and the epoch has no success.
 		for _, t := range l.steps[:e.Version] {
 			if t.row.Epoch == e.Epoch && t.row.State == compensator.Succeeded {
-				o.failLocked("G12: entry %s is compensated in epoch %d, in which it succeeded", e.ID, e.Epoch)
+				o.failLocked("G12: the compensation of entry %s runs in epoch %d, but the entry succeeded in that epoch", e.ID, e.Epoch)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (o *oracle) unrepeatedLocked(l *life, a *attempt) {
 		}
 	}
 	if most < 0 {
-		o.failLocked("G16: entry %s runs again under the claim of version %d", l.id, a.version)
+		o.failLocked("G16: entry %s runs a second time under the claim of version %d", l.id, a.version)
 	}
 }
 
@@ -123,7 +123,7 @@ func (o *oracle) answered(n *instance, outcomes []processlog.Outcome, answers []
 		}
 		now := l.last()
 		if now.op.kind != opPurge && absorbable(out.To, now.row.State) && !answers[i].Applied && now.row.Epoch == out.Epoch {
-			o.failLocked("G8: the success of entry %s, version %d, was refused, although it is %s", out.ID, out.Version, now.row.State)
+			o.failLocked("G8: the success of entry %s, version %d, was refused, although the entry is %s", out.ID, out.Version, now.row.State)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (o *oracle) observer(n *instance) compensator.Observer {
 func (o *oracle) missingLocked(e compensator.MissingEvent) {
 	o.sights[sawMissing]++
 	if l := o.lives[e.ID]; l != nil && o.keys[l.key] == l {
-		o.failLocked("G1: entry %s is there, and reported missing", e.ID)
+		o.failLocked("G1: entry %s is reported as missing, but exists", e.ID)
 	}
 }
 
@@ -210,7 +210,7 @@ func (o *oracle) missingLocked(e compensator.MissingEvent) {
 func (o *oracle) durableLocked(e compensator.SettledEvent) {
 	l := o.lives[e.ID]
 	if l == nil {
-		o.failLocked("G2: entry %s is said to be settled, but was never committed", e.ID)
+		o.failLocked("G2: entry %s is reported as settled, but was never committed", e.ID)
 		return
 	}
 	for i := len(l.steps) - 1; i >= 0; i-- {
@@ -220,5 +220,5 @@ func (o *oracle) durableLocked(e compensator.SettledEvent) {
 			return
 		}
 	}
-	o.failLocked("G8: entry %s is said to be settled as %s, and never was", e.ID, e.State)
+	o.failLocked("G8: entry %s is reported as settled as %s, but its history does not have this outcome", e.ID, e.State)
 }

@@ -38,9 +38,9 @@ func (o *oracle) orderEnded(order order, err error) {
 			fate.yes++
 			o.sights[sawCommitted]++
 			if fate.rows == 0 {
-				o.failLocked("G1: the transaction of %q has committed, and the entry is not there", e.IdempotencyKey)
+				o.failLocked("G1: the transaction of %q has committed, but the entry does not exist", e.IdempotencyKey)
 			} else if !fate.kinds[e.BusinessType] {
-				o.failLocked("G11: the transaction of %q has committed as one of %s, and the entry is %v", e.IdempotencyKey, e.BusinessType, slices.Collect(maps.Keys(fate.kinds)))
+				o.failLocked("G11: the transaction of %q has committed with type %s, but the entry has %v", e.IdempotencyKey, e.BusinessType, slices.Collect(maps.Keys(fate.kinds)))
 			}
 		case errors.Is(err, compensator.ErrCommitUnknown), err == errBroken, err == errDead:
 			fate.unknown++
@@ -61,7 +61,7 @@ func (o *oracle) refusedLocked(order order, err error) {
 		return e.IdempotencyKey == other.IdempotencyKey && e.BusinessType == other.Asked
 	})
 	if !asked || other.Asked == other.Recorded || !o.fateLocked(string(other.IdempotencyKey)).kinds[other.Recorded] {
-		o.failLocked("G11: refused with no reason: %v", err)
+		o.failLocked("G11: a key was refused without a reason: %v", err)
 	}
 }
 
@@ -77,10 +77,10 @@ func (o *oracle) resolved(key compensator.IdempotencyKey, before *life, happened
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if fate := o.fateLocked(string(key)); happened && fate.rows == 0 {
-		o.failLocked("G2: Resolve says that %q was recorded; it was not", key)
+		o.failLocked("G2: Resolve reports %q as recorded, but it was not recorded", key)
 	}
 	if before != nil && o.keys[string(key)] == before && !happened {
-		o.failLocked("G2: Resolve says that %q was not recorded, and entry %s has been there all the time, %s", key, before.id, before.last().row.State)
+		o.failLocked("G2: Resolve reports %q as not recorded, but entry %s existed all the time, as %s", key, before.id, before.last().row.State)
 	}
 }
 
@@ -91,11 +91,11 @@ func (o *oracle) ranToItsEnd(n *instance) {
 	for _, l := range o.lives {
 		for _, a := range l.attempts {
 			if a.from == n && !a.ended {
-				o.failLocked("G15: Run of instance %d has returned, and entry %s, version %d, still runs there", n.number, a.id, a.version)
+				o.failLocked("G15: Run of instance %d has returned, but entry %s, version %d, still runs there", n.number, a.id, a.version)
 			}
 		}
 		if last := l.last(); n.mustEndWell.Load() && last.op.kind == opClaim && last.op.from == n && last.row.DeliveryCount > 0 {
-			o.failLocked("G15: Run of instance %d has returned, and entry %s is still leased to it", n.number, l.id)
+			o.failLocked("G15: Run of instance %d has returned, but entry %s is still leased to the instance", n.number, l.id)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (o *oracle) closed(n *instance) {
 	defer o.mu.Unlock()
 	for _, id := range o.idsLocked() {
 		if l := o.lives[id]; o.unstartedLocked(n, l) {
-			o.failLocked("G15: instance %d has stopped in order, and entry %s, which it claimed and did not start, was not given back", n.number, l.id)
+			o.failLocked("G15: instance %d has stopped in order, but did not release entry %s, which it claimed and did not start", n.number, l.id)
 		}
 	}
 }
@@ -136,13 +136,13 @@ func (o *oracle) atRest() {
 	for _, op := range o.ops {
 		for _, w := range op.want {
 			if op.failed && !op.back[w.ID] && !op.from.dead.Load() {
-				o.failLocked("G16: a claim of instance %d failed, may yet have been done, and entry %s was not given back", op.from.number, w.ID)
+				o.failLocked("G16: a failed claim of instance %d may have leased entry %s, but the instance did not release it", op.from.number, w.ID)
 			}
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.orders)) {
 		if fate := o.orders[key]; fate.rows > 0 && fate.yes+fate.unknown == 0 && fate.no > 0 {
-			o.failLocked("G2: every transaction of %q was rolled back, and the entry is there", key)
+			o.failLocked("G2: every transaction of %q was rolled back, but the entry exists", key)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (o *oracle) nothingLostLocked(l *life) {
 		gone := a.from.dead.Load() || a.from.failedToStop()
 		inTx := transactional(l.kind) && a.manner == fine
 		if !gone && !inTx && !a.stored && a.manner != unfinished {
-			o.failLocked("G8: entry %s, version %d: what it came to on instance %d was never stored", l.id, a.version, a.from.number)
+			o.failLocked("G8: the outcome of entry %s, version %d, on instance %d was never stored", l.id, a.version, a.from.number)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (o *oracle) exactlyOnceLocked(l *life) {
 		for _, compensate := range []bool{false, true} {
 			e := effect{l.id, epoch, compensate}
 			if o.effect[e] != want[e] {
-				o.failLocked("G5: entry %s, epoch %d, compensation %v: %d effects, %d recorded", l.id, epoch, compensate, o.effect[e], want[e])
+				o.failLocked("G5: entry %s, epoch %d, compensation %v, has %d effects and %d recorded successes", l.id, epoch, compensate, o.effect[e], want[e])
 			}
 		}
 	}

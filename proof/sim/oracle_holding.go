@@ -13,7 +13,7 @@ import (
 func (o *oracle) called(n *instance, e *compensator.Entry) {
 	stopped := n.stoppedAt.Load()
 	if stopped != 0 && time.Now().UnixNano() > stopped && !n.dead.Load() {
-		o.fail("G15: the handler of entry %s is called on instance %d, whose Run was told to stop %v before", e.ID, n.number, time.Since(time.Unix(0, stopped)))
+		o.fail("G15: the handler of entry %s is called on instance %d, but the context of its Run ended %v ago", e.ID, n.number, time.Since(time.Unix(0, stopped)))
 	}
 	o.asks(n, e)
 }
@@ -22,7 +22,7 @@ func (o *oracle) called(n *instance, e *compensator.Entry) {
 // key.
 func (o *oracle) handles(businessType string, e *compensator.Entry) {
 	if e.BusinessType != businessType {
-		o.fail("G10: entry %s of %s runs in the handler of %s", e.ID, e.BusinessType, businessType)
+		o.fail("G10: entry %s of type %s runs in the handler of type %s", e.ID, e.BusinessType, businessType)
 	}
 }
 
@@ -62,10 +62,10 @@ func (o *oracle) unheldLocked(l *life, op *operation, before processlog.Row) {
 			continue
 		}
 		if a.ended || !a.overran() {
-			o.failLocked("G16: instance %d claims entry %s, whose version %d it still holds (ended: %v)", op.from.number, l.id, a.version, a.ended)
+			o.failLocked("G16: instance %d claims entry %s, but still holds its version %d (ended: %v)", op.from.number, l.id, a.version, a.ended)
 		}
 		if free, lease := min(-before.LeaseLeft, -before.DueIn), o.w.configOf(op.from).Lease; free < lease {
-			o.failLocked("G16: instance %d, whose handler is stuck on entry %s, version %d, claims it when it has been free for %v of %v", op.from.number, l.id, a.version, free, lease)
+			o.failLocked("G16: the handler of instance %d is stuck on entry %s, version %d; the instance claims the entry again after %v instead of %v", op.from.number, l.id, a.version, free, lease)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (o *oracle) accepted(n *instance, row *processlog.Row, accepts bool) bool {
 func (o *oracle) besideNothingLocked(l *life, a *attempt) {
 	for _, other := range l.attempts {
 		if other.from == a.from && other.epoch == a.epoch && other.version != a.version && !other.over() {
-			o.failLocked("G16: entry %s starts as version %d on instance %d, which still holds version %d (ended: %v)", l.id, a.version, a.from.number, other.version, other.ended)
+			o.failLocked("G16: entry %s starts as version %d on instance %d, but the instance still holds version %d (ended: %v)", l.id, a.version, a.from.number, other.version, other.ended)
 		}
 	}
 	if a.lost > 0 {
@@ -148,7 +148,7 @@ func (o *oracle) quarantinedLocked(a *attempt) {
 				continue
 			}
 			if a.lost > 1 || other.lost > 1 {
-				o.failLocked("G16: suspect %s (%d lost) starts on instance %d beside suspect %s (%d lost), version %d, whose outcome is not stored",
+				o.failLocked("G16: entry %s (%d lost leases) starts on instance %d beside entry %s (%d lost leases), version %d, whose outcome is not stored",
 					a.id, a.lost, a.from.number, other.id, other.lost, other.version)
 			}
 			if other.kind == a.kind {
@@ -161,6 +161,6 @@ func (o *oracle) quarantinedLocked(a *attempt) {
 		allowed = func(few int) bool { return few <= o.w.atOnce(batchType) }
 	}
 	if !allowed(few) {
-		o.failLocked("G16: %d suspects of %s run on instance %d, whose concurrency is %d", few, a.kind, a.from.number, o.w.calls(a.kind))
+		o.failLocked("G16: %d entries of type %s with lost leases run on instance %d, but Concurrency is %d", few, a.kind, a.from.number, o.w.calls(a.kind))
 	}
 }

@@ -88,7 +88,7 @@ func (o *oracle) noticedLocked(n *instance, loss *compensator.LossError) {
 	case o.w.plan.active[storeJump] && o.sights[sawPurged] > 0:
 		o.losses = append(o.losses, time.Now())
 	default:
-		o.failLocked("G19: instance %d stopped: %v; the database has lost nothing", n.number, loss)
+		o.failLocked("G19: instance %d stopped with %v, but the database has lost nothing", n.number, loss)
 	}
 	o.sights[sawLoss]++
 	// The answer may be older than the present, so it says nothing about a later loss.
@@ -118,7 +118,7 @@ func (o *oracle) goesOn(n *instance, does string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !n.dead.Load() && o.mustStopLocked(n) {
-		o.failLocked("G19: instance %d %s, although it has noticed %v ago that the database has gone back, and nobody said go on", n.number, does, time.Since(n.lossSeen))
+		o.failLocked("G19: instance %d %s; it noticed a loss %v ago, and no person has accepted the loss", n.number, does, time.Since(n.lossSeen))
 	}
 }
 
@@ -135,11 +135,11 @@ func (o *oracle) afterLossLocked(before, after processlog.Row) {
 		return
 	}
 	if before.State.Terminal() && op.kind != opChange {
-		o.failLocked("G19: entry %s left %s for %s with no person asking", after.ID, before.State, after.State)
+		o.failLocked("G19: entry %s changed from %s to %s, but no person requested this", after.ID, before.State, after.State)
 	}
 	for _, out := range op.outcomes {
 		if out.ID == after.ID && out.IdempotencyKey != after.IdempotencyKey {
-			o.failLocked("G19: the outcome of %q is written to %q, which has got its id %s", out.IdempotencyKey, after.IdempotencyKey, after.ID)
+			o.failLocked("G19: the outcome of %q was written to %q, which now has the id %s", out.IdempotencyKey, after.IdempotencyKey, after.ID)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (w *world) accept() {
 	}
 	var unaware *instance
 	if !w.await(6*w.plan.config.ReconcileInterval+time.Minute, func() bool { unaware = o.unaware(); return unaware == nil }) {
-		o.fail("G19: instance %d was told that it had claimed entry %s, version %d, which the database has lost, and did not notice", unaware.number,
+		o.fail("G19: instance %d has claimed entry %s, version %d; the database has lost this version, and the instance did not notice", unaware.number,
 			unaware.pendingRelease.ID, unaware.pendingRelease.Version)
 	}
 	w.sayGoOn()

@@ -15,18 +15,18 @@ const crashBudget = 3
 func (o *oracle) settledLocked(l *life, before, after processlog.Row, t *transition) {
 	out, named := t.op.outcome(after.ID)
 	if !named {
-		o.failLocked("G4: entry %s was settled by a write that does not name it", after.ID)
+		o.failLocked("G4: entry %s was settled by a write that has no outcome for it", after.ID)
 	}
 	t.outcome = out
 	if after.Epoch != before.Epoch || out.Epoch != before.Epoch {
 		o.failLocked("G13: an outcome of epoch %d was applied to entry %s in epoch %d", out.Epoch, after.ID, before.Epoch)
 	}
 	if after.DeliveryCount != 0 || after.LeaseLeft > 0 {
-		o.failLocked("G4: entry %s is settled and counts %d deliveries, holds %v", after.ID, after.DeliveryCount, after.LeaseLeft)
+		o.failLocked("G4: entry %s is settled, but has %d deliveries and a lease of %v", after.ID, after.DeliveryCount, after.LeaseLeft)
 	}
 	a := l.attemptOf(out.Version, t.op.from)
 	if a != nil && a.epoch != out.Epoch {
-		o.failLocked("G13: the outcome of entry %s says epoch %d, its attempt %d", after.ID, out.Epoch, a.epoch)
+		o.failLocked("G13: the outcome of entry %s has epoch %d, but its attempt has epoch %d", after.ID, out.Epoch, a.epoch)
 	}
 	if before.LeaseLeft <= 0 && a != nil && a.ended {
 		o.sights[sawWaited]++
@@ -71,7 +71,7 @@ func (o *oracle) endedByLocked(after processlog.Row, a *attempt) {
 		want = compensator.EndedByExhausted
 	}
 	if after.EndedBy != want {
-		o.failLocked("G7: entry %s is %s, ended by %q, want %q (%+v)", after.ID, after.State, after.EndedBy, want, a)
+		o.failLocked("G7: entry %s is %s and EndedBy is %q, want %q (%+v)", after.ID, after.State, after.EndedBy, want, a)
 	}
 }
 
@@ -90,10 +90,10 @@ func (l *life) attemptOf(version uint64, from *instance) *attempt {
 // before.
 func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attempt) {
 	if a == nil || a.manner != fine || a.compensate {
-		o.failLocked("G6: entry %s succeeded, by attempt %+v", after.ID, a)
+		o.failLocked("G6: entry %s succeeded, but its attempt is %+v", after.ID, a)
 	}
 	if before.State != compensator.Pending && before.State != compensator.Retrying {
-		o.failLocked("G12: entry %s went from %s to succeeded", after.ID, before.State)
+		o.failLocked("G12: entry %s changed from %s to succeeded", after.ID, before.State)
 	}
 	if after.ProcessCount != before.ProcessCount {
 		o.failLocked("G4: a success changed the failures of entry %s from %d to %d", after.ID, before.ProcessCount, after.ProcessCount)
@@ -104,7 +104,7 @@ func (o *oracle) succeededLocked(l *life, before, after processlog.Row, a *attem
 func (o *oracle) compensatedLocked(before, after processlog.Row, a *attempt) {
 	o.sights[sawCompensated]++
 	if a == nil || a.manner != fine || !a.compensate || before.State != compensator.Compensating {
-		o.failLocked("G12: entry %s is compensated, by attempt %+v from %s", after.ID, a, before.State)
+		o.failLocked("G12: entry %s is compensated, but its attempt is %+v and its state was %s", after.ID, a, before.State)
 	}
 	if after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount {
 		o.failLocked("G4: a compensation that succeeded changed the failures of entry %s from %d/%d to %d/%d", after.ID,
@@ -117,7 +117,7 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 	o.sights[sawQuarantined]++
 	lost := before.DeliveryCount - 1 // Leave out the claim that dead-lettered the entry.
 	if lost <= crashBudget {         // One more lost lease is allowed, because a success may still wait to be stored.
-		o.failLocked("G7: entry %s was taken out as a killer after %d lost leases", after.ID, lost)
+		o.failLocked("G7: entry %s was dead-lettered for crashes after only %d lost leases", after.ID, lost)
 	}
 	undone := 0
 	if before.State == compensator.Compensating { // The row must count a compensation that has begun.
@@ -128,7 +128,7 @@ func (o *oracle) crashedLocked(before, after processlog.Row) {
 			before.ProcessCount, before.CompensateCount, after.ProcessCount, after.CompensateCount)
 	}
 	if after.State == compensator.Compensating && !o.w.plan.compensateCrashed {
-		o.failLocked("G12: the crashed entry %s is compensated, and nobody asked for that", after.ID)
+		o.failLocked("G12: entry %s lost too many leases and is compensated, but its type does not ask for that", after.ID)
 	}
 }
 
@@ -139,11 +139,11 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 	case a != nil && a.voidable(): // A batch may have no result, and another instance may have claimed its entries since.
 	case a == nil:
 		if !transactional(l.kind) { // Only the transaction of a transactional type may fail to begin.
-			o.failLocked("G4: entry %s was put off, and no attempt was made", after.ID)
+			o.failLocked("G4: entry %s was put back with an outcome, but it had no attempt", after.ID)
 		}
 	case a.manner == failed, a.manner == permanently, a.manner == laterOn, a.manner == panicked, a.manner == goexited,
 		a.manner == fine && !transactional(l.kind):
-		o.failLocked("G4: attempt %+v of entry %s spent nothing", *a, after.ID)
+		o.failLocked("G4: attempt %+v of entry %s failed, but the entry counts no failure", *a, after.ID)
 	case a.askedToWait():
 		o.waitFreeLocked(l, after, a)
 	}
@@ -154,7 +154,7 @@ func (o *oracle) spentNothingLocked(l *life, after processlog.Row, a *attempt) {
 func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) {
 	late := a != nil && a.manner == fine && transactional(l.kind) && errors.Is(context.Cause(a.ctx), compensator.ErrTimeout)
 	if a == nil || !a.ended || a.manner == fine && !late && !l.refused(before, after, a) {
-		o.failLocked("G7: a failure is recorded for entry %s, version %d to %d, attempt %+v", after.ID, before.Version, after.Version, a)
+		o.failLocked("G7: entry %s counts a failure from version %d to %d, but its attempt is %+v", after.ID, before.Version, after.Version, a)
 		return
 	}
 	if a.askedToWait() {
@@ -172,7 +172,7 @@ func (o *oracle) spentLocked(l *life, before, after processlog.Row, a *attempt) 
 		compensates = false
 	}
 	if !counted || count > most {
-		o.failLocked("G4: a failure of entry %s: %d/%d before, %d/%d after, at most %d", after.ID, before.ProcessCount, before.CompensateCount,
+		o.failLocked("G4: a failure changed the counts of entry %s from %d/%d to %d/%d, with a maximum of %d", after.ID, before.ProcessCount, before.CompensateCount,
 			after.ProcessCount, after.CompensateCount, most)
 	}
 	final := count == most || a.manner == permanently

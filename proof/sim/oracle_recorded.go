@@ -36,7 +36,7 @@ func (o *oracle) asWishedLocked(row processlog.Row, op *operation) {
 	}
 	asked := o.wished[string(row.IdempotencyKey)]
 	if !slices.ContainsFunc(asked, func(w wish) bool { return w.on == op.from && w.is(row) }) {
-		o.failLocked("G11: entry %s is recorded as nobody asked: %+v, due after %v; wished for: %+v", row.ID, row, row.NextAt.Sub(row.CreatedAt), asked)
+		o.failLocked("G11: entry %s is recorded as %+v, due after %v, but the producer asked for: %+v", row.ID, row, row.NextAt.Sub(row.CreatedAt), asked)
 	}
 }
 

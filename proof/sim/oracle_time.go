@@ -65,7 +65,7 @@ func (o *oracle) promptlyClaimedLocked(l *life, before processlog.Row) {
 		allowed += polledWithin
 	}
 	if late > allowed {
-		o.failLocked("G17: entry %s of %s, last %s, was claimed %v late, with slots free and nothing in its way", l.id, l.kind, opNames[l.last().op.kind], late)
+		o.failLocked("G17: entry %s of type %s, last state %s, was claimed %v late, although slots were free and nothing blocked it", l.id, l.kind, opNames[l.last().op.kind], late)
 	}
 }
 
@@ -85,7 +85,7 @@ func (o *oracle) promptlyStartedLocked(l *life, claim transition) {
 		return
 	}
 	if late := time.Since(claim.at); late > promptness {
-		o.failLocked("G17: entry %s of %s started %v after its claim, with nothing in its way", l.id, l.kind, late)
+		o.failLocked("G17: entry %s of type %s started %v after its claim, although nothing blocked it", l.id, l.kind, late)
 	}
 }
 
@@ -100,7 +100,7 @@ func (o *oracle) waitsLocked(before, after processlog.Row, a *attempt) {
 		o.sights[sawSlept]++
 	}
 	if after.DueIn < want || after.DueIn > want+time.Second {
-		o.failLocked("G9: the handler of entry %s asked to be called after %v, and it is due in %v", after.ID, want, after.DueIn)
+		o.failLocked("G9: the handler of entry %s asked for a delay of %v, but the entry is due in %v", after.ID, want, after.DueIn)
 	}
 }
 
@@ -111,7 +111,7 @@ func (o *oracle) renewedLocked(l *life, before processlog.Row) {
 	}
 	for _, a := range l.attempts {
 		if a.version == before.Version && !a.ended && time.Since(a.at) < o.w.plan.types.Timeout+ranBeyond {
-			o.failLocked("G16: entry %s was claimed while its attempt of version %d ran, on a healthy instance and within its timeout", l.id, a.version)
+			o.failLocked("G16: entry %s was claimed while its attempt of version %d ran within its timeout, on an instance without faults", l.id, a.version)
 		}
 	}
 }
@@ -146,11 +146,11 @@ func (o *oracle) attemptEnd(a *attempt) {
 	defer o.mu.Unlock()
 	unaware := a.ctx.Err() == nil && !a.lostAt.IsZero() && time.Since(a.lostAt) > time.Millisecond
 	if unaware && (a.kind != batchType || a.compensate) {
-		o.failLocked("G16: the handler of entry %s, version %d, was not told that its lease was lost", a.id, a.version)
+		o.failLocked("G16: the context of the handler of entry %s, version %d, did not report that the lease was lost", a.id, a.version)
 	}
 	l, told := o.lives[a.id], errors.Is(context.Cause(a.ctx), compensator.ErrLeaseLost)
 	if told && l != nil && l.holdsLocked(a.version) && o.w.plan.calm && o.w.plan.ordered[l.key] <= 1 { // This is the same condition as in renewedLocked.
-		o.failLocked("G16: the handler of entry %s, version %d, was told that its lease was lost; it was not", a.id, a.version)
+		o.failLocked("G16: the context of the handler of entry %s, version %d, reported a lost lease, but the lease was not lost", a.id, a.version)
 	}
 }
 
@@ -181,7 +181,7 @@ func (o *oracle) removes(businessType string, items []processlog.QueueOutcome) {
 			continue
 		}
 		if !l.everEnded() && !l.blocked {
-			o.failLocked("G10: the queue is told to forget entry %s, which is %s", l.id, l.last().row.State)
+			o.failLocked("G10: an instance removed entry %s from the queue, but the entry is %s", l.id, l.last().row.State)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (o *oracle) whole(types []string, token processlog.Token) {
 		}
 		o.sights[sawWhole]++
 		if !known[place{l.kind, l.id}] {
-			o.failLocked("G10: %s is called whole, and entry %s, which is %s, is not in the queue", l.kind, l.id, last.row.State)
+			o.failLocked("G10: the queue reports that it holds all entries of type %s, but it lacks entry %s, which is %s", l.kind, l.id, last.row.State)
 		}
 	}
 }

@@ -120,11 +120,11 @@ func (o *oracle) inOrderLocked(l *life, a *attempt) {
 		}
 		for _, b := range other.attempts {
 			if !b.ended && !b.from.dead.Load() && o.leasedLocked(other, b) {
-				o.failLocked("G30: entry %s starts on instance %d beside entry %s of its key, which runs on instance %d", l.id, a.from.number, other.id, b.from.number)
+				o.failLocked("G30: entry %s starts on instance %d while entry %s of its key runs on instance %d", l.id, a.from.number, other.id, b.from.number)
 			}
 		}
 		if o.inFrontLocked(other, l) && o.stoodLocked(other, claimed) {
-			o.failLocked("G30: entry %s starts before entry %s of its key, which stands in front of it", l.id, other.id)
+			o.failLocked("G30: entry %s starts before entry %s, which precedes it under its key", l.id, other.id)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (o *oracle) toldBlocked(ids []compensator.EntryID) {
 		if !o.anyLocked(func(other *life) bool {
 			return other != l && other.kind == l.kind && lines.key(other.kind, other.key) == key && lines.stands(other.last().row.State) && other.last().op.kind != opPurge
 		}) {
-			o.failLocked("G30: entry %s is told blocked, and no other entry of its key counts", id)
+			o.failLocked("G30: entry %s is reported as blocked, but no other entry has a position under its key", id)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func (o *oracle) blockedLocked(l *life, before, after processlog.Row) {
 	}
 	o.sights[sawPutBack]++
 	if o.w.apart.ordering.key(l.kind, l.key) == "" || after.DueIn <= 0 {
-		o.failLocked("G30: entry %s, which takes no turns, is to wait for one for %v", l.id, after.DueIn)
+		o.failLocked("G30: entry %s has no ordering key, but was put back as blocked for %v", l.id, after.DueIn)
 	}
 }
 

@@ -112,6 +112,6 @@ func (o *oracle) unpausedLocked(l *life, n *instance) {
 		since = o.calmSince
 	}
 	if now := time.Since(since); now > o.w.hearing() {
-		o.failLocked("entry %s is claimed by instance %d, although %s is paused, and all has been well for %v", l.id, n.number, l.kind, now)
+		o.failLocked("entry %s is claimed by instance %d, although type %s is paused and there have been no faults for %v", l.id, n.number, l.kind, now)
 	}
 }

@@ -61,7 +61,7 @@ func (o *oracle) slotLocked(row processlog.Row, fate *keyFate) {
 	slot, err := time.Parse(time.RFC3339, at)
 	switch {
 	case err != nil:
-		o.failLocked("G23: a slot's entry %q: %v", row.IdempotencyKey, err)
+		o.failLocked("G23: the key %q of a slot's entry cannot be parsed: %v", row.IdempotencyKey, err)
 	case row.CreatedAt.Before(slot) && !o.w.plan.active[storeJump]:
 		o.failLocked("G23: slot %v was recorded at %v", slot, row.CreatedAt)
 	case fate.rows > 1:

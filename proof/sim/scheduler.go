@@ -243,7 +243,7 @@ func (w *world) serve(r *request) (v verdict, served bool) {
 		r.from.die()
 	}
 	if w.steps++; w.steps > maxSteps {
-		w.oracle.fail("livelock: %d steps and no end", w.steps)
+		w.oracle.fail("livelock: %d steps, and the seed has not ended", w.steps)
 	}
 	return r.verdict, true
 }

@@ -45,7 +45,7 @@ func (o *oracle) serverDownedLocked(before, after processlog.Row, a *attempt) {
 	}
 	spent := after.ProcessCount != before.ProcessCount || after.CompensateCount != before.CompensateCount || after.State != before.State
 	if spent || !strings.Contains(after.LastError, ", a condition of the whole server: ") {
-		o.failLocked("G7: entry %s meets a condition of the whole server, and it counted: %v, %q", after.ID, spent, after.LastError)
+		o.failLocked("G7: an error of the whole server counted as a failure of entry %s: %v, %q", after.ID, spent, after.LastError)
 	}
 }
 
@@ -65,7 +65,7 @@ func (o *oracle) serverFaultedLocked(l *life, before, after processlog.Row, a *a
 	// The context may have ended just before the handler returned. The error then counts like any other failure.
 	overtaken := !errors.Is(context.Cause(a.ctx), context.Canceled)
 	if !overtaken && (spent != (row > most) || serverFaultsInARow(before, after.LastError) != row) {
-		o.failLocked("G7: entry %s meets the database's condition for the time %d of %d in a row, and it counted: %v, %q", after.ID, row, most, spent, after.LastError)
+		o.failLocked("G7: entry %s had the database's error %d times in a row, of %d allowed times; counted as a failure: %v, %q", after.ID, row, most, spent, after.LastError)
 	}
 	if spent {
 		o.spentLocked(l, before, after, a)

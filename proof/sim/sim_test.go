@@ -91,7 +91,7 @@ func TestSameSeedWalksTheSameWay(t *testing.T) {
 	back := startWorker(t, binary, share{From: *fromFlag + uint64(*replayFlag) - 1, Step: -1, Count: *replayFlag})
 	differ := differing(t, there.wait(), back.wait(), *replayFlag)
 	if len(differ) > 2+*replayFlag/50 {
-		t.Errorf("got %d of %d seeds that walked differently, want none, or one in fifty on a busy machine", len(differ), *replayFlag)
+		t.Errorf("%d of %d seeds made different decisions, want none, or one in fifty on a busy machine", len(differ), *replayFlag)
 	}
 	for _, seed := range differ {
 		requireSameWalk(t, binary, seed)
@@ -107,7 +107,7 @@ func differing(t *testing.T, first, second []*lifeReport, count int) (differ []u
 		other[life.Seed] = life
 	}
 	if len(first) != count || len(other) != count {
-		t.Fatalf("got %d and %d walks, want %d", len(first), len(other), count)
+		t.Fatalf("got the decisions of %d and %d seeds, want %d", len(first), len(other), count)
 	}
 	for _, life := range first {
 		if other[life.Seed].Hash != life.Hash {

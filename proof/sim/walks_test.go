@@ -32,7 +32,7 @@ func TestRecordWalks(t *testing.T) {
 	}
 	for round := 0; len(waiting) > 0; round++ {
 		if round == maxLivesOfAWalk {
-			t.Fatalf("seeds that never walk the same way twice: %v", slices.Sorted(maps.Keys(waiting)))
+			t.Fatalf("seeds that never made the same decisions twice: %v", slices.Sorted(maps.Keys(waiting)))
 		}
 		for _, life := range liveSeeds(t, binary, slices.Sorted(maps.Keys(waiting))) {
 			walks := waiting[life.Seed]

@@ -204,7 +204,7 @@ func liveAll(t *testing.T, from uint64, count int) (lives []*lifeReport) {
 		lives = append(lives, p.wait()...)
 	}
 	if len(lives) != count {
-		t.Errorf("got %d lives, want %d", len(lives), count)
+		t.Errorf("got reports of %d seeds, want %d", len(lives), count)
 	}
 	return lives
 }

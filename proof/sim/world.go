@@ -459,7 +459,7 @@ const inFlight = 15 * time.Second
 func (w *world) rest() {
 	waitTimeout := w.waitTimeout()
 	if !w.awaitRest(waitTimeout) {
-		w.oracle.fail("G1: %v after everything was healed, entry %s is not at rest", waitTimeout, w.oracle.notAtRest())
+		w.oracle.fail("G1: entry %[2]s is not at rest %[1]v after all faults ended", waitTimeout, w.oracle.notAtRest())
 		return
 	}
 	if !w.plan.sharedQueue {
@@ -485,7 +485,7 @@ func (w *world) rest() {
 		waitTimeout = max(waitTimeout, m.In+30*time.Second)
 	}
 	if waitTimeout < 10*time.Minute && !w.await(waitTimeout, clean) {
-		w.oracle.fail("G10: %v after all is at rest, the queue still holds %s", waitTimeout, left)
+		w.oracle.fail("G10: %v after all entries came to rest, the queue still holds %s", waitTimeout, left)
 	}
 }
 
@@ -536,11 +536,11 @@ func (w *world) fillEverySlot() {
 				IdempotencyKey: compensator.IdempotencyKey(fmt.Sprint(barrierPrefix, t, i))}, Content: []byte(`0`)})
 		}
 		if err := last.plainTransaction(ctx, o); err != nil {
-			w.oracle.fail("record after healing: %v", err)
+			w.oracle.fail("Record fails after all faults ended: %v", err)
 			return
 		}
 	}
 	if !w.await(2*time.Minute, func() bool { return w.oracle.restless() == 0 && w.barrier.full() }) {
-		w.oracle.fail("slots leaked: of %v calls of each type, these were under way at once: %v", w.barrier.slots, w.barrier.most())
+		w.oracle.fail("slots leaked: each type may run %v calls at once, but the types ran only %v", w.barrier.slots, w.barrier.most())
 	}
 }
