@@ -94,7 +94,7 @@ func (s *source) startBy(w way, flags []string) (machine, string, error) {
 	return nil, "", fmt.Errorf("%s names a shared server; this test needs one that it may kill", s.given)
 }
 
-// enqueue prints the kind of server that the tests use, once per process and kind.
+// report prints the kind of server that the tests use, once per process and kind.
 func (s *source) report(w way, description string) {
 	fmt.Fprintf(os.Stderr, "testservers: %s by way of %s: %s\n", s.kind, w, description)
 }
