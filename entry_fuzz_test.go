@@ -126,8 +126,8 @@ func (c moodyCodec) act() error {
 }
 
 // FuzzFailingCodec runs a codec that fails on stored content. A failure must cost no attempt, whatever its error is,
-// because a newer version of the code may be able to decode the content. A panic must fail the attempt. Either way, the
-// entry must get an outcome.
+// because a newer version of the code may decode the content. A panic must fail the attempt. In both cases the entry
+// must get an outcome.
 func FuzzFailingCodec(f *testing.F) {
 	for mood := range byte(6) {
 		f.Add(mood, []byte(`{}`), false)

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// golden is the JSON that other programs read. A change of it breaks them.
+// golden is the JSON that other programs read. If it changes, these programs may break.
 const golden = `{
   "id": "18446744073709551615",
   "idempotent_id": "close-42",

@@ -19,7 +19,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// canary stands in every field of an entry that needs a special right to be seen. It stands in no id.
+// canary is a text in every field of an entry that needs a special right to be seen. No id contains it.
 const canary = "canary-8842177"
 
 // payment is the content of the entries of both types.
@@ -55,10 +55,10 @@ type watched struct {
 	operates  func(op processlog.Operation) error                 // called before Operate
 	groups    func(businessTypes []string)                        // called before CaseGroups
 	sums      []processlog.CaseGroup                              // result of CaseGroups instead of the log's, if set
-	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog
+	auditLogs func(f admin.AuditLogFilter)                        // called before AuditLog, if set
 	looked    atomic.Int64                                        // number of calls of Types
-	keeps     func(c *admin.Case)                                 // changes cases that Cases and CasesOf read, to what an older version stored
-	outlines  func(row *processlog.Row)                           // changes rows that Outlines reads, to what an older version stored
+	keeps     func(c *admin.Case)                                 // changes the cases that Cases and CasesOf return to what an older version stored
+	outlines  func(row *processlog.Row)                           // changes the rows that Outlines returns to what an older version stored
 }
 
 func (w *watched) Outlines(ctx context.Context, ids []compensator.EntryID) ([]processlog.Row, error) {
@@ -199,7 +199,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// die records another entry and lets it become dead.
+// die records one more entry, which then dies.
 func (b *bed) die(businessType string, opts compensator.Options) compensator.Entry {
 	b.t.Helper()
 	return compensatortest.Call(b.t, b.c, b.types[businessType], payment{"dies", canary, 12900}, opts)
@@ -227,7 +227,7 @@ func (b *bed) caseOf() admin.Case {
 	return cases[0]
 }
 
-// standing returns everything that an action can change, except records of refusals.
+// standing returns everything that an action can change, as text. It leaves out records of refusals.
 func (b *bed) standing() string {
 	var cases []admin.Case
 	for _, row := range b.store.Rows() {

@@ -21,8 +21,8 @@ func TestAmountsHaveTheDecimalsOfTheirCurrency(t *testing.T) {
 	}
 }
 
-// TestCurrencyInSmallLettersIsTheSame checks that a code in small letters is understood: some providers write it so.
-// 12,900 yen must never show as 129.00.
+// TestCurrencyInSmallLettersIsTheSame checks that a currency code in small letters is understood, because some
+// providers write it so. An amount of 12,900 yen must never show as 129.00.
 func TestCurrencyInSmallLettersIsTheSame(t *testing.T) {
 	t.Parallel()
 	yen := compensator.Amount{Minor: 12900, Currency: "JPY"}

@@ -93,8 +93,8 @@ func crowded(t *testing.T, mails int) *bed {
 	return b
 }
 
-// TestPagesAndCursorsAreOfWhatMayBeSeenAlone lists as an actor who may see one type. Each page is full and the last
-// page has no cursor, as if there were no other type.
+// TestPagesAndCursorsAreOfWhatMayBeSeenAlone lists as an actor who may see one type. Each page must be full and the
+// last page must have no cursor, as if no other type existed.
 // Failure: F122
 func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	t.Parallel()
@@ -126,11 +126,12 @@ func TestPagesAndCursorsAreOfWhatMayBeSeenAlone(t *testing.T) {
 	}
 }
 
-// TestWhoSeesAllAsksForNoTypes checks that an actor with all rights causes the same queries as before rights existed.
+// TestWhoSeesAllAsksForNoTypes checks an actor with all rights. The Admin must send no more queries for this actor than
+// it would send without rights.
 // Failure: F127
 func TestWhoSeesAllAsksForNoTypes(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // in the bubble no time passes during the queries
+	synctest.Test(t, func(t *testing.T) { // In a bubble no time passes during the queries.
 		b := newBed(t)
 		var types [][]string
 		b.store.entries = func(f compensator.Filter) {
@@ -188,7 +189,7 @@ func TestReadsOfAnAdminAreFourAtATimeForTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		d := b.admin(admin.Options{Access: everything})
-		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // now the Admin knows the types
+		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // This call makes the Admin read the types.
 		require.NoError(t, err)
 		asked := make(chan struct{}, 10)
 		b.store.cases = func(ctx context.Context, _ admin.CaseFilter) error {
@@ -229,7 +230,7 @@ func TestActionsWaitForNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		d := b.admin(admin.Options{Access: everything})
-		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // now the Admin knows the types
+		_, err := d.Cases(t.Context(), mei, admin.CaseFilter{}) // This call makes the Admin read the types.
 		require.NoError(t, err)
 		b.store.cases = func(ctx context.Context, _ admin.CaseFilter) error { <-ctx.Done(); return ctx.Err() }
 		for range 8 {
@@ -244,11 +245,11 @@ func TestActionsWaitForNoReader(t *testing.T) {
 		answers, err := d.Change(t.Context(), mei, admin.Change{Action: admin.Requeue, Entries: []admin.Seen{{ID: b.dead.ID, Version: b.dead.Version}}, Why: why})
 		require.NoError(t, errors.Join(append(answers, err)...))
 		assert.Equal(t, began, time.Now(), "of the bubble's clock")
-		time.Sleep(time.Minute) // until all reads have ended
+		time.Sleep(time.Minute) // Wait until all reads have ended.
 	})
 }
 
-// TestOverviewWaitsForNoServerThatIsSilent: the database does not answer. The overview is returned and says so.
+// TestOverviewWaitsForNoServerThatIsSilent: the database does not answer. The overview must be returned and say so.
 // Failure: F127
 func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	t.Parallel()
@@ -263,15 +264,15 @@ func TestOverviewWaitsForNoServerThatIsSilent(t *testing.T) {
 	})
 }
 
-// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an absent one. Answers are equal, records are
-// equal, and errors are equal when the record cannot be written. Records without a type are visible to actors who may
-// not see the entry's type.
+// TestHiddenAndAbsentAreToldApartByNothing compares a hidden entry with an entry that does not exist. For both, answers
+// and records must be equal, and errors must be equal if the record cannot be written. An actor who may not see the
+// entry's type can read its records, if these have no type.
 // Failure: F122
 func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []bool{false, true} {
 		var told [2][]string
-		for i := range told { // the hidden refund, and an entry that does not exist
+		for i := range told { // Compare the hidden refund with an entry that does not exist.
 			b := newBed(t)
 			d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, right admin.Right, on admin.Subject) bool {
 				return on.Type == mailType || on.Type == "" && right == admin.SeeAuditLog
@@ -308,7 +309,7 @@ func TestHiddenAndAbsentAreToldApartByNothing(t *testing.T) {
 			for _, r := range b.auditLog(true) {
 				records = append(records, strings.Join([]string{r.Actor, r.Action, strings.ReplaceAll(r.EntryID.String(), id.String(), "#"), r.BusinessType, r.Subject, r.Reason}, " "))
 			}
-			slices.Sort(records) // records of one millisecond have no order
+			slices.Sort(records) // Sort them, because records of one millisecond have no order.
 			told[i] = append(told[i], records...)
 			page, err := d.AuditLog(t.Context(), mei, admin.AuditLogFilter{})
 			require.NoError(t, err)
@@ -328,7 +329,7 @@ func TestSearchFindsOnlyWhatItsRightShows(t *testing.T) {
 	for right, search := range map[admin.Right]compensator.Filter{admin.SeeErrors: {LastError: "no such card"}, admin.SeeContent: {UserID: "7"}} {
 		d := b.admin(admin.Options{Access: admin.AccessFunc(func(_ context.Context, _ admin.Actor, r admin.Right, on admin.Subject) bool {
 			return r == admin.SeeEntries || r == right && on.Type != refundType
-		})}) // also with the right for the empty type
+		})}) // Give the right for the empty type, too.
 		search.CreatedFrom, search.Limit = time.Unix(1, 0), 1
 		found, err := d.Entries(t.Context(), mei, search)
 		require.NoError(t, err)
@@ -353,7 +354,8 @@ func TestRevealShowsTheErrorAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestGroupsThatMayNotBeAllAreToldToBeMore checks that more is true when the log returns its maximum number of sums.
+// TestGroupsThatMayNotBeAllAreToldToBeMore checks the field More. It must be true if the log returns its maximum number
+// of groups.
 func TestGroupsThatMayNotBeAllAreToldToBeMore(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]bool{999: false, 1000: true} {
@@ -393,9 +395,8 @@ func TestNoTypeIsPausedUnderANameThatNoneHas(t *testing.T) {
 	assert.Empty(t, b.auditLog(true), "a mistyped name is not recorded")
 }
 
-// TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error suggests similar
-// types that the actor may see. A type with a handler can be paused before its first entry. PauseAhead pauses any other
-// name.
+// TestMistypedTypeIsNotPaused pauses a type that neither the log nor the process knows. The error must suggest similar
+// types that the actor may see. A type with a handler can be paused before its first entry. PauseAhead pauses any name.
 // Failure: F124
 func TestMistypedTypeIsNotPaused(t *testing.T) {
 	t.Parallel()
@@ -448,8 +449,8 @@ func TestNothingIsWeighedThatMayNotBeSeen(t *testing.T) {
 	assert.Greater(t, b.weighed.Load(), before)
 }
 
-// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: the actor sees that nothing is open, and sees the pause that they
-// may want to end.
+// TestOverviewIsThereForWhoSeesATypeWithNothingOpen: the actor may see a type without open cases. The overview must say
+// that nothing is open. It must show the pause, which the actor may want to end.
 // Failure: F130
 func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	t.Parallel()
@@ -473,8 +474,8 @@ func TestOverviewIsThereForWhoSeesATypeWithNothingOpen(t *testing.T) {
 	require.ErrorIs(t, err, admin.ErrNotAllowed)
 }
 
-// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone checks since when a breaker is open, when the next try is, and the
-// error, masked as elsewhere. It also holds for a type without entries.
+// TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone checks what the Admin shows of an open breaker: since when it is open,
+// when the next try is, and the masked error. It must show this also for a type without entries.
 // Failure: F122
 func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	t.Parallel()
@@ -508,7 +509,8 @@ func TestOpenBreakerIsToldToWhoMaySeeItsTypeAlone(t *testing.T) {
 	assert.Equal(t, full, told(everything)[refundType])
 }
 
-// TestExportThatIsRefusedIsOnRecord checks each cause of a refusal. An export of no types is not recorded.
+// TestExportThatIsRefusedIsOnRecord checks that each kind of refused export is recorded. An export that names no types
+// is not recorded.
 func TestExportThatIsRefusedIsOnRecord(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -587,8 +589,8 @@ func TestWhatServersSayIsShownAsErrorsAre(t *testing.T) {
 	}
 }
 
-// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt: the actor may not see all types, and many operations came
-// after the pause.
+// TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt: a type was paused and has no entries any more. Many
+// operations followed. An actor who may see this type, but not all types, must find the pause in the audit log.
 func TestPauseOfATypeThatHasGoneIsInTheAuditLogOfWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

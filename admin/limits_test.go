@@ -39,8 +39,8 @@ func TestAuditLogShowsErrorsAsOtherViewsDo(t *testing.T) {
 	}
 }
 
-// TestWhoMayTakeCasesGivesBackWhatIsHisAlone: an actor with TakeCase gives back a case of their own in the version that
-// they saw. They also take cases within their limit.
+// TestWhoMayTakeCasesGivesBackWhatIsHisAlone: an actor has the right TakeCase only. The actor may give back an own case
+// in the version that they saw. The actor may also take cases within their limit.
 func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -65,7 +65,8 @@ func TestWhoMayTakeCasesGivesBackWhatIsHisAlone(t *testing.T) {
 	require.NoError(t, joined(large.TakeCases(t.Context(), mei, seen(), why)))
 }
 
-// TestRefusalNamesTheEntryThatWasNamed checks the recorded id, also for an entry that the actor may not see.
+// TestRefusalNamesTheEntryThatWasNamed checks that the record of a refusal has the id that the actor named. It must
+// have it also if the actor may not see the entry.
 func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -74,7 +75,8 @@ func TestRefusalNamesTheEntryThatWasNamed(t *testing.T) {
 	assert.Equal(t, []any{b.dead.ID, ""}, []any{b.auditLog(true)[0].EntryID, b.auditLog(true)[0].BusinessType})
 }
 
-// TestReadOnlyAdminOffersNothingThatIsWrittenDown checks an actor with all rights.
+// TestReadOnlyAdminOffersNothingThatIsWrittenDown checks a read-only Admin and an actor with all rights. The Admin must
+// offer no action that would be recorded.
 func TestReadOnlyAdminOffersNothingThatIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -101,8 +103,8 @@ func TestDelayIsBounded(t *testing.T) {
 	}
 }
 
-// TestWhatWasSettledManuallyIsDoneAgainByRight checks the right RequeueSucceeded. A person has paid manually, so a
-// requeue might pay twice.
+// TestWhatWasSettledManuallyIsDoneAgainByRight checks that requeuing such an entry needs the right RequeueSucceeded. A
+// person may have paid manually, so a requeue might pay twice.
 func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -116,7 +118,8 @@ func TestWhatWasSettledManuallyIsDoneAgainByRight(t *testing.T) {
 	require.ErrorIs(t, change(admin.Requeue), admin.ErrNotAllowed)
 }
 
-// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt: the type is new since the Admin read the types.
+// TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt: the type is newer than the Admin's last read of the
+// types.
 func TestSumsOfATypeThatTheAdminHasNotKnownOfAreShownToWhoMaySeeIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

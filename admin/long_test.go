@@ -16,8 +16,8 @@ import (
 	"github.com/compensator-go/compensator/compensatortest"
 )
 
-// TestLongErrorIsScrubbedInPart: an error may hold a whole answer of a remote service. Only its beginning is scrubbed,
-// because other outcomes wait meanwhile. A secret that is cut in two is not kept.
+// TestLongErrorIsScrubbedInPart: an error may contain a whole response of a remote service. Only its beginning is
+// scrubbed, because other outcomes wait meanwhile. If a secret is cut in two, no part of it may be stored.
 func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	t.Parallel()
 	store := compensatortest.NewMemoryStore()
@@ -46,7 +46,7 @@ func TestLongErrorIsScrubbedInPart(t *testing.T) {
 	assert.True(t, strings.HasPrefix(kept(page), "502 <p>card …1111</p>\n"), "a megabyte")
 	assert.LessOrEqual(t, longest.Load(), int64(8000))
 	for _, secret := range []string{"4111111111111111 and more", "eyJ" + strings.Repeat("h", 1000), "\"password\":\"hunter2"} {
-		for at := 3900; at <= 4000; at += 10 { // a text that is long before Scrub and short after it
+		for at := 3900; at <= 4000; at += 10 { // These texts are too long before Scrub and short enough after it.
 			text := kept("password=" + strings.Repeat("长", at/3) + " and " + secret + strings.Repeat(".", 5000))
 			assert.NotRegexp(t, "411111|hhh|hunter", text, "%d", at)
 			assert.True(t, utf8.ValidString(text))

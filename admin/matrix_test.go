@@ -24,14 +24,14 @@ var (
 	why = admin.Why{Reason: "PSP is back", Ticket: "OPS-988"}
 )
 
-// deed is one action or view that a right allows, on the type refund.
+// deed is one action or view of the Admin that a right allows, on the type refund.
 type deed struct {
 	name   string
 	method string // method of the Admin
 	right  admin.Right
-	with   []admin.Right // further rights that it needs
-	writes bool          // it is recorded, and ReadOnly refuses it
-	shows  string        // text that the answer holds if it is allowed, and must not hold otherwise
+	with   []admin.Right // further rights that the deed needs
+	writes bool          // whether the deed is recorded and a read-only Admin refuses it
+	shows  string        // text that the answer contains only if the deed is allowed
 	do     func(ctx context.Context, d *admin.Admin, b *bed, a admin.Actor) (answer any, err error)
 }
 
@@ -251,7 +251,7 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 					assert.Empty(t, b.auditLog(true))
 					return
 				}
-				some := deed.name == "export" && name == "another type" // an export is refused for some types only
+				some := deed.name == "export" && name == "another type" // An export can be refused for some of its types only.
 				if !some {
 					assert.Equal(t, before, b.standing(), "nothing has changed")
 				}
@@ -266,17 +266,17 @@ func TestEachRightAllowsWhatItSaysAndNothingElse(t *testing.T) {
 				case name == "read only":
 					require.ErrorIs(t, err, admin.ErrReadOnly)
 					assert.Empty(t, b.auditLog(true))
-				case some: // types without the right are left out
+				case some: // Types without the right are left out.
 					require.NoError(t, err)
 				case name == "wrong":
 					require.ErrorIs(t, err, admin.ErrNotAllowed)
-					if deed.name == "export" { // an export names no entry
+					if deed.name == "export" { // An export names no entry.
 						recorded = ""
 					}
 				case slices.Contains(deed.with, admin.SeeEntries) && deed.method != "Export":
 					require.ErrorIs(t, err, compensator.ErrNotFound, "as if it were not there")
 					require.NotErrorIs(t, err, admin.ErrNotAllowed)
-					recorded = "" // the record has no type, because the type would reveal that the entry exists
+					recorded = "" // The record has no type, because a type would reveal that the entry exists.
 				default:
 					require.ErrorIs(t, err, admin.ErrNotAllowed)
 					recorded = ""
@@ -313,7 +313,8 @@ func TestMatrixHasEveryRightAndEveryMethod(t *testing.T) {
 	}
 }
 
-// TestNothingIsSeenOfWhatIsMasked: an actor has all rights but SeeContent and SeeErrors. No answer holds the canary.
+// TestNothingIsSeenOfWhatIsMasked: an actor has all rights except SeeContent and SeeErrors. No answer may contain the
+// canary.
 // Failure: F122
 func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 	t.Parallel()
@@ -328,7 +329,7 @@ func TestNothingIsSeenOfWhatIsMasked(t *testing.T) {
 			text += err.Error()
 		}
 		assert.NotContains(t, text, canary, deed.name)
-		assert.NotContains(t, text, "Y2FuYXJ5", deed.name) // the beginning of canary in base64
+		assert.NotContains(t, text, "Y2FuYXJ5", deed.name) // "Y2FuYXJ5" is the beginning of canary in base64.
 	}
 	page, err := d.Entries(t.Context(), mei, compensator.Filter{States: []compensator.State{compensator.Dead}})
 	require.NoError(t, err)
@@ -365,7 +366,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	for _, nobody := range []admin.Actor{{}, {ID: " "}, {ID: "\xff"}, {ID: strings.Repeat("名", 192)}} {
 		for _, deed := range deeds() {
 			if deed.method == "Pause" || deed.method == "PauseAhead" {
-				continue // prepared by the host of the page
+				continue // The program that shows the pages provides this.
 			}
 			answer, err := deed.do(t.Context(), d, b, nobody)
 			if deed.shows != "" {
@@ -377,7 +378,7 @@ func TestNobodyWithoutANameMayDoAnything(t *testing.T) {
 	assert.Equal(t, before, b.standing())
 }
 
-// TestRefusalsOfAMinuteAreBounded checks the limit per actor.
+// TestRefusalsOfAMinuteAreBounded checks how many refusals of one actor are recorded in a minute.
 // Failure: F122
 func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	t.Parallel()
@@ -392,7 +393,8 @@ func TestRefusalsOfAMinuteAreBounded(t *testing.T) {
 	assert.Len(t, b.auditLog(true), 11)
 }
 
-// TestRightsAreAskedForWhatAnEntryIsWorth: Access decides by the amount, also for an entry without a case.
+// TestRightsAreAskedForWhatAnEntryIsWorth: Access decides by the amount of an entry. It must get the amount also for an
+// entry without a case.
 // Failure: F122
 func TestRightsAreAskedForWhatAnEntryIsWorth(t *testing.T) {
 	t.Parallel()
@@ -441,8 +443,9 @@ func TestBadChangesAreRefusedWithTheirField(t *testing.T) {
 	assert.Empty(t, b.auditLog(false))
 }
 
-// TestManyCasesAreTakenAtOnce: each case must be in the version that was seen, and Access is asked for each with the
-// count. A refusal is recorded once and does not stop the other cases.
+// TestManyCasesAreTakenAtOnce: an actor takes many cases in one call. Each case must still have the version that the
+// actor saw. Access is asked for each case, with the number of cases. A refusal is recorded once and does not stop the
+// others.
 // Failure: F120
 func TestManyCasesAreTakenAtOnce(t *testing.T) {
 	t.Parallel()

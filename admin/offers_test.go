@@ -85,8 +85,9 @@ func inEachState(t *testing.T, b *bed) map[string]func() compensator.EntryID {
 	return states
 }
 
-// TestWhatIsOfferedIsWhatChangeDoes compares Offers with Change: in each state, erased or not, compensation begun or
-// not, and with different rights. A wrong offer would lead an actor into a recorded refusal.
+// TestWhatIsOfferedIsWhatChangeDoes compares Offers with Change in each state, with and without an erase, with and
+// without a begun compensation, and with different rights. If Offers were wrong, an actor would choose an action that
+// is then refused and recorded.
 func TestWhatIsOfferedIsWhatChangeDoes(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers that arrive during a reading share its result. The result is used until it is too old or an action is done.
+// Callers that arrive while a value is being read share the result. The result is used until it is too old or an action
+// has been done.
 // Failure: F133
 func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -51,8 +52,8 @@ func TestWhatIsReadIsSharedUntilItIsOldOrSomethingIsDone(t *testing.T) {
 	})
 }
 
-// The log takes longer to answer than a result may be used. Callers that wait share one reading. An action meanwhile
-// causes one more reading for all of them.
+// The log takes longer to answer than a result may be used. Callers that wait must share one read. If an action is done
+// meanwhile, all of them must share one more read.
 // Failure: F133
 func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 			group.Wait()
 		}
 		fifty(1)
-		fifty(2) // a caller that asks afterwards does not get the old result
+		fifty(2) // A caller that asks afterwards must not get the old result.
 		go get()
 		synctest.Wait()
 		acts.Add(1)
@@ -86,7 +87,7 @@ func TestSlowReadIsSharedByAllWhoWaitForIt(t *testing.T) {
 	})
 }
 
-// An action during a reading is missing from its result, so the next caller reads again.
+// An action is done while a value is being read, so the result may lack it. The next caller must read again.
 // Failure: F133
 func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	s := newShared[string]()
@@ -102,7 +103,7 @@ func TestWhatWasDoneMeanwhileIsReadAnew(t *testing.T) {
 	require.Equal(t, "after", second)
 }
 
-// An error of one caller, or the end of its context, does not become the result of another caller.
+// One caller gets an error, or its context ends. Another caller must not get this as its result.
 // Failure: F133
 func TestWhatFailedIsNotShared(t *testing.T) {
 	s := newShared[string]()

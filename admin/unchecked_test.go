@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// transfers registers a type whose handler blocks until its time limit. Its entries become dead by that, or retry.
+// transfers registers a type whose handler blocks until its time limit. So its entries die or wait for a retry.
 func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	t.Helper()
 	typ, err := compensator.Handle(b.c, fmt.Sprint("transfer-", attempts), func(ctx context.Context, _ *compensator.Entry, p payment) error {
@@ -31,8 +31,8 @@ func transfers(t *testing.T, b *bed, attempts int) *compensator.Type[payment] {
 	return typ
 }
 
-// attempted records an entry and makes one attempt that counts. On a slow machine it may try several times, because an
-// attempt that runs out of time before it begins does not count.
+// attempted records an entry and makes one attempt that counts. On a slow machine an attempt may run out of time before
+// it begins, and does not count. attempted then tries again.
 func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key string) compensator.Entry {
 	t.Helper()
 	e := compensatortest.Call(t, b.c, typ, payment{Order: order}, compensator.Options{IdempotencyKey: compensator.IdempotencyKey(key)})
@@ -43,8 +43,8 @@ func attempted(t *testing.T, b *bed, typ *compensator.Type[payment], order, key 
 	return e
 }
 
-// TestUnknownOutcomeWaitsForSomebodysWord: an attempt of an entry may have had an effect. Every action on it needs
-// Checked. The other entries of the action, the actor's rights, and the result of Scrub make no difference.
+// TestUnknownOutcomeWaitsForSomebodysWord: an attempt of an entry may have had an effect. Every action on the entry
+// needs Checked. This does not depend on the action's other entries, on the actor's rights, or on what Scrub returns.
 // Failure: F119
 func TestUnknownOutcomeWaitsForSomebodysWord(t *testing.T) {
 	t.Parallel()
@@ -139,8 +139,8 @@ func TestOutcomeStaysUnknownAsOlderVersionsWroteIt(t *testing.T) {
 	require.Equal(t, []compensator.EntryID{id}, refused.Unknown)
 }
 
-// TestAttemptUnderWayIsOfUnknownOutcome: a running attempt may still have its effect after a cancel. An entry that is
-// claimed after the actor saw it has changed.
+// TestAttemptUnderWayIsOfUnknownOutcome: a running attempt may still have its effect after a cancel, so its outcome is
+// unknown. If an entry is claimed after the actor saw it, the action must be refused, because the entry has changed.
 // Failure: F119
 func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,8 @@ func TestAttemptUnderWayIsOfUnknownOutcome(t *testing.T) {
 	close(goes)
 }
 
-// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid checks that Again is required, also with the right RequeueSucceeded.
+// TestFinishedEntriesRunAgainOnlyWhenThatIsSaid checks that requeuing a finished entry needs Again. The right
+// RequeueSucceeded does not replace it.
 // Failure: F119
 func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	t.Parallel()
@@ -212,8 +213,8 @@ func TestFinishedEntriesRunAgainOnlyWhenThatIsSaid(t *testing.T) {
 	}
 }
 
-// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange checks that rights come first, and that hidden entries are not
-// found.
+// TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange checks the order of the checks. Rights are checked before unknown
+// outcomes, and hidden entries are reported as not found.
 // Failure: F119
 func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	t.Parallel()
@@ -232,7 +233,8 @@ func TestNobodyHearsOfUnknownOutcomesThatHeMayNotChange(t *testing.T) {
 	require.ErrorIs(t, joined(b.admin(admin.Options{Access: everything}).Change(t.Context(), mei, ch)), compensator.ErrChanged)
 }
 
-// TestManyUncheckedEntriesAreCountedAndTheFirstNamed checks that the error stays short.
+// TestManyUncheckedEntriesAreCountedAndTheFirstNamed checks that the error names one entry and the number of the
+// others.
 func TestManyUncheckedEntriesAreCountedAndTheFirstNamed(t *testing.T) {
 	t.Parallel()
 	var e admin.UncheckedError

@@ -58,7 +58,7 @@ func TestDryRunCountsAndChangesNothing(t *testing.T) {
 	r.add("pay", 25)
 	r.add("gone", 3)
 	r.add("panic", 1)
-	r.add("no such type, its name is "+strings.Repeat("long ", 9), 2) // longer than the maximum of 64 characters
+	r.add("no such type, its name is "+strings.Repeat("long ", 9), 2) // This name is longer than the maximum of 64 characters.
 	im := r.open(moving())
 	report, err := im.DryRun(t.Context())
 	require.NoError(t, err)
@@ -76,8 +76,8 @@ func TestBadRowIsNamedAndHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.add("pay", 5)
-	r.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', 'no JSON')") // row 6
-	r.add("panic", 1)                                                       // row 7
+	r.Exec("INSERT INTO old_log (kind, content) VALUES ('pay', 'no JSON')") // this is row 6
+	r.add("panic", 1)                                                       // this is row 7
 	r.add("pay", 20)
 	r.add(" pay", 1) // Row 28 is on another page. Record refuses its type's name.
 	r.add("pay", 22)

@@ -70,7 +70,7 @@ func (r *rig) child(p program) (kill func()) {
 	require.NoError(r.T, err)
 	cmd := exec.Command(binary)
 	cmd.Env, cmd.Stderr = append(os.Environ(), childEnv+"="+string(text)), os.Stderr
-	_, err = cmd.StdinPipe() // The pipe closes when this process ends.
+	_, err = cmd.StdinPipe() // The pipe closes when this process ends, and the child then exits.
 	require.NoError(r.T, err)
 	require.NoError(r.T, cmd.Start())
 	kill = sync.OnceFunc(func() {

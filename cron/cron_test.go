@@ -67,9 +67,9 @@ func TestSlotsAroundTheHoursThatAreSkippedAndRepeated(t *testing.T) {
 	}
 }
 
-// TestExpressionOfEveryHourHasEachMomentTheClockShows walks minute by minute around days on which clocks are changed.
-// Some of these days have no midnight. Each expression names the day itself, so that the slots after the day before
-// reach it.
+// TestExpressionOfEveryHourHasEachMomentTheClockShows checks each minute around days on which clocks are changed. Some
+// of these days have no midnight. Each expression names the day itself, so a search from the day before must find its
+// slots.
 func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	for _, c := range []struct {
 		zone       string
@@ -101,7 +101,7 @@ func TestExpressionOfEveryHourHasEachMomentTheClockShows(t *testing.T) {
 	}
 }
 
-// rules holds the rules by which zones continue: the last lines of their data.
+// rules holds, by zone, the rule by which the zone continues in future years. It is the last line of the zone's data.
 var rules = map[string]string{
 	"Europe/Berlin":    "CET-1CEST,M3.5.0,M10.5.0/3",
 	"Europe/London":    "GMT0BST,M3.5.0/1,M10.5.0",
@@ -114,8 +114,8 @@ var rules = map[string]string{
 // of many machines list the changes instead.
 func ruled(t *testing.T, name string) *time.Location {
 	t.Helper()
-	// RFC 8536 requires a header, one type of local time and its name, first in version 1 and then in version 2. The
-	// name may be anything here.
+	// RFC 8536 requires a header, one type of local time and its name. They come first in version 1 and then in version
+	// 2. The name may be any text.
 	part := "TZif2" + strings.Repeat("\x00", 15+4*4) + "\x00\x00\x00\x01" + "\x00\x00\x00\x04" + "\x00\x00\x00\x00\x00\x00" + "LMT\x00"
 	in, err := time.LoadLocationFromTZData(name, []byte(part+part+"\n"+rules[name]+"\n"))
 	require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestSlotsGoOnPastTheLastDayOfALeapYear(t *testing.T) {
 // whether a UTC clock that shows the same time has a slot.
 func walked(t *testing.T, expression string, in *time.Location, from, to time.Time) (texts []string) {
 	t.Helper()
-	named := make(map[time.Time]bool) // slots on a UTC clock; no zone differs by more than a day
+	named := make(map[time.Time]bool) // slots of a UTC clock, from a day before to a day after, because no zone differs by more
 	for _, slot := range slots(parse(t, expression, time.UTC), from.Add(-24*time.Hour), to.Add(24*time.Hour)) {
 		named[slot.UTC()] = true
 	}
@@ -237,8 +237,8 @@ func TestExpressionsThatAreRefused(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestExpressionThatNeverFiresOrMisleadsIsRefused holds expressions that robfig/cron accepts. An empty string
-// means that Parse accepts the expression too.
+// TestExpressionThatNeverFiresOrMisleadsIsRefused holds expressions that robfig/cron accepts, with the error of Parse.
+// An empty error means that Parse accepts the expression, too.
 func TestExpressionThatNeverFiresOrMisleadsIsRefused(t *testing.T) {
 	for expression, why := range map[string]string{
 		"0 0 31 4 *":           "never fires",

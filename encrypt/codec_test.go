@@ -83,7 +83,8 @@ func TestOldKeysOpenAndTheFirstSeals(t *testing.T) {
 	require.ErrorIs(t, err, encrypt.ErrGarbled, "another secret under the same name")
 }
 
-// The receipt of a repeated event compares contents. Only the same event has the same sealed content.
+// The receipt of a repeated event compares contents. So the same event must have the same sealed content, and other
+// events must not.
 func TestSameEventHasTheSameContent(t *testing.T) {
 	codec := newCodec(t, key("a", 1))
 	require.Equal(t, seal(t, codec, "x"), seal(t, newCodec(t, key("a", 1)), "x"))
@@ -122,7 +123,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// No input makes Open panic, and Open accepts only content that was sealed for the entry.
+// Open must not panic for any input. It must accept only content that was sealed for the entry.
 func FuzzOpen(f *testing.F) {
 	codec := newCodec(f, key("a", 1))
 	f.Add([]byte("\x00cs\x01"))
@@ -175,7 +176,7 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	c, letters, got := service(t, store, newCodec(t, key("a", 1)))
 	entry := letters.Entry(address{"Chen Street 1"}, compensator.Options{IdempotencyKey: "letter-1"})
-	drawn := letters.Entry(address{"Chen Street 1"}, compensator.Options{}) // Record draws its idempotency key
+	drawn := letters.Entry(address{"Chen Street 1"}, compensator.Options{}) // Record chooses the idempotency key of this entry.
 	again := entry
 	receipt, err := record(t, c, entry, drawn, again)
 	require.NoError(t, err)
@@ -208,8 +209,8 @@ func TestHandlerIsGivenWhatTheTableDoesNotShow(t *testing.T) {
 	require.Equal(t, "Chen Street 1", got.Load().Street)
 }
 
-// A process that only declares a type reads its contents, too. In a process with a handler, the handler's codec has
-// priority.
+// A process that only declares a type must be able to read its contents, too. If a process has a handler, it must use
+// the handler's codec.
 func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	store := compensatortest.NewMemoryStore()
 	codec := newCodec(t, key("a", 1))
@@ -232,7 +233,8 @@ func TestDeclaredTypeIsReadWithItsCodec(t *testing.T) {
 	}
 }
 
-// A process that was deployed without the key does no harm. The entry waits for a process that has the key.
+// A process was deployed without the key. It must leave the entry to a process that has the key, without counting an
+// attempt.
 // Failure: F76
 func TestEntryWhoseKeyIsMissingWaitsForIt(t *testing.T) {
 	store := compensatortest.NewMemoryStore()

@@ -105,7 +105,7 @@ func TestAnswerBecomesAnOutcome(t *testing.T) {
 	}
 }
 
-// waits returns how long an entry waits whose handler returned err, if that is longer than its type's schedule.
+// waits returns the wait that err gives its entry, if that is longer than the type's schedule.
 func waits(t *testing.T, err error) time.Duration {
 	t.Helper()
 	c, e := compensator.New(t.Context(), compensator.Config{Store: compensatortest.NewMemoryStore(), Logger: slog.New(slog.DiscardHandler)})
@@ -153,7 +153,7 @@ func TestWhoIsNotThereIsUnavailable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	go func() { // closes every connection at once
+	go func() { // This server closes every connection at once.
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
@@ -240,7 +240,8 @@ func TestRedirectThatIsNotFollowedCounts(t *testing.T) {
 	}
 }
 
-// TestRedirectThatWouldMakeAGetOfACallIsNotFollowed checks that the answer to such a GET decides nothing.
+// TestRedirectThatWouldMakeAGetOfACallIsNotFollowed has a redirect that changes a POST into a GET. The client must not
+// follow it, because the answer to the GET would say nothing about the call.
 // Failure: F79
 func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 	t.Parallel()
@@ -269,7 +270,7 @@ func TestRedirectThatWouldMakeAGetOfACallIsNotFollowed(t *testing.T) {
 				request, err := http.NewRequestWithContext(t.Context(), method, bank.URL+"/pay", strings.NewReader("100"))
 				require.NoError(t, err)
 				request.Header.Set("Answer", strconv.Itoa(code))
-				request.Method = method // "" as in a request that was built without http.NewRequest
+				request.Method = method // An empty method is what a request has that was built without http.NewRequest.
 				answer, err := Do(client, request, "0-0")
 				follows := code > 303 || method == "GET" || method == "HEAD" || method == ""
 				require.Equal(t, follows, err == nil, "%d %s: %v", code, method, err)
@@ -306,7 +307,7 @@ func TestRedirectsAreFollowedAsTheClientHasIt(t *testing.T) {
 	require.EqualError(t, PostJSON(t.Context(), &client, bank.URL, "0-0", 1, nil), "POST "+strings.TrimPrefix(bank.URL, "http://")+": 307 Temporary Redirect")
 }
 
-// own is a transport for other schemes.
+// own is a transport for schemes other than HTTP.
 type own func(*http.Request) (*http.Response, error)
 
 func (o own) RoundTrip(request *http.Request) (*http.Response, error) { return o(request) }
@@ -333,8 +334,8 @@ func TestClientMayKnowOtherSchemes(t *testing.T) {
 	}
 }
 
-// TestAnswerThatSwitchesProtocolsIsNoAnswer: after a 101 the body is the connection, which ends when the service closes
-// it.
+// TestAnswerThatSwitchesProtocolsIsNoAnswer: after status 101 the body is the connection itself. It ends only when the
+// service closes the connection.
 // Failure: F79
 func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 	t.Parallel()
@@ -348,7 +349,7 @@ func TestAnswerThatSwitchesProtocolsIsNoAnswer(t *testing.T) {
 		defer conn.Close()
 		_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: pay\r\n\r\n")
 		assert.NoError(t, err)
-		_, _ = io.Copy(io.Discard, buffered) // until the caller closes the connection
+		_, _ = io.Copy(io.Discard, buffered) // Read until the caller closes the connection.
 	}))
 	defer bank.Close()
 	ended := make(chan error, 1)

@@ -19,8 +19,8 @@ const childEnv = "COMPENSATOR_INTAKE_CHILD"
 // program configures a child process. The child runs an Intake until it is killed.
 type program struct {
 	DSN, Redis, Stream string
-	Killer             int    // the order whose Work ends the process; 0 means none
-	Gate               string // a key that the child increments when everything is open; the child runs the Intake after the key is deleted
+	Killer             int    // number of the order whose Work ends the process (0: none)
+	Gate               string // Redis key that the child increments when it has opened everything; it runs the Intake once the key is deleted
 }
 
 func must(err error) {
@@ -35,13 +35,13 @@ func runChild() {
 	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &p))
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
-		os.Exit(0) // the parent has ended
+		os.Exit(0) // The parent has ended.
 	}()
 	db, err := harness.Watched(p.DSN)()
 	must(err)
 	quiet := slog.New(slog.DiscardHandler)
 	c, err := compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
-	for err != nil { // its connections are cut as well
+	for err != nil { // Try again, because the child's connections are cut as well.
 		harness.Elapse(10 * time.Millisecond)
 		c, err = compensator.New(context.Background(), compensator.Config{DB: db, Logger: quiet})
 	}

@@ -120,7 +120,7 @@ func ExampleSource() {
 	if err := orders.Run(ctx); err != nil {
 		log.Fatal(err)
 	}
-	source.committed = 0 // as after a rebalance
+	source.committed = 0 // Deliver again, as after a rebalance.
 	ctx, source.end = context.WithCancel(context.Background())
 	if err := orders.Run(ctx); err != nil {
 		log.Fatal(err)

@@ -120,8 +120,8 @@ func otherType(cfg Config) Config {
 	return cfg
 }
 
-// TestDatabaseThatIsReadOnlyIsWaitedFor makes the database read-only. No message may be set aside because of that, and
-// nothing may be read while a batch waits.
+// TestDatabaseThatIsReadOnlyIsWaitedFor makes the database read-only. No message may be set aside because of that.
+// While a batch waits, the Intake must not read more messages.
 // Failure: F96
 func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.settled("shop")
 	r.Exec("SET GLOBAL read_only=1")
 	r.add(101, 100)
-	for range 2 * failuresUntilSuspect { // more failures than a batch is tried whole
+	for range 2 * failuresUntilSuspect { // This is more often than a batch is tried as a whole.
 		e := harness.Next(t, waiting)
 		require.ErrorContains(t, e.Err, "read-only")
 	}
@@ -163,7 +163,7 @@ func TestDatabaseThatIsReadOnlyIsWaitedFor(t *testing.T) {
 	r.Eventually(func() bool { return in.Err() == nil }, "the Intake works again")
 }
 
-// ordinaryUser returns a pool of a user for whom read_only holds. It does not hold for root.
+// ordinaryUser returns a pool of an ordinary user. read_only applies to this user, but not to root.
 func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	t.Helper()
 	w.Exec("CREATE USER intake@'%' IDENTIFIED BY 'secret'")
@@ -174,8 +174,8 @@ func ordinaryUser(t *testing.T, w *harness.World) *sql.DB {
 	return w.Open(harness.Watched(config.FormatDSN()))
 }
 
-// TestProcessesThatDieDuringAnOutageCountNoMessageOut kills processes while the log takes no entries. Deliveries must
-// not count meanwhile.
+// TestProcessesThatDieDuringAnOutageCountNoMessageOut kills processes while the log accepts no entries. Deliveries
+// during this time must not count.
 // Failure: F99
 func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	t.Parallel()
@@ -199,8 +199,8 @@ func TestProcessesThatDieDuringAnOutageCountNoMessageOut(t *testing.T) {
 	r.requireBooks(1, 0)
 }
 
-// TestMessageThatBreaksTheConnectionIsSetAside has messages that break the connection. That looks like an outage, so
-// the Intake must check whether the log takes entries.
+// TestMessageThatBreaksTheConnectionIsSetAside has messages that break the connection to the database. That looks like
+// an outage, so the Intake must check whether the log accepts entries.
 // Failure: F98, F101
 func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,7 @@ func TestMessageThatBreaksTheConnectionIsSetAside(t *testing.T) {
 		return nil
 	}
 	r.add(1, 6)
-	r.addRaw("order", `{"n":7}`, "note", strings.Repeat("<", 1000)) // six bytes each in JSON
+	r.addRaw("order", `{"n":7}`, "note", strings.Repeat("<", 1000)) // "<" takes six bytes in JSON.
 	r.add(8, 1)
 	r.start(r.open(r.New(quick), r.spec(), cfg))
 	r.settled("shop")
@@ -233,8 +233,8 @@ func TestConnectionThatBreaksUnderWorkIsNoMessagesFault(t *testing.T) {
 	breaksUnderWork(t, func(broken error) error { return broken })
 }
 
-// breaksUnderWork makes Work break its connection once and return what said makes of the error. The batch has one
-// message, so a wrong decision would set it aside at once.
+// breaksUnderWork makes Work break its connection once. Work then returns the error that said makes of the broken
+// connection's error. The batch has one message, so a wrong decision would set it aside at once.
 func breaksUnderWork(t *testing.T, said func(broken error) error) {
 	r := newRig(t)
 	cfg := testConfig()
@@ -392,8 +392,8 @@ func TestAcknowledgementThatIsRefusedIsMadeUpFor(t *testing.T) {
 	r.requireBooks(20, 0)
 }
 
-// TestMessageThatCannotBeEncodedIsHeld makes the codec fail. If the message were acknowledged, its content would be
-// lost.
+// TestMessageThatCannotBeEncodedIsHeld makes the codec fail. The Intake must not acknowledge the message, because its
+// content would be lost.
 // Failure: F101
 func TestMessageThatCannotBeEncodedIsHeld(t *testing.T) {
 	t.Parallel()
@@ -427,7 +427,7 @@ func (k *lockedCodec) Marshal(v any) ([]byte, error) {
 	return k.Codec.Marshal(v)
 }
 
-// mute is an error whose method Error panics, like a nil pointer in an error.
+// mute is an error whose method Error panics, as a nil pointer in an error does.
 type mute struct{}
 
 func (*mute) Error() string { panic("nothing to say") }
@@ -533,7 +533,8 @@ func (r *rig) pendingDeliveries(t *testing.T) int64 {
 	return pending[0].RetryCount
 }
 
-// TestMessageTooLargeForTheLogIsToldAndInNobodysWay delivers a message that is too large to be set aside.
+// TestMessageTooLargeForTheLogIsToldAndInNobodysWay delivers a message that is too large to be set aside. It must be
+// reported, and must not stop other messages.
 // Failure: F101
 func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 	t.Parallel()
@@ -559,7 +560,7 @@ func TestMessageTooLargeForTheLogIsToldAndInNobodysWay(t *testing.T) {
 }
 
 // TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt fills messages with characters that take six bytes in JSON. The
-// error may contain all of them once more.
+// error text may contain the whole message once more.
 // Failure: F101
 func TestMessageOfHalfMaxContentIsSetAsideWhateverIsInIt(t *testing.T) {
 	t.Parallel()
@@ -610,9 +611,9 @@ func TestIDsThatComeAgainWithOtherContentAreSetAside(t *testing.T) {
 	assert.Equal(t, 1, r.Count("effects WHERE what='order 1'"))
 }
 
-// TestConditionOfAServerThatWorkMeetsIsNoMessagesFault makes a server refuse all requests for a while, so that Work
-// fails. No message may be set aside because of that, however often the batch is tried. A message with a fault of its
-// own must still be set aside.
+// TestConditionOfAServerThatWorkMeetsIsNoMessagesFault makes a server refuse all requests for a while, so Work fails.
+// No message may be set aside because of that, however often the batch is tried. A message that itself causes a failure
+// must still be set aside.
 func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []mysql.MySQLError{
@@ -646,7 +647,7 @@ func TestConditionOfAServerThatWorkMeetsIsNoMessagesFault(t *testing.T) {
 				in := r.open(r.New(r.Quick()), r.spec(), cfg)
 				r.add(1, messages)
 				r.start(in)
-				for range 2*failuresUntilSuspect + 2 { // by then a message alone would be suspected
+				for range 2*failuresUntilSuspect + 2 { // After so many tries, a single message would be suspected.
 					require.ErrorContains(t, harness.Next(t, waiting).Err, answer.Message)
 				}
 				require.Error(t, in.Err())

@@ -22,8 +22,7 @@ var (
 	seed     = flag.Uint64("seed", 0, "seed of the faults; 0: random")
 )
 
-// child starts a process that runs an Intake. The returned function kills it as a power failure would, and waits for
-// its end.
+// child starts a process that runs an Intake. kill ends the process as a power failure would, and waits for its end.
 func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	r.T.Helper()
 	text, err := json.Marshal(p)
@@ -32,7 +31,7 @@ func (r *rig) child(p program) (kill func(), ended <-chan struct{}) {
 	require.NoError(r.T, err)
 	cmd := exec.Command(binary)
 	cmd.Env, cmd.Stderr = append(os.Environ(), childEnv+"="+string(text)), os.Stderr
-	_, err = cmd.StdinPipe() // the child ends with this process
+	_, err = cmd.StdinPipe() // The child ends when this process ends.
 	require.NoError(r.T, err)
 	require.NoError(r.T, cmd.Start())
 	done := make(chan struct{})
@@ -100,8 +99,8 @@ func TestNoMessageIsLostOrDoubledWhileIntakesAreKilled(t *testing.T) {
 	r.requireBooks(*messages-failed, failed+poison)
 }
 
-// TestMessageThatKillsItsProcessIsSetAside has a message that kills its process. It takes its batch with it twice, and
-// then stands alone.
+// TestMessageThatKillsItsProcessIsSetAside has a message that kills its process. It kills the process twice while it is
+// part of a batch. After that the Intake processes it alone.
 // Failure: F99
 func TestMessageThatKillsItsProcessIsSetAside(t *testing.T) {
 	t.Parallel()

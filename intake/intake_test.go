@@ -73,8 +73,8 @@ func TestTwoGroupsOfAStreamHaveEntriesOfTheirOwn(t *testing.T) {
 	assert.Equal(t, 300, r.Count("effects"))
 }
 
-// TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn uses two database numbers of one server, with messages of the
-// same ids.
+// TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn uses two databases of one Redis server. Their streams have the
+// same name and messages with the same ids.
 // Failure: F100
 func TestStreamsOfOneNameOnTwoServersHaveEntriesOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
-		runChild() // this process is a child that a test kills
+		runChild() // This process is a child that a test kills.
 		return
 	}
 	harness.Main(m)

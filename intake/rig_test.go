@@ -39,7 +39,7 @@ func (r *rig) on(client redis.UniversalClient) *rig {
 	return r
 }
 
-// order is the content of the tests' messages. A poison message contains none.
+// order is the content of the tests' messages. A message of the kind poison does not contain an order.
 type order struct {
 	N int `json:"n"`
 }

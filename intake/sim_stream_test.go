@@ -16,7 +16,7 @@ import (
 // simStream is an in-memory stream with one group. Its ids sort as text.
 type simStream struct {
 	mu        sync.Mutex // guards all fields
-	there     bool       // the group exists
+	there     bool       // whether the group exists
 	messages  []redis.XMessage
 	given     int // number of delivered messages
 	pending   map[string]*simPending
@@ -50,7 +50,7 @@ func (s *simStream) atRest() bool {
 
 // simRedis is the Redis client of one life. Each command is a separate step.
 type simRedis struct {
-	redis.UniversalClient // nil, because no other command is sent
+	redis.UniversalClient // nil, because the Intake sends no other command
 	*simLife
 }
 
@@ -93,7 +93,7 @@ func (r *simRedis) XReadGroup(ctx context.Context, a *redis.XReadGroupArgs) *red
 func (r *simRedis) XPendingExt(ctx context.Context, a *redis.XPendingExtArgs) *redis.XPendingExtCmd {
 	var found []redis.XPendingExt
 	err := r.command(ctx, func(s *simStream) {
-		after, _ := strings.CutPrefix(a.Start, "(") // "-" sorts before all ids, so it means the beginning
+		after, _ := strings.CutPrefix(a.Start, "(") // "-" sorts before all ids, so it means the beginning of the stream.
 		for _, id := range slices.Sorted(maps.Keys(s.pending)) {
 			p, idle := s.pending[id], time.Since(s.pending[id].since)
 			if id > after && (a.Consumer == "" || a.Consumer == p.consumer) && idle >= a.Idle && len(found) < int(a.Count) {
@@ -122,7 +122,7 @@ func (r *simRedis) XClaim(ctx context.Context, a *redis.XClaimArgs) *redis.XMess
 	return redis.NewXMessageSliceCmdResult(claimed, err)
 }
 
-// XRangeN is called for one message. No message is ever deleted.
+// XRangeN is called for one message. It always finds it, because no message is ever deleted.
 func (r *simRedis) XRangeN(ctx context.Context, _, start, _ string, _ int64) *redis.XMessageSliceCmd {
 	return redis.NewXMessageSliceCmdResult([]redis.XMessage{{ID: start}}, r.command(ctx, func(*simStream) {}))
 }
@@ -139,7 +139,7 @@ func (r *simRedis) XAck(ctx context.Context, _, _ string, ids ...string) *redis.
 func (r *simRedis) XInfoConsumers(ctx context.Context, stream, name string) *redis.XInfoConsumersCmd {
 	var list []redis.XInfoConsumer
 	err := r.command(ctx, func(s *simStream) {
-		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // names are random and do not depend on the seed
+		byTime := func(a, b string) int { return s.consumers[a].Compare(s.consumers[b]) } // The names are random and do not depend on the seed.
 		for _, name := range slices.SortedFunc(maps.Keys(s.consumers), byTime) {
 			list = append(list, redis.XInfoConsumer{Name: name, Pending: s.pendingOfLocked(name), Idle: time.Since(s.consumers[name])})
 		}

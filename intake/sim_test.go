@@ -29,12 +29,12 @@ var (
 	simFrom  = flag.Uint64("sim-from", 1, "the first of them")
 )
 
-// TestNoSeedLosesOrDoublesAMessage simulates two intakes at a time, each over many lives, with a store and a stream in
-// memory. The clock moves only when nothing else can. The seed draws the messages, the duration of each step, and its
-// faults.
+// TestNoSeedLosesOrDoublesAMessage simulates two intakes at the same time. Each restarts many times. The store and the
+// stream are in memory. The clock moves only when every goroutine waits. The seed determines the messages, the duration
+// of each step, and its faults.
 // Failure: F96
 func TestNoSeedLosesOrDoublesAMessage(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one goroutine runs at a time, so a second thread would only add wake-ups
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // One goroutine runs at a time, so a second thread would only cost time.
 	var sum simTally
 	for seed := *simFrom; seed < *simFrom+uint64(*simSeeds); seed++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func within(d time.Duration, check func() bool) bool {
 	return false
 }
 
-// workOff runs a process of the log that tries messages set aside again.
+// workOff runs a process of the log, in which the work of messages that were set aside is tried again.
 func (w *simWorld) workOff() {
 	l := &simLife{w: w}
 	c, _ := l.open("")
@@ -204,7 +204,7 @@ func (w *simWorld) judge() {
 		}
 		if e.State == compensator.Dead {
 			w.tally.Dead++
-			good = good && !strings.Contains(e.LastError, "without success") // too many processes died while they had the message
+			good = good && !strings.Contains(e.LastError, "without success") // In this case too many processes died while they had the message.
 		} else if !good {
 			w.fail("%s message %s is %s", says, id, e.State)
 		}
@@ -229,10 +229,10 @@ const simAside = "order_aside"
 
 var errDead = errors.New("sim: this process has died")
 
-// simLife is one process. After its death its goroutines run to their end, but their steps have no effect.
+// simLife is one process. After its death its goroutines continue to their end, but their steps have no effect.
 type simLife struct {
 	w    *simWorld
-	rng  *rand.Rand // nil: no step fails or takes time
+	rng  *rand.Rand // nil if no step fails or takes time
 	stop context.CancelFunc
 	dead bool // guarded by w.mu
 }
@@ -243,7 +243,7 @@ func (w *simWorld) succession(ctx context.Context, slot int) {
 		time.Sleep(time.Duration(slot+1) * time.Microsecond)
 		running, stop := context.WithCancel(ctx)
 		l := &simLife{w: w, rng: rand.New(rand.NewPCG(w.seed, 1+number)), stop: stop}
-		name := "" // a generated name
+		name := "" // an empty name makes the Intake generate a name
 		if l.rng.IntN(2) == 0 {
 			name = fmt.Sprint("clerk", slot)
 		}
@@ -294,7 +294,7 @@ func (l *simLife) work(ctx context.Context, tx *compensator.ScopedTx, batch []*M
 			return errTest
 		case says == "named" && first:
 			return Fault(m, errTest)
-		case says == "hopeless", says == "killer" && !first: // the log dead-letters messages that kill its processes
+		case says == "hopeless", says == "killer" && !first: // The log dead-letters messages that kill its processes.
 			return compensator.Permanent(errTest)
 		case says == "slow" && len(batch) > 1:
 			<-ctx.Done()
@@ -340,7 +340,7 @@ const (
 	fine simFault = iota
 	errBefore
 	errAfter // the step is done, and its caller gets an error
-	late     // only for COMMIT: it is done later, after its caller got an error
+	late     // only for COMMIT: it is done later, after the caller got an error
 	slowly
 	dieBefore
 	dieAfter
@@ -356,7 +356,7 @@ var (
 
 var errBroken = errors.New("sim: connection broken")
 
-// draw waits for the duration of a step and returns its fault.
+// draw waits for the duration of a step and returns the step's fault.
 func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, err error) {
 	if l.rng == nil {
 		return fine, ctx.Err()
@@ -385,14 +385,14 @@ func (l *simLife) draw(ctx context.Context, faults []simFault) (fault simFault, 
 	return fault, ctx.Err()
 }
 
-// reply delays the answer. A process that waited for a lock continues when the lock's holder does.
+// reply delays the answer to a step. A process that waited for a lock continues when the holder of the lock does.
 func (l *simLife) reply(ctx context.Context) {
 	if l.rng != nil {
 		l.sleep(ctx, time.Duration(1+l.rng.Int64N(int64(time.Millisecond))))
 	}
 }
 
-// step does a step. With a fault the caller may not know whether it was done.
+// step performs do as one step. With a fault, the caller may not know whether do was performed.
 func (l *simLife) step(ctx context.Context, faults []simFault, do func() error) error {
 	fault, err := l.draw(ctx, faults)
 	if err != nil {
@@ -451,7 +451,7 @@ func (s *simStore) Resolve(ctx context.Context, ref processlog.Ref) (row process
 type simTx struct {
 	*memory.Tx
 	l      *simLife
-	broken bool // its connection is broken
+	broken bool // whether its connection is broken
 	rows   []string
 }
 

@@ -35,7 +35,7 @@ func (f *flaky) Next(ctx context.Context, max int) ([]Message, error) {
 	}
 	batch := append([]Message(nil), f.left[:min(max, len(f.left))]...)
 	if len(batch) > 1 {
-		batch = append(batch, batch[0]) // twice in one batch
+		batch = append(batch, batch[0]) // The message is in the batch twice.
 	}
 	return batch, nil
 }
@@ -92,7 +92,7 @@ func TestSourceThatFailsAndRepeatsItselfGetsOneEntryAMessage(t *testing.T) {
 	assert.Len(t, f.acked, 500)
 }
 
-// measured is a source that measures its backlog and is notified when Run has ended. Tests send its messages.
+// measured is a source that measures its backlog. It is notified when Run has ended. A test sends its messages.
 type measured struct {
 	messages chan Message
 	left     bool
@@ -134,7 +134,7 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 		in, err := Open(c, source, cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel() // the bubble waits for all its goroutines
+		defer cancel() // The bubble waits for all its goroutines.
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(ctx) }()
 		source.messages <- Message{ID: "1", Fields: map[string]string{"order": `{"n":1}`}}
@@ -155,7 +155,8 @@ func TestIntakeOfAClosedCompensatorEnds(t *testing.T) {
 	})
 }
 
-// TestSlowBatchIsHalved makes a transaction too slow. That must not count as an outage.
+// TestSlowBatchIsHalved makes the transaction of a batch too slow. The Intake must halve the batch, and must not treat
+// this as an outage.
 // Failure: F98
 func TestSlowBatchIsHalved(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 // given lets a consumer take messages and then fall silent.
 func (r *rig) given(consumer string, n int64) {
 	r.T.Helper()
-	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // the group may exist
+	_ = r.rdb.XGroupCreateMkStream(r.T.Context(), r.stream, "shop", "0").Err() // The group may exist already.
 	taken, err := r.rdb.XReadGroup(r.T.Context(), &redis.XReadGroupArgs{
 		Group: "shop", Consumer: consumer, Streams: []string{r.stream, ">"}, Count: n, Block: -1}).Result()
 	require.NoError(r.T, err)
@@ -63,7 +63,8 @@ func TestMessagesOfALivingConsumerAreLeftToIt(t *testing.T) {
 	}, "only the living consumer's messages are left")
 }
 
-// TestMessageThatAnotherWasFasterWithIsLeftToIt checks a silent consumer that becomes active again before XCLAIM.
+// TestMessageThatAnotherWasFasterWithIsLeftToIt has a silent consumer that becomes active again just before XCLAIM. The
+// Intake must leave the message to that consumer.
 // Failure: F97
 func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	t.Parallel()
@@ -85,7 +86,7 @@ func TestMessageThatAnotherWasFasterWithIsLeftToIt(t *testing.T) {
 	assert.Equal(t, all[1].ID, messages[0].ID)
 }
 
-// beaten is a client whose XCLAIM comes after that of another consumer.
+// beaten is a client whose XCLAIM arrives after the XCLAIM of another consumer.
 type beaten struct {
 	redis.UniversalClient
 	first func()
@@ -96,7 +97,8 @@ func (b *beaten) XClaim(ctx context.Context, args *redis.XClaimArgs) *redis.XMes
 	return b.UniversalClient.XClaim(ctx, args)
 }
 
-// TestConsumerThatHasMessagesIsNotRemoved delivers messages to a consumer after the check that it has none.
+// TestConsumerThatHasMessagesIsNotRemoved delivers messages to a consumer just after the Intake has found that it has
+// none. The Intake must not remove the consumer.
 // Failure: F97
 func TestConsumerThatHasMessagesIsNotRemoved(t *testing.T) {
 	t.Parallel()
@@ -253,7 +255,7 @@ func TestTrimDeletesOnlyWhatEveryGroupHasAcknowledged(t *testing.T) {
 	r.start(in)
 	r.settled("shop")
 	length := func() int64 { return r.rdb.XLen(t.Context(), r.stream).Val() }
-	awaitRounds := func() { // more than Idle/4 each
+	awaitRounds := func() { // A round takes place every Idle/4.
 		for len(rounds) > 0 {
 			<-rounds
 		}

@@ -42,7 +42,8 @@ type bed struct {
 	typ *compensator.Type[harness.Order]
 }
 
-// hostile is a text that a handler's error may contain.
+// hostile is a text that a handler's error may contain. It holds a formula, control characters and marks that change
+// the direction of text.
 const hostile = "=cmd|' /C calc'!A0 \x1b[31mred\x1b]0;title\x07 \u202egnp.exe\u2066 \u009b2J\x00 \r\nnext\u2028\U000e0041 退款"
 
 // hostileID is a text that an idempotency key may contain, for example the key of a foreign message.
@@ -198,7 +199,7 @@ func start(t *testing.T, cmd *exec.Cmd) func() answer {
 	require.NoError(t, cmd.Start())
 	return func() answer {
 		t.Helper()
-		_ = cmd.Wait() // the exit code says it
+		_ = cmd.Wait() // The exit code is in cmd.ProcessState.
 		return checked(t, answer{out.String(), errs.String(), cmd.ProcessState.ExitCode()})
 	}
 }

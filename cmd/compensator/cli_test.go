@@ -88,7 +88,7 @@ func TestANight(t *testing.T) {
 	}
 }
 
-// TestExitCodes checks each exit code of README.md once. TestInterrupted checks 130.
+// TestExitCodes checks each exit code of README.md once, except 130, which TestInterrupted checks.
 // Failure: F134
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
@@ -140,8 +140,8 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, codeUsage, finish(t, call(t, "", "list")).code)
 }
 
-// TestWhatIsPrintedIsHarmless checks that a terminal gets no control characters of an error, and that no CSV cell is a
-// formula.
+// TestWhatIsPrintedIsHarmless prints an error with control characters and a formula. The terminal must get no control
+// characters, and no CSV cell may be a formula.
 // Failure: F132
 func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 			for _, r := range out {
 				assert.True(t, r == '\n' || unicode.IsGraphic(r), "%v -o %s: %q", args, as, r)
 			}
-			if as != "table" { // a table cuts the text
+			if as != "table" { // A table cuts long texts.
 				assert.Contains(t, out, "退款")
 			}
 		}
@@ -176,7 +176,7 @@ func TestWhatIsPrintedIsHarmless(t *testing.T) {
 	assert.NotContains(t, a.out+a.errs, "\x1b")
 }
 
-// TestOnlyWhatWasSeenIsChanged: an entry has changed since it was listed. It is left alone, and the answer names it.
+// TestOnlyWhatWasSeenIsChanged: an entry has changed since it was listed. The command must leave it alone and name it.
 // Failure: F120
 func TestOnlyWhatWasSeenIsChanged(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,8 @@ func TestMoreThan500EntriesAreRefused(t *testing.T) {
 	assert.Contains(t, b.ok("list", "--where", "type=many", "--limit", "2"), "… and more")
 }
 
-// TestThatThereAreMoreIsSaidInEveryFormat: otherwise a reader who counts lines would believe that they are all.
+// TestThatThereAreMoreIsSaidInEveryFormat: a list is cut off, and every format must say so. Otherwise a reader who
+// counts lines would believe that these are all entries.
 func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(3)
@@ -245,8 +246,8 @@ func TestThatThereAreMoreIsSaidInEveryFormat(t *testing.T) {
 	}
 }
 
-// TestPreviewTellsOfACrashWithoutACase: an entry was dead-lettered after repeated crashes by services that write no
-// cases.
+// TestPreviewTellsOfACrashWithoutACase: an entry was dead-lettered after repeated crashes, by a service without
+// Config.Operations. The entry has no case, and the preview must still name the crash.
 func TestPreviewTellsOfACrashWithoutACase(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(2)

@@ -15,12 +15,12 @@ import (
 
 const (
 	rootModule = "github.com/compensator-go/compensator"
-	released   = "v0.1.0" // the version in go.mod
+	released   = "v0.1.0" // version of the library in go.mod
 )
 
-// TestGoInstallWorks runs go install with a proxy that has this tree as a release and no other module of this
-// repository. go install refuses a go.mod with a replace line, and a go.mod that lacks an imported module. The test
-// passes -n, so nothing is built.
+// TestGoInstallWorks runs go install with a proxy that offers this tree as a release, and no other module of this
+// repository. go install fails if go.mod has a replace line, or lacks an imported module. The test passes -n, so
+// nothing is built.
 // Failure: F135
 func TestGoInstallWorks(t *testing.T) {
 	t.Parallel()
@@ -51,8 +51,8 @@ func TestGoInstallWorks(t *testing.T) {
 	}
 }
 
-// lend links the modules of others from one module cache into another, because unpacking them takes long. It leaves out
-// the modules of this repository.
+// lend makes the modules of others in one module cache available in another by links, because unpacking them takes
+// long. It leaves out the modules of this repository.
 func lend(t *testing.T, from, to string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(to, 0o755))

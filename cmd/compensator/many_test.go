@@ -35,8 +35,8 @@ func (o *outlining) Outlines(ctx context.Context, ids []processlog.ID) ([]proces
 	return o.Operations.Outlines(ctx, ids)
 }
 
-// TestManyEntriesAreReadTogether checks that five hundred entries do not cost five hundred queries. The database may be
-// slow already.
+// TestManyEntriesAreReadTogether checks that a command on five hundred entries does not send five hundred queries. The
+// database may be slow already.
 func TestManyEntriesAreReadTogether(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(4)
@@ -44,7 +44,7 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer nobody.Close()
 	p := &program{env: func(name string) string { return map[string]string{dsnVariable: b.dsn}[name] }, in: nobody, out: nobody, errs: nobody}
-	p.root() // sets the defaults of the flags
+	p.root() // root sets the defaults of the flags.
 	s, err := p.open(t.Context(), toChange)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -88,8 +88,8 @@ func TestManyEntriesAreReadTogether(t *testing.T) {
 	assert.Equal(t, [2]int{0, 1}, asked(), "as a preview")
 }
 
-// TestMoreCasesAreTakenThanAdminTakesAtOnce: errors in the names are found before the first case is taken. After that
-// each case gets an answer.
+// TestMoreCasesAreTakenThanAdminTakesAtOnce takes more cases than one call of the Admin takes. Wrong names must be
+// reported before the first case is taken. After that each case must get an answer.
 func TestMoreCasesAreTakenThanAdminTakesAtOnce(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)
@@ -137,7 +137,7 @@ func TestFailureIsThereWithoutTheEntriesThatHaveGone(t *testing.T) {
 	assert.Equal(t, compensator.Pending, b.entry("d2").State)
 }
 
-// TestFailuresBeyondTheFirstThousandAreSaidToBeThere checks the hint that the log returns no more groups.
+// TestFailuresBeyondTheFirstThousandAreSaidToBeThere checks the hint that there are more groups than the log returns.
 func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -157,7 +157,8 @@ func TestFailuresBeyondTheFirstThousandAreSaidToBeThere(t *testing.T) {
 	assert.NotContains(t, of.out+of.errs, "more")
 }
 
-// TestGroupsHaveTheSameHeadWithoutRows: programs that read columns by name find them also in an empty file.
+// TestGroupsHaveTheSameHeadWithoutRows checks the first line of an empty list. Programs that read columns by name must
+// find it also there.
 func TestGroupsHaveTheSameHeadWithoutRows(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

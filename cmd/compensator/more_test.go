@@ -22,7 +22,8 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// TestOfTwoOperatorsAtOnceOneGetsHisWay: two operators change the same version. The second gets the answer that it has changed.
+// TestOfTwoOperatorsAtOnceOneGetsHisWay: two operators change the same version of an entry. The second operator must be
+// told that the entry has changed.
 // Failure: F120
 func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	t.Parallel()
@@ -45,8 +46,8 @@ func TestOfTwoOperatorsAtOnceOneGetsHisWay(t *testing.T) {
 	assert.Equal(t, 6, b.count("common_process_log_audit"), "each was done once")
 }
 
-// TestALogWithoutOperations checks that such a log can be read. Errors say which tables are missing and how to create
-// them.
+// TestALogWithoutOperations checks a log without the tables of Config.Operations. It can be read. Errors must say which
+// tables are missing and how to create them.
 // Failure: F123
 func TestALogWithoutOperations(t *testing.T) {
 	t.Parallel()
@@ -79,8 +80,8 @@ func TestALogWithoutOperations(t *testing.T) {
 	}
 }
 
-// TestGrantsThatCheckPrintsSuffice: the reader's grants allow all commands that read, and the operator's grants all
-// others. Nothing more is allowed.
+// TestGrantsThatCheckPrintsSuffice: check prints grants for two roles. The reader's grants must allow all commands that
+// read, and the operator's grants all others. The grants must allow nothing more.
 // Failure: F134
 func TestGrantsThatCheckPrintsSuffice(t *testing.T) {
 	t.Parallel()
@@ -155,7 +156,7 @@ func TestInterrupted(t *testing.T) {
 	assert.Equal(t, codeInterrupted, a.code, a.errs)
 }
 
-// TestACommandWaitsForASlowDatabase checks that a command waits longer than the Admin's default.
+// TestACommandWaitsForASlowDatabase checks that a command waits longer for the database than the Admin's default.
 // Failure: F134
 func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	t.Parallel()
@@ -178,7 +179,8 @@ func TestACommandWaitsForASlowDatabase(t *testing.T) {
 	assert.Equal(t, codeDone, code, said)
 }
 
-// TestNothingIsDoneUntilTheNumberIsTyped uses a terminal.
+// TestNothingIsDoneUntilTheNumberIsTyped runs the program on a terminal, where the operator must type the number of
+// entries.
 // Failure: F134
 func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	t.Parallel()
@@ -213,7 +215,7 @@ func TestNothingIsDoneUntilTheNumberIsTyped(t *testing.T) {
 	assert.Equal(t, 3, b.count("common_process_log WHERE state=0"))
 }
 
-// TestShellsCompleteTypesAndStates completes the types of the log.
+// TestShellsCompleteTypesAndStates checks that shells complete the names of types in the log, and of states.
 func TestShellsCompleteTypesAndStates(t *testing.T) {
 	t.Parallel()
 	b := inMariaDB(t).dead(1)
@@ -238,7 +240,8 @@ func TestShellsCompleteTypesAndStates(t *testing.T) {
 	assert.Equal(t, codeDone, finish(t, call(t, "", "__complete", "pause", "")).code, "no database is no error for a shell")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughRedis: without Redis the program says that the entries wait.
+// TestRequeuedEntriesAreEnqueuedThroughRedis: with Redis, requeued entries must be enqueued. Without Redis, the program
+// must say that the entries wait.
 // Failure: F135
 func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	t.Parallel()
@@ -265,7 +268,8 @@ func TestRequeuedEntriesAreEnqueuedThroughRedis(t *testing.T) {
 	assert.Contains(t, b.do(append([]string{"overview"}, redis...)...).errs, "queue ok")
 }
 
-// TestRequeuedEntriesAreEnqueuedThroughACluster: the keys of each type are on different nodes.
+// TestRequeuedEntriesAreEnqueuedThroughACluster: Redis is a cluster, and the keys of different types are on different
+// nodes.
 func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	t.Parallel()
 	cluster := testservers.NewRedisCluster(t)
@@ -279,8 +283,8 @@ func TestRequeuedEntriesAreEnqueuedThroughACluster(t *testing.T) {
 	assert.NotContains(t, b.refused(codeUsage, "requeue", "key:d0", reason, "--yes", "--redis", "http://:secret@a:1?addr=b:1"), "secret")
 }
 
-// TestNoPasswordIsRepeated: an address with a password is malformed. No error contains the password, because people
-// send errors to each other.
+// TestNoPasswordIsRepeated: an address with a password is malformed. No error may contain the password, because people
+// send error texts to each other.
 func TestNoPasswordIsRepeated(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t).dead(1)
@@ -301,7 +305,7 @@ func TestNoPasswordIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNothingIsWrittenByLooking compares the whole database before and after.
+// TestNothingIsWrittenByLooking compares the whole database before and after commands that only read.
 // Failure: F134
 func TestNothingIsWrittenByLooking(t *testing.T) {
 	t.Parallel()

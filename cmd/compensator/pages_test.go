@@ -26,7 +26,7 @@ import (
 // browser is a browser with the pages that one call of the program serves.
 type browser struct {
 	*testing.T
-	link string // the printed link
+	link string // link that the program printed
 	http *http.Client
 	stop func(how os.Signal) answer
 }
@@ -93,9 +93,11 @@ func (b *browser) enter() (int, string) {
 	return b.ask("/", nil)
 }
 
-// TestPagesAreServedToOneBrowserAndOnlyShow: the token is required and works once. Without --write every change is
-// refused. With it the changes are recorded for the person at the terminal. Ctrl-C and SIGTERM end the program with
-// success.
+// TestPagesAreServedToOneBrowserAndOnlyShow checks these rules of the command ui:
+//   - The token of the link is required and works once.
+//   - Without --write, every change is refused. With it, changes are recorded for the person at the terminal.
+//   - Ctrl-C and SIGTERM end the program with success.
+//
 // Failure: F136
 func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	t.Parallel()
@@ -141,8 +143,8 @@ func TestPagesAreServedToOneBrowserAndOnlyShow(t *testing.T) {
 	}
 }
 
-// TestPagesGoByThePolicyAsItIsNow: the policy changes while the pages are open. The pages follow within seconds, for
-// rights taken and for rights given.
+// TestPagesGoByThePolicyAsItIsNow: the policy changes while the pages are open. Within seconds, the pages must follow
+// the new rights.
 // Failure: F136
 func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	t.Parallel()
@@ -169,7 +171,8 @@ func TestPagesGoByThePolicyAsItIsNow(t *testing.T) {
 	does.stop(os.Interrupt)
 }
 
-// TestPagesAreServedOnLoopbackAlone also checks a port that is in use, and a database without a log.
+// TestPagesAreServedOnLoopbackAlone checks the addresses on which the program listens. It also checks a port that is in
+// use, and a database without a log.
 // Failure: F136
 func TestPagesAreServedOnLoopbackAlone(t *testing.T) {
 	t.Parallel()

@@ -16,12 +16,12 @@ import (
 // me is the current actor without the prefix.
 func me() string { return strings.TrimPrefix(actor().ID, actorPrefix) }
 
-// policyFor returns a policy that gives me a role, and the host's role to all others.
+// policyFor returns a policy in which I have the given role, and everybody else has the role host.
 func policyFor(role string) string {
 	return `{"roles": {"host": {"rights": ["*"]}, "mine": ` + role + `}, "people": {"` + me() + `": "mine", "*": "host"}}`
 }
 
-// setPolicy writes the policy without the program, because the policy may forbid me to set policies.
+// setPolicy writes the policy into the database without the program, because the policy may forbid me to set policies.
 func (b *bed) setPolicy(text string) {
 	b.exec("DELETE FROM common_process_log_setting", "INSERT INTO common_process_log_setting (name, value, version, actor, reason, at) VALUES ('"+policySetting+"', '"+text+"', 1, 'test', 'test', 0)")
 }
@@ -76,8 +76,8 @@ func TestPolicyDecidesByRoleTypeAndAmount(t *testing.T) {
 	}
 }
 
-// TestPolicyIsHeededByEveryCommand: rights that a role lacks are refused and recorded, whatever the grants allow. Types
-// that the role may not see are absent.
+// TestPolicyIsHeededByEveryCommand: a role lacks some rights. Commands that need them must be refused and recorded,
+// whatever the grants allow. Types that the role may not see must be absent.
 // Failure: F136
 func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,8 @@ func TestPolicyIsHeededByEveryCommand(t *testing.T) {
 	}
 }
 
-// TestPolicyIsShownWithoutWhatATerminalWouldDo: names and the reason in a policy may contain control characters.
+// TestPolicyIsShownWithoutWhatATerminalWouldDo: names and the reason in a policy may contain control characters. The
+// program must not print these.
 func TestPolicyIsShownWithoutWhatATerminalWouldDo(t *testing.T) {
 	t.Parallel()
 	b := inSQLite(t)

@@ -31,8 +31,8 @@ func (b *bed) hang(n int) *bed {
 	return b.put("", keys...)
 }
 
-// TestUnknownOutcomesWaitForAWord covers each command that changes an entry, and each way to name entries. An entry
-// whose attempt timed out needs --checked. --yes is not enough.
+// TestUnknownOutcomesWaitForAWord covers each command that changes an entry, and each way to name entries. If an
+// attempt of an entry timed out, the command needs --checked. --yes is not enough.
 // Failure: F119
 func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestUnknownOutcomesWaitForAWord(t *testing.T) {
 				b.ok(verb, fmt.Sprint("key:t", 1+i), reason, "--yes", "--checked")
 			}
 			assert.Equal(t, 7, b.count("common_process_log_audit"))
-			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // the entry was cancelled
+			b.refused(codeUsage, "requeue", "key:t3", reason, "--yes", "--checked") // The entry was cancelled.
 			b.ok("requeue", "key:t3", reason, "--yes", "--checked", "--again", "--delay", "1h")
 			b.refused(codeUsage, "requeue", "key:t5", reason, "--yes", "--checked", "--skip-unknown")
 			b.refused(codeUsage, "reschedule", "key:t5", reason, "--yes", "--checked")

@@ -208,7 +208,7 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 		require.NoError(t, record())
 		recorded++
 	}
-	_, err = admin.Exec("SELECT group_replication_set_as_primary('" + uuid + "')") // This function takes no placeholder.
+	_, err = admin.Exec("SELECT group_replication_set_as_primary('" + uuid + "')") // This function accepts no placeholder.
 	require.NoError(t, err)
 	proxy.Retarget(next.Addr)
 	for recorded < 600 {
@@ -224,12 +224,12 @@ func TestEntriesRunAfterASwitchover(t *testing.T) {
 	stop()
 	require.NoError(t, <-done)
 	assert.EqualValues(t, recorded, ran.Load())
-	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // The table is dropped on this server.
+	_, err = member.Exec("SELECT group_replication_set_as_primary('" + serverUUID(t, admin) + "')") // Make this server the primary again, because the table is dropped on it.
 	require.NoError(t, err)
 }
 
 // TestKillCommits sends KILL inside a transaction. On Galera, KILL commits the transaction, even if KILL fails. The
-// library must treat KILL like DDL: entries recorded before it are committed, and later statements fail.
+// library must treat KILL like DDL. Entries recorded before it are committed, and later statements must fail.
 // Failure: F36
 func TestKillCommits(t *testing.T) {
 	for pool, watched := range pools {
@@ -275,7 +275,8 @@ func TestKillCommits(t *testing.T) {
 }
 
 // TestReadOnlyMemberTellsTransactionsAndTakesNothing connects to a secondary of Group Replication. The secondary must
-// answer the transaction probe like any server. Record must fail there. On a plain pool its error must name the remedy.
+// answer as any server when the library checks for an open transaction. Record must fail there. On a plain pool its
+// error must name the remedy.
 // Failure: F36
 func TestReadOnlyMemberTellsTransactionsAndTakesNothing(t *testing.T) {
 	primary, member := open(t, nodes(t)[0], false), nodes(t)[1]

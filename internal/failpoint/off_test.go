@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOrdinaryBuildHoldsNoPoint searches a program that links the whole library. The same search of a tagged build
-// finds every point, so the search works.
+// TestOrdinaryBuildHoldsNoPoint searches a program that links the whole library for failpoints, and must find none. The
+// same search of a tagged build must find every failpoint, which shows that the search works.
 func TestOrdinaryBuildHoldsNoPoint(t *testing.T) {
 	ordinary := look(t)
 	require.Empty(t, ordinary.names, "names of points in the program")

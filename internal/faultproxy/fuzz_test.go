@@ -28,7 +28,7 @@ func greeting() []byte {
 	return packet(0, append(payload, 0xff, 0xff, 33, 2, 0, 0xff, 0xff, 21)...)
 }
 
-// conversations are those of clients: a result set, a prepared statement, an error, an upload, a quit.
+// conversations are those of usual clients: a result set, a prepared statement, an error, an upload, a quit.
 var conversations = [][2][]byte{
 	{nil, nil},
 	{packet(1, 0xff, 0xff, 0xff, 0x01), greeting()},
@@ -47,7 +47,7 @@ var conversations = [][2][]byte{
 	{[]byte{0xff, 0xff, 0xff, 0, 1}, []byte{0xff, 0xff, 0xff, 0}},
 }
 
-// A message must contain exactly the bytes on the wire, however they arrive.
+// A message that is read must contain exactly the bytes on the wire, however they arrive.
 func FuzzReadMessage(f *testing.F) {
 	for _, c := range conversations {
 		f.Add(c[0], 1)
@@ -108,9 +108,9 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// Client and server send arbitrary bytes in arbitrary pieces. Without a fault the other side must get them unchanged,
-// except for the TLS and compression flags. A fault may at most break the session. When both sides have closed, nothing
-// may remain.
+// Client and server send arbitrary bytes in arbitrary pieces. Without a fault, each side must get them unchanged,
+// except for the TLS and compression flags. A fault may at most break the session. When both sides have closed, no
+// goroutine may remain.
 func FuzzMySQLSession(f *testing.F) {
 	for _, c := range conversations {
 		for fault := range DelayReply + 2 {
@@ -145,7 +145,7 @@ func FuzzMySQLSession(f *testing.F) {
 		}
 		_ = client.Close()
 		_ = server.Close()
-		l.cut() // for a session that hangs
+		l.cut() // This ends a session that hangs.
 		for _, ended := range []chan struct{}{served, atServer.ended, atClient.ended} {
 			<-ended
 		}

@@ -61,7 +61,7 @@ func count(t *testing.T, db *sql.DB) (n int) {
 func insertAndCommit(t *testing.T, db *sql.DB) error {
 	tx, err := db.Begin()
 	require.NoError(t, err)
-	_, err = tx.Exec("INSERT INTO t (id) VALUES (?)", 1) // prepares a statement, which is closed with the COMMIT
+	_, err = tx.Exec("INSERT INTO t (id) VALUES (?)", 1) // This prepares a statement, which the driver closes with the COMMIT.
 	require.NoError(t, err)
 	return tx.Commit()
 }
@@ -118,7 +118,7 @@ func TestHangUpEndsTheTransactionAndLeavesTheClientWaiting(t *testing.T) {
 	_, err := past.Exec("SET innodb_lock_wait_timeout=1")
 	require.NoError(t, err)
 	proxy.HangUp()
-	const innodbNews = 150 * time.Millisecond // within this time InnoDB repeats its previous answer
+	const innodbNews = 150 * time.Millisecond // InnoDB repeats its previous answer within this time.
 	require.Eventually(t, func() bool {
 		var open int
 		err := past.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx").Scan(&open)
@@ -194,7 +194,7 @@ func TestDroppedAnswerToPrepareEnds(t *testing.T) {
 func TestEverythingElsePassesUnchanged(t *testing.T) {
 	proxy, through, _ := proxiedTo(t, testservers.NewSQL(t, "--max-allowed-packet=64M"), "maxAllowedPacket=0")
 	counter := proxy.Arm(Rule{})
-	long := strings.Repeat("0123456789abcdef", 1<<20) + "!" // more than one packet
+	long := strings.Repeat("0123456789abcdef", 1<<20) + "!" // This is longer than one packet.
 	_, err := through.Exec("INSERT INTO t VALUES (1, ?)", long)
 	require.NoError(t, err)
 	var text string

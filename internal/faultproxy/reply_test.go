@@ -68,7 +68,7 @@ func (f *follower) reply(m message, first bool) {
 	switch {
 	case first:
 		hideTLS(m)
-	case f.command == Request{}: // the handshake
+	case f.command == Request{}: // This is the handshake.
 	case f.answer == nil:
 		f.mistakes = append(f.mistakes, fmt.Sprintf("took the answer to %q to end too early", f.command))
 	case f.answer.ends(m):

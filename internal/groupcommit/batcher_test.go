@@ -15,7 +15,7 @@ type flushes struct {
 	mu      sync.Mutex
 	batches [][]int
 	now     int
-	most    int // most concurrent flushes
+	most    int // largest number of concurrent flushes
 }
 
 func (f *flushes) flush(batch []int) {
@@ -143,7 +143,7 @@ func TestBatcherWithABoundTakesAllOrNone(t *testing.T) {
 		var f flushes
 		b := &Batcher[int]{Max: 10, Workers: 1, Bound: 3, Flush: f.flush}
 		require.True(t, b.Add(0))
-		synctest.Wait() // 0 is being flushed, nothing waits
+		synctest.Wait() // Item 0 is being flushed, and no item waits.
 		require.True(t, b.Add(1, 2))
 		require.False(t, b.Add(3, 4), "4 would wait")
 		require.Equal(t, 2, b.Size(), "no refused item was added")
@@ -157,7 +157,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f flushes
 		b := &Batcher[int]{Max: 1, Workers: 1, Flush: f.flush}
-		<-b.Done() // nothing was ever added
+		<-b.Done() // Nothing was ever added.
 		require.True(t, b.Quiet())
 		b.Add(1, 2)
 		first, second := b.Done(), b.Done()
@@ -172,7 +172,7 @@ func TestBatcherIsDoneWhenNothingWaitsOrRuns(t *testing.T) {
 		<-second
 		require.True(t, b.Quiet())
 		require.Len(t, f.batches, 2)
-		b.Add() // starts no worker and no flush
+		b.Add() // Adding nothing starts no worker and no flush.
 		require.True(t, b.Quiet())
 	})
 }

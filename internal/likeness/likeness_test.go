@@ -10,7 +10,8 @@ import (
 	"github.com/compensator-go/compensator/internal/likeness"
 )
 
-// TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike lists texts of one shape in each line.
+// TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike lists error texts. The texts of one line must have the same
+// shape.
 // Failure: F125
 func TestFailuresThatDifferInIdsNumbersTimesAndQuotesAreAlike(t *testing.T) {
 	alike := map[string][]string{
@@ -49,8 +50,8 @@ func TestFailuresOfAnotherKindAreNotAlike(t *testing.T) {
 	assert.NotEqual(t, likeness.Fingerprint("refund", "crash", "x"), likeness.Fingerprint("charge", "crash", "x"))
 }
 
-// FuzzShape checks that a shape is valid UTF-8, short, and without long numbers. The content of a quotation must make
-// no difference.
+// FuzzShape checks that a shape is valid UTF-8, short, and without long numbers. The content of a quotation must not
+// change the shape.
 // Failure: F125
 func FuzzShape(f *testing.F) {
 	for _, seed := range []string{"POST /refund: status 503 for order 88123", "订单12345不存在", "it's \"x", "\xff\x00`", "错误码40001：用户“张三”", "deadbeef-00"} {

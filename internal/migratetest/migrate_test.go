@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testservers.Main(m)) }
 
-// tools run the embedded files with a version table of their own, as the operations guide recommends.
+// tools run the embedded files with the version table of each tool, as the operations guide recommends.
 var tools = map[string]func(t *testing.T, dsn string){
 	"goose":          runGoose,
 	"golang-migrate": runGolangMigrate,

@@ -23,7 +23,8 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 			assert.Equal(t, c.blame != Statement, IsServers(dressed), "%d: %s", number, c.reason)
 		}
 	}
-	// a constraint, a syntax error, a missing right, a missing table, a trigger, and errors that no server sent
+	// These are a constraint, a syntax error, a missing right, a missing table, a trigger, and errors that no server
+	// sent.
 	for _, number := range []uint16{0, 1, 1044, 1045, 1048, 1054, 1062, 1064, 1142, 1143, 1146, 1264, 1305, 1364, 1366, 1406, 1442, 1451, 1452, 1644, 3819, 4025, 65535} {
 		assert.Equal(t, Statement, Blames(&mysql.MySQLError{Number: number}), "%d", number)
 	}
@@ -35,8 +36,8 @@ func TestServersConditionIsToldFromTheStatementsFault(t *testing.T) {
 	}
 }
 
-// The server's own text decides if one number has several causes. The text that a handler wraps around the error must
-// not.
+// If one error number has several causes, the server's own text must decide. The text that a handler adds to the error
+// must not.
 // Failure: F74
 func TestTextOfTheServerTellsItsCausesApart(t *testing.T) {
 	for _, tc := range []struct {

@@ -57,7 +57,7 @@ func TestAlertsFireInTheirSituations(t *testing.T) {
 	for name, tt := range map[string]struct {
 		load  string
 		pages []string
-		told  []string // alerts of severity ticket
+		told  []string // expected alerts of severity ticket
 	}{
 		"all is well":     {load: well},
 		"nothing at all":  {load: "\n  up{job=\"shop\"} 0x60\n", pages: []string{"CompensatorAbsent"}},

@@ -45,7 +45,7 @@ type variable struct {
 	Type       string  `json:"type"`
 	Query      string  `json:"query"`
 	Datasource *source `json:"datasource,omitempty"`
-	Refresh    int     `json:"refresh,omitempty"` // 2 refreshes with the time range
+	Refresh    int     `json:"refresh,omitempty"` // 2 means: refresh when the time range changes
 	IncludeAll bool    `json:"includeAll,omitempty"`
 	Multi      bool    `json:"multi,omitempty"`
 	AllValue   string  `json:"allValue,omitempty"`

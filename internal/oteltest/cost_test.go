@@ -77,7 +77,7 @@ func costs() []cost {
 		{"metrics, in a trace", metrics, request, nil, 5},
 		{"global providers that nobody has set", otel.Options{}, nil, nil, 3},
 		{"metrics and a trace not sampled", otel.Options{TracerProvider: never(), MeterProvider: metered()}, request, nil, 14},
-		{"metrics and a sampled trace", otel.Options{TracerProvider: always(), MeterProvider: metered()}, request, nil, 20 + 2}, // two allocations come from the race detector
+		{"metrics and a sampled trace", otel.Options{TracerProvider: always(), MeterProvider: metered()}, request, nil, 20 + 2}, // Two of these allocations come from the race detector.
 	}
 }
 

@@ -30,7 +30,7 @@ type world struct {
 func newWorld(t *testing.T, opts otel.Options) *world {
 	w := &world{World: harness.NewWorld(t), ended: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
 	limits := sdktrace.NewSpanLimits()
-	limits.LinkCountLimit = -1 // no limit in the SDK, so that the test sees the limit of package otel
+	limits.LinkCountLimit = -1 // The SDK has no limit, so that the test sees the limit of package otel.
 	w.traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.ended), sdktrace.WithRawSpanLimits(limits))
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = w.traces

@@ -225,7 +225,7 @@ func TestOddValuesMakeABoundedNumberOfSeries(t *testing.T) {
 		odd := fmt.Sprintf("odd-%d", i)
 		attempted := compensator.AttemptEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i, Err: errors.New(odd)}
 		settled := compensator.SettledEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd, Attempt: i}
-		switch i % 5 { // Each kind gets more different values than the limit.
+		switch i % 5 { // Each kind of name gets more different values than the limit.
 		case 0:
 			o.Recorded(compensator.RecordedEvent{Context: ctx, BusinessType: odd, IdempotencyKey: compensator.IdempotencyKey(odd), BusinessID: odd})
 		case 1:

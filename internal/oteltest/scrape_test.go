@@ -47,7 +47,7 @@ func TestDashboardAndRulesUseReportedMetrics(t *testing.T) {
 	}
 }
 
-// told maps each metric to its labels and their values.
+// told maps each reported metric to its labels and their values.
 type told map[string]map[string][]string
 
 var (
@@ -71,7 +71,8 @@ func readPage(text string) told {
 // fromPrometheus lists the labels that Prometheus itself adds.
 var fromPrometheus = []string{"job", "instance"}
 
-// requireTold checks an expression. A label in a grouping must exist on every metric that is grouped.
+// requireTold requires that a query uses only reported metrics, labels and values. A label in a grouping must exist on
+// every metric that is grouped.
 func requireTold(t *testing.T, all told, expr parser.Expr) {
 	parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
 		if node, is := node.(*parser.VectorSelector); is {

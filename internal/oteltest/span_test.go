@@ -188,7 +188,7 @@ func TestEntriesRecordedTogetherAreOneLink(t *testing.T) {
 		w.record(ctx, mails, compensator.Options{})
 	}
 	span.End()
-	w.record(t.Context(), mails, compensator.Options{}) // recorded without a trace
+	w.record(t.Context(), mails, compensator.Options{}) // This entry is recorded without a trace.
 	w.run()
 	s := w.span("process mail", 1)
 	assert.Equal(t, "4", attributes(s)[semconv.MessagingBatchMessageCountKey])

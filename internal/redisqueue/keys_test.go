@@ -96,7 +96,7 @@ func TestScriptsTouchOnlyKeysTheyWereGiven(t *testing.T) {
 	assert.Less(t, 2*maxScriptMembers, 7999, "unpack, which gets a score and a member of each, fails beyond")
 }
 
-// Two types must never share a key. Only our prefix may decide which hash tag Redis reads in a key.
+// Two types must never share a key. Only the library's prefix may determine the hash tag that Redis finds in a key.
 func FuzzRedisKeys(f *testing.F) {
 	f.Add("compensator", "a", "b", uint32(1))
 	f.Add("p", "a:0:due", "a", uint32(16))

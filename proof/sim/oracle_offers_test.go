@@ -24,7 +24,7 @@ func TestOracleKnowsOutcomesThatAreOfferedAgainApart(t *testing.T) {
 		verdict string
 	}{
 		"the same outcome":                     {again: outcome(refused, 1)},
-		"an outcome of another version":        {again: outcome(refused, 2), verdict: "G4: the outcome of entry 2, first retrying of version 1, is offered again as retrying of version 2"},
+		"an outcome of another version":        {again: outcome(refused, 2), verdict: "G4: the outcome of entry 2 was retrying for version 1, but is offered again as retrying for version 2"},
 		"the same outcome, of another process": {again: outcome(refused, 1), other: true, verdict: "G4: a write of instance 2 carries the token of outcomes from instance 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 var errDown = engine.Unavailable(errors.New("no route"))
 
-// broken is a type whose breaker looks at the latest four calls, and the events of the breaker.
+// broken is a type whose breaker looks at the latest four calls. It collects the events of the breaker.
 type broken struct {
 	*Breaker
 	e              *engine.Engine
@@ -42,7 +42,7 @@ func newBroken(t *testing.T) *broken {
 	return b
 }
 
-// begin is an attempt that was let in, or nil.
+// begin returns an attempt that the breaker admitted, or nil.
 func (b *broken) begin() *engine.Attempt {
 	b.last++
 	admitted, _ := b.admit([]*engine.Attempt{{Type: b.t, Row: processlog.Row{ID: processlog.RowID(b.last)}}})
@@ -52,7 +52,7 @@ func (b *broken) begin() *engine.Attempt {
 	return admitted[0]
 }
 
-// call is one that ends like that.
+// call makes one admitted call end with each of the errors.
 func (b *broken) call(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
@@ -62,7 +62,7 @@ func (b *broken) call(t *testing.T, errs ...error) {
 	}
 }
 
-// inBubble has its draws from a seed.
+// inBubble runs test in a bubble, with random numbers from a fixed seed.
 func inBubble(t *testing.T, test func(t *testing.T, b *broken)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestBreakerOpensAtItsShareOfTheLatestCallsAndNotBefore(t *testing.T) {
 	require.Len(t, b.opened, 1, "two of four")
 }
 
-// It may be the one that is never answered: by itself it keeps nobody waiting.
+// One entry fails again and again. The fault may lie in the entry, so its calls alone must not open the breaker.
 // Failure: F78
 func TestOneEntryByItselfOpensNoBreaker(t *testing.T) {
 	b := newBroken(t)
@@ -142,7 +142,7 @@ func TestOpenBreakerLetsNothingInThenOneProbeWhichClosesIt(t *testing.T) {
 		}
 		require.Len(t, b.opened, 1, "four of four, but of before")
 		<-time.After(3 * time.Second)
-		b.ended(admitted[0], engine.Result{Err: errors.New("sold out")}) // it answers
+		b.ended(admitted[0], engine.Result{Err: errors.New("sold out")}) // This call is answered.
 		require.Nil(t, b.Current())
 		require.Equal(t, []observe.OpenBreaker{open}, b.closed)
 		require.Equal(t, engine.Unlimited, b.room())
@@ -204,7 +204,8 @@ func TestProbeThatMakesNoCallGivesWayAtOnce(t *testing.T) {
 	})
 }
 
-// Deaf to its context, it may never return: without a word of its own the type would never be tried again.
+// A probe that ignores its context may never return. Without its own event when it gets stuck, the type would never be
+// probed again.
 // Failure: F77
 func TestProbeThatHangsHasFailed(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *broken) {
@@ -267,7 +268,8 @@ func TestWhatACallTellsOfWhatItNeeds(t *testing.T) {
 	}
 }
 
-// An entry that has had its time, whose waits count, is not to wait for a breaker as well: its calls open none, and close it.
+// The MaxWait of an entry is over, so its waits count as failures. It must not wait for a breaker in addition. Its
+// calls open no breaker, and can close one.
 func TestEntryThatHasHadItsTimeOpensNoBreaker(t *testing.T) {
 	synctest.Test(t, hadItsTime)
 }
@@ -286,7 +288,7 @@ func hadItsTime(t *testing.T) {
 		call(time.Hour)
 	}
 	require.Empty(t, b.opened)
-	for range 2 { // of the last four
+	for range 2 { // This is out of the last four calls.
 		call(time.Hour - time.Millisecond)
 	}
 	require.Len(t, b.opened, 1)
@@ -300,7 +302,7 @@ func hadItsTime(t *testing.T) {
 	require.Equal(t, nothing, nothing.about(old...))
 }
 
-// panicky is an error of a user's with a bug.
+// panicky is a user's error that panics because of a bug.
 type panicky struct{}
 
 func (panicky) Error() string { return "panicky" }
@@ -322,7 +324,7 @@ func TestABatchIsOneCall(t *testing.T) {
 		{[]error{errDown, processlog.ErrHistoryLost}, true, nil, down},
 		{[]error{errDown, errDown}, true, processlog.ErrStopping, nothing},
 		{[]error{soldOut, nil}, false, processlog.ErrTimeout, down},
-		{[]error{errDown}, false, nil, nothing}, // the wrong length
+		{[]error{errDown}, false, nil, nothing}, // a wrong number of errors
 		{nil, false, nil, nothing},              // a panic
 	} {
 		got, _ := batchReport(c.verdicts, c.whole, c.cause)
@@ -343,7 +345,7 @@ func TestABatchIsOneCall(t *testing.T) {
 	require.False(t, b.readmit(b.begin()), "nor do entries of a broken batch run alone")
 }
 
-// aged returns a row of that age.
+// aged returns a row of an entry with the given age.
 func aged(id uint64, age time.Duration) processlog.Row {
 	created := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
 	next := created.Add(age - time.Second)

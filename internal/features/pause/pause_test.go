@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/internal/engine"
 )
 
-// pausable returns a type and the pauses that read says.
+// pausable returns a type whose pauses are those that read returns.
 func pausable(t *testing.T, cfg engine.Config, read func(context.Context) (map[string]bool, error)) (*Pauses, *engine.Type) {
 	t.Helper()
 	cfg.Log, cfg.ErrorNumber = slog.New(slog.DiscardHandler), func(error) uint16 { return 0 }
@@ -28,7 +28,8 @@ func pausable(t *testing.T, cfg engine.Config, read func(context.Context) (map[s
 	return p, typ
 }
 
-// A process that could not read the pauses must not run a paused type. A process that has read them keeps to what it has read.
+// A process that could not read the pauses must not run a paused type. A process that has read them once keeps to that
+// result.
 // Failure: F124
 func TestNothingRunsBeforeThePausesAreKnown(t *testing.T) {
 	var paused map[string]bool

@@ -65,7 +65,8 @@ func TestSuspectsRunAmongFewAndThoseOfTwoLostLeasesAlone(t *testing.T) {
 	require.True(t, q.enter(small, 1))
 }
 
-// A healthy process that was killed has left all that it held: it is worked off in a few rounds, of few entries first.
+// A healthy process was killed, so all entries that it held are suspects. They must all run within a few rounds, with
+// few entries in the first rounds.
 // Failure: F61
 func TestSuspectsOfABatchTypeAreLetInByMoreAndMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -84,7 +84,8 @@ func TestPartOfTheSlotsIsKeptForNewEntriesWhileSuchArrive(t *testing.T) {
 	require.Equal(t, 1, small.Take(1), "a single slot is never kept from the backlog")
 }
 
-// The transaction before it was under way still, or its own end is not seen: it is a new entry all the same.
+// The transaction of the entry before it is still open, or the library has not seen its end. The new entry must still
+// count as new.
 // Failure: F67
 func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +102,7 @@ func TestNewEntryWithNothingReservedTakesWhatIsKeptForNewOnes(t *testing.T) {
 	})
 }
 
-// slotStep is one call, or a wait; n is how many, or how many milliseconds.
+// slotStep is one call, or a wait. n is the number of slots, or of milliseconds.
 type slotStep struct {
 	call string
 	n    int
@@ -115,14 +116,14 @@ func TestSlotsNeverCountBeyondTheirSizeOrBelowZero(t *testing.T) {
 		size := rapid.IntRange(1, 12).Draw(r, "size")
 		steps := rapid.SliceOf(step).Draw(r, "steps")
 		var wrong string
-		synctest.Test(t, func(*testing.T) { wrong = runSlots(size, steps) }) // rapid's panic may not leave the bubble
+		synctest.Test(t, func(*testing.T) { wrong = runSlots(size, steps) }) // Run the steps here, because rapid's panic must not leave the bubble.
 		if wrong != "" {
 			r.Fatal(wrong)
 		}
 	})
 }
 
-// runSlots says what is wrong after which step; empty: nothing.
+// runSlots returns after which step something is wrong, and what (empty: nothing is wrong).
 func runSlots(size int, steps []slotStep) string {
 	s := newSlots(size, time.Second)
 	var open []*reservation
@@ -161,7 +162,7 @@ func runSlots(size int, steps []slotStep) string {
 	return ""
 }
 
-// A breaker that is open, for example, allows no call, and after its pause one.
+// Something limits the type's calls. For example, an open breaker allows no call, and one call after its pause.
 func TestSlotsOfALimitedTypeAreForEntriesThatAreDue(t *testing.T) {
 	s := newSlots(10, time.Hour)
 	room := engine.Unlimited
