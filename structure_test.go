@@ -24,7 +24,7 @@ func TestArrowsRunOneWay(t *testing.T) {
 		words := strings.Fields(line)
 		may, known := allowed[packageDir(words[0])]
 		if !known {
-			continue // The package is above those in the table.
+			continue // The table names only packages below this package.
 		}
 		seen[packageDir(words[0])] = true
 		for _, imported := range words[1:] {

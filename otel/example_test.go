@@ -16,7 +16,7 @@ func Example() {
 	var (
 		ctx  context.Context
 		db   *sql.DB
-		mine compensator.Observer // your own Observer
+		mine compensator.Observer // stands for your own Observer
 	)
 	telemetry := compensator.Must(otel.New(otel.Options{}))
 	c := compensator.Must(compensator.New(ctx, compensator.Config{

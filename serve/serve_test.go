@@ -45,7 +45,7 @@ func server(t *testing.T, handler http.HandlerFunc) (s serve.Server, url string)
 	return serve.Server{Server: &http.Server{Handler: handler, ReadHeaderTimeout: waitTimeout}, Listener: listener}, "http://" + listener.Addr().String()
 }
 
-// get makes one request on its own connection. It returns 0 if there was no answer.
+// get makes one request on its own connection. It returns the status, or 0 if there was no answer.
 func get(url string) (status int) {
 	return getBy(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, url)
 }
@@ -279,9 +279,9 @@ func TestProgramStopsFromTheOutsideIn(t *testing.T) {
 	})
 	consume := func(ctx context.Context) error {
 		<-ctx.Done()
-		closed(t, outside) // while the consumer stops
+		closed(t, outside) // Wait until the consumer is being stopped.
 		order = append(order, fmt.Sprint("consumer ends, log at work ", working.Load()))
-		return ctx.Err() // an error after the stop was asked for is not reported
+		return ctx.Err() // After the stop was requested, this error is not reported.
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := run(ctx, log, serve.Config{Servers: []serve.Server{outside}, Consumers: []func(context.Context) error{consume}, Inside: []serve.Server{inside}, StopTimeout: waitTimeout})
@@ -313,7 +313,8 @@ func TestStopThatComesTwiceIsOne(t *testing.T) {
 	require.NoError(t, next(t, shut))
 }
 
-// net/http calls ConnContext between two connections, and Shutdown and Close both wait for it.
+// net/http calls ConnContext between two connections, and Shutdown and Close both wait for it. Run must end all the
+// same.
 // Failure: F81
 func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	t.Parallel()
@@ -345,7 +346,8 @@ func TestServerThatDoesNotEndIsNamedAndHoldsUpNoStop(t *testing.T) {
 	next(t, asked)
 }
 
-// A part that does not end is cut off, or left running, and named. The log ends all the same.
+// A part of the program does not end. Run must cut it off, or leave it running, and name it in its error. The log must
+// end all the same.
 // Failure: F81
 func TestWhatOutlastsTheStopIsNamedAndTheLogEnds(t *testing.T) {
 	t.Parallel()

@@ -78,8 +78,9 @@ func raw(t *testing.T, address, text string) (*http.Response, string) {
 	return got, string(body)
 }
 
-// TestSlowBodyHoldsNoConnection: a client announces a thousand bytes and sends eight. It gets an answer and its
-// connection is closed. An unknown client, or a request from another site, is answered before the body is read.
+// TestSlowBodyHoldsNoConnection: a client announces a thousand bytes and sends eight. It must get an answer, and its
+// connection must be closed. For an unknown client, or a request from another site, the answer must come before the
+// body is read.
 // Failure: F133
 func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	t.Parallel()
@@ -116,8 +117,8 @@ func TestSlowBodyHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// TestDeadlinesAreTakenBack: another handler uses the same connection for longer than the limits. A form that has
-// arrived may be worked on for longer than the limit for bodies.
+// TestDeadlinesAreTakenBack: another handler uses the same connection later, for longer than the limits. The limits
+// must not apply to it. Once a form has arrived, the pages may also work on it for longer than the limit for bodies.
 // Failure: F133
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	t.Parallel()
@@ -133,7 +134,7 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					t.Errorf("the request was ended: %v", context.Cause(ctx))
-				case <-time.After(4 * short): // longer than the limit for a body
+				case <-time.After(4 * short): // This is longer than the limit for a body.
 				}
 				return true
 			})
@@ -215,7 +216,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	defer conn.Close()
 	_ = conn.(*net.TCPConn).SetReadBuffer(1 << 12)
 	asked := make(chan struct{})
-	go func() { // send until the client's buffers are full
+	go func() { // Send until the client's buffers are full.
 		defer close(asked)
 		for range 100_000 {
 			if _, err := io.WriteString(conn, "GET /ops/settings HTTP/1.1\r\nHost: x\r\nWho: ann\r\n\r\n"); err != nil {
@@ -232,7 +233,7 @@ func TestClientThatReadsNothingHoldsNoHandler(t *testing.T) {
 	<-asked
 }
 
-// TestSlowBodyHoldsNoStream: on HTTP/2 a slow form ends its own stream. The connection continues.
+// TestSlowBodyHoldsNoStream: on HTTP/2 a slow form must end its own stream. The connection must continue.
 // Failure: F133
 func TestSlowBodyHoldsNoStream(t *testing.T) {
 	t.Parallel()
@@ -284,7 +285,8 @@ func TestSlowBodyHoldsNoStream(t *testing.T) {
 	}
 }
 
-// TestWriterWithoutDeadlinesIsToldOfOnce checks the single log line. The pages work all the same.
+// TestWriterWithoutDeadlinesIsToldOfOnce has a writer that cannot set deadlines. The log must say so once, and the
+// pages must work all the same.
 // Failure: F133
 func TestWriterWithoutDeadlinesIsToldOfOnce(t *testing.T) {
 	t.Parallel()

@@ -19,13 +19,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Nobody can set the clock of a Redis. So the in-memory double and a Redis get the same commands one after the other,
-// and their due times may differ by the time that this takes. No decision depends on such a small difference. A span is
-// either an instant, which has passed on both sides before the next command, or so long and uneven that no sums of
-// spans meet.
+// The test cannot set the clock of a Redis. So the in-memory queue and a Redis get the same commands one after the
+// other. Their due times may differ by the time that the commands take, and no decision depends on such a small
+// difference. For this, each span is one of two kinds. Either it has passed on both sides before the next command, or
+// it is so long and uneven that no sums of spans are equal.
 func TestMemoryQueueAnswersAsARedisDoes(t *testing.T) {
 	t.Parallel()
-	server := testservers.NewRedis(t) // a separate server, because the test fills its memory
+	server := testservers.NewRedis(t) // Use a separate server, because the test fills its memory.
 	client := redisClient(t, server)
 	program := rapid.SliceOfN(queueCommands(), 10, 25)
 	rapid.Check(t, func(r *rapid.T) {
@@ -58,21 +58,21 @@ type queueTwins struct {
 // redisKey is the value of one key in a Redis.
 type redisKey struct {
 	name, dump string
-	expires    time.Duration // since 1970; ≤ 0 means never
+	expires    time.Duration // time since 1970 (≤ 0: never)
 }
 
 func newQueueTwins(t *testing.T, client *redis.Client, prefix string) *queueTwins {
 	m := &queueTwins{ctx: t.Context(), client: client, prefix: prefix, memory: memory.NewQueue()}
 	m.redis = openQueue(t, client, prefix)
 	m.sides = [2][2]processlog.Queue{{m.redis, openQueue(t, client, prefix)}, {m.memory.Client(), m.memory.Client()}}
-	require.NoError(t, m.redis.Check(t.Context(), "one")) // opens its connection before anything is measured
+	require.NoError(t, m.redis.Check(t.Context(), "one")) // This opens the connection before anything is measured.
 	require.NoError(t, m.sides[1][0].Check(t.Context(), "one"))
 	return m
 }
 
 func (m *queueTwins) close() {
 	m.limit(false)
-	m.clear() // each program begins with an empty queue
+	m.clear() // Each program begins with an empty queue.
 	for _, q := range []processlog.Queue{m.sides[0][0], m.sides[0][1], m.sides[1][0], m.sides[1][1]} {
 		assert.NoError(m, q.Close())
 	}
@@ -83,7 +83,7 @@ func (m *queueTwins) Errorf(format string, args ...any) {
 	m.failures = append(m.failures, fmt.Sprintf(format, args...))
 }
 
-// instant is a span that has passed before the next command.
+// instant is a span so short that it has passed before the next command.
 const instant = 2 * time.Millisecond
 
 // queueCommand calls one process of a side. It returns results that must be equal, and waits that must be close.
@@ -129,7 +129,7 @@ func (m *queueTwins) compareMembers() {
 		}
 		for _, z := range members {
 			if z.Score > 4e15 {
-				continue // not an entry; the replies of the queues compare it
+				continue // Skip a member that is no entry. The comparison of the queues' replies covers it.
 			}
 			want[i] = append(want[i], z.Member.(string))
 			wantAt = append(wantAt, time.Duration(z.Score)*time.Millisecond)
@@ -277,7 +277,7 @@ type rebuildCommand struct {
 	Process int
 	Types   []string
 	Token   processlog.Token
-	Period  time.Duration // 0 ends the rebuild
+	Period  time.Duration // 0: ends the rebuild
 }
 
 func drawRebuild(t *rapid.T) rebuildCommand {
@@ -298,9 +298,11 @@ func (c rebuildCommand) ask(m *queueTwins, side int) (any, []time.Duration) {
 	return append([]string{}, types...), nil
 }
 
-// upsetCommand changes Redis behind the queue's back. It deletes everything, one type, or only the mark that a type is
-// whole. It renames a type's key, or stores another value under that key. It fills the memory. It copies all keys, or
-// restores the copy.
+// upsetCommand changes Redis without the queue. Its parameter What selects one of these changes:
+//   - It deletes everything, one type, or only the mark that a type is complete.
+//   - It renames a type's key, or stores another value under that key.
+//   - It fills the memory.
+//   - It copies all keys, or restores the copy.
 type upsetCommand struct{ What string }
 
 func drawUpset(t *rapid.T) upsetCommand {
@@ -391,7 +393,7 @@ func (m *queueTwins) save() []redisKey {
 	for _, key := range m.keys() {
 		dump, err := m.client.Dump(m.ctx, key).Result()
 		if err == redis.Nil {
-			continue // it expired just now
+			continue // The key expired just now.
 		}
 		assert.NoError(m, err)
 		expires, err := m.client.PExpireTime(m.ctx, key).Result()

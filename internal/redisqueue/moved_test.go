@@ -49,10 +49,11 @@ func (c *redis6) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// behind is a connection that cannot be checked without reading from it, like a TLS connection.
+// behind is a connection that cannot be checked without reading from it. A TLS connection is one.
 type behind struct{ net.Conn }
 
-// After a failover the address leads to another server. The old server is a replica now and keeps its connections.
+// After a failover the server's address leads to another server. The old server is a replica now and keeps its
+// connections. The queue must use the new server.
 // Failure: F47
 func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *testing.T) {
 	t.Parallel()
@@ -87,11 +88,11 @@ func TestConnectionsToAServerThatTakesNoWritesAreGivenUpAtItsFirstAnswer(t *test
 			proxy.Retarget(next.Addr())
 			_, _, err = q.Enqueue(t.Context(), due("order", 1), processlog.EnqueueRules{MaxLease: time.Hour})
 			require.ErrorContains(t, err, "READONLY")
-			for range 10 { // on each connection that was idle meanwhile
+			for range 10 { // Call once on each connection that was idle meanwhile.
 				mustEnqueue(t, q, due("order", 1))
 			}
 			there := redisClient(t, next)
-			require.Eventually(t, func() bool { // a replica also forwards messages of its primary
+			require.Eventually(t, func() bool { // A replica also forwards the messages of its primary.
 				found, err := there.PubSubNumSub(t.Context(), "own:v1:wake").Result()
 				return err == nil && found["own:v1:wake"] == 1
 			}, eventually, 10*time.Millisecond, "it listens at the new server")
@@ -130,7 +131,7 @@ func TestListenerFollowsItsClientToAnotherServer(t *testing.T) {
 	awaitNotification(t, q, "before", woken)
 	proxy.Retarget(next.Addr())
 	here, there := redisClient(t, former), redisClient(t, next)
-	require.Eventually(t, func() bool { // the old server sends messages, so silence does not end the subscription
+	require.Eventually(t, func() bool { // The old server still sends messages, so silence does not end the subscription.
 		if here.Publish(t.Context(), "own:v1:wake", "other").Err() != nil {
 			return false
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// oddServer answers each script with the next of its replies, and does not answer after the last.
+// oddServer answers each script with the next of its replies. After the last reply it does not answer.
 type oddServer struct{ replies []any }
 
 func (s *oddServer) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -49,7 +49,7 @@ func (s *oddServer) answer(cmd redis.Cmder) error {
 	return nil
 }
 
-// replyTree builds replies from a program: every type that go-redis reads, nested freely.
+// replyTree builds nested replies of all types that go-redis reads. program determines them.
 func replyTree(program []byte, number int64, text string) []any {
 	var stack []any
 	for _, step := range program[:min(len(program), 64)] {

@@ -37,7 +37,7 @@ func deleteKeys(ctx context.Context, client *redis.Client, prefix string) error 
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	pipe := client.Pipeline() // the keys of one command may have to be in one slot
+	pipe := client.Pipeline() // The keys of one command may have to be in one slot, so delete them one by one.
 	for _, key := range keys {
 		pipe.Del(ctx, key)
 	}
@@ -128,7 +128,7 @@ func TestRedisQueueNoticesARestartThatLostEverything(t *testing.T) {
 	_, err := q.Kept(t.Context())
 	require.Error(t, err)
 	server.Restart(t)
-	for _, want := range []bool{false, true} { // the first call does not hide the loss from the other queue
+	for _, want := range []bool{false, true} { // The first call must not hide the loss from the other queue.
 		assertKept(t, want, q)
 		assertKept(t, want, other)
 	}
@@ -214,7 +214,7 @@ func TestFullRedisStillClaimsAndSettles(t *testing.T) {
 	waits, _, err := q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
 	assert.Greater(t, waits[0], 50*time.Minute)
-	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // with an old token
+	pulledIn := []processlog.QueueOutcome{{ID: left.IDs[0], Token: left.Token, In: 30 * time.Minute}} // This settle has an old token.
 	require.NoError(t, q.Settle(t.Context(), "order", pulledIn))
 	waits, _, err = q.Peek(t.Context(), []string{"order"})
 	require.NoError(t, err)
@@ -300,7 +300,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 	flush := func() { require.NoError(t, client.ScriptFlush(t.Context()).Err()) }
 	var items []processlog.QueueEntry
 	var types []string
-	for i := range 250 { // more than one pipeline and more than one peek
+	for i := range 250 { // more than one pipeline holds, and more than one Peek
 		types = append(types, fmt.Sprintf("type %d", i))
 		items = append(items, due(types[i], 1)...)
 	}
@@ -323,7 +323,7 @@ func TestRedisQueueGoesOnWhenTheServerForgetsItsScripts(t *testing.T) {
 func TestRedisQueueSendsAtMostAThousandEntriesAScript(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
-	mustEnqueue(t, q, due("warm", 1)) // the server knows the script now
+	mustEnqueue(t, q, due("warm", 1)) // After this call the server knows the script.
 	require.NoError(t, client.ConfigResetStat(t.Context()).Err())
 	mustEnqueue(t, q, dueRows("order", 2500))
 	stats := client.Info(t.Context(), "commandstats").Val()
@@ -340,7 +340,7 @@ func TestRedisQueueComparesTokensToTheLastDigit(t *testing.T) {
 	server := testservers.SharedRedis(t)
 	client := redisClient(t, server)
 	q := sameQueue(t, client, server.Prefix(t))
-	const token = 1700000030123457 // 16 digits, like microseconds
+	const token = 1700000030123457 // This number has 16 digits, like a time in microseconds.
 	require.NoError(t, client.ZAdd(t.Context(), q.DueKey("order"), redis.Z{Score: token, Member: "7"}).Err())
 	for _, step := range []struct{ token, left int64 }{{token - 1, 1}, {token + 1, 1}, {token, 0}} {
 		require.NoError(t, q.Settle(t.Context(), "order",
@@ -482,11 +482,11 @@ func TestRedisQueueRecoversFromARevokedPassword(t *testing.T) {
 	t.Parallel()
 	q, _, client := ownQueue(t)
 	mustEnqueue(t, q, due("order", 1))
-	admin := client.Conn() // a connection stays logged in
+	admin := client.Conn() // A single connection stays logged in.
 	defer func() { assert.NoError(t, admin.Close()) }()
 	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "changed").Err())
 	require.NoError(t, admin.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
-	assert.Eventually(t, func() bool { // the first call may use the killed connection
+	assert.Eventually(t, func() bool { // The first call may use the killed connection.
 		_, _, err := q.Peek(t.Context(), []string{"order"})
 		return err != nil && strings.Contains(err.Error(), "NOAUTH") && strings.Contains(err.Error(), "check its user, password and rights")
 	}, eventually, time.Millisecond)

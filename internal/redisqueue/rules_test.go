@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// keyAt maps commands of the scripts to the index of the argument with the key; 0 means none. A command that takes
-// several keys is listed only because the scripts pass it one.
+// keyAt maps commands of the scripts to the index of the argument that is the key (0: none). Some of these commands can
+// take several keys. The scripts pass them only one.
 var keyAt = map[string]int{
 	"TIME":   0,
 	"DEL":    1,
@@ -39,9 +39,9 @@ var (
 	luaKey     = regexp.MustCompile(`^KEYS\[[1-9]\]$`)
 )
 
-// scriptFaults returns what a server that parses scripts would refuse in a script. Redis of Alibaba Cloud behind its
-// proxy does so, by its documentation. Each key must appear in a command as KEYS with a number, and KEYS must not
-// appear elsewhere.
+// scriptFaults returns what a server that parses scripts would refuse in a script. Alibaba Cloud documents that its
+// proxy for Redis parses scripts. Each key must appear in a command as KEYS with a number. KEYS must not appear
+// elsewhere.
 func scriptFaults(source string) (faults []string) {
 	source = luaComment.ReplaceAllString(source, "")
 	rest := source
@@ -101,9 +101,9 @@ func luaArguments(text string) (args []string) {
 }
 
 func TestEveryScriptNamesItsKeysAsServersWantThatReadScripts(t *testing.T) {
-	scripts := make(map[string]string) // scripts by their position
+	scripts := make(map[string]string) // scripts by their positions in the sources
 	repository := filepath.Join("..", "..")
-	passed := []string{".git", "build", filepath.Join("proof", "mutants"), filepath.Join("internal", "redisqueue", "rules_test.go")} // mutants contain parts of scripts
+	passed := []string{".git", "build", filepath.Join("proof", "mutants"), filepath.Join("internal", "redisqueue", "rules_test.go")} // proof/mutants holds parts of scripts, so leave it out.
 	require.NoError(t, filepath.WalkDir(repository, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

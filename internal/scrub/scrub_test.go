@@ -16,7 +16,7 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 	for text, want := range map[string]string{
 		"card 4111111111111111 declined":                                                          "card …1111 declined",
 		"card 4111 1111 1111 1111, 3782-822463-10005":                                             "card …1111, …0005",
-		"银行卡6222021234567890127余额不足":                                                              "银行卡6222021234567890127余额不足", // fails the Luhn check
+		"银行卡6222021234567890127余额不足":                                                              "银行卡6222021234567890127余额不足", // fails the Luhn check, so it is no card number
 		"银行卡6200000000000005余额不足":                                                                 "银行卡…0005余额不足",
 		"dial root:s3cr:e@t/@tcp(db:3306)/shop: refused":                                          "dial root:…@tcp(db:3306)/shop: refused",
 		"redis://:hunter2@cache:6379/0: EOF":                                                      "redis://:…@cache:6379/0: EOF",
@@ -40,7 +40,7 @@ func TestWhatDoesNotBelongBeforeOthersEyesIsGone(t *testing.T) {
 		"12:03:04 4111 1111 1111 1111":                                                            "12:03:04 …1111",
 		"order 7 4111111111111111":                                                                "order 7 …1111",
 		"card 4111 1111 1111 1111 123":                                                            "card …1111 123",
-		"4242 4242 4242 4242 4242 4242 4242":                                                      "……4242", // the last four digits of one number begin another
+		"4242 4242 4242 4242 4242 4242 4242":                                                      "……4242", // the last four digits of one card number begin another card number
 		"/cb?access_token=ABC&client_secret=DEF&refresh_token=GHI":                                "/cb?access_token=…&client_secret=…&refresh_token=…",
 		"db_password=a MYSQL_PWD=b accessToken=c appsecret=d secret_key=e":                        "db_password=… MYSQL_PWD=… accessToken=… appsecret=… secret_key=…",
 		"password='hunter 2', password=\"x y\" design=new":                                        "password=…, password=… design=new",
@@ -74,7 +74,7 @@ func TestLongTextIsGoneThroughOnce(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	assert.Equal(t, strings.Repeat("…1111 ", 1<<12), scrub.Text(text))
 	runtime.ReadMemStats(&after)
-	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of the text for each number would need %d times its length", 1<<12) // about 600 with the race detector
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2000*len(text)), "a copy of the text for each number would need %d times its length", 1<<12) // about 600 allocated bytes for each byte of text with the race detector
 }
 
 // FuzzText checks that confidential data is removed whatever surrounds it, that scrubbing twice changes nothing, and

@@ -46,8 +46,8 @@ func (s *spans) report(b *testing.B, what string) {
 }
 
 // BenchmarkOutcomesOfABacklog runs a backlog of transactional and plain handlers on one SQLite file. It measures two
-// times: from the return of a handler until its outcome is stored, and the duration of the service's own transactions,
-// which take no turns.
+// times. One is the time from a handler's return until its outcome is stored. The other is the duration of the
+// service's own transactions, which do not wait in the library's queue for writers.
 func BenchmarkOutcomesOfABacklog(b *testing.B) {
 	for b.Loop() {
 		runBacklog(b, 2000)
@@ -140,7 +140,7 @@ func ownWrites(ctx context.Context, db *sql.DB, took *spans) {
 		if _, err := db.ExecContext(ctx, "INSERT INTO effects VALUES (0,'own')"); ctx.Err() != nil {
 			return
 		} else if err != nil {
-			took.add(time.Minute) // It failed.
+			took.add(time.Minute) // The transaction failed.
 			continue
 		}
 		took.add(time.Since(began))

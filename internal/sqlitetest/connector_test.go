@@ -56,7 +56,8 @@ func TestNothingFollowsARollbackOfSQLitesThroughAConnector(t *testing.T) {
 	}
 }
 
-// END is another word for COMMIT in SQLite, and [s] another way to quote a name.
+// In SQLite, END is another word for COMMIT, and [s] is another way to quote a name. The Connector must understand
+// both.
 // Failure: F3
 func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	t.Parallel()
@@ -89,8 +90,8 @@ func TestTransactionOnSQLiteIsNotCommittedWithoutItsEntry(t *testing.T) {
 	}
 }
 
-// This is what docs/reference/servers.md says about _txlock. When the entry is refused, no transaction holds the lock any
-// more: what this one has read is out of date.
+// This test checks what docs/reference/servers.md says about _txlock. A transaction read first and then records an
+// entry. The entry is refused, because what the transaction has read is out of date. The lock must be free then.
 func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T) {
 	t.Parallel()
 	for setting, refused := range map[string]bool{"": true, "&_txlock=immediate": false} {
@@ -104,7 +105,7 @@ func TestTransactionThatReadsFirstIsRefusedUnlessItBeganWithTheLock(t *testing.T
 		tx, err := db.BeginTx(t.Context(), nil)
 		require.NoError(t, err)
 		require.NoError(t, tx.QueryRow("SELECT COUNT(*) FROM common_process_log").Scan(new(int)))
-		if refused { // Otherwise this write would wait.
+		if refused { // If the transaction still held the lock, this write would wait.
 			_, err = open(t, dsn).Exec("CREATE TABLE written_meanwhile (id TEXT)")
 			require.NoError(t, err)
 		}
@@ -167,8 +168,8 @@ func orders(t *testing.T, db *sql.DB) (ids []string) {
 	return ids
 }
 
-// A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll it back, so the outcome
-// is known, RetryTx runs it again, and the lock is free meanwhile.
+// A COMMIT that finds the file busy leaves SQLite's transaction open. The connection must roll that transaction back.
+// Then the outcome is known, RetryTx can run the transaction again, and the lock is free meanwhile.
 // Failure: F11
 func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	t.Parallel()
@@ -199,7 +200,7 @@ func TestPlainCommitThatFindsTheFileBusyIsRunAgain(t *testing.T) {
 	assert.Equal(t, 1, count(t, db))
 }
 
-// A deferred constraint fails the COMMIT in the same way.
+// A deferred constraint also makes the COMMIT fail and leaves the transaction open.
 // Failure: F11
 func TestPlainCommitThatAConstraintRefusesEndsItsTransaction(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,9 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// Payments arrive while their closing entries are about to run, running, failing, compensated, dead-lettered after
-// repeated crashes, and dead. Handlers write in their own transactions, so the table of effects shows which side won.
+// Payments arrive at each stage of their closing entries: about to run, running, failing, compensated, dead-lettered
+// after repeated crashes, and dead. Handlers write in their own transactions, so the table of effects shows whether the
+// payment or the handler won.
 // Failure: F73
 func TestPaymentRacesTheEndOfItsClosing(t *testing.T) {
 	t.Parallel()

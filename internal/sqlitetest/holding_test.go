@@ -35,8 +35,8 @@ func writer(t *testing.T, dsn string) (begin, end func()) {
 // passes lets time pass, because an outage has a duration.
 func passes(d time.Duration) { <-time.After(d) }
 
-// A writer keeps the database busy for longer than the leases last. All handlers have returned meanwhile. None may run
-// again, and none may count as crashed, however many leases its entry lost before.
+// A writer keeps the database busy for longer than the leases last. All handlers have returned meanwhile. No handler
+// may run again, and no entry may count as crashed, however many leases it lost before.
 // Failure: F58
 func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func TestBusyWriterCostsNoOutcome(t *testing.T) {
 	}
 }
 
-// The database accepts claims, but neither outcomes nor renewals, until the leases have ended and the entries were
-// polled.
+// Until the leases have ended and the entries were polled, the database accepts claims, but no outcomes and no
+// renewals. No entry may run twice.
 // Failure: F58
 func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestOutcomeThatWaitsComesBeforeAClaimOfItsOwnProcess(t *testing.T) {
 		return nil
 	}, func(compensator.ReconciledEvent) { rounds.Add(1) })
 	backlog(t, db, 3, 0)
-	exec("UPDATE common_process_log SET delivery_count=id%2") // One or two of them have lost a lease.
+	exec("UPDATE common_process_log SET delivery_count=id%2") // Some entries have lost a lease.
 	exec("CREATE TRIGGER no_outcomes BEFORE UPDATE ON common_process_log WHEN NEW.delivery_count=0 OR NEW.version=OLD.version BEGIN SELECT RAISE(ABORT, 'not now'); END")
 	running(t, c)
 	ended := func() (n int) {
@@ -148,8 +148,8 @@ func backlog(t *testing.T, db *sql.DB, n, deliveries int) {
 	}
 }
 
-// handlerPools runs test with each kind of pool for a transactional handler. With one connection, none is left to renew
-// its lease. With several, the handler's own lock blocks the renewal.
+// handlerPools runs test with each kind of pool for a transactional handler. With one connection, no connection is left
+// to renew the lease. With several connections, the handler's own lock blocks the renewal.
 func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	t.Helper()
 	for name, by := range map[string]func(driver, dsn string) (*sql.DB, error){"connector": compensator.Open, "plain": sql.Open} {
@@ -167,8 +167,8 @@ func handlerPools(t *testing.T, test func(t *testing.T, db *sql.DB)) {
 	}
 }
 
-// A transactional handler takes longer than its lease, but not as long as its timeout. It must succeed the first time.
-// If it lost its lease, it would use up no attempt, and run again forever.
+// A transactional handler takes longer than its lease, but less than its timeout. It must succeed the first time. If it
+// lost its lease, no attempt would count, and it would run again forever.
 // Failure: F52
 func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	t.Parallel()
@@ -176,7 +176,7 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 		c := onSQLite(t, db, func(context.Context, *compensator.Entry, int) error { return nil }, nil)
 		ended := make(chan error, 100)
 		_, err := compensator.HandleTx(c, "settle", func(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, _ int) error {
-			_, err := tx.ExecContext(ctx, "DELETE FROM common_process_log WHERE id<0") // This takes the write lock.
+			_, err := tx.ExecContext(ctx, "DELETE FROM common_process_log WHERE id<0") // This statement takes the write lock.
 			select {
 			case <-time.After(2200 * time.Millisecond):
 			case <-ctx.Done():
@@ -199,8 +199,9 @@ func TestTransactionalHandlerMayTakeLongerThanItsLease(t *testing.T) {
 	})
 }
 
-// The lease of a transactional handler must outlast its timeout. Then the timeout ends the handler, and that counts as
-// an attempt. A handler without a transaction keeps its configured lease if the pool has a connection to renew it.
+// The lease of a transactional handler must be longer than its timeout. Then the timeout ends the handler, and that
+// counts as an attempt. A handler without a transaction keeps its configured lease, if the pool has a connection to
+// renew the lease.
 // Failure: F52
 func TestLeaseOfATransactionOnSQLiteOutlastsItsTimeout(t *testing.T) {
 	t.Parallel()

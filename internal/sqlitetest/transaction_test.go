@@ -23,7 +23,7 @@ func TestRecordNeedsAnOpenTransaction(t *testing.T) {
 	require.ErrorIs(t, err, compensator.ErrNoTransaction)
 	assert.Zero(t, count(t, db))
 
-	tx, err := db.BeginTx(ctx, nil) // a deferred transaction, as users begin it
+	tx, err := db.BeginTx(ctx, nil) // This is a deferred transaction, as users begin it.
 	require.NoError(t, err)
 	_, err = s.Insert(ctx, tx, []processlog.Draft{draft("a")}, false)
 	require.NoError(t, err)
@@ -93,9 +93,9 @@ func TestBeginHoldsTheWriteLockFromTheOutset(t *testing.T) {
 	assertPoolIsClean(t, db, s)
 }
 
-// TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one, for which it would have
-// to wait. It waits as long as for a lock and then gets "busy", whether or not its context comes from the outer
-// transaction. Nothing deadlocks.
+// TestTransactionInsideAnotherIsToldThatTheFileIsBusy begins a transaction inside another one. The inner transaction
+// would have to wait for the outer one. It waits as long as for any lock and then gets "busy". This holds whether or
+// not its context comes from the outer transaction. Nothing may deadlock.
 func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	t.Parallel()
 	db := open(t, newFile(t, "journal_mode(WAL)", "busy_timeout(1000)"))
@@ -121,7 +121,8 @@ func TestTransactionInsideAnotherIsToldThatTheFileIsBusy(t *testing.T) {
 	require.NoError(t, c.InTx(t.Context(), nothing), "the turn came back")
 }
 
-// TestWordsOfABusinessAreNotTakenForSQLites uses a business error about a restaurant table that is locked.
+// TestWordsOfABusinessAreNotTakenForSQLites uses a business error "table is locked", about a table in a restaurant. The
+// library must not take it for SQLite's error.
 func TestWordsOfABusinessAreNotTakenForSQLites(t *testing.T) {
 	t.Parallel()
 	db, s := newLog(t, "journal_mode(WAL)", "busy_timeout(20)")

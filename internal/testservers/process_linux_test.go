@@ -51,7 +51,7 @@ func TestNoServerOutlivesAKilledTestProcess(t *testing.T) {
 	assert.True(t, await(startLimit, func() bool { return gone(child) }), "child %d lives on", child)
 }
 
-// gone reports whether a process has ended. A zombie counts as ended, because no process may be there to reap it.
+// gone reports whether a process has ended. A zombie counts as ended, because perhaps no other process waits for it.
 func gone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

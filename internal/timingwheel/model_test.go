@@ -104,7 +104,7 @@ func (m *queueModel) settle(items []processlog.QueueOutcome) {
 	}
 }
 
-// spans draws durations so that slots, rounds and whole turns of the wheel all occur.
+// spans draws durations so that slots, rounds and whole revolutions of the wheel all occur.
 func spans() *rapid.Generator[time.Duration] {
 	return rapid.OneOf(
 		rapid.Map(rapid.IntRange(-1000, 3000), func(us int) time.Duration { return time.Duration(us) * time.Microsecond }),
@@ -120,7 +120,7 @@ func TestWheelDoesWhatASortedListWould(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		steps := program.Draw(r, "steps")
 		var c comparison
-		synctest.Test(t, func(*testing.T) { c.run(steps) }) // only the wheel uses the fake clock, because rapid measures real time
+		synctest.Test(t, func(*testing.T) { c.run(steps) }) // Only the wheel uses the bubble's clock, because rapid measures real time.
 		if len(c.failures) > 0 {
 			r.Fatal(c.failures[0])
 		}
@@ -158,7 +158,7 @@ func enqueueSteps() *rapid.Generator[step] {
 		item := rapid.Custom(func(t *rapid.T) processlog.QueueEntry {
 			return processlog.QueueEntry{BusinessType: "order", ID: processlog.RowID(rapid.Uint64Range(1, 300).Draw(t, "id")), In: spans().Draw(t, "in")}
 		})
-		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // more items than slots
+		items := rapid.OneOf(rapid.SliceOf(item), rapid.SliceOfN(item, 60, 90)).Draw(t, "items") // Draw also more items than the wheel has slots.
 		rules := processlog.EnqueueRules{MaxLease: spans().Draw(t, "maxLease"), Limit: 250, Near: spans().Draw(t, "near")}
 		return func(c *comparison) {
 			newHeads, _, err := c.Queue.Enqueue(context.Background(), items, rules)

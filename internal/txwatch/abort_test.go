@@ -157,8 +157,8 @@ func TestLockWaitTimeoutThatEndsTransactionIsFoundOut(t *testing.T) {
 	assert.ErrorIs(t, probe(t, tx).Err(), processlog.ErrNoTransaction)
 }
 
-// An error must raise the doubt in every form of statement. Otherwise the next statement, meant for the
-// transaction, would commit by itself.
+// After an error of any form of statement, the watcher must doubt that the transaction is open. Otherwise the server
+// would commit the next statement on its own.
 // Failure: F2
 func TestNothingFollowsALockWaitThatEndedItsTransactionUnread(t *testing.T) {
 	config, err := mysql.ParseDSN(testservers.NewSQL(t, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1").Database(t))

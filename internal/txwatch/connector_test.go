@@ -207,7 +207,8 @@ func TestPreparedProbeSendsNothing(t *testing.T) {
 	}
 }
 
-// An ORM may cache a probe's statement by its text, prepare it on one connection and run it on another.
+// An ORM may cache the statement of a probe by its text. It may then prepare it on one connection and run it on
+// another.
 func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	db, plain := connectorDB(t)
 	ctx, unused := Ask(t.Context())
@@ -216,7 +217,7 @@ func TestKeptProbeServesOtherTransactionsAndOtherUses(t *testing.T) {
 	defer kept.Close()
 	assert.Nil(t, unused.Tx(), "preparing is not probing: it may happen outside the transaction")
 
-	for _, tx := range []*sql.Tx{begin(t, db), begin(t, db)} { // one on the same connection, one on another
+	for _, tx := range []*sql.Tx{begin(t, db), begin(t, db)} { // One of these runs on the same connection, and one on another.
 		ctx, e := Ask(t.Context())
 		_, err = tx.StmtContext(ctx, kept).ExecContext(ctx)
 		require.NoError(t, err)
@@ -266,7 +267,7 @@ func TestPanickingHookHarmsNobody(t *testing.T) {
 	assert.ErrorContains(t, (*warnings)[0], "boom")
 }
 
-// collectWarnings must not be used by parallel tests.
+// collectWarnings collects the warnings of the watcher. It changes global state, so parallel tests must not use it.
 func collectWarnings(t *testing.T) *[]error {
 	warnings := new([]error)
 	report := func(err error) { *warnings = append(*warnings, err) }

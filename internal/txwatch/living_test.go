@@ -47,8 +47,8 @@ func TestConnectorKnowsItsOldestConnection(t *testing.T) {
 	})
 }
 
-// TestConnectionThatIsHeldTellsNothingOfTheOthersAge holds one connection beyond every lifetime, as a service does for
-// its own lock.
+// TestConnectionThatIsHeldTellsNothingOfTheOthersAge holds one connection for longer than every lifetime, as a service
+// does for its own lock. The library must not conclude that other connections are as old.
 func TestConnectionThatIsHeldTellsNothingOfTheOthersAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Wrap(bareConnector{}).(*Connector)

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// deafError answers no to errors.Is and errors.As about itself.
+// deafError is an error for which errors.Is and errors.As always report false.
 type deafError struct{ err error }
 
 func (e deafError) Error() string   { return e.err.Error() }
@@ -50,9 +50,11 @@ func wrapped(err error, ways []byte) error {
 	return err
 }
 
-// FuzzDatabaseErrors wraps errors in many ways. A failed COMMIT counts as a rollback only if its error is listed. Every
-// other error leaves the outcome unknown, and none is a success. A statement's error aborts its transaction if its
-// number is listed. Odd states and messages cause no panic.
+// FuzzDatabaseErrors wraps errors in many ways.
+//   - A failed COMMIT counts as a rollback only if its error is in the list. Any other error leaves the outcome
+//     unknown. No error counts as a success.
+//   - The error of a statement aborts its transaction if its number is in the list.
+//   - Odd states and messages must not cause a panic.
 func FuzzDatabaseErrors(f *testing.F) {
 	for _, table := range []map[uint16]string{commitRefusals, statementAborts} {
 		for number := range table {
@@ -107,7 +109,7 @@ func FuzzWatchedTransaction(f *testing.F) {
 				require.Equal(t, txAborted, watch.state, "a plain statement revives nothing")
 			}
 			if steps[i] >= 128 {
-				continue // No probe yet.
+				continue // There was no probe yet.
 			}
 			w := watch.current()
 			if told == nil || *told > 0 {

@@ -32,7 +32,7 @@ func TestWhatMayBeRunAgainIsToldFromWhatIsWrongAndWhatIsUnknown(t *testing.T) {
 		nil, processlog.ErrCommitUnknown, fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, answer(1213)), processlog.ErrNoTransaction, processlog.ErrNotRecorded,
 		processlog.ErrHistoryLost, &processlog.FieldError{Field: "content"}, &processlog.StateError{}, answer(1062), answer(1064), answer(1406), answer(1290), answer(8004),
 		driver.ErrBadConn, mysql.ErrInvalidConn, context.Canceled, context.DeadlineExceeded, io.EOF, errors.New("sold out"),
-		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // Neither is of a driver's type. See TestBeginHoldsTheWriteLockFromTheOutset for SQLite's own.
+		errors.New("the partner says: table is locked"), errors.New("database is locked (5) (SQLITE_BUSY)"), // Neither of these errors has a driver's type. TestBeginHoldsTheWriteLockFromTheOutset tests SQLite's own errors.
 	} {
 		assert.False(t, Retryable(err), "%v", err)
 	}
@@ -48,23 +48,23 @@ func TestClassifyCommit(t *testing.T) {
 		{nil, Committed},
 		{answer(1213), RolledBack}, // Galera certification
 		{answer(1020), RolledBack},
-		{answer(3100), RolledBack}, // Group Replication
+		{answer(3100), RolledBack}, // an error of Group Replication
 		{answer(3101), RolledBack},
-		{answer(8002), RolledBack}, // TiDB, like the next four
+		{answer(8002), RolledBack}, // the error of Galera's certification
 		{answer(8005), RolledBack},
 		{answer(8022), RolledBack},
 		{answer(8028), RolledBack},
 		{answer(9007), RolledBack},
-		{answer(9001), Unknown}, // TiDB's PD or its storage did not answer: the commit may have been written
+		{answer(9001), Unknown}, // TiDB's PD or its storage did not answer, so the commit may have been written
 		{answer(9002), Unknown},
 		{answer(9005), Unknown},
 		{answer(1290), RolledBack},
 		{answer(1062), RolledBack},
 		{fmt.Errorf("wrapped: %w", answer(1213)), RolledBack},
-		{driver.ErrBadConn, RolledBack}, // nothing was sent
-		{answer(1317), Unknown},         // interrupted
-		{answer(1053), Unknown},         // shutdown
-		{answer(1927), Unknown},         // killed
+		{driver.ErrBadConn, RolledBack}, // nothing was sent to the server
+		{answer(1317), Unknown},         // the statement was interrupted
+		{answer(1053), Unknown},         // the server is shutting down
+		{answer(1927), Unknown},         // the connection was killed
 		{answer(2013), Unknown},
 		{answer(1180), Unknown},
 		{answer(1105), Unknown},
@@ -80,7 +80,7 @@ func TestClassifyCommit(t *testing.T) {
 	}
 }
 
-// brokenDB returns a watched handle through a proxy, and a plain one past it.
+// brokenDB returns a proxy, a watched handle through the proxy, and a plain handle past it.
 func brokenDB(t *testing.T, params ...string) (*faultproxy.MySQL, *sql.DB, *sql.DB) {
 	config, err := mysql.ParseDSN(testservers.SharedSQL(t).Database(t, params...))
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestRefusedCommitWhoseRollbackIsLostGivesUpTheConnection(t *testing.T) {
 	assert.False(t, exists(t, plain, 100))
 }
 
-// An error that ends a transaction without fault of its statement must not count against a handler either.
+// An error ends a transaction although its statement is not at fault. It must not count against the handler.
 func TestWhatEndsATransactionIsTheServersCondition(t *testing.T) {
 	for _, table := range []map[uint16]string{lostAgainstOthers, statementAborts} {
 		for number, why := range table {

@@ -99,7 +99,8 @@ func TestTaintEndsWithTheSavepointItHappenedIn(t *testing.T) {
 	}
 }
 
-// A statement that commits without the word COMMIT, or may do so, must not commit a transaction that lacks its entry.
+// Some statements commit without the word COMMIT, or may do so. They must not commit a transaction that lacks its
+// entry.
 // Failure: F3
 func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 	for name, statements := range map[string][]string{
@@ -130,7 +131,7 @@ func TestTaintedTransactionIsCommittedByNoStatement(t *testing.T) {
 			w, _ := enlisted(t, conn)
 			w.Taint(errors.New("not written"))
 			for _, stmt := range statements {
-				_, _ = conn.ExecContext(t.Context(), stmt) // This one is refused, or the next one is.
+				_, _ = conn.ExecContext(t.Context(), stmt) // Either this statement is refused, or the next one is.
 			}
 			assert.False(t, exists(t, plain, 100))
 			_, _ = conn.ExecContext(t.Context(), "ROLLBACK")

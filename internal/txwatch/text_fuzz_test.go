@@ -45,9 +45,11 @@ var hardStatements = []string{
 	"BINLOG ''", "PURGE BINARY LOGS TO 'x'",
 }
 
-// FuzzKindOfStatement checks how kindOf reads the beginning of a statement. kindOf must not panic. The result must not
-// depend on the case of words, or on blanks and comments around the text. kindOf must never miss a second statement: if
-// it does not answer sqlDoubt, a reader that knows literals and comments must find at most one statement.
+// FuzzKindOfStatement checks how kindOf classifies a statement by its beginning.
+//   - kindOf must not panic.
+//   - The result must not depend on the case of words, or on blanks and comments around the text.
+//   - kindOf must not miss a second statement. Unless it returns sqlDoubt, a full reading of literals and comments must
+//     find at most one statement.
 func FuzzKindOfStatement(f *testing.F) {
 	for _, text := range hardStatements {
 		f.Add(text)
@@ -56,7 +58,7 @@ func FuzzKindOfStatement(f *testing.F) {
 		kind := kindOf(text)
 		_ = savepointName(text)
 		if kind == sqlDoubt || kind == sqlAutocommit {
-			return // The server is asked.
+			return // In this case the watcher asks the server.
 		}
 		require.LessOrEqual(t, statementsIn(text), 1, "%q is taken for one statement of kind %d", text, kind)
 		for _, around := range []string{"\t%s", "/* why */ %s", "-- why\n%s", "%s ", "# why\r\n \v\f%s"} {
@@ -70,8 +72,8 @@ func FuzzKindOfStatement(f *testing.F) {
 
 var lexemes = regexp.MustCompile(`(?s)'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|` + "`[^`]*`" + `|/\*.*?(?:\*/|$)|#[^\n]*|--(?:[\x00-\x20][^\n]*|$)|;|.`)
 
-// statementsIn counts the statements of a text, as a server that accepts several takes them apart. A comment that is
-// executed counts as content, and so does an open literal.
+// statementsIn counts the statements of a text as a server does that accepts several. A comment that the server
+// executes counts as content, and so does a literal without an end.
 func statementsIn(text string) int {
 	n, content := 0, false
 	for _, lexeme := range lexemes.FindAllString(text, -1) {
@@ -89,8 +91,8 @@ func statementsIn(text string) int {
 	return n
 }
 
-// The watcher may take an open transaction for closed, and then refuse an entry. It must never take a closed
-// transaction for open, because the entry would be durable on its own.
+// The watcher may believe that an open transaction has ended, and then refuses an entry. It must never believe that an
+// ended transaction is open, because the entry would then be committed on its own.
 func TestNoStatementEndsATransactionUnseen(t *testing.T) {
 	db, plain := connectorDB(t, "multiStatements=true")
 	mustExec(t, plain, "CREATE PROCEDURE nothing() DO 0")
@@ -119,8 +121,8 @@ func freshConnection(t *testing.T, db *sql.DB) *sql.Conn {
 	return conn
 }
 
-// requireNotTakenForOpen fails if the watcher takes a closed transaction for open without asking the server. It asks
-// the server past the watcher: a savepoint can be released only inside a transaction.
+// requireNotTakenForOpen fails if the watcher believes without asking the server that an ended transaction is open. It
+// asks the server past the watcher, by a savepoint, which can be released only inside a transaction.
 func requireNotTakenForOpen(t *testing.T, conn *sql.Conn) {
 	t.Helper()
 	require.NoError(t, conn.Raw(func(c any) error {

@@ -164,7 +164,7 @@ func TestStatementsThatCommitNothing(t *testing.T) {
 	}
 }
 
-// The effect of a procedure, or of a text with several statements, is never guessed. The server is asked.
+// The watcher never guesses the effect of a procedure, or of a text with several statements. It must ask the server.
 func TestDoubtIsSettledByTheServer(t *testing.T) {
 	for name, test := range map[string]struct {
 		stmt string

@@ -35,7 +35,7 @@ type tab struct {
 	asked    []string // addresses that the page requested
 }
 
-// oneBrowser lets one browser run at a time. Two at a time are not faster.
+// oneBrowser allows one browser to run at a time, because two at a time are not faster.
 var oneBrowser sync.Mutex
 
 // openTab signs a person in, in a browser that ends with the test.
@@ -48,7 +48,7 @@ func openTab(t *testing.T, w *world, who string) *tab {
 	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
 	ctx, _ := chromedp.NewContext(allocated)
-	t.Cleanup(func() { // Cancel returns when the browser has ended and its files are gone
+	t.Cleanup(func() { // Cancel returns when the browser has ended and its files are removed.
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Errorf("browser: %v", err)
 		}
@@ -78,7 +78,7 @@ func (b *tab) hear(event any) {
 		b.problems = append(b.problems, fmt.Sprintf("console: %s", e.Type))
 	case *network.EventRequestWillBeSent:
 		b.asked = append(b.asked, e.Request.URL)
-		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // the browser draws its own controls from data URLs
+		if !strings.HasPrefix(e.Request.URL, b.w.url) && !strings.HasPrefix(e.Request.URL, "data:") { // The browser draws its own controls from data URLs.
 			b.problems = append(b.problems, "asked elsewhere: "+e.Request.URL)
 		}
 	}
@@ -111,7 +111,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 	require.NoError(b.t, chromedp.Run(b.ctx, actions...), "browser")
 }
 
-// open goes to a page and waits until its script has run.
+// open opens a page and waits until the page's script has run.
 func (b *tab) open(path string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.w.url+path), chromedp.WaitReady("body", chromedp.ByQuery), b.until(`!document.querySelector("#help")?.hidden`))
@@ -121,8 +121,8 @@ func (b *tab) until(condition string) chromedp.Action {
 	return chromedp.Poll(condition, nil, chromedp.WithPollingTimeout(0))
 }
 
-// arrive waits for a condition across several pages. A question to a page that is being replaced gets no answer, so
-// arrive asks again.
+// arrive waits for a condition that may become true several pages later. A page that is being replaced does not answer,
+// so arrive asks again.
 func (b *tab) arrive(condition string) {
 	b.t.Helper()
 	b.w.until(func() bool {
@@ -143,7 +143,7 @@ func (b *tab) press(keys string) {
 	b.do(chromedp.KeyEvent(keys))
 }
 
-// quicken makes the pages opened from now on wait a tenth as long.
+// quicken makes pages that are opened later wait a tenth of the usual time between refreshes.
 func (b *tab) quicken() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -185,7 +185,7 @@ func (b *tab) photograph(name string) {
 func (b *tab) arm() {
 	b.t.Helper()
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
-		_, exception, err := runtime.Evaluate(axe(b.t)).Do(ctx) // evaluate it through the debugger, which no Content-Security-Policy restricts
+		_, exception, err := runtime.Evaluate(axe(b.t)).Do(ctx) // Evaluate it through the debugger, which no Content-Security-Policy restricts.
 		if err == nil && exception != nil {
 			err = exception
 		}
@@ -198,7 +198,8 @@ const (
 	looks = `{runOnly: {type: "rule", values: ["color-contrast", "target-size", "link-in-text-block", "scrollable-region-focusable"]}, resultTypes: ["violations"], iframes: false}`
 )
 
-// accessible checks the page against WCAG 2.2 AA as far as axe can, or against the rules that depend on looks.
+// accessible checks the page against WCAG 2.2 AA as far as axe can. rules may select only the rules that depend on the
+// looks of the page.
 func (b *tab) accessible(where, rules string) {
 	b.t.Helper()
 	var found string

@@ -16,7 +16,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// A person uses only the keyboard. They choose two refunds, requeue them in a dialog, and read the result.
+// A person uses only the keyboard. The person chooses two refunds, requeues them in a dialog, and reads the result.
 // Failure: F131
 func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestOperatorRequeuesWithTheKeyboardAlone(t *testing.T) {
 	b.press(kb.Enter)
 	b.do(b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
 	b.press(kb.Escape)
-	b.do(b.until(`!document.querySelector("#asked").open && document.activeElement.value === "requeue"`)) // the focus is back where it was
+	b.do(b.until(`!document.querySelector("#asked").open && document.activeElement.value === "requeue"`)) // The focus is back on the button that opened the dialog.
 	b.press(kb.Enter)
 	b.do(b.until(`document.querySelector("#asked").open && document.activeElement.name === "reason"`))
 	b.arm()
@@ -129,7 +129,7 @@ func TestRefreshOfAnEntrysPageIsPausedAfterARefresh(t *testing.T) {
 	b.open("entries/" + refund.ID.String())
 	replaced := func() {
 		b.do(chromedp.Evaluate(`window.before = document.querySelector("#live h1")`, nil))
-		require.NoError(t, w.admin.Note(t.Context(), admin.Actor{ID: "bob"}, refund.ID, admin.Why{Reason: "they call back"})) // change the entry, so that the page differs
+		require.NoError(t, w.admin.Note(t.Context(), admin.Actor{ID: "bob"}, refund.ID, admin.Why{Reason: "they call back"})) // Change the entry, so that its page differs.
 		b.do(b.until(`document.querySelector("#live h1") !== window.before`))
 	}
 	replaced()
@@ -221,7 +221,7 @@ func TestButtonsAreThoseThatLeadSomewhere(t *testing.T) {
 	settled, erased, by := w.entriesOf("refund", compensator.Dead)[0], w.entriesOf("refund", compensator.Dead)[1], compensator.AuditInfo{Actor: "host", Reason: "as Lin asked"}
 	require.Contains(t, buttons(settled), "do=requeue")
 	require.NoError(t, w.c.SettleManually(t.Context(), settled.ID, by))
-	lacks(t, buttons(settled), "do=requeue") // the Admin would refuse it and record that
+	lacks(t, buttons(settled), "do=requeue") // The Admin would refuse this action and record the refusal.
 	_, err := w.c.Erase(t.Context(), erased.ID, by)
 	require.NoError(t, err)
 	require.Contains(t, buttons(erased), "do=settle")

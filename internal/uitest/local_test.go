@@ -32,7 +32,8 @@ func servedLocally(t *testing.T, w *world) string {
 	return <-links
 }
 
-// A person follows the link from a page of another site, such as a chat. They get in as if they had typed the link.
+// A person follows the link from a page of another site, such as a chat. The pages must open as if the person had typed
+// the link.
 // Failure: F136
 func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	t.Parallel()
@@ -43,7 +44,8 @@ func TestLinkOnAnotherSitesPageLetsIn(t *testing.T) {
 	b.arrive(`location.pathname === "/ops/" && document.body.innerText.includes("Overview")`)
 }
 
-// The browser sends no cookie of the session to other ports of the machine. The cookie would be useless there.
+// The browser must not send the session's cookie to other ports of the machine. A cookie that arrived there would be
+// useless.
 // Failure: F136
 func TestCookieOfTheSessionReachesNoOtherPort(t *testing.T) {
 	t.Parallel()

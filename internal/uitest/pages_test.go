@@ -11,8 +11,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Every page in both languages, light and dark, wide and narrow: accessible, without complaints, without requests to
-// other sites, and without horizontal scrolling. Screenshots are kept.
+// Every page is opened in both languages, light and dark, wide and narrow. It must be accessible, without complaints of
+// the browser, without requests to other sites, and without horizontal scrolling. Screenshots are kept.
 // Failure: F131
 func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestEveryPageIsAccessibleInBothLanguagesLightDarkAndOnAPhone(t *testing.T) 
 			b.open(p.path)
 			require.True(t, b.holds(fmt.Sprintf(`document.documentElement.lang === %q`, lang)))
 			b.arm()
-			rules := wcag // later only the rules that depend on scheme and width
+			rules := wcag // After the first look, check only the rules that depend on scheme and width.
 			for _, scheme := range []string{"light", "dark"} {
 				for _, width := range []int64{1280, 360} {
 					name := fmt.Sprintf("%s-%s-%s-%d", p.name, lang, scheme, width)

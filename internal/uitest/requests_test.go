@@ -50,10 +50,10 @@ func (w *world) secret(t *testing.T) compensator.Entry {
 type call struct {
 	method, path string
 	form         func(e compensator.Entry) []string
-	ok           int // for an actor with all rights
-	none         int // for an actor without rights
-	others       int // for an actor with all rights on other types
-	readOnly     int // for a read-only Admin
+	ok           int // expected status for an actor with all rights
+	none         int // expected status for an actor without rights
+	others       int // expected status for an actor with all rights on other types
+	readOnly     int // expected status for a read-only Admin
 }
 
 func entryForm(more ...string) func(e compensator.Entry) []string {
@@ -92,7 +92,7 @@ func calls(e compensator.Entry, c *admin.Case) map[string][]call {
 			{"POST", "do", of("do", "resume", "type", "salary", "version", "1"), 303, 403, 403, 403},
 			{"POST", "do", of("do", "assign case", "owner", "bob", "seen", theCase(1)), 303, 303, 303, 403},
 			{"POST", "do", of("do", "give back", "seen", theCase(2)), 303, 303, 303, 403},
-			{"POST", "do", entryForm("do", "requeue"), 303, 303, 303, 403}, // the answer redirects to the page with the result for each entry
+			{"POST", "do", entryForm("do", "requeue"), 303, 303, 303, 403}, // The answer redirects to the page with the result for each entry.
 			{"POST", "do", entryForm("do", "settle by hand"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "compensate"), 303, 303, 303, 403},
 			{"POST", "do", entryForm("do", "reschedule"), 303, 303, 303, 403},
@@ -143,7 +143,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 			for _, route := range routes {
 				for i, call := range table[route] {
 					if who.name != "" {
-						who.name = fmt.Sprint(route, i) // a new name for each request, so that no limit applies
+						who.name = fmt.Sprint(route, i) // Use a new name for each request, so that no limit applies.
 					}
 					want := map[string]int{"nobody": 401, "none": call.none, "others": call.others, "read only": call.readOnly, "ok": call.ok}[name]
 					var got answer
@@ -163,7 +163,7 @@ func TestEveryRouteRefusesWhoHasNoRight(t *testing.T) {
 					}
 				}
 			}
-			if name == "none" || name == "others" { // once more, now that refusals are recorded
+			if name == "none" || name == "others" { // Request again, because refusals are recorded now.
 				for _, path := range []string{"", "entries", "entries?state=dead", "entries?by=batch&id=" + canary, "entries?from=2001-01-01", "cases", "cases/due", "trail", "trail?entry=" + e.ID.String(), "settings"} {
 					assert.NotContains(t, told(answer{text: mine(who.get(path).text)}), strings.ToLower(canary), path)
 				}
@@ -191,7 +191,7 @@ func told(got answer) string {
 
 var base64Word = regexp.MustCompile(`[A-Za-z0-9_-]{8,}`)
 
-// mine returns a page without the texts that the person typed.
+// mine returns a page without the texts that the person typed into its forms.
 func mine(page string) string {
 	return regexp.MustCompile(`value="[^"]*"|<link[^>]*>|back=[^"]*"`).ReplaceAllString(page, "")
 }
@@ -256,7 +256,7 @@ func TestPagesAreThereForWhoMaySeeNoHealth(t *testing.T) {
 	has(t, alice.get("").text, "refund")
 }
 
-// An actor may not see the entries of each type. The page does not claim that no case is open.
+// An actor may not see the entries of some types. The page must not claim that no case is open.
 func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	t.Parallel()
 	has(t, newWorld(t, "/ops/").client("alice").get("").text, "Nothing waits for a person</span>")
@@ -285,8 +285,8 @@ func TestNothingWaitsIsSaidToWhoWouldSeeIt(t *testing.T) {
 	lacks(t, w.client("alice").get("").text, "Nothing waits for a person<", "of its types he sees none")
 }
 
-// Content shows only after a reveal, and only the fields that the type's view names. An actor without SeeErrors sees
-// errors masked.
+// Content is shown only after a reveal, and then only the fields that the type's view names. An actor without SeeErrors
+// sees masked errors.
 // Failure: F132
 func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	t.Parallel()
@@ -319,7 +319,7 @@ func TestContentIsShownOnlyToWhoRevealsItAndOnlyWhatTheViewNames(t *testing.T) {
 	}
 }
 
-// GET requests change nothing and record nothing.
+// GET requests must change nothing and record nothing.
 // Failure: F130
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -341,7 +341,8 @@ func TestGETChangesNothing(t *testing.T) {
 	assert.Empty(t, auditLog.Records)
 }
 
-// An export holds the entries of the filter, of types that the actor may export. It is recorded before it is sent.
+// An export must hold the entries of the filter, of types that the actor may export. It must be recorded before it is
+// sent.
 // Failure: F132
 func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	t.Parallel()
@@ -375,7 +376,7 @@ func TestListingIsTakenAwayByRightAndOnRecord(t *testing.T) {
 	assert.NotContains(t, got.text, "salary")
 }
 
-// Another site posts a form through the browser of a person who is signed in.
+// Another site posts a form through the browser of a person who is signed in. The pages must refuse it.
 // Failure: F130
 func TestPostFromAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
@@ -402,8 +403,8 @@ var (
 	seenBox = regexp.MustCompile(`name="seen" value="([^"]*)"`)
 )
 
-// An operator without scripts finds the failure and requeues two refunds. The result names the one that has changed.
-// The audit log shows all of it.
+// An operator without scripts finds the failure and requeues two refunds. One of them has changed, and the result must
+// name it. The audit log must show all of this.
 // Failure: F131
 func TestOperatorWithoutScriptPutsRefundsRight(t *testing.T) {
 	t.Parallel()
@@ -463,8 +464,8 @@ func putRefundsRight(t *testing.T, w *world) {
 	assert.Regexp(t, `Changed meanwhile\s+3\b`, plain(alice.post("do", form).text), "a form that is sent again does nothing again")
 }
 
-// All failed refunds of one incident fit on one page, and one press of a button requeues them. After that the page says
-// that no case matches the filter. Other cases may still be open.
+// All failed refunds of one incident are on one page, and one button requeues them. After that the page must say that
+// no case matches the filter, because other cases may still be open.
 func TestAnIncidentIsPutRightAtOnePress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -503,8 +504,8 @@ func plain(text string) string {
 	return html.UnescapeString(regexp.MustCompile(`\s+`).ReplaceAllString(tags.ReplaceAllString(text, " "), " "))
 }
 
-// The outcome of an entry is unknown, or an entry is finished. Each action changes it only after the person has
-// confirmed a check, alone and among other entries, in both languages.
+// The outcome of an entry is unknown, or an entry is finished. An action must change it only after the person has
+// confirmed a check. This holds for the entry alone and among other entries, in both languages.
 // Failure: F119
 func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	t.Parallel()
@@ -522,7 +523,7 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 			e = w.entriesOf("refund", compensator.Succeeded)[0]
 			form = values("do", "requeue", "seen", seen(e), "reason", "because")
 		} else {
-			form.Add("seen", seen(refunds[i])) // its outcome is known
+			form.Add("seen", seen(refunds[i])) // The outcome of this entry is known.
 		}
 		for lang, says := range map[string]string{"en": "I have checked", "zh-CN": "我已与下游系统核实"} {
 			asked := alice.get("confirm?"+form.Encode(), "Accept-Language", lang)
@@ -547,8 +548,8 @@ func TestWhatMayHaveHappenedAsksOnceMore(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", form).status)
 }
 
-// Cases are taken, assigned and given back. Types are paused and resumed. Each action applies to the version that was
-// seen.
+// Cases are taken, assigned and given back. Types are paused and resumed. Each action must apply only to the version
+// that the person saw.
 // Failure: F120
 func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	t.Parallel()
@@ -569,7 +570,7 @@ func TestCasesAndPausesGoByWhatWasSeen(t *testing.T) {
 	assert.Equal(t, 422, alice.post("do", values("do", "assign case", "owner", strings.Repeat("x", 200), "seen", at(v+1), "reason", "r")).status)
 	has(t, plain(alice.post("do", values("do", "give back", "seen", at(v+1), "reason", "going home")).text), "Done 1")
 
-	// Several cases in one request, as the page of cases sends them.
+	// Take several cases in one request, as the page of cases does.
 	page := bob.get("cases/due?type=refund")
 	has(t, page.text, `name="do" value="take case"`)
 	lacks(t, page.text, `name="do" value="give back"`, "none is his")
@@ -635,7 +636,7 @@ func TestTypeIsPausedBeforeAnythingOfItIsOpen(t *testing.T) {
 	assert.Len(t, auditLog.Records, 1, "the pause")
 }
 
-// A type that neither the log nor the process knows is paused only after a confirmation.
+// A type that neither the log nor the process knows must be paused only after a confirmation.
 // Failure: F124
 func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	t.Parallel()
@@ -657,8 +658,8 @@ func TestMistypedTypeIsPausedOnlyByWhoMeansIt(t *testing.T) {
 	assert.Equal(t, 200, alice.post("do", pause).status)
 }
 
-// Before an action the page names the owner of the case and says that a paused type will not run. After it the page
-// says that the work is still to run. An error page links back.
+// Before an action, the page must name the owner of the case, and say that a paused type will not run. After the
+// action, it must say that the work has yet to run. An error page must link back.
 func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -698,7 +699,7 @@ func TestActionsTellWhatStandsInTheirWay(t *testing.T) {
 	has(t, wrong.text, `href="/ops/entries?type=refund">Back`)
 }
 
-// A call key finds its entry, also the key that the entry had before a requeue.
+// A call key must find its entry. The key that the entry had before a requeue must find it, too.
 func TestAKeyFindsItsEntry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -719,8 +720,8 @@ func TestAKeyFindsItsEntry(t *testing.T) {
 	assert.Equal(t, "/ops/entries?by=business&id="+id+"-0", alice.get("find?q="+id+"-0").at, "a business id is one first")
 }
 
-// A note of several lines keeps its lines, without carriage returns: in the record, in the audit log, and in a form
-// that is shown again.
+// A note of several lines must keep its lines, without carriage returns. This holds in the record, in the audit log,
+// and in a form that is shown again.
 func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -744,7 +745,7 @@ func TestNoteOfManyLinesKeepsThem(t *testing.T) {
 	}
 }
 
-// The links to older and newer pages lead to the same rows, also while other entries are recorded.
+// The links to older and newer pages must lead to the same rows, also while other entries are recorded.
 // Failure: F133
 func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	t.Parallel()
@@ -773,7 +774,8 @@ func TestLinksOfAListingShowTheSameRows(t *testing.T) {
 	assert.Contains(t, alice.get("find?q="+seen(w.entriesOf("refund", compensator.Dead)[0])[:2]).at, "/ops/e")
 }
 
-// An empty audit log says why: there is more on other pages, no record matches, or the reader sees none.
+// An empty audit log must say why it is empty: there is more on other pages, no record matches, or the reader may see
+// none.
 func TestAuditLogWithoutARowSaysWhy(t *testing.T) {
 	t.Parallel()
 	c, db := sqlitetest.New(t, configure)
@@ -827,7 +829,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	assert.Equal(t, 404, w.client("bob").get("assets/x").status, "each for himself")
 }
 
-// An unknown client announces a thousand bytes and sends eight. It gets the answer at once and holds no connection.
+// An unknown client announces a thousand bytes and sends eight. It must get the answer at once and hold no connection.
 func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -843,7 +845,7 @@ func TestSlowBodyIsAnsweredBeforeItArrives(t *testing.T) {
 	assert.Contains(t, string(all), "Connection: close")
 }
 
-// Under any base, every link leads to an existing page below that base.
+// Under any base path, every link must lead to an existing page below that base.
 // Failure: F133
 func TestEveryLinkIsUnderTheBase(t *testing.T) {
 	t.Parallel()
@@ -891,7 +893,7 @@ func TestPagesSpeakTheReadersLanguage(t *testing.T) {
 	has(t, alice.get("settings").text, "已暂停的类型")
 }
 
-// Errors of a filter or a form are in the reader's language and use the page's names of the fields.
+// Errors of a filter or a form must be in the reader's language, and use the page's names of the fields.
 func TestRefusalsSpeakTheReadersLanguage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")

@@ -18,14 +18,14 @@ import (
 	"github.com/compensator-go/compensator/internal/testservers"
 )
 
-// The number of a page's statements does not grow with the number of its rows.
+// The number of a page's statements must not grow with the number of its rows.
 // Failure: F133
 func TestPagesCostAFewStatements(t *testing.T) {
 	t.Parallel()
 	dsn := testservers.Database(t)
 	worker := openServerLog(t, dsn, nil)
 	var sent atomic.Int64
-	w := worldOf(t, openServerLog(t, dsn, &sent), "/ops/") // no process runs the entries
+	w := worldOf(t, openServerLog(t, dsn, &sent), "/ops/") // No process runs the entries.
 	shop := worldOf(t, worker, "/ops/")
 	shop.problem()
 	refund := shop.entriesOf("refund", compensator.Dead)[0]
@@ -48,27 +48,27 @@ func TestPagesCostAFewStatements(t *testing.T) {
 		most int64
 	}{
 		{"", 11},
-		{"entries", 3}, // two, and one for contents that have amounts; it reads sixteen at a time
+		{"entries", 3}, // two statements, and one for contents that have amounts, which reads sixteen at a time
 		{"entries?type=refund", 3},
 		{"entries?state=dead", 3},
 		{"entries?type=refund&state=dead", 3},
 		{"entries/" + refund.ID.String(), 5},
 		{"cases", 4},
 		{"cases/due", 3}, // each case is read once
-		{"cases/due?failure=" + groups[0].Fingerprint.String(), 4}, // and the sums of this failure
+		{"cases/due?failure=" + groups[0].Fingerprint.String(), 4}, // one more for the sums of this failure
 		{"trail", 1}, // one statement reads both tables
 		{"trail?entry=" + refund.ID.String(), 1},
 		{"trail?actor=alice", 1},
 		{"settings", 12},
 	} {
 		got := cost(page.path)
-		if got > page.most { // A page reads the types of the log again if they are five seconds old. Right after that it does not.
+		if got > page.most { // A page reads the types of the log if the last read is more than five seconds old, so try again.
 			got = cost(page.path)
 		}
 		assert.LessOrEqual(t, got, page.most, "/%s: statements", page.path)
 		t.Logf("/%s: %d statements", page.path, got)
 	}
-	w.until(func() bool { return cost("")+cost("") == 0 }) // a second reader shares the result
+	w.until(func() bool { return cost("")+cost("") == 0 }) // A second reader must share the result of the first.
 	require.NoError(t, w.admin.Pause(t.Context(), alice, "refund", admin.Why{Reason: "PSP down"}))
 	assert.Positive(t, cost(""), "an action shows at once")
 }

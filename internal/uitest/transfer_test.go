@@ -45,7 +45,8 @@ func (w *world) overTheWire(who, path string, set ...string) (*http.Response, []
 	return got, all
 }
 
-// A page that refreshes itself gets a short answer while nothing has changed, and the page as soon as something has.
+// A page that refreshes itself must get a short answer while nothing has changed. Once something has changed, it must
+// get the page.
 // Failure: F133
 func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	t.Parallel()
@@ -53,9 +54,9 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 	w.problem()
 	for _, path := range []string{"", "cases", "cases/due", "entries"} {
 		round := 0
-		w.until(func() bool { // durations on the page may change between two requests
+		w.until(func() bool { // Try again, because durations on the page may change between two requests.
 			round++
-			who := fmt.Sprint("reader ", round, path) // a new name each time, so that no limit applies
+			who := fmt.Sprint("reader ", round, path) // Use a new name each time, so that no limit applies.
 			first, _ := w.overTheWire(who, path)
 			require.Equal(t, 200, first.StatusCode)
 			tag := first.Header.Get("ETag")
@@ -68,7 +69,7 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 			require.Equal(t, 304, again.StatusCode)
 			assert.Less(t, len(all), 300, string(all))
 			assert.Equal(t, "no-store", again.Header.Get("Cache-Control"))
-			weak, _ := w.overTheWire(who, path, "If-None-Match", "W/"+tag) // through a proxy that compresses
+			weak, _ := w.overTheWire(who, path, "If-None-Match", "W/"+tag) // A proxy that compresses answers makes the tag weak.
 			return weak.StatusCode == 304
 		})
 	}
@@ -85,8 +86,8 @@ func TestRefreshOfWhatHasNotChangedIsAFewBytes(t *testing.T) {
 // ownOfAnswer matches the parts that differ in every answer: the nonce, and the time.
 var ownOfAnswer = regexp.MustCompile(`nonce="[^"]*"|<p class="live"><span>.*?</time></span>`)
 
-// The overview's tag is computed without making the page. The tag must differ whenever the page differs, for every
-// reader. It must not differ otherwise.
+// The tag of the overview is computed without making the page. The tag must differ whenever the page differs, for every
+// reader. If the page is the same, the tag must be the same.
 func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/ops/")
@@ -138,8 +139,9 @@ func TestTagOfTheOverviewStandsForAllThatItSays(t *testing.T) {
 	look()
 }
 
-// A page is compressed for requests from these pages and from the person. Other sites can make a browser request any
-// address, so they get no compressed page whose length they could measure. Answers of reveal are never compressed.
+// A page is compressed only for requests from these pages, or that the person made. Other sites can make a browser
+// request any address, and could learn something from the length of a compressed page. Answers to reveal are never
+// compressed.
 // Failure: F130
 func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 	t.Parallel()
@@ -165,7 +167,7 @@ func TestPagesAreCompressedOnlyWhereNobodyElseHasAsked(t *testing.T) {
 
 var assetIn = regexp.MustCompile(`(?:href|src)="/ops/(assets/[^"]+)"`)
 
-// A first visit loads little data.
+// A first visit must load little data.
 // Failure: F133
 func TestFirstLoadIsSmall(t *testing.T) {
 	t.Parallel()

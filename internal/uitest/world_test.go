@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// world is a shop with problems, and its pages.
+// world is a shop with failures, and the pages that show them.
 type world struct {
 	t     *testing.T
 	c     *compensator.Compensator
@@ -69,7 +69,7 @@ func newWorld(t *testing.T, base string, change ...func(o *admin.Options)) *worl
 }
 
 func configure(cfg *compensator.Config) {
-	cfg.Operations, cfg.Logger = problems.Operations(), slog.New(slog.DiscardHandler) // no logs, because entries are meant to die
+	cfg.Operations, cfg.Logger = problems.Operations(), slog.New(slog.DiscardHandler) // Log nothing, because entries die on purpose.
 }
 
 // newServerWorld returns a world on MariaDB or MySQL.
@@ -138,7 +138,7 @@ func (w *world) open() (n int) {
 
 func (w *world) until(holds func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) { // assert.Eventually runs its condition on another goroutine, where require must not be called
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) { // Do not use assert.Eventually, which runs its condition on another goroutine, where require must not be called.
 		require.True(w.t, time.Now().Before(deadline), "it has not come in a minute")
 	}
 }
@@ -155,7 +155,7 @@ type client struct {
 	w     *world
 	name  string
 	http  *http.Client
-	hasty bool // do not wait when the answer asks for it
+	hasty bool // whether the client ignores a wait that an answer asks for
 }
 
 // entriesOf lists the entries of a type and state.
@@ -209,7 +209,7 @@ func (c *client) ask(method, path string, form url.Values, set ...string) answer
 		require.NoError(c.w.t, err)
 		require.NoError(c.w.t, got.Body.Close())
 		if got.StatusCode == http.StatusTooManyRequests && !c.hasty {
-			select { // wait as long as the answer asks for
+			select { // Wait as long as the answer asks for.
 			case <-time.After(time.Second / 4):
 			case <-c.w.t.Context().Done():
 			}

@@ -23,9 +23,9 @@ type broker interface {
 	plug() plug
 	addr() string
 	urlAt(addr string) string
-	send(ids ...string)  // sends messages as watermill's publisher does
+	send(ids ...string)  // sends messages with the given UUIDs, as watermill's publisher does
 	ids() map[string]int // takes all messages of the topic and counts them by UUID
-	left() int           // counts waiting messages; NATS also counts unacknowledged ones, and AMQP does not report those
+	left() int           // counts waiting messages; on NATS it also counts unacknowledged ones, which AMQP does not report
 	kill()
 	restart()
 }
@@ -50,7 +50,7 @@ type plug struct {
 	// Only for RabbitMQ.
 	QueueType     string // "" means classic
 	DeliveryLimit int    // 0 means none
-	Plain         bool   // watermill-amqp's default marshaler, which reads only text headers
+	Plain         bool   // use watermill-amqp's default marshaler, which reads only text headers
 }
 
 // queueArguments returns the arguments of the queue's declaration.
@@ -83,7 +83,7 @@ func (p plug) amqp() wmamqp.Config {
 	return config
 }
 
-// marshaler is the one in the README of relay/watermill. It reads headers of every type.
+// marshaler is the marshaler in the README of relay/watermill. It reads headers of every type.
 type marshaler struct{ wmamqp.DefaultMarshaler }
 
 func (m marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
@@ -100,7 +100,7 @@ func (p plug) publisher() (message.Publisher, error) {
 		return wmnats.NewPublisher(wmnats.PublisherConfig{URL: p.URL, NatsOptions: natsOptions}, watermill.NopLogger{})
 	}
 	config := p.amqp()
-	config.Publish.ChannelPoolSize = 20 // opening a channel for each message would need a reply of the broker first
+	config.Publish.ChannelPoolSize = 20 // Otherwise each message would open a channel, and wait for the broker's reply.
 	return wmamqp.NewPublisher(config, watermill.NopLogger{})
 }
 
@@ -140,7 +140,7 @@ func newRabbit(t *testing.T, own bool, kind plug) *rabbit {
 		return err
 	})
 	if own {
-		b.Control(t, "eval", "catch mnesia:sync_log().") // RabbitMQ 3 confirms a declaration before it has written it to disk
+		b.Control(t, "eval", "catch mnesia:sync_log().") // RabbitMQ 3 confirms a declaration before it has written it to disk.
 		return b
 	}
 	t.Cleanup(func() {

@@ -16,7 +16,7 @@ import (
 
 const types = "('single_message','batch_message')"
 
-// record records n entries with the keys m0, m1 and so on, alternately of both types or of one type.
+// record records n entries with the keys m0, m1 and so on. They alternate between both types, or have the given type.
 func record(w *harness.World, n int, of ...string) {
 	w.T.Helper()
 	entries := make([]compensator.NewEntry, n)
@@ -91,7 +91,7 @@ func TestBrokersWordThatIsLostIsAskedForAgainUnderTheSameID(t *testing.T) {
 			assert.Equal(t, map[string]int{"m0": 1}, b.ids())
 
 			proxy.SwallowReplies()
-			record(w, 2, businessType) // the first entry exists already
+			record(w, 2, businessType) // The first of these entries exists already.
 			eventually(t, func() bool { return w.Count("common_process_log WHERE last_error LIKE '%did not answer%'") == 1 }, "the handler returns")
 			proxy.Cut()
 			proxy.Heal()
@@ -135,11 +135,11 @@ func TestConnectionThatIsCutAroundAnAcknowledgementLosesNothing(t *testing.T) {
 		eventually(t, func() bool { return w.Count("effects WHERE what='begun:m0'") == 1 }, "the function works")
 		proxy.Cut()
 		w.Exec("INSERT INTO effects (what) VALUES ('go')")
-		if to.Kind == "rabbitmq" { // a NATS client acknowledges on its next connection
+		if to.Kind == "rabbitmq" { // A NATS client acknowledges on its next connection.
 			eventually(t, func() bool { return w.Count("common_process_log WHERE state=1") == 1 }, "the message comes again and goes into the log")
 		}
 		b.send("m1")
-		b.send("m2") // messages are delivered one at a time, so when this one arrives, the one before it is acknowledged
+		b.send("m2") // Messages are delivered one at a time. When this one arrives, the one before it is acknowledged.
 		eventually(t, func() bool { return done(w) == 3 && b.left() == 0 }, "all are done")
 		before := w.Count("effects WHERE what='begun:m1'")
 		proxy.Cut()
@@ -158,7 +158,7 @@ func TestMessagesComeAgainUntilTheDatabaseIsBack(t *testing.T) {
 		w.Exec("RENAME TABLE common_process_log TO hidden")
 		b.send("ax", "bx", "cx")
 		eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-		if b.plug().Kind == "nats" { // a redelivered message of RabbitMQ goes straight into the log
+		if b.plug().Kind == "nats" { // A redelivered message of RabbitMQ goes straight into the log.
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 3 }, "the messages come again")
 		}
 		w.Exec("RENAME TABLE hidden TO common_process_log")
@@ -181,7 +181,7 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			b.send("0x", "1x", "2x", "3x", "4x", "5x", "6x", "7x", "8x", "9x")
 			eventually(t, func() bool { return w.Count("effects WHERE what LIKE 'begun:%'") > 0 }, "one fails")
-			<-time.After(10 * time.Second) // time for a wrong result to show, two nacks of each message; a right one needs none
+			<-time.After(10 * time.Second) // Wait, so that a wrong result could show: two nacks of each message. A right result needs no time.
 			w.Exec("RENAME TABLE hidden TO common_process_log")
 			eventually(t, func() bool { return done(w) == 10 && b.left() == 0 }, "all are done")
 			assert.Equal(t, 10, w.Count("common_process_log"), "by the log, each once")
@@ -190,8 +190,8 @@ func TestOutageOfTheDatabaseSpendsNoDeliveryOfAQuorumQueue(t *testing.T) {
 	}
 }
 
-// TestStreamIsRefusedBeforeAnythingIsDone consumes a stream. It redelivers nothing, so a message that fails while the
-// database is unavailable would be lost.
+// TestStreamIsRefusedBeforeAnythingIsDone consumes a stream. A stream redelivers nothing, so a message that fails while
+// the database is unavailable would be lost. The consumer must refuse the stream.
 // Failure: F95
 func TestStreamIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	t.Parallel()

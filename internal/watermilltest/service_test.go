@@ -33,7 +33,7 @@ const serviceEnv = "WATERMILLTEST_SERVICE"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(serviceEnv); text != "" {
-		runService(text) // this process is a child that a test kills
+		runService(text) // This process is a child that a test kills.
 		return
 	}
 	harness.Main(m)
@@ -59,7 +59,7 @@ func runService(text string) {
 	must(json.Unmarshal([]byte(text), s))
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0) // the parent has ended
+		os.Exit(0) // The parent has ended.
 	}()
 	must(s.run())
 }
@@ -215,7 +215,7 @@ func (p *process) kill() {
 		return
 	}
 	p.t.Log(p.said.String())
-	if p.kind == "nats" { // watermill-amqp reconnects without a lock, which the race detector reports
+	if p.kind == "nats" { // Leave out RabbitMQ, because watermill-amqp reconnects without a lock, which the race detector reports.
 		assert.NotContains(p.t, p.said.String(), "DATA RACE")
 	}
 	p.said.Reset()

@@ -71,7 +71,7 @@ type byName struct {
 func (c byName) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c byName) Driver() driver.Driver                        { return c.driver }
 
-// deaf is a connector whose connections pass no context on.
+// deaf is a connector whose connections do not pass a context on.
 type deaf struct{ driver.Connector }
 
 func (c deaf) Connect(ctx context.Context) (driver.Conn, error) {

@@ -41,8 +41,8 @@ func TestCommitIsSeenThroughAWrapper(t *testing.T) {
 	}
 }
 
-// The wrapper sees the statements, and so does the Connector below it. A transaction that the server rolled back must
-// not count as committed.
+// The wrapper sees the statements, and so does the Connector below the wrapper. A transaction that the server rolled
+// back must not count as committed.
 // Failure: F40
 func TestLostTransactionIsSeenThroughAWrapper(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func swallowDeadlock(t *testing.T, db *sql.DB, tx *sql.Tx) {
 	t.Helper()
 	rival, err := db.Begin()
 	require.NoError(t, err)
-	_, err = rival.Exec("UPDATE orders SET n=n+1 WHERE id>1") // heavier than tx, so InnoDB rolls tx back
+	_, err = rival.Exec("UPDATE orders SET n=n+1 WHERE id>1") // This transaction has written more than tx, so InnoDB rolls tx back.
 	require.NoError(t, err)
 	_, err = rival.Exec("INSERT INTO orders VALUES (11,0),(12,0),(13,0),(14,0),(15,0),(16,0)")
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ type health func(ctx context.Context) observe.Health
 
 func (h health) Health(ctx context.Context) observe.Health { return h(ctx) }
 
-// ask returns what a prober gets.
+// ask sends a probe and returns the status and the body.
 func ask(t *testing.T, h http.Handler, method string) (status int, body map[string]any) {
 	t.Helper()
 	answer := httptest.NewRecorder()
@@ -76,7 +76,7 @@ func TestProbeIsNotReadyForWhatKeepsAProcessFromItsPartAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		health observe.Health
 		status int
-		ready  map[string]any // the whole body, which names no type and no error
+		ready  map[string]any // the whole body; it must name no type and no error
 	}{
 		"no database":          {observe.Health{Database: errors.New("no route")}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "database"}},
 		"a database gone back": {observe.Health{History: compensator.ErrHistoryLost}, http.StatusServiceUnavailable, map[string]any{"ready": false, "because": "history"}},
@@ -126,8 +126,8 @@ func ExampleReady() {
 	// Output: 200 {"ready":true}
 }
 
-// TestProbeWaitsForNoBody sends a request that enqueues a body and never sends it. The answer comes at once, and the
-// connection is closed after it.
+// TestProbeWaitsForNoBody sends the head of a request with a body, and never sends the body. The answer must come at
+// once, and the connection must be closed after it.
 // Failure: F133
 func TestProbeWaitsForNoBody(t *testing.T) {
 	t.Parallel()

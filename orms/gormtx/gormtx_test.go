@@ -52,7 +52,8 @@ func TestBatchesCommitWithTheOutcome(t *testing.T) {
 	})
 }
 
-// The third batch fails. The batches before it are rolled back. Writes before CreateInBatches stay.
+// The third of several batches fails. The batches before it must be rolled back. Writes before CreateInBatches must
+// stay.
 // Failure: F10
 func TestFailedBatchTakesItsBatchesBackAndNothingElse(t *testing.T) {
 	t.Parallel()
@@ -139,7 +140,7 @@ func TestRollbackThroughGORMIsAFailure(t *testing.T) {
 }
 
 // GORM keeps a session's statements for the whole pool. A cached statement would write outside the transaction. A
-// statement prepared inside the transaction would fail in later transactions.
+// statement prepared inside the transaction would fail in later transactions. Neither may happen.
 // Failure: F10
 func TestSessionWithPreparedStatementsWritesNothingOutside(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ import (
 	"github.com/compensator-go/compensator/orms/gormtx"
 )
 
-// place handles a request that may come twice. Its entry proves that the request was done.
+// place handles a request that may come twice. The entry that it records proves that the request was done.
 func (w *world) place(tx *gorm.DB, note string) error {
 	receipt, err := w.write.Record(w.t.Context(), gormtx.Tx(tx), note, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("close-" + note)})
 	if err != nil || receipt.Duplicate() {
@@ -55,7 +55,8 @@ func TestTransactionThatLostIsRunAgainAndHappensOnce(t *testing.T) {
 	})
 }
 
-// Two transactions wait for each other's rows. The server rolls back the one that has written less.
+// Two transactions wait for each other's rows. The server rolls back the one that has written less, and RetryTx must
+// run it again.
 func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	t.Parallel()
 	inEveryPool(t, func(t *testing.T, w *world, _ *faultproxy.MySQL) {
@@ -88,8 +89,8 @@ func TestDeadlockThroughGORMIsRunAgain(t *testing.T) {
 	})
 }
 
-// A COMMIT whose request is lost did not happen and is run again. A COMMIT whose reply is lost did happen and is not
-// run again. This needs no Connector.
+// If the request of a COMMIT is lost, it did not happen, and the transaction must run again. If the reply is lost, it
+// did happen, and the transaction must not run again. This needs no Connector.
 func TestLostCommitThroughGORMHappensOnce(t *testing.T) {
 	t.Parallel()
 	for lost, test := range map[string]struct {

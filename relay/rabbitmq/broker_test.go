@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	confirmTimeout = 3 * time.Second // later confirms are ignored, as with the default
+	confirmTimeout = 3 * time.Second // The client ignores confirms that come later, as with the default.
 	refusedPause = 200 * time.Millisecond
 	harness.Main(m)
 }
@@ -72,7 +72,7 @@ func (b broker) keepDeclared() { b.Control(b.t, "eval", "catch mnesia:sync_log()
 func (b broker) deleteQueue(name string) {
 	conn, err := amqp091.Dial(b.URL())
 	if err != nil {
-		return // the queue is gone together with the broker
+		return // The queue is gone together with the broker.
 	}
 	defer conn.Close()
 	if ch, err := conn.Channel(); err == nil {

@@ -116,7 +116,7 @@ func TestMessageThatFailsBecomesAnEntryAndLeavesTheQueue(t *testing.T) {
 	eventually(t, func() bool { return b.depth(queue) == 0 }, "the queue is empty")
 	require.NoError(t, stop())
 	assert.Zero(t, b.depth(queue), "both were acknowledged")
-	w.Run(c) // the log processes the message from here on
+	w.Run(c) // From here on the log processes the message.
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
 
@@ -162,7 +162,7 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 		return nil
 	}, ConsumerConfig{URL: b.URL(), Queue: queue})
 	b.publish(queue, numbered(20)...)
-	again := func() { // a consumer takes all messages and dies
+	again := func() { // A consumer takes all messages and dies.
 		conn, err := amqp091.Dial(b.URL())
 		require.NoError(t, err)
 		ch, err := conn.Channel()
@@ -172,9 +172,9 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 		eventually(t, func() bool { return b.depth(queue) == 20 }, "they are back")
 	}
 	again()
-	proxy, url := b.proxied() // a second consumer, whose acknowledgements are lost
+	proxy, url := b.proxied() // The acknowledgements of a second consumer are lost.
 	lossy, err := Consume(w.New(w.Quick()), "order_received", func(context.Context, *Delivery) error { return errTest }, ConsumerConfig{
-		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // the log becomes unavailable after the connect
+		URL: url, Queue: queue, Logger: quiet, Declare: func(*amqp091.Channel) error { // The log becomes unavailable after the consumer has connected.
 			w.Exec("RENAME TABLE common_process_log TO hidden")
 			return nil
 		}})
@@ -194,9 +194,9 @@ func TestMessageThatComesAgainGoesIntoTheLogOnce(t *testing.T) {
 	assert.Equal(t, 20, calls.ids())
 	assert.Equal(t, 20, w.Count("common_process_log"), "each once")
 
-	b.publish(queue, numbered(20)...) // the same ids: they are recorded and done
+	b.publish(queue, numbered(20)...) // The messages have the same ids, so they are recorded and done already.
 	again()
-	for left := 20; left > 0; left = b.depth(queue) { // a consumer that stops gives back the messages that it has not begun
+	for left := 20; left > 0; left = b.depth(queue) { // A consumer that stops gives back the messages that it has not begun.
 		stop = consume(t, k)
 		eventually(t, func() bool { return b.depth(queue) == 0 }, "it has them")
 		require.NoError(t, stop())
@@ -286,7 +286,7 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 		<-release
 		assert.NoError(t, ctx.Err())
 		if d.MessageID == "m0" {
-			return errTest // recorded although Run is ending
+			return errTest // The message must be recorded, although Run is ending.
 		}
 		return nil
 	}, ConsumerConfig{URL: b.URL(), Queue: queue, Prefetch: 4})
@@ -302,7 +302,7 @@ func TestStoppedConsumerFinishesWhatItHasBegunAndLeavesTheRest(t *testing.T) {
 	select {
 	case err := <-result:
 		t.Fatalf("Run returned %v with functions under way", err)
-	case <-time.After(300 * time.Millisecond): // time for a wrong result to show; a right one needs none
+	case <-time.After(300 * time.Millisecond): // Wait, so that a wrong result could show. A right result needs no time.
 	}
 	close(release)
 	require.NoError(t, <-result)
@@ -551,7 +551,7 @@ func TestMessagesStayInTheirQueueWhileTheLogIsAway(t *testing.T) {
 	w.Exec("RENAME TABLE common_process_log TO hidden")
 	b.publish(queue, numbered(10)...)
 	lines.Contains(w, "held until it can be recorded")
-	for range 3 { // each restart would count a delivery of the messages that it holds
+	for range 3 { // Each restart counts a delivery of the messages that the consumer holds.
 		proxy.Cut()
 		eventually(t, func() bool { return k.Err() != nil }, "the consumer is lost")
 	}
@@ -592,7 +592,7 @@ func refusing(t *testing.T, w *harness.World, cfg ConsumerConfig) (*Consumer, ha
 	return consumer(t, w.New(settings), func(_ context.Context, d *Delivery) error { calls.add(d); return errTest }, cfg), lines, calls
 }
 
-// large returns a message with all properties, which the log of refusing does not take.
+// large returns a message with all properties. The log of the function refusing does not accept it.
 func large() amqp091.Publishing {
 	return amqp091.Publishing{
 		MessageId: "large", Type: "t", ContentType: "c", ContentEncoding: "e", CorrelationId: "co", ReplyTo: "re", AppId: "app", UserId: "guest",
@@ -602,7 +602,7 @@ func large() amqp091.Publishing {
 }
 
 // TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be. The
-// queue drops messages that come back.
+// message must not go back, because the queue drops messages that come back.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -652,7 +652,7 @@ func TestMessageThatCannotBeSetAsideIsHeld(t *testing.T) {
 	b.publish(queue, large())
 	b.publish(queue, numbered(5)...)
 	stop := consume(t, k)
-	for range 4 { // more often than the limit allows
+	for range 4 { // Redeliver more often than the limit allows.
 		lines.Contains(w, "is held until it can be set aside", "large", "content", "nack")
 	}
 	eventually(t, func() bool { return w.Count("common_process_log") == 5 }, "other messages are processed")
@@ -713,7 +713,7 @@ func TestGoexitOfAFunctionIsAFailureAndFreesItsSlot(t *testing.T) {
 	w := harness.NewWorld(t)
 	k := consumer(t, w.New(w.Quick()), func(context.Context, *Delivery) error { runtime.Goexit(); return nil }, ConsumerConfig{
 		URL: b.URL(), Queue: queue, Prefetch: 2})
-	b.publish(queue, numbered(6)...) // three times as many messages as slots
+	b.publish(queue, numbered(6)...) // This is three times as many messages as there are slots.
 	stop := consume(t, k)
 	eventually(t, func() bool { return w.Count("common_process_log") == 6 }, "each message becomes an entry")
 	require.NoError(t, stop())
@@ -734,7 +734,7 @@ func TestConsumerStaysWhereNoChannelIsLeftToAskOn(t *testing.T) {
 	require.NoError(t, s.probe())
 }
 
-// TestStreamIsRefusedAtTheStart consumes a stream, which redelivers nothing.
+// TestStreamIsRefusedAtTheStart consumes a stream. The consumer must refuse it, because a stream redelivers nothing.
 // Failure: F95
 func TestStreamIsRefusedAtTheStart(t *testing.T) {
 	t.Parallel()

@@ -29,7 +29,7 @@ func ExampleHandleBatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer publisher.Close() // after Run has returned
+	defer publisher.Close() // Close the publisher after Run has returned.
 	users, err := rabbitmq.HandleBatch[User](c, "user_message", publisher, rabbitmq.To("users", "user.changed"), compensator.TypeConfig{})
 	if err != nil {
 		log.Fatal(err)

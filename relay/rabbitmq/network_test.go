@@ -20,7 +20,7 @@ import (
 // stalling dials connections whose peer can fall silent in both directions: reads get nothing, and writes block.
 type stalling struct {
 	stalled atomic.Bool
-	refused atomic.Bool // writes fail, and reads continue
+	refused atomic.Bool // writes fail, and reads still work
 }
 
 type stallingConn struct {
@@ -104,7 +104,7 @@ func TestConsumerThatTheBrokerForgetsComesBack(t *testing.T) {
 	before := proxy.Swallowed()
 	_, err := ch.QueueDelete(queue, false, false, false)
 	require.NoError(t, err)
-	eventually(t, func() bool { return proxy.Swallowed() > before+8 }, "the notification is lost") // a heartbeat has 8 bytes
+	eventually(t, func() bool { return proxy.Swallowed() > before+8 }, "the notification is lost") // A heartbeat has 8 bytes.
 	proxy.Heal()
 	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
 	require.NoError(t, err)

@@ -382,7 +382,7 @@ func TestConnectionCutBeforeThePublishLosesNothing(t *testing.T) {
 		assert.Equal(t, compensator.Pending, w.State(id), "the attempt is not counted")
 		proxy.Heal()
 		w.WaitState(id, compensator.Succeeded)
-		ids := b.ids(queue) // a message whose confirm was late came twice
+		ids := b.ids(queue) // A message whose confirm came late is in the queue twice.
 		assert.Positive(t, ids["before"])
 		assert.Positive(t, ids["after"])
 		assert.Len(t, ids, 2)
@@ -452,8 +452,9 @@ func TestBlockedConnectionIsWaitedForAndNothingPilesUp(t *testing.T) {
 }
 
 // TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable uses an exchange that confirms a message and routes it
-// later, like those of the plugin x-delayed-message. RabbitMQ returns a mandatory message of such an exchange first. An
-// exchange without bindings takes its place here: it also confirms messages and returns mandatory ones.
+// later. Exchanges of the plugin x-delayed-message do so. RabbitMQ returns a mandatory message of such an exchange
+// before it is routed. The test uses an exchange without bindings, which also confirms messages and returns mandatory
+// ones.
 // Failure: F95
 func TestMessageForAnExchangeThatRoutesLaterIsNotTakenForUnroutable(t *testing.T) {
 	t.Parallel()

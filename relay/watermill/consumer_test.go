@@ -124,7 +124,7 @@ func TestMessageWhoseHandlerFailsBecomesAnEntryAndIsAcknowledged(t *testing.T) {
 	works.Metadata = message.Metadata{"traceparent": "00-trace"}
 	require.NoError(t, ch.Publish("orders", fails, works))
 	eventually(t, func() bool { return len(calls.all()) == 2 && w.Count("common_process_log") == 1 }, "the failed message is recorded, and the next one is done")
-	w.Run(c) // the log processes the message from here on
+	w.Run(c) // From here on the log processes the message.
 	w.WaitAllEnded()
 	assert.Equal(t, map[string]int{"fails": 3, "works": 1}, calls.all())
 	assert.EqualValues(t, 4, around.Load(), "the middlewares stand around every call")
@@ -177,7 +177,7 @@ func TestMessageThatFailsAgainHasItsOneEntry(t *testing.T) {
 	w := harness.NewWorld(t)
 	c := w.New(w.Quick())
 	k := consumer(t, c, func(*message.Message) error { return errTest }, ConsumerConfig{Topic: "orders"})
-	for range 3 { // redelivered by a subscriber that does not mark it
+	for range 3 { // The subscriber redelivers the message and does not mark it as redelivered.
 		require.NoError(t, k.Handle(message.NewMessage("m", nil)))
 		require.NoError(t, k.Handle(message.NewMessage("", nil)))
 	}
@@ -256,7 +256,7 @@ func TestMessageIsHeldUntilTheLogIsBack(t *testing.T) {
 	again := message.NewMessage("again", nil)
 	again.Metadata.Set(redeliveredMetadata, "true")
 	require.NoError(t, ch.Publish("orders", append(numbered(3)[1:], again)...))
-	<-time.After(time.Second) // time for a wrong result to show, a redelivery after 300 ms; a right one needs none
+	<-time.After(time.Second) // Wait, so that a redelivery after 300 ms could show. A right result needs no time.
 	w.Exec("RENAME TABLE hidden TO common_process_log")
 	w.Eventually(func() bool { return w.Count("common_process_log") == 4 }, "they are recorded")
 	assert.Equal(t, map[string]int{"m0": 1, "m1": 1, "m2": 1}, calls.all(), "no message has been redelivered")
@@ -371,7 +371,8 @@ func TestMessageTheLogRefusesIsLeftToTheRouterThatAsksForIt(t *testing.T) {
 	assert.Contains(t, kept.of("too_large")[0].Metadata.Get(middleware.ReasonForPoisonedKey), "content")
 }
 
-// TestMessageOfAStreamIsRefused delivers messages of a stream, which redelivers nothing.
+// TestMessageOfAStreamIsRefused delivers messages of a stream. They must be refused, because a stream redelivers
+// nothing.
 // Failure: F95
 func TestMessageOfAStreamIsRefused(t *testing.T) {
 	t.Parallel()
@@ -382,7 +383,7 @@ func TestMessageOfAStreamIsRefused(t *testing.T) {
 	msg.Metadata.Set(offsetMetadata, "7")
 	require.ErrorIs(t, k.Handle(msg), ErrStream)
 	assert.Zero(t, w.Count("common_process_log"))
-	msg.Metadata.Set(redeliveredMetadata, "true") // a queue into which messages of a stream were moved
+	msg.Metadata.Set(redeliveredMetadata, "true") // Messages of a stream were moved into a queue and are redelivered there.
 	require.NoError(t, k.Handle(msg))
 	assert.Equal(t, 1, w.Count("common_process_log"))
 }
@@ -570,7 +571,7 @@ func TestWhatPanicsBesideTheFunctionLosesNoMessage(t *testing.T) {
 		k, err := Consume(c, name, try.work, try.cfg)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		if !try.recorded { // otherwise the message would be held
+		if !try.recorded { // Otherwise Handle would hold the message until its context ends.
 			cancel()
 		}
 		msg := message.NewMessage("m", nil)

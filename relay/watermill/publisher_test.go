@@ -170,8 +170,8 @@ func TestPanicOfAMarshalerIsAFailureThatNamesItsTopic(t *testing.T) {
 	})
 }
 
-// TestMessageThatSpoilsItsBatchIsToldAlone makes one message of a batch fail. Publish does not say which of several
-// messages failed.
+// TestMessageThatSpoilsItsBatchIsToldAlone makes one message of a batch fail. Publish does not say which message
+// failed, so the others must be sent alone and succeed.
 // Failure: F88
 func TestMessageThatSpoilsItsBatchIsToldAlone(t *testing.T) {
 	t.Parallel()
@@ -285,7 +285,7 @@ func TestMessageThatNoTimeIsLeftForCountsNothing(t *testing.T) {
 	}
 }
 
-// broken is a publisher that sends nothing and calls tell.
+// broken is a publisher that sends nothing. It calls tell.
 type broken struct{ tell func() }
 
 func (b broken) Publish(string, ...*message.Message) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// The cookie of the browser is invisible to scripts and is not sent from other sites. A wrong cookie admits no one.
+// The cookie of the browser must be invisible to scripts, and must not be sent from other sites. A wrong cookie must
+// not be admitted.
 func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	d := &door{actor: admin.Actor{ID: "ann"}, base: "/ops/", host: "x.localhost", token: "t", session: "s"}
 	enter := func(token string) []*http.Cookie {
@@ -40,8 +41,8 @@ func TestCookieOfTheBrowserIsItsOwn(t *testing.T) {
 	}
 }
 
-// A cookie that leaked to another port is replayed under another host, and so is the token. Both are refused. A foreign
-// name that resolves to loopback is refused too.
+// A cookie or token that another port has seen is sent again under another host. Both must be refused. A foreign name
+// that resolves to loopback must be refused, too.
 // Failure: F136
 func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	d := &door{actor: admin.Actor{ID: "ann"}, base: "/", host: "k7wq.localhost", token: "t", session: "s"}
@@ -78,7 +79,8 @@ func TestPagesAnswerToTheirOwnHostAlone(t *testing.T) {
 	}
 }
 
-// An unknown client announces a thousand bytes and sends eight. It gets an answer and its connection is closed.
+// An unknown client announces a thousand bytes and sends eight. It must get an answer, and its connection must be
+// closed.
 // Failure: F133
 func TestSlowBodyIsWaitedForByNobody(t *testing.T) {
 	t.Parallel()

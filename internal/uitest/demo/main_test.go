@@ -37,7 +37,7 @@ func TestDemoLetsInWhoHasTheTokenOnceAndStops(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	client := &http.Client{Jar: jar, Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) { // resolve *.localhost as browsers do
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) { // Resolve *.localhost as browsers do.
 			_, port, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, err
