@@ -106,8 +106,8 @@ func ExampleHandle_renamed() {
 		}
 		types[name] = typ
 	}
-	record(c, types["close"], "41", compensator.Options{})       // Recorded by the previous release.
-	record(c, types["close_order"], "42", compensator.Options{}) // Recorded by this release.
+	record(c, types["close"], "41", compensator.Options{})       // by the previous release
+	record(c, types["close_order"], "42", compensator.Options{}) // by this release
 	runUntil(2)
 	// Unordered output:
 	// closed 41 of type close
@@ -411,7 +411,7 @@ func ExampleHandleTx_rowLock() {
 // account's row, drawn in the transaction that records the entry. Each entry waits until the one before it has ended.
 func ExampleSnooze_inOrder() {
 	c, runUntil := recipe()
-	done := 0 // stands for a column of the account's row, which changes in the transaction that does the work
+	done := 0 // a column of the account's row, changed in the transaction that does the work
 	book, err := compensator.Handle(c, "book", func(_ context.Context, _ *compensator.Entry, number int) error {
 		if done < number-1 {
 			return compensator.Snooze(100 * time.Millisecond)

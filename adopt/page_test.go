@@ -51,7 +51,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		if err != nil {
 			return err
 		}
-		nextTry[id] = time.UnixMilli(int64(score.Score)) // If your timer writes seconds, use time.Unix.
+		nextTry[id] = time.UnixMilli(int64(score.Score)) // use time.Unix if your timer writes seconds
 	}
 	mapRow := func(row *adopt.Row) (compensator.NewEntry, error) {
 		var kind, batch, business, user, content string
@@ -67,14 +67,14 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		default: // refuse unknown types instead of closing them
 			return compensator.NewEntry{}, fmt.Errorf("unknown type %q", kind)
 		}
-		var order Order // Decode as the handler does. A row that the handler could not decode is then refused here.
+		var order Order // decode as the handler does, so that a row that it cannot decode is refused here
 		if err := json.Unmarshal([]byte(content), &order); err != nil {
 			return compensator.NewEntry{}, err
 		}
 		switch at, waits := nextTry[id]; {
 		case waits:
 			dueIn = max(dueIn, time.Until(at).Microseconds())
-		case state == -1: // These rows have no score, so spread them over an hour.
+		case state == -1: // no score: spread these over an hour
 			dueIn = max(dueIn, rand.N(time.Hour).Microseconds())
 		}
 		return closeOrder.Entry(order, compensator.Options{
@@ -101,7 +101,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 		return err
 	}
 	steps.tried(report)
-	report, err = importer.Once(ctx) // makes one pass
+	report, err = importer.Once(ctx) // one pass
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func follow(ctx context.Context, db *sql.DB, rdb *redis.Client, steps followed) 
 	running := make(chan error, 1)
 	go func() { running <- c.Run(ctx) }()
 	go steps.write(stop)
-	err = importer.Run(ctx) // Old services still write, so Run repeats its passes.
+	err = importer.Run(ctx) // repeats passes while old services still write
 	if err != nil {
 		return err
 	}
