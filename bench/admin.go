@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/ui"
 )
 
-// These constants set what fillAdminLog writes beside the ended entries.
+// These constants set which rows fillAdminLog writes in addition to the ended entries.
 const (
 	adminTypes    = 40
 	adminDeadOf   = 2 // number of types that have dead entries

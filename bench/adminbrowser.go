@@ -61,7 +61,7 @@ func (a *arena) adminBrowser(h *adminLog) []figure {
 	}
 }
 
-// visit opens a page in a new browser.
+// visit opens a page in a new browser and returns what the browser measured.
 func (a *arena) visit(address string) (v visit) {
 	a.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1280, 800))
@@ -91,7 +91,7 @@ func (a *arena) visit(address string) (v visit) {
 	a.must(chromedp.Run(tab,
 		chromedp.Evaluate(blocking, &loaded.TBT),
 		chromedp.Click("#live-switch", chromedp.ByQuery), chromedp.Sleep(300*time.Millisecond),
-		chromedp.Click("#zone button", chromedp.ByQuery), chromedp.Sleep(300*time.Millisecond), // rewrites every time on the page
+		chromedp.Click("#zone button", chromedp.ByQuery), chromedp.Sleep(300*time.Millisecond), // This click rewrites every time that the page shows.
 		chromedp.Click("#help", chromedp.ByQuery), chromedp.Sleep(500*time.Millisecond),
 		chromedp.Evaluate(`({LCP: seen.lcp, CLS: seen.cls, INP: seen.inp})`, &seen),
 		chromedp.Evaluate(`document.querySelectorAll("*").length`, &loaded.Nodes),

@@ -207,7 +207,8 @@ func (a *arena) adminBeside(h *adminLog, pairs, n int) []figure {
 		Most: []float64{1.05}, Got: []float64{s.Median, s.Min, s.Max}}}
 }
 
-// slowestHundredth returns the 99th percentile in ms of n business transactions. Their entries are due two days later.
+// slowestHundredth returns the 99th percentile in ms of the duration of n business transactions. Their entries are due
+// two days later, so none of them runs.
 func (a *arena) slowestHundredth(l *library, n int) float64 {
 	a.Helper()
 	var mu sync.Mutex

@@ -44,7 +44,7 @@ type asynqPeer struct {
 func (a *arena) asynq(name string, settings asynqSettings) rival {
 	return rival{name, func(handler func(string)) peer {
 		q := &asynqPeer{a: a, db: a.plain(producers), redis: a.client(), handler: handler}
-		// The pool is large enough that no worker or producer waits for a connection.
+		// The pool is so large that no worker or producer waits for a connection.
 		at := asynq.RedisClientOpt{Addr: a.redis.Addr(), PoolSize: max(settings.concurrency, producers) + 4}
 		q.client = asynq.NewClient(at)
 		q.server = asynq.NewServer(at, asynq.Config{

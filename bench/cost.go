@@ -83,7 +83,7 @@ func (a *arena) redisCalls() (calls float64) {
 	a.must(err)
 	for _, name := range []string{"evalsha", "eval", "publish", "subscribe", "ping"} {
 		stat, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_"+name], "calls="), ",")
-		n, _ := strconv.ParseFloat(stat, 64) // An absent command was never called: n is 0.
+		n, _ := strconv.ParseFloat(stat, 64) // A command that was never called is absent, and n is then 0.
 		calls += n
 	}
 	return calls

@@ -14,7 +14,7 @@ import (
 // dueKey is the Redis key of the library's due entries of benchType.
 const dueKey = "{compensator:v1:0}:" + benchType + ":0:due"
 
-// drain compares how fast both sides run a backlog of due entries that Redis knows. The handler does nothing.
+// drain compares how fast both sides run a backlog of due entries that Redis holds. The handler does nothing.
 func (a *arena) drain(n, loops int) contest {
 	return contest{
 		work: "drain a due backlog", other: fmt.Sprintf("floor: %d loops", loops), unit: "entries/s", goal: 0.7, entries: n,

@@ -104,8 +104,8 @@ func floorInserted(ctx context.Context, tx *sql.Tx, query string, n int, args []
 	return id, rows.Err()
 }
 
-// floorRead runs a query and scans every column of its rows, as the library does. It returns the checksums of the rows'
-// idempotency keys.
+// floorRead runs a query and scans every column of its rows, as the library does. It returns a checksum of each row's
+// idempotency key.
 func floorRead(ctx context.Context, db querier, query string) (sums []string, err error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
@@ -133,8 +133,8 @@ type querier interface {
 
 func idList(ids []string) string { return strings.Join(ids, ",") }
 
-// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns the checksums of their idempotency
-// keys.
+// floorClaim reads and leases rows in one READ COMMITTED transaction. It returns a checksum of each row's idempotency
+// key.
 func floorClaim(ctx context.Context, conn *sql.Conn, ids []string) (sums []string, err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {

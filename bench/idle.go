@@ -12,14 +12,14 @@ import (
 
 // idle holds what a process at rest costs a second.
 type idle struct {
-	Entries    int     `json:"entries"` // entries that wait beyond the horizon; the log holds as many settled entries
+	Entries    int     `json:"entries"` // number of entries that are due beyond the horizon; the log holds as many settled entries
 	Types      int     `json:"types"`
 	Statements float64 `json:"statements"`
 	Rows       float64 `json:"rows_read"`
 	Redis      float64 `json:"redis_calls"`
 	Database   float64 `json:"database_cpu_percent"`
 	Process    float64 `json:"process_cpu_percent"`
-	Heap       uint64  `json:"heap_bytes"` // after a garbage collection
+	Heap       uint64  `json:"heap_bytes"` // bytes of heap after a garbage collection
 }
 
 const idleHead = "| at rest: waiting + settled | types | statements /s | rows read /s | Redis calls /s | database CPU % | process CPU % | heap MB |\n" +
@@ -30,8 +30,8 @@ func (i idle) String() string {
 		i.Entries, i.Entries, i.Types, i.Statements, i.Rows, i.Redis, i.Database, i.Process, float64(i.Heap)/1e6)
 }
 
-// idle measures a process that has nothing to do, for the duration rest. entries is the number of waiting entries in
-// the table, for the report.
+// idle measures, for the duration rest, a process that has nothing to do. entries is the number of waiting entries in
+// the table; it is only reported.
 func (a *arena) idle(entries, types int, rest time.Duration) idle {
 	a.Helper()
 	l := a.ours(100, nothing)
@@ -42,7 +42,7 @@ func (a *arena) idle(entries, types int, rest time.Duration) idle {
 		a.must(err)
 	}
 	l.run()
-	time.Sleep(3 * time.Second) // Wait until the start of the process is over.
+	time.Sleep(3 * time.Second) // Wait until the process has done the work of its start.
 	before, spent := a.serverWork(), processCPU()
 	time.Sleep(rest)
 	used := processCPU() - spent

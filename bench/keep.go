@@ -7,8 +7,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// keeping measures what producers notice of a purge. It compares sustained work while Keep purges a backlog of old
-// entries with the same work without a purge.
+// keeping measures whether producers become slower while entries are purged. It compares sustained work while Keep
+// purges a backlog of old entries with the same work without a purge.
 func (a *arena) keeping(n int) contest {
 	rate := func(l *library) float64 {
 		began := time.Now()

@@ -20,7 +20,7 @@ import (
 type killed struct {
 	Lease   time.Duration `json:"lease_ns"`
 	Entries int           `json:"entries"`
-	P50     time.Duration `json:"p50_ns"` // from kill -9 to the next attempt
+	P50     time.Duration `json:"p50_ns"` // time from kill -9 to the next attempt
 	Max     time.Duration `json:"max_ns"`
 }
 
@@ -135,7 +135,7 @@ func (v victim) run() error {
 	return l.Run(ctx)
 }
 
-// work runs entries that other processes have recorded.
+// work runs entries that other processes have recorded, until the victim is killed.
 func (v victim) work() error {
 	db, err := openPool(v.DSN, producers+4, true)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lags holds the latencies of one work. The table shows them beside the contests.
+// lags holds the latencies of one kind of work. The table shows them beside the contests.
 type lags struct {
 	Work   string        `json:"work"`
 	N      int           `json:"n"`
@@ -22,10 +22,10 @@ type lags struct {
 	Less   int           `json:"early"`            // handlers that began before they were due
 	Lost   int           `json:"lost,omitempty"`   // handlers that never began
 	Goal   time.Duration `json:"goal,omitempty"`   // goal for P99; 0 means that no goal is set
-	Absent bool          `json:"absent,omitempty"` // not measured, because a program that it needs is missing
+	Absent bool          `json:"absent,omitempty"` // whether it was not measured, because a program that it needs is missing
 }
 
-// latency is one work whose latencies are measured.
+// latency is one kind of work, with the function that measures its latencies.
 type latency struct {
 	work    string
 	measure func() lags
@@ -88,8 +88,9 @@ func (s *starts) count() int {
 	return len(s.at)
 }
 
-// since returns how long each handler began after its moment in from. It leaves out handlers that never began. Without
-// a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
+// since returns how long each handler began after its moment in from. It leaves out handlers that never began.
+//
+// Without a delay, a handler may begin before Commit has returned to the caller. Such a latency counts as 0.
 func (s *starts) since(from map[string]time.Time, delay time.Duration) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

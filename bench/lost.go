@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator"
 )
 
-// lostType measures what it costs when Redis loses the queue of a type. Three processes run the entries of this one
-// type. It holds the entries run in each second, with the loss and without it.
+// lostType measures what it costs if Redis loses the queue of a type. Three processes run the entries of this one type.
+// The fields hold the number of entries that ran in each second, with the loss and without it.
 type lostType struct {
 	Undisturbed []int `json:"undisturbed"`
 	Lost        []int `json:"lost"`
@@ -69,7 +69,8 @@ func (a *arena) fillRedis(client *redis.Client) {
 	a.must(client.ConfigSet(a.Context(), "maxmemory", "1").Err())
 }
 
-// ratio returns the entries run from second from to second to, divided by those of the undisturbed run.
+// ratio compares the undisturbed run with the run that had a loss. It returns the entries that ran from second from to
+// second to, divided by those of the undisturbed run.
 func (l lostType) ratio(from, to int) string {
 	if from >= to {
 		return "–"

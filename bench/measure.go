@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// contest is one work that two sides do in alternation. Each run returns a rate, so higher is better.
+// contest is one kind of work that two sides do in turn. Each run returns a rate, so higher is better.
 type contest struct {
 	work, other string
 	unit        string
-	entries     int     // entries of each run; 0 means that the cost of an entry is not measured
-	goal        float64 // minimum ratio of our figure to the other; 0 means no goal
-	reset       func()  // runs before each run; nil empties every table and key
+	entries     int     // entries of each run (0: the cost of an entry is not measured)
+	goal        float64 // smallest acceptable ratio of the library's rate to the other side's (0: no goal)
+	reset       func()  // runs before each run (nil: every table and key is emptied)
 	prepare     func()  // runs after reset and is not measured; may be nil
 	ours        func() float64
 	theirs      func() float64 // nil if a program that it needs is missing
@@ -40,7 +40,7 @@ type row struct {
 	TheirsCost cost `json:"theirs_cost,omitzero"`
 
 	Lost   int  `json:"lost,omitempty"`   // jobs that the other side never ran, in all pairs
-	Absent bool `json:"absent,omitempty"` // not measured, because a program that the other side needs is missing
+	Absent bool `json:"absent,omitempty"` // whether it was not measured, because a program that the other side needs is missing
 }
 
 // spread holds the median, the minimum and the maximum of some figures.

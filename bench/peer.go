@@ -22,7 +22,7 @@ type peer interface {
 	// handlers that have run.
 	finished(n int) int
 
-	// close stops everything that the peer has started.
+	// close stops everything that the peer's run has started.
 	close()
 }
 
@@ -36,7 +36,7 @@ type rival struct {
 func (c contest) against(r rival, theirs func(peer) float64) contest {
 	c.other, c.goal, c.entries, c.theirs = r.name, 0, 0, nil
 	if prepare, ours := c.prepare, c.ours; prepare != nil {
-		c.prepare, c.ours = nil, func() float64 { // prepare runs for our side only, because the peer prepares in its own way
+		c.prepare, c.ours = nil, func() float64 { // prepare runs for the library's side only, because the peer prepares in its own way.
 			prepare()
 			return ours()
 		}

@@ -16,12 +16,12 @@ import (
 // recovery measures how the library recovers, and what new entries notice meanwhile.
 type recovery struct {
 	Killed      []killed      `json:"killed"`
-	Enqueued    int           `json:"announced"`          // entries within the horizon when Redis lost all data
-	Seconds     float64       `json:"announced_seconds"`  // from the first entry that Redis knew again to the last
+	Enqueued    int           `json:"announced"`          // number of entries within the horizon when Redis lost all data
+	Seconds     float64       `json:"announced_seconds"`  // seconds from the first entry that Redis held again to the last
 	Bytes       float64       `json:"redis_bytes"`        // bytes of Redis memory per entry
-	Backlog     int           `json:"backlog"`            // due entries after an outage
+	Backlog     int           `json:"backlog"`            // number of due entries after an outage
 	BacklogRate float64       `json:"backlog_per_second"` // rate at which the backlog is run
-	NewP50      time.Duration `json:"new_p50_ns"`         // from the commit of a new entry to its handler
+	NewP50      time.Duration `json:"new_p50_ns"`         // time from the commit of a new entry to its handler
 	NewP99      time.Duration `json:"new_p99_ns"`
 	NewRate     int           `json:"new_per_second"` // new entries a second
 }
@@ -42,7 +42,7 @@ func (r recovery) String() string {
 func (a *arena) recovery(enqueued, backlog int) recovery {
 	a.Helper()
 	r := recovery{Enqueued: enqueued, Backlog: backlog, NewRate: 500}
-	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default, and a short lease
+	for _, lease := range []time.Duration{30 * time.Second, 5 * time.Second} { // the default lease, and a short lease
 		r.Killed = append(r.Killed, a.killed(lease, 100))
 	}
 	a.forgotten(&r)
@@ -92,7 +92,7 @@ func (a *arena) outage(r *recovery) {
 	seen := newStarts()
 	var old atomic.Int64
 	l := a.ours(1000, func(_ context.Context, e *compensator.Entry) error {
-		if e.BusinessID == "" { // an entry of the backlog
+		if e.BusinessID == "" { // This is an entry of the backlog.
 			old.Add(1)
 		} else {
 			seen.note(e.ID.String())

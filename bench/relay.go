@@ -78,7 +78,7 @@ func (p *post) relayed(n, batch int) contest {
 	}
 }
 
-// relay returns the messages a second that the relay by publishes.
+// relay returns how many messages a second the relay by publishes.
 func (p *post) relay(by way, n, batch int) float64 {
 	p.a.Helper()
 	r, err := openRelay(by, p.a.dsn, p.a.redis.Addr(), p.server.URL(), p.queue, batch)

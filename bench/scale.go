@@ -15,7 +15,7 @@ type growth struct {
 	Record    row           `json:"record"`
 	Drain     row           `json:"drain"`
 	Purge     float64       `json:"purge_per_second"`
-	Start     time.Duration `json:"start_ns"` // from New to the handler of a due entry
+	Start     time.Duration `json:"start_ns"` // time from New to the handler of a due entry
 	List      time.Duration `json:"list_ns"`  // time to list the newest 50 waiting entries of a type
 	Deep      time.Duration `json:"deep_ns"`  // time for the tenth page, with 1,000 entries a page
 	Count     time.Duration `json:"count_ns"`
@@ -32,7 +32,7 @@ func (g growth) String() string {
 		float64(g.TableSize)/1e6)
 }
 
-// grow fills the table up to that many entries and takes all measurements.
+// grow fills the table until it has the given number of waiting entries, and takes all measurements.
 func (a *arena) grow(entries int) growth {
 	a.Helper()
 	a.fill(entries)

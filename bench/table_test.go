@@ -68,7 +68,7 @@ func contests(a *arena, n func(full int) int) []contest {
 	if *quick {
 		return all
 	}
-	all = append(all, a.keeping(n(50_000))) // A quick run would end before the first purge round.
+	all = append(all, a.keeping(n(50_000))) // Leave this out of a quick run, which would end before the first purge round.
 	river, tuned := a.river("River", riverPlain), a.river("River, tuned", riverTuned)
 	asynq, asynqTuned := a.asynq("asynq", asynqPlain), a.asynq("asynq, tuned", asynqTuned)
 	watermill, hand := a.watermill("watermill-sql"), a.handWritten("a hand-written poller")

@@ -48,9 +48,11 @@ func WaitIdle(tb testing.TB, c *compensator.Compensator) {
 	}
 }
 
-// looks describes the entries that are due or running. It reports idle only after two equal reads of the log. One read
-// is several statements. An entry that ends between two of them may have recorded an entry that the read missed, or may
-// have found no entry of its key to make due.
+// looks returns a description of each entry that is due or running. It returns none only after two equal reads of the
+// log.
+//
+// One read is several statements. An entry that ends between two of them may have recorded an entry that the read
+// missed. It may also have read before the next entry of its key was made due.
 func looks(tb testing.TB, c *compensator.Compensator) (left []string) {
 	tb.Helper()
 	first := waiting(tb, c)
@@ -122,7 +124,7 @@ func Elapse(tb testing.TB, c *compensator.Compensator, d time.Duration) {
 		}
 		err := c.Reschedule(tb.Context(), e.ID, max(0, left-d))
 		if errors.As(err, new(*compensator.StateError)) {
-			continue // the entry came due by itself and has run
+			continue // The entry came due by itself and has run.
 		}
 		require.NoError(tb, err)
 	}

@@ -78,7 +78,7 @@ func said(t *testing.T, test func(tb testing.TB)) string {
 func TestWaitIdleTellsWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, greet := greeter(t, func(*compensator.Entry) error { return nil })
-		record(t, c, greet, compensator.Options{}) // no process runs it
+		record(t, c, greet, compensator.Options{}) // No process runs it.
 		told := said(t, func(tb testing.TB) { compensatortest.WaitIdle(tb, c) })
 		assert.Contains(t, told, "greet "+compensatortest.RequireRecorded(t, c, "greet", 1)[0].ID.String())
 		assert.Contains(t, told, "pending")
@@ -124,7 +124,7 @@ func TestWhatAnAttemptRecordsWaitsForARun(t *testing.T) {
 		c, greet = greeter(t, func(e *compensator.Entry) error {
 			if ran++; ran == 1 {
 				record(t, c, greet, compensator.Options{})
-				<-time.After(time.Second) // long enough in a bubble
+				<-time.After(time.Second) // This is long enough in a bubble.
 			}
 			return nil
 		})

@@ -35,7 +35,7 @@ func TestAttemptLeavesABlockedEntryAlone(t *testing.T) {
 	record(t, c, book, compensator.Options{IdempotencyKey: "second", UserID: "ann"})
 	before, err := c.Get(t.Context(), second)
 	require.NoError(t, err)
-	for range 2 { // a second call changes nothing
+	for range 2 { // A second call of stop changes nothing.
 		told := said(t, func(tb testing.TB) { compensatortest.Attempt(tb, c, second) })
 		for _, word := range []string{"in front", `"first"`, `"ann"`, "pending"} {
 			require.Contains(t, told, word)

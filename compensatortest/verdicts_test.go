@@ -33,7 +33,7 @@ func TestEntrySaysWhatBecameOfIt(t *testing.T) {
 		compensates bool
 		state       compensator.State
 		counted     int
-		due         time.Duration // 0 if the entry is due at once or has ended
+		due         time.Duration // time until the entry is due (0: it is due at once, or has ended)
 		endedBy     compensator.EndedBy
 	}{
 		"nil":                    {nil, false, compensator.Succeeded, 0, 0, compensator.EndedByHandler},

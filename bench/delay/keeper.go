@@ -90,7 +90,7 @@ func (k *keeper) listen(pipe *os.File, ended chan struct{}) {
 		}
 	})
 	if err != nil {
-		panic(err) // The notes are written and read by this package, so an error is a bug.
+		panic(err) // Notes are written and read by this package only, so an error is a bug.
 	}
 }
 
@@ -129,7 +129,7 @@ func (k *keeper) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// recorded returns the time at which everything was recorded, in µs since 1970, or 0 until then.
+// recorded returns the time at which everything was recorded, in µs since 1970. Until then it returns 0.
 func (k *keeper) recorded() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 
 // mechanism is one way to run work at its deadline.
 type mechanism interface {
-	// prepare starts the servers until the end of the test and creates the tables. It returns errNotHere when a program
-	// is not installed.
+	// prepare starts the mechanism's servers, which run until the test ends, and creates the tables. It returns
+	// errNotHere if a program is not installed.
 	prepare(tb testing.TB) (place, error)
 
-	// serve runs in the service. It starts to fire due deadlines, including those that an earlier process recorded. It
-	// returns the function with which this process records. ctx lives as long as the process.
+	// serve runs in the service. It starts to fire due deadlines, also those that an earlier process recorded. It
+	// returns the function by which this process records deadlines. ctx ends with the process.
 	serve(ctx context.Context, p place, fire fire) (record, error)
 
-	// left returns the numbers that the mechanism's own store holds as not done. The call may disturb the mechanism. So
-	// it is made only when everything has fired, or at the end.
+	// left returns the numbers that the mechanism's own store holds as not done. The call may disturb the mechanism, so
+	// it is made only after everything has fired, or at the end.
 	left(ctx context.Context, p place) ([]int, error)
 }
 

@@ -18,7 +18,7 @@ type note struct {
 }
 
 const (
-	isRecorded  = "recorded" // Its time is just before the mechanism receives the number, so that an early firing cannot look punctual.
+	isRecorded  = "recorded" // The time of this note is just before the mechanism receives the number. Otherwise an early firing could look punctual.
 	isFired     = "fired"
 	allRecorded = "all"
 )
@@ -34,7 +34,7 @@ func (w notes) write(n note) error {
 	return err
 }
 
-// readNotes passes every note to take until the pipe ends. The pipe ends with the service.
+// readNotes passes every note to take until the pipe ends, which happens when the service ends.
 func readNotes(pipe io.Reader, take func(note)) error {
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() {

@@ -32,8 +32,8 @@ func (p plan) delays() []time.Duration {
 // killAfter returns how long after the last record the service is killed.
 func (p plan) killAfter() time.Duration { return p.Span / 2 }
 
-// Deadlines within lead before the kill, or within tail after the restart, are counted separately. Work that is due
-// just before the kill may be running, or may wait for a poll. The kill, not the mechanism, then causes its lateness.
-// The longest poll interval of a mechanism is 5 s.
+// lead and tail limit the deadlines around the kill. Deadlines within lead before the kill, or within tail after the
+// restart, are counted separately. Work that is due just before the kill may be running, or may wait for a poll. The
+// kill then causes its lateness, and not the mechanism. The longest poll interval of a mechanism is 5 s.
 func (p plan) lead() time.Duration { return p.Span / 6 }
 func (p plan) tail() time.Duration { return p.Span / 3 }

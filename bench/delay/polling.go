@@ -110,7 +110,7 @@ func pollDo(ctx context.Context, db *sql.DB, task pollTask, fire fire) error {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return err // Another instance has claimed it.
+		return err // Another instance has claimed the row.
 	}
 	fire(task.n, uint64(task.id))
 	_, err = db.ExecContext(ctx, pollFinish, task.id)

@@ -15,25 +15,25 @@ type result struct {
 	Deadlines  int     `json:"deadlines"`
 	RecordRate float64 `json:"recorded_per_second"`
 
-	Early   int     `json:"early"` // of all deadlines, because a kill does not excuse an early firing
+	Early   int     `json:"early"` // counts all deadlines, because a kill does not excuse an early firing
 	EarlyBy float64 `json:"early_by_at_most"`
 
-	// These cover deadlines well before the kill or well after the restart.
+	// The fields below count only deadlines well before the kill or well after the restart.
 	Calm int     `json:"calm"`
 	P50  float64 `json:"p50_late"`
 	P99  float64 `json:"p99_late"`
 	Max  float64 `json:"max_late"`
 
-	OverKill float64 `json:"max_late_over_the_kill"` // largest lateness among the other deadlines
+	OverKill float64 `json:"max_late_over_the_kill"` // largest lateness of the other deadlines, in ms
 
 	Waiting  int `json:"waiting_at_the_kill"`
-	NotFired int `json:"not_fired"`         // until the timeout ended
+	NotFired int `json:"not_fired"`         // deadlines that did not fire until the timeout ended
 	Held     int `json:"not_fired_held"`    // those of NotFired that the mechanism's own store still holds
-	Twice    int `json:"fired_twice"`       // numbers
-	Entries  int `json:"entries_run_twice"` // entries, for mechanisms with entry ids
-	Again    int `json:"fired_still_held"`  // fired, but the mechanism's own store holds it as not done
+	Twice    int `json:"fired_twice"`       // numbers that fired twice
+	Entries  int `json:"entries_run_twice"` // entries that ran twice, for mechanisms with entry ids
+	Again    int `json:"fired_still_held"`  // numbers that fired, although the mechanism's own store holds them as not done
 
-	calm, over []float64 // lateness, sorted
+	calm, over []float64 // lateness of each deadline, sorted
 }
 
 // judge computes the figures from the facts. left holds the numbers that the mechanism's store holds as not done.

@@ -42,7 +42,7 @@ func runService() {
 		must(recordAll(ctx, w, cfg.Plan.delays(), record))
 		must(w.write(note{what: allRecorded, at: now()}))
 	}
-	select {} // until the process is killed
+	select {} // The service runs until it is killed.
 }
 
 // must ends the service with an error. The benchmark shows the end of the service's log.

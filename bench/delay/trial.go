@@ -32,7 +32,7 @@ func (e entrant) hold(tb testing.TB, p plan) (result, error) {
 	}
 	t := &trial{entrant: e, plan: p, place: place}
 	t.keeper = newKeeper(serviceConfig{Mechanism: e.name, Place: place, Plan: p}, tb.TempDir())
-	tb.Cleanup(func() { _ = t.keeper.kill() }) // if the trial ends early
+	tb.Cleanup(func() { _ = t.keeper.kill() }) // This ends the service if the trial ends early.
 	if err := t.run(tb.Context()); err != nil {
 		return result{}, err
 	}
@@ -62,7 +62,7 @@ func (t *trial) run(ctx context.Context) error {
 	if err := t.keeper.start(false); err != nil {
 		return err
 	}
-	last := began.Add(t.plan.Span) // No deadline is later.
+	last := began.Add(t.plan.Span) // No deadline is later than this.
 	if err := sleepUntil(ctx, last); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (t *trial) awaitRecorded(ctx context.Context) error {
 	for t.keeper.recorded() == 0 {
 		switch {
 		case t.keeper.isOver():
-			return t.keeper.kill() // returns the end of the service's log
+			return t.keeper.kill() // The error holds the end of the service's log.
 		case time.Now().After(limit):
 			return fmt.Errorf("not recorded after %v", recordLimit)
 		}

@@ -25,14 +25,14 @@ func (timingWheel) serve(_ context.Context, _ place, fire fire) (record, error) 
 func (timingWheel) left(context.Context, place) ([]int, error) { return nil, nil }
 
 // wheel is the hashed timing wheel of Varghese and Lauck, as in Netty's HashedWheelTimer. A slot holds the timers that
-// come due at its tick. Each timer counts the rounds that must pass first.
+// come due at its tick. Each timer counts the full rounds of the wheel that must pass before it fires.
 type wheel struct {
 	start time.Time
 	tick  time.Duration
 
 	mu     sync.Mutex // guards slots and passed
 	slots  [][]wheelTimer
-	passed int64 // ticks
+	passed int64 // number of ticks that have passed
 }
 
 type wheelTimer struct {

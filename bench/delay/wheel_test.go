@@ -13,7 +13,7 @@ func TestWheelFiresEachTimerOnceInItsTickNeverEarly(t *testing.T) {
 		w := newWheel(8, tick) // a round is 80 ms
 		stop := make(chan struct{})
 		defer close(stop)
-		go func() { // as turn does, until the end of the bubble
+		go func() { // Advance the wheel as its method turn does, until the bubble ends.
 			for range 1000 {
 				select {
 				case <-stop:

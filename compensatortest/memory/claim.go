@@ -33,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, want []processlog.Wanted, token proce
 	return c.found, nil
 }
 
-// claiming is the state of one Claim call.
+// claiming is the state of one call of Claim.
 type claiming struct {
 	store  *Store
 	now    int64
@@ -68,8 +68,8 @@ func (c *claiming) oneLocked(id processlog.ID, held processlog.Token) {
 	}
 }
 
-// mine returns a claimed row as the SQL store returns it. UpdatedAt is the value from before the claim, and LeaseLeft
-// is the whole lease.
+// mine returns a claimed row as the SQL store returns it. UpdatedAt is the value before the claim, and LeaseLeft is the
+// whole lease.
 func (c *claiming) mine(claimed *version, before processlog.Row) processlog.Row {
 	row := claimed.row(c.now)
 	row.LeaseLeft, row.UpdatedAt = c.lease, before.UpdatedAt
@@ -104,7 +104,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	return nil
 }
 
-// unreleased returns why some entries were not released, or nil when all were.
+// unreleased returns the reason why some entries were not released, or nil if all were released.
 func unreleased(busy []int, refused []processlog.Refusal) error {
 	var left []error
 	if len(busy) > 0 {
@@ -131,8 +131,9 @@ func (s *Store) Refuse(err error, ids ...processlog.ID) {
 	}
 }
 
-// eachLocked calls do for every id, with a nil row when there is none. It handles the free rows first. Then it waits
-// for the held rows, up to lockWait for all of them together. busy lists the indexes of the rows that are still held.
+// eachLocked calls do for every id. If an id has no row, the row is nil. It handles the rows that no transaction holds
+// first. Then it waits for the other rows, for at most lockWait in total. busy lists the indexes of the rows that are
+// still held.
 func (s *Store) eachLocked(ctx context.Context, ids []processlog.ID, do func(i int, row *storedRow)) (busy []int, err error) {
 	ctx, cancel := withLockWait(ctx, nil)
 	defer cancel()

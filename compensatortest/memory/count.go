@@ -29,7 +29,7 @@ func (s *Store) Count(ctx context.Context, tx processlog.Tx, filter processlog.C
 		return processlog.Filter{BatchID: filter.BatchID, BusinessType: filter.BusinessType}.Admits(&v.entry)
 	})
 	more := false
-	if filter.BatchID != "" && len(found) > atMost { // for a batch, atMost limits the sum of all counts
+	if filter.BatchID != "" && len(found) > atMost { // For a batch, atMost limits the sum of all counts.
 		found, more = found[:atMost+1], true
 	}
 	counts := make(map[group]processlog.Count)

@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// waitsItsFill names the promises that wait for the store's longest timeout. Package suite tests them in a bubble
-// instead.
+// waitsItsFill names the promises whose tests wait for the longest timeout of the store. Package suite tests them in a
+// bubble instead.
 var waitsItsFill = []string{"ResolveGivesUpOnALongTransaction", "SettleIsNotHeldUpByALockedRow", "ChangeOfALockedRowIsBusy", "ReleaseFreesTheOthersWhereOneIsLocked"}
 
 // TestMemoryStoreKeepsEveryPromise uses the real clock, which advances during a call. A bubble's clock does not.

@@ -10,16 +10,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// orderingKey is an ordering key of one type. notes holds the entries that are noted under one key.
+// orderingKey is an ordering key of one type. notes holds the positions of the entries under one key, by entry.
 type (
 	orderingKey struct{ businessType, key string }
 	notes       map[processlog.ID]noted
 )
 
-// noted is the note of one entry under a key.
+// noted is the position of one entry under a key.
 type noted struct {
 	epoch   uint32
-	blocked uint64 // version after Block, 0 if the entry was not blocked
+	blocked uint64 // version of the row after Block (0: the entry was not blocked)
 	orderID processlog.ID
 }
 
@@ -53,7 +53,7 @@ func (s *Store) joinLocked(positions []processlog.Position) {
 	}
 }
 
-// noteLocked writes a note. A note that already exists keeps its orderID.
+// noteLocked writes the position of an entry. If the entry has a position already, its orderID stays.
 func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
 	key := orderingKey{t.BusinessType, t.Key}
 	if s.ordering[key] == nil {
@@ -69,7 +69,7 @@ func (s *Store) noteLocked(t processlog.Position, blocked uint64) {
 	s.ordering[key][t.ID] = noted{t.Epoch, blocked, orderID}
 }
 
-// leaveKeyLocked deletes the notes of an erased entry that has ended.
+// leaveKeyLocked deletes the positions of an erased entry that has ended.
 func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
 	for key, l := range s.ordering {
 		if key.businessType == businessType {
@@ -78,7 +78,7 @@ func (s *Store) leaveKeyLocked(businessType string, id processlog.ID) {
 	}
 }
 
-// inPositionLocked lists the notes of a key by position.
+// inPositionLocked lists the entries with a position under a key, in order of position.
 func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	notes := s.ordering[key]
 	return slices.SortedFunc(maps.Keys(notes), func(a, b processlog.ID) int {
@@ -86,7 +86,8 @@ func (s *Store) inPositionLocked(key orderingKey) []processlog.ID {
 	})
 }
 
-// standingLocked lists by position the committed entries that count under a key.
+// standingLocked lists the committed entries that have a position under a key and have not ended, in order of position.
+// dead says whether dead entries are included.
 func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
 	for _, id := range s.inPositionLocked(key) {
 		if v := s.countsLocked(key, id, dead); v != nil {
@@ -96,7 +97,7 @@ func (s *Store) standingLocked(key orderingKey, dead bool) (list []*version) {
 	return list
 }
 
-// countsLocked returns the committed version of an entry that counts under a key. It returns nil for any other entry.
+// countsLocked returns the committed version of an entry if standingLocked lists the entry, and nil otherwise.
 func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *version {
 	row := s.rows[id]
 	if row == nil || row.committed == nil || row.committed.entry.BusinessType != key.businessType {
@@ -108,7 +109,7 @@ func (s *Store) countsLocked(key orderingKey, id processlog.ID, dead bool) *vers
 	return row.committed
 }
 
-// firstLocked returns the first entry that counts under a key, or nil if there is none.
+// firstLocked returns the first entry that standingLocked lists, or nil if there is none.
 func (s *Store) firstLocked(key orderingKey, dead bool) *version {
 	if standing := s.standingLocked(key, dead); len(standing) > 0 {
 		return standing[0]
@@ -283,8 +284,8 @@ func (s *Store) Advance(ctx context.Context, businessType string, left []process
 	return next, nil
 }
 
-// clearLocked deletes the notes in front of the first entry that counts. It deletes nothing when the front note belongs
-// to an entry of left.
+// clearLocked deletes the positions before the first entry that has not ended. It deletes nothing if the first position
+// belongs to an entry of left.
 func (s *Store) clearLocked(key orderingKey, standing []*version, left []processlog.Position) {
 	for i, id := range s.inPositionLocked(key) {
 		first := len(standing) > 0 && standing[0].entry.ID == id

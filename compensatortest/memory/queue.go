@@ -19,10 +19,10 @@ import (
 //
 // Nothing survives the process. All methods may be called concurrently.
 type Queue struct {
-	mu        sync.Mutex // guards the fields below, never held while waiting
+	mu        sync.Mutex // guards the fields below it; never held while waiting
 	keys      queueKeys
-	epochs    int           // number of epochs drawn
-	clients   int           // number of clients created
+	epochs    int           // number of epochs that were drawn
+	clients   int           // number of clients that were created
 	shift     time.Duration // added to this process's clock
 	full      bool
 	listeners []*listener
@@ -31,10 +31,10 @@ type Queue struct {
 // queueKeys holds everything that the queue stores. Each field is a kind of key in Redis.
 type queueKeys struct {
 	due         map[string]*zset // by business type, without empty sets
-	epoch       int              // 0: none
-	owner       string           // fingerprint of the log, empty if none
-	leader      int              // number of the leading client, 0 if none
-	leaderUntil int64            // last unix ms of the lead
+	epoch       int              // 0: no epoch was drawn
+	owner       string           // fingerprint of the log (empty: none)
+	leader      int              // number of the leading client (0: none)
+	leaderUntil int64            // time until which the leader leads, in unix ms
 }
 
 // Member is one entry in a Queue.
@@ -206,7 +206,7 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 		place, known := set.place(item.ID)
 		switch {
 		case known && place <= now.ceil+wait+waitMillis(rules.MaxLease):
-			continue // another process may hold a lease on it
+			continue // Another process may hold a lease on the entry.
 		case !known && wait > waitMillis(rules.Near) && rules.Limit > 0 && len(set.members) >= rules.Limit:
 			continue
 		case q.full:
@@ -216,7 +216,7 @@ func (q *Queue) enqueueLocked(businessType string, items []processlog.QueueEntry
 		set.put(item.ID, due)
 		newHead = newHead || !hasHead || due < head
 	}
-	if leftOut { // stop all rebuilds of the type, and let none begin during the pause
+	if leftOut { // Stop all rebuilds of the type, and let none begin during the pause.
 		clear(set.marks)
 		set.whole, set.marks[queueMark{businessType: businessType}] = "", now.floor+fullPause
 	}

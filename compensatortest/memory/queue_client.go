@@ -17,7 +17,7 @@ type QueueClient struct {
 	number int // counts from 1
 	closed atomic.Bool
 
-	epoch int // last epoch seen, guarded by queue.mu
+	epoch int // last epoch that the client has seen; guarded by queue.mu
 }
 
 var _ processlog.Queue = (*QueueClient)(nil)
@@ -151,7 +151,7 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 		l.heard = append(l.heard, businessTypes...)
 		select {
 		case l.news <- struct{}{}:
-		default: // the listener has not read the previous notification yet
+		default: // The listener has not read the previous notification yet.
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (c *QueueClient) Notify(ctx context.Context, businessTypes []string) error 
 
 // listener is the state of one Listen call.
 type listener struct {
-	news  chan struct{} // holds a value when heard is not empty
+	news  chan struct{} // has a value if heard is not empty
 	heard []string      // business types, guarded by the queue's mu
 }
 

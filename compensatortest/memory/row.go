@@ -20,7 +20,7 @@ type storedRow struct {
 	working   *version // version that the holder sees
 	holder    *Tx
 	sharers   []*Tx         // transactions that found a duplicate here, so no other transaction may write the row
-	released  chan struct{} // closed when the holder or a sharer releases the row, nil unless a call waits
+	released  chan struct{} // closed when the holder or a sharer releases the row; nil unless a call waits
 }
 
 // seenBy returns the working version if tx holds the row, and the committed version otherwise.
@@ -66,7 +66,7 @@ func (r *storedRow) nextRelease() <-chan struct{} {
 	return r.released
 }
 
-// release ends the hold or the share of tx on the row.
+// release ends tx's exclusive or shared hold on the row.
 func (r *storedRow) release(tx *Tx) {
 	if r.holder == tx {
 		r.holder, r.working = nil, nil
@@ -97,10 +97,10 @@ func (st rowStep) mustFollow() {
 
 // version is a row at one moment. A stored version never changes. Each write stores a new copy.
 type version struct {
-	entry      processlog.Row // without the fields below
+	entry      processlog.Row // the row, without the values in the fields below
 	token      processlog.Token
 	nextAt     int64 // unix ms
-	leaseUntil int64 // unix ms, 0 without a lease
+	leaseUntil int64 // in unix ms (0: no lease)
 }
 
 // newVersion returns the first version of the row that draft inserts.
@@ -112,7 +112,7 @@ func newVersion(id processlog.ID, draft processlog.Draft, now int64) *version {
 		Content: append([]byte{}, draft.Content...), MaxProcessCount: draft.MaxProcessCount, CreatedAt: instant(now), UpdatedAt: instant(now),
 	}
 	if len(draft.Headers) > 0 {
-		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // an entry runs even if its headers are unreadable
+		_ = json.Unmarshal(draft.Headers, &v.entry.Headers) // Ignore an error, because an entry must run even if its headers are unreadable.
 	}
 	if draft.Done {
 		v.entry.State, v.entry.EndedBy = processlog.Succeeded, processlog.EndedByComplete
@@ -201,7 +201,7 @@ func (v *version) changed(after processlog.Row, now int64) *version {
 	next.entry.ProcessCount, next.entry.CompensateCount = after.ProcessCount, after.CompensateCount
 	next.entry.DeliveryCount, next.entry.Epoch = after.DeliveryCount, after.Epoch
 	next.entry.Version = after.Version
-	if after.Erased && !v.entry.Erased { // keep the time at which the entry ended
+	if after.Erased && !v.entry.Erased { // Keep the time at which the entry ended.
 		next.entry.Content, next.entry.Headers, next.entry.UserName, next.entry.LastError, next.entry.Erased = nil, nil, "", "", true
 		return next
 	}

@@ -82,7 +82,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	if err != nil {
 		return err
 	}
-	outcome.Absorb = false // the transaction must not commit its effect without the fence
+	outcome.Absorb = false // The transaction must not commit its effect if the fence does not match.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := own.refusalLocked(); err != nil {
@@ -95,7 +95,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	case err != nil:
 		return fmt.Errorf("settle entry %s: %w", outcome.ID, err)
 	case row == nil || !row.seenBy(own).admits(outcome):
-		return processlog.ErrLeaseLost // nothing was written, so the row is released: READ COMMITTED keeps locks only on rows that a statement wrote
+		return processlog.ErrLeaseLost // Nothing was written, so release the row. At READ COMMITTED, only rows that a statement wrote stay locked.
 	}
 	s.writeLocked(own, row, row.seenBy(own).settled(outcome, token, s.nowLocked()), nil)
 	return nil

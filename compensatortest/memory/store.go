@@ -35,7 +35,7 @@ var ErrLockWait = errors.New("compensatortest/memory: lock wait timeout exceeded
 type Store struct {
 	name string
 
-	mu            sync.Mutex // guards the fields below, every storedRow and every Tx, never held while waiting
+	mu            sync.Mutex // guards the fields below it, every storedRow and every Tx; never held while waiting
 	rows          map[processlog.ID]*storedRow
 	inOrder       []*storedRow                             // all rows by ascending id
 	keys          map[processlog.IdempotencyKey]*storedRow // includes rows that are not committed
@@ -47,7 +47,7 @@ type Store struct {
 	ops           operations
 	open          []*Tx
 	watch         func(before, after processlog.Row)
-	shift         time.Duration // added to this process's clock
+	shift         time.Duration // is added to this process's clock
 	refused       map[processlog.ID]error
 }
 
@@ -116,7 +116,7 @@ type StoreState struct {
 func (s *Store) Snapshot() StoreState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // the records are only ever appended to, so a shallow clone is enough
+	return StoreState{s.committedLocked(), s.lastCommitted, maps.Clone(s.audit), s.marksLocked(), cloneOrdering(s.ordering), s.ops.clone()} // Records are only appended, so a shallow clone is enough.
 }
 
 // Restore sets the store back to a snapshot, as if a lagging replica had been promoted. Open transactions end as in
@@ -241,7 +241,7 @@ func (s *Store) freeLocked(ctx context.Context, tx *Tx, find func() *storedRow) 
 	return s.untilLocked(ctx, tx, find, (*storedRow).freeFor)
 }
 
-// untilLocked is freeLocked with any condition instead of freeFor.
+// untilLocked works like freeLocked, with the condition free in place of freeFor.
 func (s *Store) untilLocked(ctx context.Context, tx *Tx, find func() *storedRow, free func(*storedRow, *Tx) bool) (*storedRow, error) {
 	for {
 		row := find()
@@ -279,7 +279,7 @@ func (s *Store) awaitLocked(ctx context.Context, tx *Tx, row *storedRow) error {
 		return tx.refusalLocked()
 	}
 	if tx != nil && tx.end == nil && !isLockWait(err) {
-		tx.undoLocked(0) // a driver closes the connection when it stops waiting for a statement
+		tx.undoLocked(0) // A driver closes the connection when it stops waiting for a statement.
 		tx.endLocked(endDropped)
 	}
 	return err

@@ -25,11 +25,11 @@ type Tx struct {
 	stop  func() bool   // stops watching the context
 	ended chan struct{} // closed when the transaction ends
 
-	// The fields below are guarded by store.mu.
-	end   *txEnd       // how the transaction ended, nil while open
-	told  bool         // Commit or Rollback has returned the end
+	// end and the fields below are guarded by store.mu.
+	end   *txEnd       // how the transaction ended (nil: it is open)
+	told  bool         // whether Commit or Rollback has returned the end
 	waits *storedRow   // row that tx waits for because another transaction holds it
-	held  []*storedRow // rows held or shared until tx ends
+	held  []*storedRow // rows that are held or shared until tx ends
 	steps []rowStep
 	moves []markMove
 	joins []processlog.Position
@@ -49,7 +49,7 @@ type savepoint struct {
 // txEnd is one way in which a transaction ends.
 type txEnd struct {
 	refusal error // error of later statements
-	answer  error // error of the first Commit or Rollback afterwards
+	answer  error // result of the first Commit or Rollback after the end
 }
 
 var (
@@ -105,7 +105,7 @@ func (s *Store) unwrap(ctx context.Context, tx processlog.Tx) (*Tx, error) {
 	}
 	own, ok := tx.(*Tx)
 	if !ok && tx != nil {
-		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &own), "SELECT 1") // ExecContext sets own
+		_, _ = tx.ExecContext(context.WithValue(ctx, txKey{}, &own), "SELECT 1") // ExecContext sets own.
 	}
 	if own == nil || own.store != s {
 		return nil, processlog.ErrNoTransaction

@@ -14,9 +14,9 @@ import (
 type zset struct {
 	members []zsetMember
 	places  map[processlog.ID]int64
-	whole   string              // type whose entries are complete in this set, another type after Rename
-	marks   map[queueMark]int64 // running rebuilds and the end of each one's period in unix ms
-	foreign bool                // the key holds data of a foreign program
+	whole   string              // type whose entries are complete in this set; after Rename this is another type
+	marks   map[queueMark]int64 // end of the period of each running rebuild, in unix ms
+	foreign bool                // whether the key holds another program's data
 }
 
 // queueMark is the token and the type of a rebuild.

@@ -90,7 +90,7 @@ func (t *queueTest) claimTellsWhenTheNextEntryIsDue() {
 	t.enqueue(dueIn("order", 1, 0), dueIn("order", 2, 0), dueIn("order", 3, time.Hour))
 	assert.LessOrEqual(t, t.claim("order", 1, 10*time.Minute).Next, time.Duration(0), "entry 2 is due")
 	second := t.claim("order", 1, 20*time.Minute)
-	t.within(10*time.Minute, second.Next) // the other lease ends then
+	t.within(10*time.Minute, second.Next) // The other lease ends then.
 	third := t.claim("order", 1, time.Minute)
 	assert.Empty(t, third.IDs)
 	t.within(10*time.Minute, third.Next)
@@ -136,7 +136,7 @@ func (t *queueTest) settleBringsBackWhatIsLost() {
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, Remove: true})
 	assert.Equal(t, processlog.Never, t.peek("order"))
 	if !t.lost("order") {
-		return // this queue loses nothing
+		return // This queue loses nothing.
 	}
 	t.settle("order", processlog.QueueOutcome{ID: processlog.RowID(2), Token: 1, In: 10 * time.Minute})
 	t.within(10*time.Minute, t.peek("order"))
@@ -185,7 +185,7 @@ func (t *queueTest) settledEntryMayBeDueAgainAtOnce() {
 
 func (t *queueTest) knownEntryKeepsItsPlace() {
 	t.enqueue(dueIn("order", 1, time.Hour))
-	t.enqueue(dueIn("order", 1, 30*time.Minute)) // a lease could begin then
+	t.enqueue(dueIn("order", 1, 30*time.Minute)) // A lease could begin at this time.
 	t.within(time.Hour, t.peek("order"))
 	t.enqueue(dueIn("order", 1, 3*time.Hour))
 	t.within(time.Hour, t.peek("order"))
@@ -194,7 +194,7 @@ func (t *queueTest) knownEntryKeepsItsPlace() {
 func (t *queueTest) leasedEntryKeepsItsLeaseWhenEnqueued() {
 	t.enqueue(dueIn("order", 1, 0))
 	require.Len(t, t.claim("order", 1, time.Hour).IDs, 1)
-	for range 50 { // enqueue in the same millisecond as a lease of maximum length
+	for range 50 { // Enqueue in the same millisecond as a lease of the maximum length.
 		t.enqueue(dueIn("order", 1, 0))
 	}
 	assert.Empty(t, t.claim("order", 1, time.Minute).IDs)
@@ -448,8 +448,8 @@ func (t *queueTest) rebuilt(token processlog.Token, businessTypes ...string) (wh
 	return whole
 }
 
-// lost reports whether the queue has lost a type. It checks all calls that report a loss. It enqueues entry 1, due in
-// an hour.
+// lost reports whether the queue has lost a type. It checks that all calls that report a loss agree. As one of them it
+// enqueues entry 1, which is due in an hour.
 func (t *queueTest) lost(businessType string) bool {
 	t.Helper()
 	_, peeked, err := t.queue.Peek(t.ctx, []string{businessType})
@@ -463,7 +463,7 @@ func (t *queueTest) lost(businessType string) bool {
 }
 
 func (t *queueTest) rebuiltTypeIsNotLost() {
-	t.lost("order") // a queue may report a type as lost that was never rebuilt
+	t.lost("order") // A queue may report a type as lost that was never rebuilt.
 	t.rebuild(processlog.Token{1}, "order", "stock")
 	t.enqueue(dueIn("order", 2, 0))
 	assert.Equal(t, []string{"order", "stock"}, t.rebuilt(processlog.Token{1}, "order", "stock"))
@@ -488,7 +488,7 @@ func (t *queueTest) rebuiltTypeIsNotLostWhenItsLastEntryGoes() {
 
 func (t *queueTest) lostTypeIsOnesToRebuild() {
 	if !t.lost("order") {
-		return // this queue loses nothing
+		return // This queue loses nothing.
 	}
 	assert.Equal(t, []string{"order"}, t.rebuild(processlog.Token{1}, "order"))
 	assert.Empty(t, t.rebuild(processlog.Token{2}, "order"))
@@ -499,7 +499,7 @@ func (t *queueTest) lostTypeIsOnesToRebuild() {
 
 func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 	if !t.lost("order") {
-		return // the type is complete
+		return // The type is complete.
 	}
 	assert.Empty(t, t.rebuilt(processlog.Token{1}, "order"))
 	t.rebuild(processlog.Token{1}, "order")
@@ -512,7 +512,7 @@ func (t *queueTest) onlyWhoRebuildsMakesWhole() {
 
 func (t *queueTest) rebuildOfTheDeadIsGivenToAnother() {
 	if !t.lost("order") {
-		return // the type is complete
+		return // The type is complete.
 	}
 	const period = 60 * time.Millisecond
 	begun := time.Now()

@@ -67,7 +67,7 @@ func (t *queueTest) anotherHearsWhatIsNotified() {
 		other.queue.Listen(ctx, func(businessType string) {
 			select {
 			case heard <- businessType:
-			default: // this test no longer listens
+			default: // This test no longer listens.
 			}
 		})
 	})

@@ -65,7 +65,7 @@ func everyStorePromise() []storePromise {
 
 type storePromise struct {
 	name    string
-	writers bool // needs several transactions that write at once
+	writers bool // whether the promise needs several transactions that write at once
 	test    func(*storeTest)
 }
 

@@ -120,7 +120,7 @@ func (t *storeTest) caseOpensWithNothingElse() {
 
 // Failure: F118
 func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
-	drafts := make([]processlog.Draft, 240) // needs several statements
+	drafts := make([]processlog.Draft, 240) // So many entries need several statements.
 	for i := range drafts {
 		drafts[i] = t.draft("refund")
 	}
@@ -134,7 +134,7 @@ func (t *storeTest) caseOpensAmongOutcomesOfAllKinds() {
 		}
 		outcomes = append(outcomes, o)
 	}
-	for range 2 { // repeat the call, as if its answer had been lost
+	for range 2 { // Repeat the call, as if its answer had been lost.
 		answers, err := t.Store.Settle(t.ctx, token(12), outcomes)
 		require.NoError(t, err)
 		states, cases := t.statesOf(ids), t.casesOf(ids)
@@ -231,7 +231,7 @@ func (t *storeTest) missingCaseIsFoundSinceItsDeath() {
 func (t *storeTest) caseIsOpenedOfWhatIsAsItWasRead() {
 	moved, same := t.die("refund", nil), t.die("refund", nil)
 	stale := moved
-	stale.Version-- // a row as read before its last write, as if it had been dead then
+	stale.Version-- // The row is as it was read before its last write, as if it had been dead then.
 	assert.Equal(t, 1, t.openCases(stale, same))
 	t.openCase(same.ID)
 	_, found := t.caseOf(moved.ID)
@@ -264,7 +264,7 @@ func (t *storeTest) closedCaseIsKeptForAWhile() {
 	for _, row := range closed {
 		t.change(row.ID, processlog.ActionCancel)
 	}
-	began := time.Now() // the cases are closed after this moment
+	began := time.Now() // The cases are closed after this moment.
 	n, err := t.ops().CloseCases(t.ctx, 2)
 	require.NoError(t, err)
 	assert.Equal(t, 2, n, "the call closes no more cases than its limit")
@@ -418,7 +418,7 @@ func (t *storeTest) groupsAreCutAmongTheirTypesAlone() {
 	}
 	_, err := t.Store.Settle(t.ctx, token(12), many)
 	require.NoError(t, err)
-	more := t.die("many", caseDraft(0, 1, "CNY")) // the group then has two cases
+	more := t.die("many", caseDraft(0, 1, "CNY")) // After this the group has two cases.
 	t.die("many", caseDraft(0, 1, "CNY"))
 	groups, err := t.ops().CaseGroups(t.ctx, nil, processlog.Fingerprint{})
 	require.NoError(t, err)

@@ -16,8 +16,8 @@ import (
 // leads.
 var contract = map[processlog.Action]struct {
 	from  []processlog.State
-	to    processlog.State // ignored for reschedule and erase, which keep the state
-	epoch uint32           // added to the epoch
+	to    processlog.State // new state; ignored for reschedule and erase, which keep the state
+	epoch uint32           // is added to the epoch
 }{
 	processlog.ActionComplete:   {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Succeeded, 0},
 	processlog.ActionCancel:     {[]processlog.State{processlog.Pending, processlog.Retrying, processlog.Dead}, processlog.Cancelled, 0},
@@ -33,7 +33,7 @@ func (t *storeTest) everyActionIsAllowedAsTheContractSays() {
 	for action, line := range contract {
 		for _, state := range processlog.States {
 			if action == processlog.ActionCancel && state == processlog.Cancelled {
-				continue // whatIsCancelledCanBeCancelledAgain tests this case
+				continue // whatIsCancelledCanBeCancelledAgain tests this case.
 			}
 			before := t.inState(state)
 			change := newChange(before.IdempotencyKey, action)
@@ -205,7 +205,7 @@ func (t *storeTest) requeueAllTakesWhatStandsAsItWasSeen() {
 	unknown := seenAs(gone)
 	unknown.ID = processlog.RowID(gone.ID.Row() + 1000)
 	another := seenAs(gone)
-	another.IdempotencyKey = "another's" // a database that was restored from a backup gives out ids again
+	another.IdempotencyKey = "another's" // A database that was restored from a backup gives out ids again.
 	seen = append(seen, unknown, another)
 	requeue := newChange(nil, processlog.ActionRequeue)
 	requeue.Delay = time.Hour
@@ -274,7 +274,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		d.Headers = []byte(`{"city":"Ghent"}`)
 		row := t.insert(d)[0]
 		t.settleTo(row, processlog.Dead)
-		t.change(row.ID, processlog.ActionRequeue) // adds an audit record with an error and a reason
+		t.change(row.ID, processlog.ActionRequeue) // This adds an audit record with an error and a reason.
 		switch state {
 		case processlog.Cancelled:
 			t.change(row.ID, processlog.ActionCancel)
@@ -300,7 +300,7 @@ func (t *storeTest) erasedEntryKeepsTheFactAlone() {
 		want := before
 		want.Version, want.Epoch, want.Token, want.UpdatedAt, want.Erased = after.Version, before.Epoch+1, erase.Token, after.UpdatedAt, true
 		want.Content, want.Headers, want.UserName, want.LastError = nil, nil, "", ""
-		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // time has passed since
+		want.DueIn, want.LeaseLeft = after.DueIn, after.LeaseLeft // Ignore these values, because time has passed since.
 		assert.Empty(t, after.Content)
 		after.Content = nil
 		assert.Equal(t, want, after, "erasing keeps ids, state, counts and times")

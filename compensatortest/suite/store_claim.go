@@ -60,7 +60,7 @@ func (t *storeTest) claimSortsWhatItCannotHave() {
 func (t *storeTest) delayedEntryIsNotClaimedEarly() {
 	d := t.draft("later")
 	d.Delay = 300 * time.Millisecond
-	began := time.Now() // the delay counts from the insert, after this moment
+	began := time.Now() // The delay counts from the insert, which is after this moment.
 	row := t.insert(d)[0]
 	t.until(func() bool {
 		found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(1), time.Minute, all)
@@ -72,7 +72,7 @@ func (t *storeTest) delayedEntryIsNotClaimedEarly() {
 func (t *storeTest) endedLeaseMayBeClaimed() {
 	const lease = 100 * time.Millisecond
 	row := t.insertOne("ended")
-	began := time.Now() // the lease counts from the claim, after this moment
+	began := time.Now() // The lease counts from the claim, which is after this moment.
 	t.claim(row.ID, token(1), lease)
 	var second processlog.Row
 	t.until(func() bool {
@@ -82,7 +82,7 @@ func (t *storeTest) endedLeaseMayBeClaimed() {
 		}
 		return second.ID == row.ID
 	}, "the lease ends")
-	assert.Greater(t, time.Since(began), lease-time.Millisecond) // a store counts whole milliseconds
+	assert.Greater(t, time.Since(began), lease-time.Millisecond) // Subtract 1 ms, because a store counts whole milliseconds.
 	assert.Equal(t, 2, second.DeliveryCount, "the lost lease counts")
 }
 
@@ -110,7 +110,7 @@ func (t *storeTest) concurrentClaimsGetEachEntryOnce() {
 	together(func(i int) {
 		end := time.Now().Add(eventually)
 		for left := len(want); (left > 0 || errs[i] != nil) && time.Now().Before(end); <-time.After(time.Millisecond) {
-			left, errs[i] = claim(token(byte(20 + i))) // repeat a claim that fails, for example as a deadlock victim
+			left, errs[i] = claim(token(byte(20 + i))) // Repeat a claim that fails, for example as the victim of a deadlock.
 		}
 	})
 	require.NoError(t, errors.Join(errs[:]...))

@@ -135,7 +135,7 @@ func (t *storeTest) absorbedSuccessesOfBothKindsKeepApart() {
 func (t *storeTest) leaseYieldsOnlyToItsOwnToken() {
 	row := t.insertOne("token")
 	want := []processlog.Wanted{{ID: row.ID}}
-	t.claim(row.ID, processlog.Token{}, time.Hour) // a zero token belongs to no claim
+	t.claim(row.ID, processlog.Token{}, time.Hour) // A zero token belongs to no claim.
 	for _, other := range []processlog.Token{{}, token(2)} {
 		want[0].Token = other
 		found, err := t.Store.Claim(t.ctx, want, token(3), time.Hour, all)
@@ -179,10 +179,10 @@ func (t *storeTest) everyActionButRescheduleEndsTheLease() {
 			running := t.claim(t.inState(state).ID, token(1), time.Hour)
 			before, err := t.Store.Change(t.ctx, nil, false, newChange(running.ID, action))
 			require.NoError(t, err, "%s a %s entry", action, state)
-			t.leased(time.Hour, before.LeaseLeft) // the caller learns that an attempt is running
+			t.leased(time.Hour, before.LeaseLeft) // The caller learns in this way that an attempt is running.
 			after := t.load(running.ID)
 			if action == processlog.ActionReschedule {
-				t.leased(time.Hour, after.LeaseLeft) // the running attempt keeps its lease
+				t.leased(time.Hour, after.LeaseLeft) // The running attempt keeps its lease.
 				assert.Equal(t, running.DeliveryCount-1, after.DeliveryCount, "the attempt's outcome may be dropped, so its delivery must not count as a crash")
 			} else {
 				assert.LessOrEqual(t, after.LeaseLeft, time.Duration(0), "%s a %s entry", action, state)
@@ -223,12 +223,12 @@ func (t *storeTest) nothingPutOffIsClaimedEarly() {
 		},
 	} {
 		row := t.insertOne("put off")
-		began := time.Now() // the delay counts from a write after this moment
+		began := time.Now() // The delay counts from a write after this moment.
 		putOff(row)
 		require.Eventually(t, func() bool {
 			found, err := t.Store.Claim(t.ctx, []processlog.Wanted{{ID: row.ID}}, token(3), time.Minute, all)
 			return err == nil && len(found.Mine) == 1
-		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // the interval is short enough to notice an entry that comes due a millisecond early
+		}, eventually, 300*time.Microsecond, "%s: the entry comes due", name) // With such a short interval, the test notices an entry that comes due a millisecond early.
 		assert.GreaterOrEqual(t, time.Since(began), delay, name)
 	}
 }

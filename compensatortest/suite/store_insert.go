@@ -87,9 +87,9 @@ func (t *storeTest) insertRefusesAFinishedTransaction() {
 
 func (t *storeTest) manyDraftsKeepTheirOrder() {
 	var drafts []processlog.Draft
-	for i := range 1200 { // more rows than one statement holds
+	for i := range 1200 { // These are more rows than one statement holds.
 		d := t.draft("many")
-		d.IdempotencyKey = processlog.IdempotencyKey(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // not in key order
+		d.IdempotencyKey = processlog.IdempotencyKey(fmt.Sprintf("%04d-%d", (i*7919)%1200, i)) // The keys are not in order.
 		d.Content = fmt.Appendf(nil, "%d", i)
 		drafts = append(drafts, d)
 	}
@@ -236,7 +236,7 @@ func (t *storeTest) concurrentInsertsOfOneKeyMakeOneRow() {
 			defer func() { _ = tx.Rollback() }()
 			inserted, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{d}, false)
 			if err != nil {
-				return // a deadlock victim, which a real caller would repeat
+				return // The writer was the victim of a deadlock. A real caller would repeat the call.
 			}
 			if assert.NoError(t, tx.Commit()) && !inserted[0].Duplicate {
 				created <- inserted[0].ID

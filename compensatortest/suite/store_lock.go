@@ -27,7 +27,7 @@ var lockPromises = []storePromise{
 // early is how long the test watches a call before it accepts that the call waits for a transaction.
 const early = 100 * time.Millisecond
 
-// waits runs work and asserts that work returns only after end has been called.
+// waits runs work and asserts that work waits: it must return only after end has been called.
 func waits[T any](t *storeTest, work func() (T, error), end func() error) (T, error) {
 	t.Helper()
 	type answer struct {
@@ -88,7 +88,7 @@ func (t *storeTest) waitingInsertEndsWithItsContext() {
 	defer cancel()
 	_, err = t.Store.Insert(ctx, second, []processlog.Draft{beside, d}, false)
 	require.Error(t, err)
-	_ = second.Rollback() // the driver may have ended it together with the context
+	_ = second.Rollback() // The driver may have ended it together with the context.
 	require.NoError(t, first.Commit())
 	t.absent(beside)
 	assert.Zero(t, t.load(inserted[0].ID).Version)
@@ -173,7 +173,7 @@ func (t *storeTest) resolveGivesUpOnALongTransaction() {
 	ctx, cancel := context.WithTimeout(t.ctx, 5*time.Second)
 	defer cancel()
 	_, err = t.Store.Resolve(ctx, d.IdempotencyKey)
-	if !errors.Is(err, processlog.ErrBusy) { // each store chooses how long it waits
+	if !errors.Is(err, processlog.ErrBusy) { // Each store chooses how long it waits.
 		require.ErrorIs(t, err, context.DeadlineExceeded, "an entry in an open transaction is not reported as missing")
 	}
 	require.NoError(t, tx.Commit())

@@ -73,7 +73,7 @@ func (t *storeTest) changeAllTakesWhatStandsAsItWasSeen() {
 	var refused *processlog.StateError
 	require.ErrorAs(t, answers[2].Err, &refused)
 	require.ErrorIs(t, answers[3].Err, processlog.ErrNotFound)
-	t.openCase(moved.ID) // a service's cancellation leaves the case unchanged
+	t.openCase(moved.ID) // A service's cancellation leaves the case unchanged.
 	again, err := t.ops().ChangeAll(t.ctx, seen[1:2], newChange(nil, processlog.ActionSettleManually))
 	require.NoError(t, err)
 	require.ErrorIs(t, again[0].Err, processlog.ErrChanged, "a repeated call changes nothing")
@@ -147,7 +147,7 @@ func (t *storeTest) typesAreThoseOfLogAndOperations() {
 func (t *storeTest) auditLogTellsAllNewestFirst() {
 	row := t.inState(processlog.Dead)
 	other := t.inState(processlog.Dead)
-	at := func() { // wait so that each operation has a different millisecond
+	at := func() { // Wait, so that each operation has a different millisecond.
 		now := time.Now()
 		t.until(func() bool { return time.Since(now) > 4*time.Millisecond }, "time passes")
 	}

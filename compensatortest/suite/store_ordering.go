@@ -38,7 +38,7 @@ func positionOf(key string, row processlog.Row) processlog.Position {
 	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}
 }
 
-// lined commits n entries that are noted under a key.
+// lined commits n entries that have positions under a key.
 func (t *storeTest) lined(key string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -81,7 +81,8 @@ func members(rows ...processlog.Row) (list []processlog.Member) {
 	return list
 }
 
-// standing asserts which entries count under a key, in order. None of these entries may be claimed.
+// standing asserts which entries of a key have positions and have not ended, in order. None of these entries may be
+// claimed.
 func (t *storeTest) standing(key string, dead bool, want []processlog.Row, why ...any) {
 	t.Helper()
 	lines, err := t.Store.KeyStates(t.ctx, "serial", []processlog.Position{{BusinessType: "serial", Key: key}}, token(99), dead)
@@ -142,7 +143,7 @@ func (t *storeTest) keyIsInTheOrderOfIDs() {
 // Failure: F112
 func (t *storeTest) orderIDDecides() {
 	rows := t.committed("serial", 3)
-	orderID := []int{2, 0, 1} // the first entry has the last position
+	orderID := []int{2, 0, 1} // The first entry has the last position.
 	var positions []processlog.Position
 	for i, row := range rows {
 		position := positionOf("a", row)
@@ -167,7 +168,7 @@ func (t *storeTest) orderIDDecides() {
 	t.standing("a", true, []processlog.Row{t.load(rows[0].ID), behind})
 }
 
-// committed commits n entries that are noted under no key.
+// committed commits n entries that have no position under any key.
 func (t *storeTest) committed(businessType string, n int) []processlog.Row {
 	t.Helper()
 	var drafts []processlog.Draft
@@ -238,8 +239,8 @@ func (t *storeTest) frontsAreDueFreeAndFirst() {
 	assert.Empty(t, last)
 }
 
-// KeyStates must return Members only if no other claim holds an entry of the key. Otherwise an entry among them could
-// start without noticing the entries in front of it.
+// KeyStates must return Members only if no other claim holds an entry of the key. Otherwise an entry among Members
+// could start without noticing the entries before it.
 // Failure: F117
 func (t *storeTest) membersAreReadWhereNoneIsClaimed() {
 	rows := t.lined("a", 3)
@@ -359,8 +360,8 @@ func (t *storeTest) requeuedEntryIsNotedUnderItsEpoch() {
 	assert.Equal(t, members(again), t.line("a", again, true).Members, "once")
 }
 
-// A process that read the note in the earlier epoch may delete it. Nothing would then make the blocked
-// entry due.
+// An entry has a position from an earlier epoch. A process that read it in that epoch may delete it, and would then
+// make no blocked entry due. So this position must block nothing.
 func (t *storeTest) noteOfAnEarlierEpochBlocksNothing() {
 	rows := t.lined("a", 2)
 	second := []processlog.ID{rows[1].ID}
@@ -511,7 +512,7 @@ func (t *storeTest) erasedEntryLeavesItsKeyOnceItHasEnded() {
 	assert.Equal(t, 1, t.known("a", rows[3]), "an entry that is not erased keeps its note until Advance deletes it")
 }
 
-// known returns the number of notes of an entry under a key.
+// known returns the number of positions of an entry under a key.
 func (t *storeTest) known(key string, row processlog.Row) int {
 	t.Helper()
 	lines, err := t.Store.Firsts(t.ctx, "serial", []processlog.Position{positionOf(key, row)}, true)

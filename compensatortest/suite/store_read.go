@@ -53,7 +53,7 @@ func (t *storeTest) scanPagesThroughAWindow() {
 	var rows []processlog.Row
 	for i := range 10 {
 		d := t.draft("scan")
-		d.Delay = time.Duration(i/2) * time.Minute // two entries share each due time
+		d.Delay = time.Duration(i/2) * time.Minute // Two entries share each due time.
 		rows = append(rows, t.insert(d)[0])
 	}
 	window := processlog.Window{BusinessType: "scan", State: processlog.Pending, From: 30 * time.Second, To: 210 * time.Second, Limit: 2}
@@ -317,7 +317,7 @@ func (t *storeTest) versionsAreThoseOfTheRows() {
 	tx := t.begin()
 	_, err := t.Store.Insert(t.ctx, tx, []processlog.Draft{t.draft("versions")}, false)
 	require.NoError(t, err)
-	unknown := processlog.RowID(claimed.ID.Row() + 1) // an uncommitted row or no row
+	unknown := processlog.RowID(claimed.ID.Row() + 1) // This id belongs to an uncommitted row or to no row.
 	got, err := t.Store.Versions(t.ctx, []processlog.ID{fresh.ID, claimed.ID, unknown})
 	require.NoError(t, err)
 	var want []processlog.Version

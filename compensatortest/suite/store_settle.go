@@ -85,7 +85,7 @@ func (t *storeTest) fencedOutcomeOfAStaleClaimIsDropped() {
 func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	row := t.insertOne("absorb")
 	first := t.claim(row.ID, token(1), time.Minute)
-	t.change(row.ID, processlog.ActionReschedule) // increases the version and keeps the epoch
+	t.change(row.ID, processlog.ActionReschedule) // This increases the version and keeps the epoch.
 	success := outcome(first, processlog.Succeeded)
 	success.Absorb = true
 	assert.True(t, t.settle(token(2), success).Applied)
@@ -104,7 +104,8 @@ func (t *storeTest) successIsAbsorbedWithinItsEpochOnly() {
 	assert.Equal(t, processlog.Settled{State: processlog.Cancelled, EndedBy: processlog.EndedByCancel}, t.settle(token(5), success))
 }
 
-// A database that was restored from a backup gives the ids of lost entries to new entries.
+// A database that was restored from a backup gives the ids of lost entries to new entries. An outcome of a lost entry
+// must not end the new entry.
 func (t *storeTest) outcomeNeverEndsAnEntryThatGotItsID() {
 	for _, to := range []processlog.State{processlog.Succeeded, processlog.Retrying, processlog.Dead} {
 		lost := t.claim(t.insertOne("lost").ID, token(1), time.Minute)

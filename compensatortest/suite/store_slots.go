@@ -118,7 +118,7 @@ func (t *storeTest) markThatAnotherHoldsIsNotWaitedFor() {
 	require.True(t, moved)
 	ctx := t.ctx
 	var cancel context.CancelFunc
-	t.ctx, cancel = context.WithTimeout(ctx, eventually) // shorter than the lock timeout of any server
+	t.ctx, cancel = context.WithTimeout(ctx, eventually) // This timeout is shorter than the lock timeout of any server.
 	defer cancel()
 	second, moved := t.move("nightly", marks[0], marks[0].Add(time.Minute))
 	assert.False(t, moved, "held")

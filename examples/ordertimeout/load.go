@@ -24,7 +24,7 @@ type load struct {
 	kills            int
 	gap, lease       time.Duration
 
-	run     string // prefix of the keys and SKUs of this run, so that several runs can use one database
+	run     string // prefix of the keys and SKUs of this run, which separates it from other runs in the database
 	out     io.Writer
 	db      *sql.DB
 	service *child
@@ -32,7 +32,7 @@ type load struct {
 }
 
 const (
-	piecesAtMost = 3               // per order
+	piecesAtMost = 3               // largest number of pieces in one order
 	waitAtMost   = 2 * time.Minute // maximum time after the last deadline
 )
 

@@ -83,7 +83,7 @@ func (s *shop) insert(ctx context.Context, want newOrder) (uint64, error) {
 		return 0, err
 	}
 	if err := takeStock(ctx, tx, want.SKU, want.Quantity); err != nil {
-		return 0, err // The order and its entry are rolled back too.
+		return 0, err // The order and its entry are rolled back, too.
 	}
 	return id, tx.Commit()
 }

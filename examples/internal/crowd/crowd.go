@@ -30,7 +30,7 @@ type Crowd struct {
 
 // Answers counts the answers that the crowd received.
 type Answers struct {
-	Asked, Unanswered        int // Asked counts purchase requests, Unanswered those without an answer
+	Asked, Unanswered        int // purchase requests that were sent, and those that got no answer
 	Accepted, SoldOut, Again int
 	Busy                     int // answers with a 5xx status
 	LeftBusy                 int // buyers who left without any other answer

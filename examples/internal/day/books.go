@@ -21,7 +21,7 @@ type Books struct {
 
 	Left     int // stock in the database
 	Counted  shop.Counted
-	Living   map[string]string // living tickets, by buyer
+	Living   map[string]string // tickets that have not ended, by buyer
 	Known    map[string]bool   // tickets that the database has or had
 	Orders   map[string]int    // number of orders by state
 	Held     map[string]int    // number of orders that are not closed, by buyer
@@ -30,7 +30,7 @@ type Books struct {
 	Ended    int // tickets that have ended
 	Unknown  int // accepted tickets that the database does not know
 	Entries  map[string]map[compensator.State]int
-	Stuck    int // entries, or messages of the hand-written version, that nothing will run any more
+	Stuck    int // entries, or messages of the hand-written version, that will never run
 }
 
 // Moments counts checks of the database during the day.
@@ -122,7 +122,7 @@ func (d *Day) readOrders(ctx context.Context, b *Books) error {
 	return err
 }
 
-// Count returns the number that a query selects.
+// Ignore the error, because a missing key counts as 0.
 func (d *Day) Count(ctx context.Context, query string) (n int, err error) {
 	err = d.DB.QueryRowContext(ctx, d.SQL(query)).Scan(&n)
 	return n, err

@@ -42,7 +42,7 @@ type Day struct {
 // Sale holds what differs between sales.
 type Sale struct {
 	Arguments   []string // flags of an instance, besides those of the settings
-	Besides     []string // statements that create more tables
+	Besides     []string // statements that create more tables of the sale
 	HandTickets string   // query with the columns ticket, buyer and the literal 1, one row per ticket that the hand-written version sold
 
 	// Clear removes what is neither in a table nor in Redis.
@@ -149,7 +149,7 @@ func (d *Day) pass(ctx context.Context) (*Books, error) {
 	var looks sync.WaitGroup
 	looks.Go(func() { b.Moments = d.lookAtMoments(looking) })
 	if d.Watch != nil {
-		d.Watch(addresses[len(addresses)-1]()) // the instance that is killed last
+		d.Watch(addresses[len(addresses)-1]()) // Watch the instance that is killed last.
 	}
 	beside.Wait()
 	resting := d.awaitRest(ctx)
@@ -194,7 +194,7 @@ func (d *Day) awaitRest(ctx context.Context) error {
 	since := time.Now()
 	for faults.Pause(ctx, 200*time.Millisecond) {
 		if now, err = d.moving(ctx); err != nil {
-			continue // for example because a server is restarting
+			continue // A server is restarting, for example.
 		}
 		if now.left > 0 || now != before {
 			before, since = now, time.Now()

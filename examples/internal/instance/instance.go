@@ -20,12 +20,12 @@ const Greeting = "listening on "
 // Instance runs this program again with other arguments. Only one goroutine may use it at a time, except that Address
 // may be called concurrently.
 type Instance struct {
-	Arguments   []string // added after -addr and -until-eof
-	Environment []string // added to this process's environment
+	Arguments   []string // are added after -addr and -until-eof
+	Environment []string // is added to this process's environment
 
-	current atomic.Value // string: the address of the last process
+	current atomic.Value // holds a string: the address of the last process
 	process *exec.Cmd
-	stdin   io.Closer // the service stops when it is closed, even if this process is killed
+	stdin   io.Closer // the service stops when this is closed, which also happens if this process is killed
 }
 
 // Address returns the address on which the instance listens or last listened.
@@ -90,7 +90,7 @@ func UntilEOF(ctx context.Context) context.Context {
 	ctx, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()
-		_, _ = io.Copy(io.Discard, os.Stdin) // An error ends it too.
+		_, _ = io.Copy(io.Discard, os.Stdin) // An error also ends the context.
 	}()
 	return ctx
 }

@@ -84,7 +84,7 @@ func (a *answers) share(ctx context.Context, c *Counter) {
 		second := a.second
 		a.second = spread{}
 		a.mu.Unlock()
-		text, _ := json.Marshal(told{At: time.Now().UnixMilli(), Spread: second}) // Numbers always encode.
+		text, _ := json.Marshal(told{At: time.Now().UnixMilli(), Spread: second}) // Ignore the error, because numbers can always be encoded.
 		_ = c.Redis.HSet(ctx, answersKey(c.Name), a.instance, text).Err()
 	}
 	_ = c.Redis.HDel(context.WithoutCancel(ctx), answersKey(c.Name), a.instance).Err()

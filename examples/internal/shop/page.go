@@ -35,7 +35,7 @@ type page struct {
 	s        *Shop
 	api      *API
 	address  string   // address that the crowd calls
-	wanted   chan int // number of buyers of the next crowd
+	wanted   chan int // receives the number of buyers of the next crowd
 	stopping chan struct{}
 }
 

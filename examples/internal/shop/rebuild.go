@@ -45,7 +45,7 @@ func (s *Shop) Rebuild(ctx context.Context, goods, wrong string) error {
 			return err
 		}
 		if filled, err := s.Counter.Edition(ctx, goods); err != nil || filled == standing.Edition && filled != wrong {
-			return err // Another process has filled the counter, or Redis does not answer.
+			return err // Either another process has filled the counter, or Redis does not answer.
 		}
 		living, err := s.livingTickets(ctx, tx, goods)
 		if err != nil {

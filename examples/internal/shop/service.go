@@ -116,7 +116,7 @@ func serve(ctx context.Context, out io.Writer, listener net.Listener, way Way, o
 	api := NewAPI(c)
 	api.Routes(way)
 	stopping := make(chan struct{})
-	var beside []func(context.Context) // run until the context ends
+	var beside []func(context.Context) // functions that run until the context ends
 	if ours != nil {
 		api.RoutesOfShop(ours)
 		p := newPage(ours, api, listener.Addr().String(), stopping)
