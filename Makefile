@@ -1,36 +1,36 @@
-# Servers for the tests are found as the comment of internal/testservers says; COMPENSATOR_SERVERS forces a way.
+# The comment of package internal/testservers says how the tests find their servers. COMPENSATOR_SERVERS forces one way.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
 GO ?= go
-PACKAGES_AT_ONCE ?= 2 # test packages of a module; each has servers of its own, and waits most of the time
+PACKAGES_AT_ONCE ?= 2 # number of test packages of a module that run at once; each starts its own servers, and waits most of the time
 
-# Without what a debugger needs, which takes as long to link as the rest; make check vets. Memory is there to be used. The race
-# detector stays for 50 ms after the end, and not for a second, of which each of a hundred processes would have one.
-# Where it has room, memory stands in for the disk: what a server has acknowledged outlives its being killed there as well.
+# The flags leave out debugging information, because linking it takes as long as the rest. They leave out vet, which make check
+# runs. GOGC trades memory for time. The race detector waits 50 ms at the end of each of a hundred processes, not a second.
+# TMPDIR is in memory if there is room, because acknowledged data survives the kill of a server there, too.
 in_memory := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
-# SQLite is C made Go: to watch its every access takes three times what it does, and says nothing of the code here.
+# SQLite is C code translated to Go. The race detector would make it three times slower, and tells nothing about our code.
 race := -race '-gcflags=modernc.org/...=-race=false -d=checkptr=0'
 memory = $(if $(TMPDIR),,$(in_memory))
 go_test = $(memory) GOGC=400 GORACE=atexit_sleep_ms=50 $(GO) test $(race) -shuffle=on -count=1 -timeout 30m -vet=off \
 	-ldflags=-w -p $(strip $(or $(at_once/$*),$(PACKAGES_AT_ONCE)))
 build := $(CURDIR)/build
-# Its path, as a workspace takes no -modfile.
+# This is the path of the tool, because a workspace allows no -modfile.
 staticcheck := $$(GOFLAGS= GOWORK=off $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod -n staticcheck)
 
-# Every module with packages of its own. Not asked of git, so that an unpacked archive does as well.
+# Lists every module that has packages. It does not use git, so that it also works in an unpacked archive.
 modules := $(patsubst %/,%,$(dir $(shell find . -name go.mod -not -path './build/*' -not -path './internal/tools/*' \
 	-not -path '*/testdata/*' -not -path '*/node_modules/*' | sort)))
-# The library, what shows it and its proof's judges; then the modules that are installed beside it, and what is tried in a browser. The
-# longest come first, and the browser's, which waits most: all wait much, so that two modules side by side are sooner done.
+# First come the library, its examples and the checkers of its proof. Then come the modules that are installed beside it, and the
+# tests in a browser. The longest come first. All of them wait much, so two modules side by side finish sooner.
 scenes := usersync seckill seckillstream
 library := . internal/sqlitetest examples proof/chaos bench internal/wrappertest compensatortest/sqlitetest internal/migratetest \
 	internal/testservers/docker
 around := internal/uitest relay/rabbitmq internal/watermilltest $(addprefix examples/,$(scenes)) internal/oteltest cmd/compensator cron \
 	ui relay/watermill orms/gormtx otel
-at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # most of the packages are there
+at_once/. = $(shell echo $$((2 * $(PACKAGES_AT_ONCE)))) # this module has most of the packages
 tests/examples := $$($(GO) list ./... | grep -v $(foreach scene,$(scenes),-e '/$(scene)$$'))
 tests/proof/chaos := ./history/... ./check/... ./report/...
 tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Admin|Ready|Blocked)$$' ./...
@@ -39,8 +39,8 @@ tests/bench := -short -skip '^Test(Bench|Scale|Order|Delay|Relay|Intake|Admin|Re
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Whether go.mod and go.sum are what they are to be. A module for users has versions of ours from its go.work, which tidy
-# does not read: it is tidied beside the tree.
+# Checks that go.mod and go.sum are tidy. A module for users takes our modules from its go.work, which go mod tidy does not
+# read. So such a module is tidied in a copy outside the tree.
 tidied = mkdir -p $(build) && cp $(1)/go.mod $(build)/tidy.mod && cp $(1)/go.sum $(build)/tidy.sum && \
 	if [ -f $(1)/go.work ]; then $(GO) mod edit -replace github.com/compensator-go/compensator=$(CURDIR) \
 		-replace github.com/compensator-go/compensator/ui=$(CURDIR)/ui \
@@ -54,10 +54,10 @@ test: ## run the tests of the library and its examples against real servers, wit
 	$(call side_by_side,$(library))
 
 .PHONY: test-around
-test-around: ## the same for what stands around it: pages and scenes in a browser, relays through brokers, telemetry, the command
+test-around: ## run the tests of pages and examples in a browser, of relays, of telemetry and of the command
 	$(call side_by_side,$(around))
 
-# With RUNS=directory the events of a module's tests go to a file there, and their failures to the terminal as well.
+# With RUNS=directory, the events of a module's tests go to a file in that directory. Failures also go to the terminal.
 into = > >(mkdir -p $(dir $(1)) && tee $(1) | { grep -a '"Action":"fail"' || true; })
 
 .PHONY: $(addprefix test/,$(library) $(around))
@@ -81,11 +81,11 @@ test-newest: ## run the root module's tests with the newest go-redis and MySQL d
 	$(GO) get -t -modfile=$(build)/newest.mod ./... github.com/redis/go-redis/v9@latest github.com/go-sql-driver/mysql@latest
 	$(go_test) -modfile=$(build)/newest.mod ./...
 
-# The packages with files under a build tag; with it the others are what they are without.
+# Lists the packages that have files with a build tag. The tag changes nothing in the other packages.
 under = $(addprefix ./,$(sort $(dir $(shell grep -rl --include='*.go' '^//go:build $(1)$$' internal proof))))
 
-# What vet and staticcheck take from compiled packages they take from those that make test compiles, so that they are compiled
-# once. With tags they take it from those of make crash.
+# vet and staticcheck use the packages that make test compiles, so that packages are compiled once. With tags they use those of
+# make crash.
 .PHONY: check
 check: ## format, vet and lint every module
 	@for dir in $(filter-out $(library) $(around),$(modules:./%=%)); do \
@@ -103,7 +103,7 @@ check: ## format, vet and lint every module
 	$(GO) test $(race) -vet=off -ldflags=-w -count=1 -run '^TestDocs' . ./internal/reference
 	@$(MAKE) --no-print-directory prose
 
-# Generated code and pages, whose sources are checked, and texts that have not been rewritten in plain English yet.
+# Leaves out generated code and pages, whose sources are checked, and texts that are not in plain English yet.
 prose_later := ^internal/engine/|^docs/reference/settings[.]md|^examples/orms/ent/|^docs/internals/(performance|testing)[.]md|^CHANGELOG[.]md
 
 # A linter finds symptoms. A sentence that it passes may still need a second reading.
@@ -115,7 +115,7 @@ prose: ## find long sentences and private phrases in Markdown and Go comments; A
 	{ run --glob '!{build,**/node_modules,**/testdata}/**' .; run $(build)/prose; } | sed 's#^$(build)/prose/##; s#[.]go[.]md:#.go:#' > $(build)/prose.txt; \
 	! $(if $(ALL),cat,grep -vE '$(prose_later)') $(build)/prose.txt $(if $(ALL),| grep .)
 
-# It needs the network only where npm ci has not run yet.
+# This needs the network only if npm ci has not run yet.
 .PHONY: docs
 docs: docs/node_modules/.package-lock.json ## build the site of the documentation in docs/.vitepress/dist
 	cd docs && npm run build
@@ -132,11 +132,11 @@ intake: ## kill intakes with -9, KILLS=20 of them, while MESSAGES=100000 flow fr
 	$(go_test) -run TestNoMessageIsLostOrDoubledWhileIntakesAreKilled -v ./intake -messages=$(or $(MESSAGES),100000) -kills=$(or $(KILLS),20)
 
 .PHONY: demo
-demo: ## a shop on SQLite, killed with -9, and its books checked: half a minute, only Go needed
+demo: ## run a shop on SQLite, kill it with -9 and check its orders; half a minute, needs only Go
 	$(GO) run -C examples ./quickstart
 
 .PHONY: ui
-ui: ## open the operator's pages on a shop in trouble: no server, a token in the terminal; LISTEN=127.0.0.1:7070 ENTRIES=10000
+ui: ## open the operator's pages on a shop with failures; needs no server, prints a token; LISTEN=127.0.0.1:7070 ENTRIES=10000
 	$(GO) build -C internal/uitest -o $(build)/ui-demo ./demo
 	exec $(build)/ui-demo -listen $(or $(LISTEN),127.0.0.1:7070) -entries $(or $(ENTRIES),0)
 
@@ -206,11 +206,11 @@ bench-scale: ## measure what growth to MOST waiting entries costs (10000000), an
 bench-admin: ## measure the operator's pages on MOST=10000000 ended entries, and what they cost the log, a quarter of an hour; PART=pages,viewers,producers,browser,idle,pairs,deaths
 	cd bench && $(GO) test -count=1 -timeout 2h -run '^TestAdmin$$' -v . -pairs=$(or $(PAIRS),10) $(if $(MOST),-most=$(MOST)) $(if $(PART),-part=$(PART))
 
-# Those that are kept make test lives.
+# make test runs the seeds that are kept.
 .PHONY: sim
 sim: seeds := $(or $(SEEDS),10000)
 sim: from := $(or $(FROM),$(shell od -An -N5 -tu8 /dev/urandom | tr -d ' '))
-sim: ## simulate whole lives of several instances, seed by seed; SEEDS=10000 FROM=1, or drawn
+sim: ## simulate several instances with random seeds; SEEDS=10000 FROM=1
 	@echo "the same seeds again: make sim SEEDS=$(seeds) FROM=$(from)"
 	$(GO) test ./proof/sim -count=1 -timeout 60m -skip '^TestRegressionSeeds$$' -seeds=$(seeds) -from=$(from)
 
@@ -224,20 +224,20 @@ crash: ## kill processes at every step of the code, on real servers; KILLS=20 at
 	$(memory) $(GO) test -tags failpoints -count=1 -parallel 6 -timeout 60m ./proof/crashmatrix -kills=$(or $(KILLS),20)
 
 .PHONY: chaos
-chaos: ## let faults loose on real servers and processes, and judge the history; DURATION=1m SEED=1
+chaos: ## make faults in real servers and processes, and check the history; DURATION=1m SEED=1
 	cd proof/chaos && $(GO) test -count=1 -timeout 24h -skip '^TestSoak$$' -v . \
 		-chaos.duration=$(or $(DURATION),1m) -chaos.seed=$(or $(SEED),1) $(CHAOS)
 
 .PHONY: soak
-soak: ## watch what services use over hours of load; report in build/soak; DURATION=30m
+soak: ## measure the resources of services during long load; report in build/soak; DURATION=30m
 	cd proof/chaos && $(GO) test -count=1 -timeout 0 -run '^TestSoak$$' -v . -soak.duration=$(or $(DURATION),30m)
 
 .PHONY: mutants
-mutants: ## break the library in every known way and see the tests that are there for it go red; LAYER=unit
+mutants: ## break the library in every known way and require that the named tests fail; LAYER=unit
 	$(GO) run ./proof/mutants -baseline -all $(if $(LAYER),-layer $(LAYER))
 
 .PHONY: mutant
-mutant: ## the same with one way: NAME=settle-without-fence
+mutant: ## break the library in one way; NAME=settle-without-fence
 	$(GO) run ./proof/mutants -name $(NAME) $(if $(LAYER),-layer $(LAYER))
 
 .PHONY: traces

@@ -26,7 +26,7 @@ func (o *oracle) handles(businessType string, e *compensator.Entry) {
 	}
 }
 
-// broke records that a batch ended without a result after its Run was told to stop. No entry of the batch may run again
+// broke records that a batch ended without a result after the context of its Run had ended. No entry of the batch may run again
 // on this instance.
 func (o *oracle) broke(n *instance) {
 	if n.stoppedAt.Load() != 0 && !n.dead.Load() {

@@ -299,7 +299,8 @@ func smallLog(w *harness.World) *compensator.Compensator {
 	return w.New(cfg)
 }
 
-// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be.
+// TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged lets a message fail that is larger than an entry may be. The
+// message must be passed to Refused before it is acknowledged.
 // Failure: F92
 func TestMessageTheLogRefusesIsSetAsideBeforeItIsAcknowledged(t *testing.T) {
 	t.Parallel()
