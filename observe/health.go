@@ -130,7 +130,7 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Probes  int       `json:"failed_probes"`
 		ProbeAt time.Time `json:"probe_at"`
 	}
-	told := struct {
+	health := struct {
 		Ready    bool               `json:"ready"`
 		NotReady string             `json:"not_ready,omitempty"`
 		Database string             `json:"database,omitempty"`
@@ -150,21 +150,21 @@ func (h Health) MarshalJSON() ([]byte, error) {
 		Handlers: h.Handlers, Running: h.Running, Oldest: h.OldestOverdue.Seconds(), Type: h.OldestOverdueType, Unknown: h.UnknownTypes,
 	}
 	for name, overdue := range h.Overdue {
-		if told.Overdue == nil {
-			told.Overdue = make(map[string]float64, len(h.Overdue))
+		if health.Overdue == nil {
+			health.Overdue = make(map[string]float64, len(h.Overdue))
 		}
-		told.Overdue[name] = overdue.Seconds()
+		health.Overdue[name] = overdue.Seconds()
 	}
 	for _, s := range h.Stuck {
-		told.Stuck = append(told.Stuck, stuck{s.ID, s.BusinessType, s.Running.Seconds()})
+		health.Stuck = append(health.Stuck, stuck{s.ID, s.BusinessType, s.Running.Seconds()})
 	}
 	for _, b := range h.OpenBreakers {
-		told.Breakers = append(told.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
+		health.Breakers = append(health.Breakers, breaker{b.BusinessType, text(b.Err), b.Since.UTC(), b.Probes, b.ProbeAt.UTC()})
 	}
 	for _, t := range h.Problems {
-		told.Problems = append(told.Problems, problem{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})
+		health.Problems = append(health.Problems, problem{t.What, t.BusinessType, t.Error, t.Since.UTC(), t.Times})
 	}
-	return json.Marshal(told)
+	return json.Marshal(health)
 }
 
 func text(err error) string {

@@ -34,25 +34,25 @@ func Observers(all ...Observer) Observer {
 // fields reads the same callback from each observer with of, and returns a callback that calls them all. It returns nil
 // if no observer has this callback. If only one observer has it, fields returns that callback unchanged.
 func fields[E any](all []Observer, of func(Observer) func(E)) func(E) {
-	var told []func(E)
+	var callbacks []func(E)
 	for _, o := range all {
 		if f := of(o); f != nil {
-			told = append(told, f)
+			callbacks = append(callbacks, f)
 		}
 	}
-	switch len(told) {
+	switch len(callbacks) {
 	case 0:
 		return nil
 	case 1:
-		return told[0]
+		return callbacks[0]
 	}
-	return func(event E) { each(told, event) }
+	return func(event E) { each(callbacks, event) }
 }
 
 // each calls all functions with the event. If a function panics, each still calls the remaining functions.
-func each[E any](told []func(E), event E) {
-	if len(told) > 1 {
-		defer each(told[1:], event)
+func each[E any](callbacks []func(E), event E) {
+	if len(callbacks) > 1 {
+		defer each(callbacks[1:], event)
 	}
-	told[0](event)
+	callbacks[0](event)
 }

@@ -14,30 +14,30 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// wish is the action that a form asks for, before and after its confirmation.
-type wish struct {
+// formAction is the action that a form asks for, before and after its confirmation.
+type formAction struct {
 	Do      string
 	Seen    []admin.Seen        // entries in the versions that the page showed
-	Cases   []admin.SeenCase    // open cases of these entries, in the versions that the page showed
-	Texts   []string            // entries and cases as the form wrote them; see seenText
-	ID      compensator.EntryID // the entry of a note or a reveal
+	Cases   []admin.SeenCase    // open cases of the entries, in the versions that the page showed
+	Texts   []string            // values of entries and cases in the form; see seenText
+	ID      compensator.EntryID // entry of a note or a reveal
 	Owner   string
 	Type    string
-	Version uint64 // the version of the pause to end
+	Version uint64 // version of the pause to end
 	Why     admin.Why
 	Delay   time.Duration
 	Sure    bool
-	Ahead   bool // pause a type that neither the log nor the process knows
+	Ahead   bool // whether to pause a type that neither the log nor the process knows
 }
 
 var delays = []time.Duration{0, time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
-// readWish reads the wish of a form. A *FieldError names the field that is wrong.
-func readWish(r *http.Request) (wish, error) {
+// readFormAction parses the action from a form. A *FieldError names the field that is wrong.
+func readFormAction(r *http.Request) (formAction, error) {
 	if err := r.ParseForm(); err != nil {
-		return wish{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
+		return formAction{}, &compensator.FieldError{Field: "form", Reason: err.Error()}
 	}
-	wi := wish{Do: r.Form.Get("do"), Owner: typed(r.Form, "owner"), Type: typed(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", Why: readWhy(r.Form)}
+	wi := formAction{Do: r.Form.Get("do"), Owner: typed(r.Form, "owner"), Type: typed(r.Form, "type"), Sure: r.Form.Get("sure") == "yes", Ahead: r.Form.Get("ahead") == "yes", Why: readWhy(r.Form)}
 	if len(r.Form["seen"]) > admin.MaxEntries {
 		return wi, &compensator.FieldError{Field: "entries", Reason: fmt.Sprintf("%d, want 1 to %d", len(r.Form["seen"]), admin.MaxEntries)}
 	}
@@ -78,7 +78,8 @@ func typed(form url.Values, name string) string {
 	return strings.TrimSpace(strings.ReplaceAll(form.Get(name), "\r\n", "\n"))
 }
 
-// seenText writes an entry, and its case if the case is open, as id:version or id:version:version of the case.
+// seenText returns the value of an entry in a form: id:version. If the case of the entry is open, the value is
+// id:version:version of the case.
 func seenText(id compensator.EntryID, version uint64, c *admin.Case) string {
 	text := id.String() + ":" + strconv.FormatUint(version, 10)
 	if open(c) {
@@ -108,24 +109,26 @@ func parseSeen(text string) (seen admin.Seen, ofCase *admin.SeenCase, err error)
 	return seen, ofCase, nil
 }
 
-// onEntries reports whether the wish is a Change of entries. onCases reports whether it changes the owners of cases.
-func (wi wish) onEntries() bool { return slices.Contains(changes, admin.Right(wi.Do)) }
-func (wi wish) onCases() bool   { return wi.Do == doTake || wi.Do == doAssign || wi.Do == doGiveBack }
+// onEntries reports whether the action is a Change of entries. onCases reports whether it changes the owners of cases.
+func (wi formAction) onEntries() bool { return slices.Contains(changes, admin.Right(wi.Do)) }
+func (wi formAction) onCases() bool {
+	return wi.Do == doTake || wi.Do == doAssign || wi.Do == doGiveBack
+}
 
 // confirmData is the data of the page that asks for confirmation.
 type confirmData struct {
-	wish
+	formAction
 	Lines   []admin.Line
-	Unsure  int            // entries whose outcome is unknown
-	Again   int            // finished entries that would run again
-	Moved   int            // entries or cases that have changed since the page was shown
-	Theirs  int            // cases that other people have
-	Futile  int            // entries that ended with a permanent error, so that another run will fail too
-	Paused  []admin.Paused // paused types among the entries, which would not run
+	Unsure  int            // number of entries whose outcome is unknown
+	Again   int            // number of finished entries that would run again
+	Moved   int            // number of entries or cases that have changed since the page was shown
+	Theirs  int            // number of cases that other people have
+	Futile  int            // number of entries that ended with a permanent error, so that another run will fail too
+	Paused  []admin.Paused // paused types among the entries; their entries would not run yet
 	Broken  []admin.Broken
 	Sums    []string
-	Problem string // what is wrong with the form
-	NoType  bool   // the type to pause is unknown
+	Problem string // what is wrong with the form; empty if nothing is wrong
+	NoType  bool   // whether the type to pause is unknown
 	Delays  []time.Duration
 	From    string // address of the page to return to
 }
@@ -142,17 +145,17 @@ func (d confirmData) Target() string {
 func (d confirmData) Warns() bool { return d.Unsure+d.Again > 0 }
 
 // Runs reports whether the action runs the entries again.
-func (wi wish) Runs() bool {
+func (wi formAction) Runs() bool {
 	return wi.Do == string(admin.Requeue) || wi.Do == string(admin.Compensate)
 }
 
-// change returns the admin.Change of the wish. One checkbox on the page sets both Checked and Again.
-func (wi wish) change() admin.Change {
+// change returns the admin.Change for the action. One checkbox on the page sets both Checked and Again.
+func (wi formAction) change() admin.Change {
 	return admin.Change{Action: admin.Right(wi.Do), Entries: wi.Seen, Why: wi.Why, Delay: wi.Delay, Checked: wi.Sure, Again: wi.Sure}
 }
 
 func (s *server) confirm(rq *request) {
-	wi, err := readWish(rq.r)
+	wi, err := readFormAction(rq.r)
 	if err == nil {
 		err = wi.complete()
 	}
@@ -164,15 +167,15 @@ func (s *server) confirm(rq *request) {
 		rq.failed(admin.ErrReadOnly)
 		return
 	}
-	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // refuse here, because a refusal by the Admin would be recorded
+	if (wi.Do == doPause || wi.Do == doResume) && !rq.MayPause(wi.Type) { // Refuse here, because the Admin would record its refusal.
 		rq.failed(admin.ErrNotAllowed)
 		return
 	}
 	s.askFor(rq, wi, "", http.StatusOK)
 }
 
-// complete returns an error if the wish lacks something other than the reason.
-func (wi wish) complete() error {
+// complete returns an error if the form lacks something other than the reason.
+func (wi formAction) complete() error {
 	ok, lacks := false, &compensator.FieldError{Field: "entries", Reason: "none is chosen"}
 	switch wi.Do {
 	case doTake, doAssign, doGiveBack:
@@ -196,8 +199,8 @@ func (wi wish) complete() error {
 	return nil
 }
 
-// askFor shows the page that asks for a reason and, where needed, for a confirmation.
-func (s *server) askFor(rq *request, wi wish, problem string, status int) {
+// askFor shows the page that asks for a reason. If needed, the page also asks for a confirmation.
+func (s *server) askFor(rq *request, wi formAction, problem string, status int) {
 	data, err := s.weigh(rq, wi)
 	if err != nil {
 		rq.failed(err)
@@ -207,9 +210,9 @@ func (s *server) askFor(rq *request, wi wish, problem string, status int) {
 	rq.show(status, "confirm", data)
 }
 
-// weigh reads the entries of a wish, and counts what the confirmation page warns about.
-func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
-	data := confirmData{wish: wi, Delays: delays, From: rq.Back()}
+// weigh reads the entries of an action, and counts what the confirmation page warns about.
+func (s *server) weigh(rq *request, wi formAction) (confirmData, error) {
+	data := confirmData{formAction: wi, Delays: delays, From: rq.Back()}
 	ids := make([]compensator.EntryID, 0, len(wi.Seen)+1)
 	versions := make(map[compensator.EntryID]uint64, len(wi.Seen))
 	for _, seen := range wi.Seen {
@@ -241,9 +244,9 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 		data.Broken = slices.DeleteFunc(s.admin.Broken(rq.ctx, rq.Actor), func(b admin.Broken) bool { return !about(b.Type) })
 	}
 	var worth risk
-	var standing []admin.Line // lines of entries that are unchanged since the page was shown
+	var standing []admin.Line // standing holds the lines of entries that have not changed since the page was shown.
 	for _, line := range data.Lines {
-		if wi.ID.IsZero() && rq.Theirs(line.Case) { // a note or a reveal does not take the case from its owner
+		if wi.ID.IsZero() && rq.Theirs(line.Case) { // Only for other actions, because a note or a reveal does not take the case from its owner.
 			data.Theirs++
 		}
 		if line.Amount.Known() {
@@ -269,7 +272,7 @@ func (s *server) weigh(rq *request, wi wish) (confirmData, error) {
 
 // do carries out the action of a form.
 func (s *server) do(rq *request) {
-	wi, err := readWish(rq.r)
+	wi, err := readFormAction(rq.r)
 	if err == nil {
 		err = wi.complete()
 	}
@@ -300,8 +303,8 @@ func (s *server) do(rq *request) {
 	rq.tell(result)
 }
 
-// askAhead asks whether an unknown type is really meant, or one with a similar name.
-func (s *server) askAhead(rq *request, wi wish, unknown *admin.UnknownTypeError) {
+// askAhead asks whether the person really means an unknown type, or a type with a similar name.
+func (s *server) askAhead(rq *request, wi formAction, unknown *admin.UnknownTypeError) {
 	data, err := s.weigh(rq, wi)
 	if err != nil {
 		rq.failed(err)
@@ -317,12 +320,12 @@ func (s *server) askAhead(rq *request, wi wish, unknown *admin.UnknownTypeError)
 }
 
 // sees reports whether a case is open and in the version that the page showed.
-func (wi wish) sees(c *admin.Case) bool {
+func (wi formAction) sees(c *admin.Case) bool {
 	return open(c) && slices.Contains(wi.Cases, admin.SeenCase{EntryID: c.EntryID, Version: c.Version})
 }
 
-// named returns the ids of the entries that the result page answers for.
-func (wi wish) named() []compensator.EntryID {
+// named returns the ids of the entries that the result page lists.
+func (wi formAction) named() []compensator.EntryID {
 	if wi.onCases() {
 		return idsOf(wi.Cases, func(c admin.SeenCase) compensator.EntryID { return c.EntryID })
 	}
@@ -338,11 +341,11 @@ func idsOf[T any](all []T, id func(T) compensator.EntryID) []compensator.EntryID
 }
 
 // perform calls the Admin.
-func (s *server) perform(rq *request, wi wish) (outcome, error) {
+func (s *server) perform(rq *request, wi formAction) (outcome, error) {
 	result := outcome{Do: wi.Do, Type: wi.Type, Back: rq.Back(), Counts: map[string]int{"done": 1}}
 	var answers []error
 	var err error
-	if wi.Do == doAssign && wi.Owner == "" { // assigning to nobody is giving the case back
+	if wi.Do == doAssign && wi.Owner == "" { // Assigning a case to no owner means giving it back.
 		return result, &compensator.FieldError{Field: "owner", Reason: "is empty"}
 	}
 	switch wi.Do {
@@ -373,9 +376,9 @@ func (s *server) perform(rq *request, wi wish) (outcome, error) {
 	return result, err
 }
 
-// reveal shows an entry with its content. The content is in no address and in no cache.
+// reveal shows an entry with its content. No URL contains the content, and no cache stores it.
 func (s *server) reveal(rq *request) {
-	wi, err := readWish(rq.r)
+	wi, err := readFormAction(rq.r)
 	wi.Do = doReveal
 	if err == nil {
 		err = wi.complete()

@@ -15,16 +15,16 @@ import (
 //go:embed assets pages text
 var files embed.FS
 
-// asset is a file whose name changes with its content, so that browsers may keep it indefinitely.
+// asset is a static file. Its URL changes with its content, so browsers may cache it indefinitely.
 type asset struct {
 	url, kind   string
-	data, small []byte // small is data compressed
+	data, small []byte // content of the file, and the same content compressed
 }
 
-// kinds holds the media types by file extension. The machine's own tables may lack them or differ.
+// kinds maps file extensions to media types. The tables of the operating system may lack these or differ.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// loadAssets reads the files. The map has each file under both of its names.
+// loadAssets reads the files. The map holds each file under two names: with and without the hash.
 func loadAssets() (map[string]asset, error) {
 	assets := make(map[string]asset)
 	found, err := files.ReadDir("assets")
@@ -45,8 +45,8 @@ func loadAssets() (map[string]asset, error) {
 	return assets, nil
 }
 
-// makings returns a hash of everything that pages are made of. Handlers of the same program with the same options
-// return the same hash.
+// makings returns a hash of templates, texts, files and options, from which pages are built. Handlers of the same
+// program with the same options return the same hash.
 func makings(options ...any) (string, error) {
 	hash := sha256.New()
 	if built, ok := debug.ReadBuildInfo(); ok {

@@ -19,7 +19,7 @@ type auditLogData struct {
 	Refused string
 }
 
-// Narrowed reports whether a filter is set.
+// Narrowed reports whether the person has set a filter.
 func (d auditLogData) Narrowed() bool {
 	return d.Actor+d.Action+d.Entry+d.From+d.To != ""
 }

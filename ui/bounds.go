@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Time limits of a client. The handler sets them itself, because the server around it may have no timeouts.
+// Time limits for slow clients. The handler sets them itself, because the http.Server around it may have no timeouts.
 const (
 	bodyTime   = 10 * time.Second // maximum time to send the body of a request
-	sendTime   = 2 * time.Minute  // maximum time to receive an answer, on top of mostTime for building it
-	lingerTime = time.Second      // how long a client may go on sending a body that the handler did not read, after the answer
+	sendTime   = 2 * time.Minute  // maximum time to receive an answer, in addition to mostTime, which limits building the answer
+	lingerTime = time.Second      // how long after the answer a client may continue to send a body that the handler did not read
 )
 
 // times holds the limits of a server. A test shortens them.
@@ -21,7 +21,7 @@ type times struct{ body, answer, linger time.Duration }
 
 type incomingKey struct{}
 
-// incoming holds a request's body state for bounded and received.
+// incoming holds the state of a request's body, which bounded and received share.
 type incoming struct {
 	control *http.ResponseController
 	began   time.Time
@@ -30,8 +30,8 @@ type incoming struct {
 }
 
 // bounded limits how long a client can hold its connection by sending or reading slowly. The handler may answer before
-// the body has arrived. bounded closes an HTTP/1 connection unless received has read the body. It restores the server's
-// deadlines at the end, because the connection may serve other handlers afterwards.
+// the body has arrived. If received has not read the body, bounded closes an HTTP/1 connection. At the end bounded
+// restores the server's deadlines, because other handlers may use the connection next.
 func (s *server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := &incoming{control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
@@ -48,22 +48,22 @@ func (s *server) bounded(next http.Handler) http.Handler {
 				s.noDeadline(in.control.SetReadDeadline(in.began.Add(s.times.body)))
 			}
 			if r.ProtoMajor == 1 {
-				w.Header().Set("Connection", "close") // without this header net/http reads the body before it answers
+				w.Header().Set("Connection", "close") // Without this header net/http would read the body before it sends the answer.
 			}
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), incomingKey{}, in)))
 		if shorter {
-			_ = in.control.Flush() // flush while the shorter deadline still holds
+			_ = in.control.Flush() // Flush before the deadlines are restored, so that the shorter deadline limits the sending.
 			_ = in.control.SetWriteDeadline(restored(in.began, write))
 		}
-		if in.unread && r.ProtoMajor == 1 { // net/http reads on before it closes the connection, so that the client sees the answer
+		if in.unread && r.ProtoMajor == 1 { // net/http continues to read before it closes the connection, so that the client receives the answer. Limit this time.
 			_ = in.control.Flush()
 			_ = in.control.SetReadDeadline(time.Now().Add(s.times.linger))
 		}
 	})
 }
 
-// restored returns the deadline that a server with this timeout had set. Zero means no deadline.
+// restored returns the deadline that a server with this timeout has set for a request. Zero means no deadline.
 func restored(began time.Time, timeout time.Duration) time.Time {
 	if timeout == 0 {
 		return time.Time{}
@@ -71,7 +71,7 @@ func restored(began time.Time, timeout time.Duration) time.Time {
 	return began.Add(timeout)
 }
 
-// noDeadline logs once that this writer cannot limit slow clients.
+// noDeadline logs, only once, that this http.ResponseWriter has no deadlines, so that slow clients are not limited.
 func (s *server) noDeadline(err error) {
 	if errors.Is(err, http.ErrNotSupported) {
 		s.unbounded.Do(func() {
@@ -80,7 +80,7 @@ func (s *server) noDeadline(err error) {
 	}
 }
 
-// received reads the form of an identified client and restores the read deadline.
+// received reads the form of a client that was identified, and restores the read deadline.
 func (s *server) received(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		in := r.Context().Value(incomingKey{}).(*incoming)

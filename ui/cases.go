@@ -12,7 +12,7 @@ import (
 type groupsData struct {
 	Groups  []admin.Group
 	Risk    risk
-	SeesAll bool // see seesAll
+	SeesAll bool // whether the actor may see all entries, see seesAll
 }
 
 func (s *server) groups(rq *request) {
@@ -24,23 +24,23 @@ func (s *server) groups(rq *request) {
 	rq.show(http.StatusOK, "groups", groupsData{groups, riskOf(groups, more), rq.seesAll(nil)})
 }
 
-// casesData is the data of one page of cases, the earliest due first.
+// casesData is the data of one page of cases. The case that is due first comes first.
 type casesData struct {
 	Type, Kind, Owner, Who, Failure string
-	Rows                            int          // rows per page
-	Group                           *admin.Group // set on the page of one failure
+	Rows                            int          // number of rows per page
+	Group                           *admin.Group // group of the failure; set on the page of one failure
 	GroupSums                       []string
-	Lines                           []admin.Line // each line has its case
+	Lines                           []admin.Line // lines of the entries, each with its case
 	pager
 	Actions []string
-	SeesAll bool // see seesAll
+	SeesAll bool // whether the actor may see all entries, see seesAll
 }
 
 // All reports whether the page shows all open cases. Only then does an empty list mean that no case is open.
 func (d casesData) All() bool { return d.Type+d.Kind+d.Owner+d.Who+d.Failure == "" && d.First == "" }
 
-// manyRows is the number of rows for an incident, so that all cases of a failure can be settled at once. The address of
-// the confirmation page still fits into the 8 KB that proxies accept.
+// manyRows is the larger number of rows per page. With it a person can settle all cases of an incident at once. The
+// address of the confirmation page still fits into the 8 KB that proxies accept.
 const manyRows = 200
 
 // RowChoices returns the possible numbers of rows per page.
@@ -54,7 +54,7 @@ func (s *server) cases(rq *request) {
 	}
 	filter := admin.CaseFilter{BusinessType: data.Type, Limit: data.Rows, Cursor: cursor(q)}
 	switch {
-	case data.Who != "": // a typed name overrides the choice beside it
+	case data.Who != "": // A typed name overrides the selected owner.
 		filter.Owner, data.Owner = data.Who, ""
 	case data.Owner == "me":
 		filter.Owner = rq.Actor.ID

@@ -14,9 +14,9 @@ import (
 
 // revealed is the part of a content that the page shows.
 type revealed struct {
-	Text     string // values are masked unless TypeView shows them
+	Text     string // content as text; values that TypeView does not show are masked
 	Masked   int    // number of masked values
-	Opaque   bool   // the content is not JSON, or too long, and no TypeView shows it
+	Opaque   bool   // whether nothing is shown, because no TypeView shows the content and it is not JSON or too long
 	UserName string
 	Headers  []header
 }
@@ -43,7 +43,7 @@ func reveal(e compensator.Entry, view TypeView) revealed {
 	p := printer{out: &text, show: view.Show}
 	all := slices.Contains(view.Show, ".")
 	switch {
-	case json.Valid(e.Content) && p.value(decoder, "", all) == nil: // json.Valid limits the depth
+	case json.Valid(e.Content) && p.value(decoder, "", all) == nil: // json.Valid limits the depth of the content.
 		shown.Text, shown.Masked = text.String(), p.masked
 	case all && utf8.Valid(e.Content):
 		shown.Text = string(e.Content)
@@ -53,7 +53,7 @@ func reveal(e compensator.Entry, view TypeView) revealed {
 	return shown
 }
 
-// printer writes JSON from its bytes. Numbers keep their digits, and values that are not shown are masked.
+// printer prints JSON from its bytes, so that numbers keep their digits. It masks values that may not be shown.
 type printer struct {
 	out    *bytes.Buffer
 	show   []string
@@ -61,10 +61,11 @@ type printer struct {
 	depth  int
 }
 
-// Limits of the printed text. The content decides how deep and how wide it is, and indenting multiplies the two.
+// Limits of the printed text. The content decides its depth and its width, and the size of indented text grows with
+// their product.
 const (
-	deepest      = 32      // maximum depth of indenting
-	longestShown = 2 << 20 // in bytes
+	deepest      = 32      // maximum number of levels that are indented
+	longestShown = 2 << 20 // maximum size of the printed text in bytes
 )
 
 var errTooLong = errors.New("too long to be shown")
@@ -105,7 +106,7 @@ func (p *printer) scalar(text string, shown bool) {
 	p.out.WriteString(text)
 }
 
-// inside prints the rest of an object or array, whose opening bracket is printed already.
+// inside prints the rest of an object or array after its opening bracket.
 func (p *printer) inside(d *json.Decoder, open json.Delim, path string, shown bool) error {
 	p.out.WriteString(open.String())
 	p.depth++
@@ -145,7 +146,7 @@ func (p *printer) inside(d *json.Decoder, open json.Delim, path string, shown bo
 	return err
 }
 
-// quoted returns v as JSON, without escapes that are needless here. The template escapes HTML.
+// quoted returns v as JSON without HTML escapes. The template escapes HTML.
 func quoted(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

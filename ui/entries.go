@@ -14,21 +14,22 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// entriesData is the data of one page of the listing.
+// entriesData is the data of one page of the list of entries.
 type entriesData struct {
 	Filter filterForm
 	Lines  []admin.Line
 	pager
 	Actions []string
-	Refused string // what is wrong with the filter; empty: nothing
+	Refused string // what is wrong with the filter; empty if the filter is valid
 }
 
-// filterForm is the filter as it stands in an address. A link shows the same listing to everyone with the rights.
+// filterForm is the filter as the URL of the page contains it. So a link shows the same list to everyone with the
+// rights.
 type filterForm struct {
 	State, Type, By, ID, Error, EndedBy, From, To, Order string
 }
 
-// States and Ends return the choices of the filter.
+// States and Ends return the words that the filter offers.
 func (filterForm) States() []string {
 	return []string{"dead", "retrying", "compensating", "pending", "succeeded", "compensated", "settled by hand", "cancelled"}
 }
@@ -41,7 +42,7 @@ func readFilter(q url.Values) filterForm {
 		EndedBy: q.Get("ended_by"), From: q.Get("from"), To: q.Get("to"), Order: q.Get("order")}
 }
 
-// filter returns the filter for the log.
+// filter converts the form into a compensator.Filter.
 func (f filterForm) filter() (compensator.Filter, error) {
 	filter := compensator.Filter{BusinessType: f.Type, LastError: f.Error, EndedBy: compensator.EndedBy(f.EndedBy), Newest: f.Order != "oldest", Limit: pageSize}
 	if f.State != "" {
@@ -69,12 +70,12 @@ func (f filterForm) filter() (compensator.Filter, error) {
 	return filter, err
 }
 
-// none returns the error for a word that is not one of the choices.
+// none returns the error for a word that the filter does not offer.
 func none(field, word string) error {
 	return &compensator.FieldError{Field: field, Reason: fmt.Sprintf("%q is none", word)}
 }
 
-// day reads a UTC time as the form writes it.
+// day parses a UTC time as the form sends it.
 func day(field, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -87,9 +88,9 @@ func day(field, text string) (time.Time, error) {
 	return time.Time{}, &compensator.FieldError{Field: field, Reason: "want a time as 2006-01-02T15:04"}
 }
 
-// pager holds the links to the next and the previous page. An address contains the cursors of all earlier pages.
+// pager holds the links to the next and the previous page. A link contains the cursors of all earlier pages.
 type pager struct {
-	Older, Newer, First string // addresses; empty: no such page
+	Older, Newer, First string // addresses of these pages; empty: there is no such page
 }
 
 const mostCursors = 40
@@ -143,8 +144,8 @@ func (s *server) entries(rq *request) {
 	rq.show(status, "entries", data)
 }
 
-// find redirects to the entry with this id or idempotency key, or with the key that was sent in the handler's calls.
-// Otherwise it redirects to the listing of the business id.
+// find redirects to one entry. The text may be an id, an idempotency key, or the key that a handler has sent with its
+// calls. If no entry matches, find redirects to the list for the text as a business id.
 func (s *server) find(rq *request) {
 	text := strings.TrimSpace(rq.r.FormValue("q"))
 	refs := []compensator.Ref{compensator.IdempotencyKey(text)}
@@ -166,8 +167,8 @@ func (s *server) find(rq *request) {
 	rq.redirect(to)
 }
 
-// keyed finds the entry that has a call key now or had it before a requeue. A business id that looks like a key finds
-// nothing.
+// keyed finds the entry whose call key is text now, or was text before a requeue. A business id that looks like such a
+// key finds no entry.
 func (s *server) keyed(rq *request, text string) (compensator.EntryID, bool) {
 	first, second, _ := strings.Cut(text, "-")
 	id, err := compensator.ParseEntryID(first)

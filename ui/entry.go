@@ -15,15 +15,15 @@ type entryData struct {
 	Actions  []string
 	Reveal   bool
 	Note     bool
-	OnCase   []string      // actions on the owner of the case
-	Unsure   bool          // an attempt may have had an effect
-	Paused   *admin.Paused // the pause of the type, which keeps the entry from running
+	OnCase   []string      // actions that concern the owner of the case
+	Unsure   bool          // whether an attempt may have had an effect that the log does not know
+	Paused   *admin.Paused // pause of the type; while it lasts, the entry does not run
 	Broken   *admin.Broken
 	Late     time.Duration // how long the entry has been due
 	Revealed *revealed
 }
 
-// Seen returns the entry's text for a form.
+// Seen returns the value that forms use for the entry; see seenText.
 func (d entryData) Seen() string { return seenText(d.Entry.ID, d.Entry.Version, d.Case) }
 
 func (s *server) entry(rq *request) {
@@ -35,7 +35,7 @@ func (s *server) entry(rq *request) {
 	s.showEntry(rq, id, nil)
 }
 
-// showEntry shows an entry. content is nil unless it was revealed.
+// showEntry shows an entry. content is nil unless the person has revealed it.
 func (s *server) showEntry(rq *request, id compensator.EntryID, content *revealed) {
 	view, err := s.admin.Entry(rq.ctx, rq.Actor, id)
 	if err != nil {
@@ -54,10 +54,10 @@ func (s *server) showEntry(rq *request, id compensator.EntryID, content *reveale
 	rq.show(http.StatusOK, "entry", data)
 }
 
-// lateAfter is how late an entry may be before the page says so. Claims come in rounds, so a short delay is normal.
+// lateAfter is how late an entry may be before the page reports it. Claims come in rounds, so a short delay is normal.
 const lateAfter = time.Minute
 
-// waiting finds why an unfinished entry does not run.
+// waiting finds the reason why an unfinished entry does not run.
 func (s *server) waiting(rq *request, data *entryData) error {
 	if data.Entry.State.Terminal() {
 		return nil

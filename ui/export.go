@@ -11,10 +11,10 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// Limits of an export, which is read in pages. The Admin records each page.
+// Limits of an export. An export reads several pages, and the Admin records each page.
 const (
 	exportPage = 1000
-	exportMost = 10_000 // in entries
+	exportMost = 10_000 // maximum number of entries
 )
 
 // MayExport reports whether the actor may export any of these lines.
@@ -22,8 +22,8 @@ func (rq *request) MayExport(lines []admin.Line) bool {
 	return slices.ContainsFunc(lines, func(l admin.Line) bool { return rq.May(admin.Export, admin.Subject{Type: l.Entry.BusinessType}) })
 }
 
-// export sends the entries of a filter as a file, up to exportMost. It reads everything before it sends anything, so
-// that no half file is sent.
+// export sends the entries that match a filter as a file, at most exportMost. It reads all entries before it sends
+// anything. So a failed export sends no incomplete file.
 func (s *server) export(rq *request) {
 	if err := rq.r.ParseForm(); err != nil {
 		rq.failed(&compensator.FieldError{Field: "form", Reason: err.Error()})
@@ -51,8 +51,9 @@ func (s *server) export(rq *request) {
 	rq.file(name, form.Get("format"), lines)
 }
 
-// gathered reads pages until the last one, or until it has exportMost lines. If no index helps the filter, a page may
-// be short or empty although more follow. The request's time limits the number of such pages.
+// gathered reads pages until the last page, or until it has exportMost lines. If the filter matches few of the rows
+// that the log reads, a page may be short or empty although more pages follow. The time limit of the request ends the
+// reading.
 func gathered(read func(cursor string, limit int) (admin.LinePage, error)) (lines []admin.Line, more bool, err error) {
 	var page admin.LinePage
 	for first := true; (first || page.Next != "") && len(lines) < exportMost; first = false {

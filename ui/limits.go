@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// limiter limits how often each actor may do something: a number of times a second, and bursts of twice that.
+// limiter limits how many requests each actor may send per second. A burst may have twice that number.
 type limiter struct {
 	rate float64
 
@@ -42,7 +42,8 @@ func (l *limiter) admits(actor string, now time.Time) bool {
 	return admitted
 }
 
-// forget removes actors that have done nothing for two seconds. Their allowance is full again anyway.
+// forget removes actors without a request in the last two seconds. After that time a full burst is allowed again, so
+// nothing is lost.
 func (l *limiter) forget(now time.Time) {
 	if len(l.actors) < mostActors {
 		return

@@ -9,7 +9,7 @@ import (
 // changes lists the actions on entries, the most common first.
 var changes = []admin.Right{admin.Requeue, admin.SettleManually, admin.Compensate, admin.Reschedule, admin.Cancel, admin.Complete}
 
-// Actions of the pages other than those on entries.
+// Actions of the pages that are not in changes.
 const (
 	doTake     = "take case"
 	doAssign   = "assign case"
@@ -31,7 +31,7 @@ func (rq *request) actionsOn(lines []admin.Line) []string {
 	return may
 }
 
-// onCases returns the actions on owners that the actor may do to at least one of the open cases.
+// onCases returns the actions on owners of cases that the actor may do for at least one of the open cases.
 func (rq *request) onCases(lines []admin.Line) []string {
 	var take, giveBack, assign bool
 	for _, l := range lines {
@@ -40,7 +40,7 @@ func (rq *request) onCases(lines []admin.Line) []string {
 		}
 		on := admin.Subject{Type: l.Entry.BusinessType, Amount: l.Amount, Count: 1}
 		mine := l.Case.Owner == rq.Actor.ID
-		take = take || !mine && rq.May(admin.TakeCase, on) // with hundreds of rows, ask Access only until the answer is known
+		take = take || !mine && rq.May(admin.TakeCase, on) // Call Access only until the answer is known, because a page may have hundreds of rows.
 		giveBack = giveBack || mine && (rq.May(admin.TakeCase, on) || rq.May(admin.AssignCase, on))
 		assign = assign || rq.May(admin.AssignCase, on)
 	}

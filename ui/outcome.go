@@ -15,15 +15,15 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// outcome is the result of an action. A cookie takes it to the page that shows it, so that no link can forge it, and
-// any process of the service can show it. Only one outcome is kept at a time, because a header has little room.
+// outcome is the result of an action. A cookie stores it for the page that shows it. So no link can forge an outcome,
+// and any process of the service can show it. Only the last outcome is stored, because the size of a header is limited.
 type outcome struct {
-	Name   string         `json:"n"` // name in the address of the page
-	Whose  string         `json:"w"` // who acted; see whose
+	Name   string         `json:"n"` // name of the outcome in the address of the page
+	Whose  string         `json:"w"` // person who acted; see whose
 	Do     string         `json:"do"`
 	Type   string         `json:"type,omitempty"`
 	Back   string         `json:"back"`
-	Counts map[string]int `json:"counts"` // number of entries by answer
+	Counts map[string]int `json:"counts"` // number of entries for each answer
 	List   []answer       `json:"list,omitempty"`
 }
 
@@ -33,7 +33,7 @@ type answer struct {
 	Answer string
 }
 
-// MarshalText writes the id and the answer in short form.
+// MarshalText returns the id and the answer, joined by a colon.
 func (a answer) MarshalText() ([]byte, error) { return []byte(a.ID.String() + ":" + a.Answer), nil }
 
 // UnmarshalText reads the text of MarshalText.
@@ -44,8 +44,8 @@ func (a *answer) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// A cookie holds 4 KB. It has room for so many entries and for an address to return to. Entries that were not changed
-// come first.
+// Limits of an outcome, so that it fits a cookie of 4 KB together with an address to return to. Entries that were not
+// changed come first.
 const (
 	answersKept = pageSize
 	mostBack    = 900
@@ -83,12 +83,12 @@ func answerOf(err error) string {
 	return "failed"
 }
 
-// Answers returns all possible answers, in the order of the page.
+// Answers returns all possible answers, in the order in which the page shows them.
 func (outcome) Answers() []string {
 	return []string{"done", "changed", "busy", "state", "not_allowed", "not_found", "failed"}
 }
 
-// Shown returns how many entries the page lists, of All.
+// Shown returns how many entries the page lists. All may be larger.
 func (o outcome) Shown() int { return len(o.List) }
 
 // All returns how many entries the action named.
@@ -104,7 +104,8 @@ const (
 	outcomeSeconds = 600
 )
 
-// whose returns a short name of an actor. After another person signs in, the page does not show them the outcome.
+// whose returns a short hash that identifies an actor. If another person signs in, the page does not show them the
+// outcome.
 func whose(a admin.Actor) string {
 	sum := sha256.Sum256([]byte(a.ID))
 	return hex.EncodeToString(sum[:8])
@@ -116,7 +117,7 @@ func (rq *request) tell(o outcome) {
 	if len(o.Back) > mostBack {
 		o.Back = rq.s.opts.Base
 	}
-	text, err := quoted(o) // quoted writes an & as one byte
+	text, err := quoted(o) // Use quoted, because it encodes an & as one byte.
 	if err != nil {
 		rq.failed(err)
 		return

@@ -13,35 +13,35 @@ import (
 // overviewData is the data of the first page.
 type overviewData struct {
 	Health *admin.Health
-	Rows   []typeRow     // types that need attention and some others, or all types
+	Rows   []typeRow     // types that need attention and some other types, or all types
 	More   int           // number of types not in Rows
 	Groups []admin.Group // the groups with the most cases
 	Others int           // number of groups not in Groups
 	Risk   risk
 
-	SeesAll bool // see seesAll
+	SeesAll bool // whether the actor may see all entries, see seesAll
 }
 
 // typeRow is a type with its counts by state.
 type typeRow struct {
 	Type     string
-	Cells    []cell // one per state of atAGlance
-	Overdue  string // for how long; empty: nothing is overdue
+	Cells    []cell // one cell for each state in atAGlance
+	Overdue  string // how long entries have been overdue; empty: no entry is overdue
 	Unknown  bool
 	Paused   *admin.Paused
 	Broken   *admin.Broken
 	MayPause bool
 }
 
-// atAGlance lists the states that have a column in the overview, the worst first.
+// atAGlance lists the states that have a column in the overview. The worst state comes first.
 var atAGlance = [...]compensator.State{compensator.Dead, compensator.Compensating, compensator.Retrying, compensator.Pending}
 
-// cell is a count and its segment in the row's bar.
+// cell is a count in a row, and its segment in the row's bar.
 type cell struct {
 	State   compensator.State
 	N       int
 	More    bool
-	X, Part int // in percent
+	X, Part int // start and width of the segment in percent
 }
 
 // Bars returns the cells that have a segment.
@@ -54,10 +54,10 @@ func (r typeRow) hasProblems() bool {
 	return r.Cells[0].N > 0 || r.Overdue != "" || r.Paused != nil || r.Broken != nil
 }
 
-// risk sums up open cases.
+// risk holds the sums of the amounts of open cases.
 type risk struct {
 	Cases, NoAmount int
-	More            bool // the sums are lower bounds
+	More            bool // whether further cases exist, so that the sums are lower bounds
 	Sums            []string
 	sums            map[string]*big.Int
 }
@@ -97,7 +97,7 @@ func (r *risk) texts() []string {
 
 const (
 	groupsAtAGlance = 6
-	typesAtAGlance  = 10 // more if more types need attention
+	typesAtAGlance  = 10 // number of types at first; if more types need attention, all of those are shown
 )
 
 func (s *server) overview(rq *request) {
@@ -131,15 +131,15 @@ func (s *server) overview(rq *request) {
 	}
 }
 
-// seesAll reports whether the actor may see the entries of these types, and of the empty type. The text that no case is
-// open is shown to such an actor only, because for others some cases may be hidden.
+// seesAll reports whether the actor may see the entries of these types, and of the empty type. Only then may a page say
+// that no case is open. For other actors some cases may be hidden.
 func (rq *request) seesAll(types []admin.TypeOverview) bool {
 	return rq.May(admin.SeeEntries, admin.Subject{}) &&
 		!slices.ContainsFunc(types, func(t admin.TypeOverview) bool { return !rq.May(admin.SeeEntries, admin.Subject{Type: t.Type}) })
 }
 
-// atFirst returns the rows that the overview shows at first. A browser takes longer to draw forty rows than the rest of
-// the page.
+// atFirst returns the rows that the overview shows at first. It leaves out some rows, because a browser takes longer to
+// draw forty rows than the rest of the page.
 func atFirst(rows []typeRow) []typeRow {
 	calm := slices.IndexFunc(rows, func(r typeRow) bool { return !r.hasProblems() })
 	if calm < 0 {
@@ -148,8 +148,8 @@ func atFirst(rows []typeRow) []typeRow {
 	return rows[:min(max(calm, typesAtAGlance), len(rows))]
 }
 
-// typeRows sorts types: the most dead entries first, then other types that need attention. The longest bar belongs to
-// the type with the most entries.
+// typeRows sorts types: the types with the most dead entries come first, then other types that need attention. The type
+// with the most entries has the longest bar.
 func (rq *request) typeRows(types []admin.TypeOverview) (rows []typeRow, err error) {
 	rows = make([]typeRow, len(types))
 	most := 1

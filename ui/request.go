@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// request is a running request: the actor, the language and the writer.
+// request is a running HTTP request with its actor and its language. It writes the answer.
 type request struct {
 	words
 	s     *server
@@ -26,7 +26,7 @@ type request struct {
 	ctx   context.Context
 	Actor admin.Actor
 	Nonce string
-	Now   time.Time // when the page is made, or when its data was read
+	Now   time.Time // time at which the page is built, or at which its data was read
 }
 
 func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
@@ -35,14 +35,14 @@ func (s *server) request(w http.ResponseWriter, r *http.Request) *request {
 	return &request{words: wordsFor(r), s: s, w: w, r: r, ctx: r.Context(), Actor: actor, Nonce: nonce, Now: time.Now()}
 }
 
-// view is the data of a template: the methods of the request, and the data of the page.
+// view is the data that a template gets: the request with its methods, and the data of the page.
 type view struct {
 	*request
 	Page string // name of the template
 	Data any
 }
 
-// parsePages parses one template per page, each in the common frame.
+// parsePages parses one template for each page. Each template includes the frame that all pages share.
 func parsePages() (map[string]*template.Template, error) {
 	frame, err := template.New("").ParseFS(files, "pages/frame.html", "pages/parts.html")
 	if err != nil {
@@ -90,8 +90,8 @@ func (rq *request) fail(status int, key string, args ...any) {
 	rq.show(status, "error", text)
 }
 
-// failed answers with the error of the Admin, or of a failed read or change. A driver's error may contain anything, so
-// its text goes to the Logger only.
+// failed answers with an error page for an error of the Admin. A driver's error may contain anything, so only the
+// Logger gets its text.
 func (rq *request) failed(err error) {
 	var field *compensator.FieldError
 	switch {
@@ -116,7 +116,8 @@ func (rq *request) failed(err error) {
 	}
 }
 
-// Link returns an address of these pages. query alternates names and values. Names with empty values are left out.
+// Link returns an address of these pages. query alternates names and values. If a value is empty, Link leaves the name
+// out.
 func (rq *request) Link(path string, query ...any) (string, error) {
 	if len(query)%2 != 0 {
 		return "", errors.New("ui: a link wants names and values")
@@ -164,7 +165,8 @@ var themes = []string{"light", "dark"}
 // Languages returns the languages to choose from.
 func (rq *request) Languages() []words { return languages }
 
-// Here returns the address of this page, for links that return to it. For a POST it is the page with the form.
+// Here returns the address of this page, for links that return to it. For a POST it returns the address of the page
+// with the form.
 func (rq *request) Here() string {
 	if rq.r.Method == http.MethodPost {
 		return rq.back(rq.r.PostFormValue("back"))
@@ -172,7 +174,7 @@ func (rq *request) Here() string {
 	return rq.r.URL.RequestURI()
 }
 
-// Back returns the address that the form gives as its origin.
+// Back returns the address of the page from which the person came, as the form says.
 func (rq *request) Back() string { return rq.back(rq.r.FormValue("back")) }
 
 // back returns to if it is an address of these pages, and Base otherwise.
@@ -183,7 +185,7 @@ func (rq *request) back(to string) string {
 		return base
 	}
 	clean := path.Clean(u.Path)
-	if clean+"/" == base { // Clean removes the trailing slash, which only the first page has
+	if clean+"/" == base { // Clean removes the trailing slash, but the address of the first page needs it.
 		clean = base
 	}
 	if !strings.HasPrefix(clean, base) {

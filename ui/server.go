@@ -17,23 +17,23 @@ type server struct {
 	admin          *admin.Admin
 	opts           Options
 	pages          map[string]*template.Template
-	made           string // hash of everything but the data that pages are made of
+	made           string // hash of everything from which pages are built, except their data; see makings
 	assets         map[string]asset
 	reads, actions *limiter
 	origins        *http.CrossOriginProtection
 	times          times
-	unbounded      sync.Once // logs once that slow clients are not limited
+	unbounded      sync.Once // makes noDeadline log only once
 }
 
 const (
 	readsASecond   = 20
 	actionsASecond = 5
 	mostBytes      = 1 << 20
-	mostTime       = 30 * time.Second // maximum time of a request's queries
+	mostTime       = 30 * time.Second // maximum duration of all queries of one request
 	pageSize       = 50
 )
 
-// route is one route of the handler. A test lists who may use each route.
+// route is one route of the handler. A test lists which actors may use each route.
 type route struct {
 	pattern string // method and path below Base
 	serve   func(s *server, rq *request)
@@ -84,7 +84,7 @@ func (s *server) routes() http.Handler {
 
 type nonceKey struct{}
 
-// secured sets the security headers of every answer, also of refusals.
+// secured sets the security headers of every answer, including errors.
 func (s *server) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
@@ -106,7 +106,7 @@ type actorKey struct{}
 // inHeader escapes a text for a quoted string in a header (RFC 9110, 5.6.4).
 var inHeader = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// identified refuses clients that Identify does not know, and clients over their limit.
+// identified answers with an error if Identify names no actor, or if the actor sends too many requests.
 func (s *server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		actor, ok := s.opts.Identify(r)

@@ -8,8 +8,8 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// settingsData is the data of the page of paused types. The page can also pause types that it does not list. Rights are
-// asked by type, and the actor's types may have no open entries before planned work.
+// settingsData is the data of the page of paused types. A person can also pause a type that the page does not list. The
+// page cannot list all types: rights are checked by type, and before planned work a type may have no open entries.
 type settingsData struct {
 	Paused []admin.Paused
 	Others []string // types with open entries that are not paused
@@ -53,7 +53,8 @@ func (s *server) preferences(rq *request) {
 	rq.redirect(rq.Back())
 }
 
-// remember sets a cookie that browsers send only to these pages, and only from these pages. No cookie holds a secret.
+// remember sets a cookie. Browsers send it only to these pages, and only with requests from these pages. No cookie
+// holds a secret.
 func (rq *request) remember(name, value string, seconds int) {
 	http.SetCookie(rq.w, &http.Cookie{Name: name, Value: value, Path: rq.s.opts.Base, MaxAge: seconds, HttpOnly: true,
 		SameSite: http.SameSiteStrictMode, Secure: rq.r.TLS != nil || strings.HasPrefix(rq.r.Header.Get("Origin"), "https://")})

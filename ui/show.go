@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/admin"
 )
 
-// money writes an amount of minor units, such as "CNY 12,900.00". It never uses a float.
+// money formats an amount given in minor units, for example "CNY 12,900.00". It never uses a float.
 func money(minor *big.Int, currency string) string {
 	places := admin.Decimals(currency)
 	digits := new(big.Int).Abs(minor).String()
@@ -33,7 +33,7 @@ func money(minor *big.Int, currency string) string {
 	return currency + "\u00a0" + sign + thousands(whole) + part
 }
 
-// Amount writes an amount. It is empty if the amount is unknown.
+// Amount formats an amount. It returns "" if the amount is unknown.
 func (w words) Amount(a compensator.Amount) string {
 	if !a.Known() {
 		return ""
@@ -41,7 +41,7 @@ func (w words) Amount(a compensator.Amount) string {
 	return money(big.NewInt(a.Minor), a.Currency)
 }
 
-// Time writes a time in UTC. The script turns it into local time and puts the UTC time into a tooltip.
+// Time returns a time in UTC. The page's script converts it to local time and shows the UTC time as a tooltip.
 func (w words) Time(t time.Time) template.HTML {
 	if t.IsZero() {
 		return "–"
@@ -50,7 +50,7 @@ func (w words) Time(t time.Time) template.HTML {
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, t.Format("2006-01-02T15:04:05.000Z"), t.Format("2006-01-02 15:04:05 UTC")))
 }
 
-// Span writes a duration in its two largest units.
+// Span formats a duration in its two largest units.
 func (w words) Span(d time.Duration) (string, error) {
 	d = d.Abs()
 	switch {
@@ -64,7 +64,7 @@ func (w words) Span(d time.Duration) (string, error) {
 	return w.twoUnits("span.d", int(d.Hours())/24, int(d.Hours())%24, "span.d_h")
 }
 
-// twoUnits leaves out the smaller unit if it is zero.
+// twoUnits formats two units. It leaves out the smaller unit if that unit is zero.
 func (w words) twoUnits(one string, large, small int, both string) (string, error) {
 	if small == 0 {
 		return w.T(one, large)
@@ -72,7 +72,7 @@ func (w words) twoUnits(one string, large, small int, both string) (string, erro
 	return w.T(both, large, small)
 }
 
-// Number writes a number with commas between thousands.
+// Number formats a number with commas between thousands.
 func (w words) Number(n int) string { return thousands(fmt.Sprint(n)) }
 
 // thousands puts a comma after every three digits, counted from the right.
@@ -83,10 +83,11 @@ func thousands(digits string) string {
 	return digits
 }
 
-// visible replaces invisible characters, and characters that change the direction of text, by their numbers. It does so
-// only between tags. The templates contain no such characters, so all of them come from outside. In an attribute they
-// cannot affect other text. A textarea keeps them too, because the browser must send back the text as it was typed. A
-// CR before LF is kept.
+// visible replaces invisible characters, and characters that change the direction of text, by their numbers. The
+// templates contain no such characters, so all of them come from outside.
+//
+// Only text between tags is changed. In an attribute these characters cannot affect other text. A textarea keeps them,
+// because the browser must send the text back as it was typed. A CR before LF is kept too.
 func visible(html []byte) []byte {
 	if !bytes.ContainsFunc(html, unseen) {
 		return html
@@ -117,9 +118,9 @@ func unseen(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Cf, r)
 }
 
-// Badge returns a word with an icon and a colour, so that the colour is never the only sign.
+// Badge returns a word with an icon and a colour. The icon serves people who cannot see the colour.
 func (w words) Badge(kind, text string) template.HTML {
-	kind, _, _ = strings.Cut(kind, " ") // the first word of a state names its class
+	kind, _, _ = strings.Cut(kind, " ") // The first word of a state is its CSS class.
 	return template.HTML(`<span class="badge k-` + kind + `"><svg class="i" aria-hidden="true"><use href="#i-` + kind + `"/></svg>` + template.HTMLEscapeString(text) + `</span>`)
 }
 
@@ -128,12 +129,12 @@ func (w words) State(state compensator.State) template.HTML {
 	return w.Badge(state.String(), w.Word("state", state))
 }
 
-// Telling reports whether EndedBy says more than the state does.
+// Telling reports whether EndedBy says something that the state does not say.
 func (w words) Telling(by compensator.EndedBy) bool {
 	return by != compensator.EndedByHandler && by != compensator.EndedByPerson && by != compensator.EndedByCancel
 }
 
-// Due writes the time by which a person should look at a case.
+// Due returns the time by which a person should look at a case.
 func (w words) Due(c *admin.Case) (template.HTML, error) {
 	left := time.Until(c.DueAt)
 	span, err := w.Span(left)
@@ -151,7 +152,7 @@ func (w words) Due(c *admin.Case) (template.HTML, error) {
 // Unsure reports whether the outcome is unknown; see unsure.
 func (w words) Unsure(c *admin.Case) bool { return unsure(c) }
 
-// UnsureGroup reports whether the group's example has an unknown outcome.
+// UnsureGroup reports whether the outcome of the group's example is unknown.
 func (w words) UnsureGroup(g admin.Group) bool { return g.Kind == admin.CaseUnknown }
 
 // Theirs reports whether another person has the case.
@@ -186,10 +187,10 @@ func (w words) Delays(do string) bool {
 	return do == string(admin.Requeue) || do == string(admin.Compensate) || do == string(admin.Reschedule)
 }
 
-// Sums returns a group's sums as texts, one per currency.
+// Sums returns the sums of a group as texts, one for each currency.
 func (w words) Sums(g admin.Group) []string { return riskOf([]admin.Group{g}, false).Sums }
 
-// Seen returns the text of an entry for a form.
+// Seen returns the value that forms use for the entry of a line; see seenText.
 func (w words) Seen(l admin.Line) string { return seenText(l.Entry.ID, l.Entry.Version, l.Case) }
 
 // EntryLink returns the address of an entry.
@@ -197,7 +198,8 @@ func (rq *request) EntryLink(id compensator.EntryID) string {
 	return rq.s.opts.Base + "entries/" + id.String()
 }
 
-// CasesOf returns the address of the cases of a failure. If they fit on one page, the address asks for all of them.
+// CasesOf returns the address of the cases of a failure. If all cases fit on one page, the address asks for a page with
+// manyRows.
 func (rq *request) CasesOf(g admin.Group) (string, error) {
 	rows := ""
 	if g.N > pageSize {
@@ -206,7 +208,7 @@ func (rq *request) CasesOf(g admin.Group) (string, error) {
 	return rq.Link("cases/due", "failure", g.Fingerprint, "type", g.Type, "rows", rows)
 }
 
-// Data of partial templates: the request, and what the part shows.
+// Data of partial templates: the request, and the values that the partial template shows.
 type (
 	groupPart struct {
 		R *request
@@ -230,7 +232,8 @@ type (
 	}
 )
 
-// Did returns the key of the word for the action. Assigning a case to nobody counts as giving it back.
+// Did returns the key of the word for a recorded action. If a case was assigned to no owner, the word says that the
+// case was given back.
 func (p recordPart) Did() string {
 	if p.X.Action == doAssign && p.X.Subject == "" {
 		return doGiveBack

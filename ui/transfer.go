@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// send answers with a page. If a page that refreshes itself has not changed, the answer is a short 304.
+// send answers with a page. If the browser has refreshed a page that has not changed, send answers with a short 304.
 func (rq *request) send(status int, html []byte) {
 	h := rq.w.Header()
 	if status == http.StatusOK && reads(rq.r) && h.Get("ETag") == "" && rq.has(rq.tag(html)) {
@@ -37,21 +37,21 @@ func (rq *request) asOf(at time.Time) {
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// has sets the ETag of the answer. If the browser has the page with this tag, has answers 304 and returns true.
+// has sets the ETag of the answer. If the browser already has the page with this tag, has answers 304 and returns true.
 func (rq *request) has(tag string) bool {
 	h := rq.w.Header()
 	h.Set("ETag", tag)
-	if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") != tag { // a proxy that compresses an answer makes its tag weak
+	if strings.TrimPrefix(rq.r.Header.Get("If-None-Match"), "W/") != tag { // A proxy that compresses an answer adds W/ to its tag.
 		return false
 	}
 	for _, ofPages := range []string{"Content-Security-Policy", "Cross-Origin-Opener-Policy", "Cross-Origin-Resource-Policy", "Referrer-Policy"} {
-		h.Del(ofPages) // a 304 has no page, and a browser would not update these headers of the page that it keeps
+		h.Del(ofPages) // Remove these headers from the 304. They belong to a new page, and a browser would not apply them to the page that it has.
 	}
 	rq.w.WriteHeader(http.StatusNotModified)
 	return true
 }
 
-// tag returns the tag of a page. Its nonce and the time at which it was made do not count.
+// tag returns the ETag of a page. It ignores the nonce and the time at which the page was built.
 func (rq *request) tag(html []byte) string {
 	for _, own := range []string{rq.Nonce, string(rq.Time(rq.Now))} {
 		html = bytes.ReplaceAll(html, []byte(own), nil)
@@ -64,18 +64,18 @@ func tagOf(of []byte) string {
 	return `"` + hex.EncodeToString(hash[:12]) + `"`
 }
 
-// unchanged answers 304 without making the page, if the browser has a page of the same data. So fifty readers cost
-// little more than their requests. The template may use only data and the values listed here. Rights and written
-// durations must therefore be part of data.
+// unchanged answers 304 without building the page, if the browser has a page with the same data. So fifty readers cost
+// little more than their requests. The template may use only data and the values listed here. So data must contain
+// everything else that the page shows, such as rights and formatted durations.
 func (rq *request) unchanged(page string, data any) bool {
 	made, err := json.Marshal([]any{rq.s.made, page, rq.Lang, rq.Theme(), rq.Actor.ID, rq.Here(), data})
 	return err == nil && rq.has(tagOf(made))
 }
 
 // compresses reports whether to compress a page. The browser must accept gzip and must say that the request comes from
-// these pages or from the person. The length of a compressed page reveals whether the page repeats its address. Another
-// site can make a browser request any address, so such requests get no compressed answer. Answers of reveal are never
-// compressed.
+// these pages or from the person. The length of a compressed page reveals whether the page repeats a part of its
+// address. Another site can make a browser request any address, so such a request gets no compressed answer. Answers of
+// reveal are never compressed.
 func (rq *request) compresses() bool {
 	site := rq.r.Header.Get("Sec-Fetch-Site")
 	return reads(rq.r) && (site == "same-origin" || site == "none") && takesGzip(rq.r)
@@ -92,7 +92,7 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-// compressors are reused, because each takes a megabyte of memory.
+// compressors caches gzip writers, because each takes a megabyte of memory.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func compressed(data []byte) []byte {
@@ -100,7 +100,7 @@ func compressed(data []byte) []byte {
 	z := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(z)
 	z.Reset(&out)
-	_, _ = z.Write(data) // a bytes.Buffer returns no error
+	_, _ = z.Write(data) // A bytes.Buffer never returns an error.
 	_ = z.Close()
 	return out.Bytes()
 }

@@ -17,9 +17,9 @@ type Options struct {
 	// called for each request, concurrently, and must not read the body.
 	Identify func(r *http.Request) (admin.Actor, bool)
 
-	// Realm makes the browser ask for a name and a password, for an Identify that reads r.BasicAuth. A 401 then carries
-	// WWW-Authenticate: Basic with this realm of printable ASCII characters. By default there is no challenge, for a
-	// login page of your own.
+	// Realm makes the browser ask for a name and a password. Set it if Identify reads r.BasicAuth. Then a 401 has the
+	// header WWW-Authenticate: Basic with this realm. Realm consists of printable ASCII characters. If it is empty, the
+	// pages send no such header, and your application provides a login page.
 	Realm string
 
 	// Base is the path of the handler, for example "/ops/log/". The handler needs the full path of requests, so do not
@@ -29,22 +29,22 @@ type Options struct {
 	// Title stands at the head of each page. The default is "compensator".
 	Title string
 
-	// Types says which parts of contents are shown, by business type.
+	// Types says, for each business type, which parts of contents a reveal shows.
 	Types map[string]TypeView
 
-	// TrustedOrigins are further origins that may post, for example "https://ops.example.com". Set it if a proxy
-	// rewrites the Host header.
+	// TrustedOrigins lists further origins whose forms may be posted, for example "https://ops.example.com". Set it if a
+	// proxy rewrites the Host header.
 	TrustedOrigins []string
 
 	// Logger logs failures. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// TypeView says which values of a type's content a reveal shows. Of all other fields only the names are shown.
+// TypeView says which values of a type's content a reveal shows. For all other fields a reveal shows only the names.
 type TypeView struct {
-	// Show lists fields of JSON content whose values are shown, with everything below them, for example "order.id".
-	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. The default
-	// shows no values.
+	// Show lists fields of JSON content. A reveal shows their values and everything below them, for example "order.id".
+	// Elements of an array have the name of the array. "." shows the whole content, also if it is not JSON. By default a
+	// reveal shows no values.
 	Show []string
 }
 
@@ -100,7 +100,7 @@ func newServer(d *admin.Admin, opts Options) (*server, error) {
 	return s, nil
 }
 
-// handler chains the steps of a request: time limits, security headers, the origin, the actor, and then the form.
+// handler chains the steps of a request in this order: time limits, security headers, origin, actor, form.
 func (s *server) handler() http.Handler {
 	return s.bounded(s.secured(s.origins.Handler(s.identified(s.received(s.routes())))))
 }

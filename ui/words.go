@@ -26,14 +26,15 @@ func load(lang string) words {
 		err = json.Unmarshal(data, &w.texts)
 	}
 	if err != nil {
-		panic(err) // the file is embedded, and every test reads it
+		panic(err) // The file is embedded and every test reads it, so this cannot happen.
 	}
 	return w
 }
 
 const languageCookie, themeCookie = "compensator_language", "compensator_theme"
 
-// wordsFor returns the language that the person has chosen, or else the browser's, or else English.
+// wordsFor returns the language that the person has chosen. Without a choice it returns the browser's language, or else
+// English.
 func wordsFor(r *http.Request) words {
 	if cookie, err := r.Cookie(languageCookie); err == nil {
 		for _, w := range languages {
@@ -54,7 +55,8 @@ func wordsFor(r *http.Request) words {
 	return languages[0]
 }
 
-// T returns a text with {0}, {1} … replaced. A text with a number may have two forms, key.one and key.other.
+// T returns the text of a key. It replaces {0}, {1} and so on by args. A text with a number may have two forms: key.one
+// and key.other.
 func (w words) T(key string, args ...any) (string, error) {
 	text, found := w.texts[key]
 	if !found && len(args) > 0 {
@@ -77,8 +79,8 @@ func (w words) T(key string, args ...any) (string, error) {
 	return strings.NewReplacer(pairs...).Replace(text), nil
 }
 
-// wrong returns the message for a field that was filled in wrongly. If the reason begins with the wrong text in quotes,
-// the message begins with {0}.
+// wrong returns the message for a wrong value in a field. If the reason begins with the value in quotes, the message
+// begins with {0}.
 func (w words) wrong(field *compensator.FieldError) string {
 	reason := field.Reason
 	given, err := strconv.QuotedPrefix(reason)
@@ -88,7 +90,7 @@ func (w words) wrong(field *compensator.FieldError) string {
 	return strings.NewReplacer("{0}", w.Word("field", field.Field), "{1}", strings.Replace(w.Word("problem", reason), "{0}", given, 1)).Replace(w.texts["wrong"])
 }
 
-// Word returns a stored word in the person's language. A word that a later version stored is returned as it is.
+// Word translates a stored word into the person's language. A word that only a later version knows stays unchanged.
 func (w words) Word(kind string, word any) string {
 	if text, found := w.texts[kind+"."+fmt.Sprint(word)]; found {
 		return text

@@ -514,10 +514,10 @@ func (p *program) answer(answers results) error {
 	if err := p.print(l); err != nil || len(answers) == answers.done() {
 		return err
 	}
-	told := &exitError{code: codeSomeRefused, told: true, err: fmt.Errorf("%d of %d refused", len(answers)-answers.done(), len(answers))}
+	refusal := &exitError{code: codeSomeRefused, printed: true, err: fmt.Errorf("%d of %d refused", len(answers)-answers.done(), len(answers))}
 	if len(codes) == 1 {
-		for told.code = range codes {
+		for refusal.code = range codes {
 		}
 	}
-	return told
+	return refusal
 }

@@ -428,7 +428,7 @@ func (p *program) health() *cobra.Command {
 			err = p.print(listing{kind: "health", single: true, columns: []column{{"healthy", ""}, {"problem", ""}, {"oldest_overdue_seconds", ""}},
 				rows: [][]any{{problem == "", problem, oldest}}})
 			if err == nil && problem != "" {
-				err = &exitError{code: codeUnhealthy, told: true, err: fmt.Errorf("unhealthy: %s", problem)}
+				err = &exitError{code: codeUnhealthy, printed: true, err: fmt.Errorf("unhealthy: %s", problem)}
 			}
 			return err
 		})

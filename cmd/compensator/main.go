@@ -58,7 +58,7 @@ func run(args []string, env func(string) string, in, out, errs *os.File) int {
 		return codeInterrupted
 	}
 	var silent *exitError
-	if err != nil && !(errors.As(err, &silent) && silent.told) {
+	if err != nil && !(errors.As(err, &silent) && silent.printed) {
 		p.say("%s", plain(err))
 	}
 	return codeOf(err)
@@ -83,11 +83,11 @@ func (p *program) say(format string, args ...any) {
 // plain returns the text of an error without "compensator: ". The program prints its own name, which is the same.
 func plain(err error) string { return strings.ReplaceAll(err.Error(), "compensator: ", "") }
 
-// exitError is an error with an exit code. If told is set, the program has already printed the error.
+// exitError is an error with an exit code. If printed is set, the program has already printed the error.
 type exitError struct {
-	code int
-	told bool
-	err  error
+	code    int
+	printed bool
+	err     error
 }
 
 func (e *exitError) Error() string { return e.err.Error() }

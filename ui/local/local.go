@@ -1,5 +1,5 @@
-// Package local serves the operator's pages to the person at the terminal. It listens on loopback, and serves only the
-// browser that has brought the token printed in the terminal.
+// Package local serves the operator's pages to the person at the terminal. It listens on loopback. It prints an address
+// with a token in the terminal, and serves only the browser that has sent this token.
 package local
 
 import (
@@ -39,16 +39,17 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return nil, errors.Join(&compensator.FieldError{Field: "listen", Reason: address + reason}, listener.Close())
 }
 
-// stopping is how long running requests have to finish when Serve ends.
+// stopping is how long Serve waits for running requests when it ends.
 const stopping = 10 * time.Second
 
 // Serve serves an Admin's pages to the actor until ctx ends, and then closes the listener. The end of ctx is no error.
-// Serve calls ready with the address, which contains a token. One browser may use the token once. A cookie identifies
-// the browser after that. Serve sets opts.Identify itself.
+// Serve calls ready with the address, which contains a token. One browser may use the token once. After that a cookie
+// identifies the browser. Serve sets opts.Identify itself.
 //
-// The address has a random host below localhost, new for each call. Browsers send a cookie to all ports of its host,
-// and every program on the machine can listen on 127.0.0.1. Serve refuses requests to any other host. Chromium and
-// Firefox resolve such a host to loopback without a name server. Some browsers do not, and cannot open the pages.
+// The address has a random host name below localhost, which is new for each call. The reason is that browsers send a
+// cookie to all ports of its host, and every program on the machine can listen on 127.0.0.1. Serve refuses requests to
+// any other host name. Chromium and Firefox resolve such a name to loopback without a name server. Browsers that do not
+// cannot open the pages.
 func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor admin.Actor, opts ui.Options, ready func(link string)) error {
 	if opts.Base == "" {
 		opts.Base = "/"
@@ -63,7 +64,7 @@ func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor adm
 	mux := http.NewServeMux()
 	mux.Handle(opts.Base, pages)
 	mux.HandleFunc("GET /enter", bodiless(door.enter))
-	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // a page takes at most half a minute
+	server := &http.Server{Handler: door.guard(mux), ReadHeaderTimeout: stopping, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute} // The timeouts allow for a page that takes half a minute.
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	ready(fmt.Sprintf("http://%s/enter?token=%s", net.JoinHostPort(door.host, port), door.token))
@@ -77,11 +78,12 @@ func Serve(ctx context.Context, listener net.Listener, d *admin.Admin, actor adm
 	if err = server.Shutdown(last); err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-served // Shutdown and Close end it
+	<-served // Wait for the goroutine of Serve, which Shutdown or Close has ended.
 	return err
 }
 
-// door admits the browser that brings the token. The token works once. After that a cookie identifies the browser.
+// door admits the one browser that has sent the token. The token works once. After that a cookie identifies the
+// browser.
 type door struct {
 	actor          admin.Actor
 	base, host     string
@@ -91,8 +93,8 @@ type door struct {
 
 const sessionCookie = "compensator_session"
 
-// guard refuses requests to a host other than the door's. So a cookie that leaked to another port is useless there, and
-// so is a foreign name that resolves to loopback. The port may differ, because it may be forwarded.
+// guard refuses requests to a host name other than the door's. So a cookie that was sent to another port is useless,
+// and another name that resolves to loopback does not work. guard ignores the port, because it may be forwarded.
 func (d *door) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -111,7 +113,7 @@ func misdirected(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "these pages answer to the address that was printed, and to no other", http.StatusMisdirectedRequest)
 }
 
-// lingering is how long a client may go on sending an unread body after the answer.
+// lingering is how long after the answer a client may continue to send a body that was not read.
 const lingering = time.Second
 
 // bodiless wraps a handler that reads no body. It answers at once, and closes the connection if the request has a body.
@@ -121,7 +123,7 @@ func bodiless(answer http.HandlerFunc) http.HandlerFunc {
 			answer(w, r)
 			return
 		}
-		w.Header().Set("Connection", "close") // without this header net/http reads the body first
+		w.Header().Set("Connection", "close") // Without this header net/http would read the body before it sends the answer.
 		answer(w, r)
 		control := http.NewResponseController(w)
 		_ = control.Flush()
@@ -129,13 +131,13 @@ func bodiless(answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// onward is a page that goes on to the pages by itself. A redirect would not work: after a link from another site, a
-// browser sends no cookie with it.
+// onward is an HTML page that opens the operator's pages by itself. A redirect would not work. If the person followed a
+// link on another site, the browser would send no cookie with the redirected request.
 const onward = `<!doctype html><html lang="en"><meta charset="utf-8"><title>compensator</title>` +
 	`<meta http-equiv="refresh" content="0;url=%[1]s"><a href="%[1]s">to the pages</a></html>`
 
 func (d *door) enter(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet { // a GET pattern also matches HEAD, and a preview of the link must not use up the token
+	if r.Method != http.MethodGet { // A GET pattern also matches HEAD. A HEAD request for a preview of the link must not use up the token.
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, "want GET", http.StatusMethodNotAllowed)
 		return
