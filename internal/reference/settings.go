@@ -79,7 +79,7 @@ func short(typ string) string { return strings.Join(strings.Fields(typ), " ") }
 // defaultOf returns the default of a field for the line below its name. The comment must say what the code sets.
 func defaultOf(field, comment, code string) (string, error) {
 	said := saidDefault.FindStringSubmatch(strings.Join(strings.Fields(comment), " "))
-	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimSpace(said[1]), code)) {
+	if code != "" && (said == nil || !strings.HasPrefix(strings.TrimPrefix(strings.TrimSpace(said[1]), "is "), code)) {
 		return "", fmt.Errorf("the default of %s is %s, and its comment does not say so: %q", field, code, comment)
 	}
 	if said == nil {

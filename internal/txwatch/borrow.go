@@ -9,9 +9,9 @@ import (
 )
 
 // borrower opens connections by borrowing them from a pool that the user opened without Connector. Each connection is
-// borrowed for one transaction of the library. Meanwhile it is watched like a connection of a Connector. So every error
-// is seen by which the server ends the transaction. That includes errors in rows, in a prepared statement or in a
-// single row, which no handle of database/sql shows.
+// borrowed for one transaction of the library. During that time it is watched like a connection of a Connector. So this
+// package sees every error with which the server ends the transaction. That includes errors in rows, in prepared
+// statements and in single rows, which a handle of database/sql does not show.
 type borrower struct{ db *sql.DB }
 
 // Borrow opens a pool of connections borrowed from db. The pool keeps no idle connection: every connection goes back to
@@ -35,7 +35,7 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	go func() {
 		defer close(borrowed.over)
 		defer conn.Close()
-		_ = conn.Raw(func(driverConn any) error { // Raw returns the error that the goroutine received from end.
+		_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw. It is the error that end has passed to the goroutine.
 			inner <- driverConn.(driver.Conn)
 			return <-borrowed.back
 		})
@@ -43,21 +43,21 @@ func (l borrower) Connect(ctx context.Context) (driver.Conn, error) {
 	return &watchedConn{inner: <-inner, borrowed: borrowed}, nil
 }
 
-// borrowed is one borrowing of a connection. database/sql allows the use of a driver's connection only inside a call of
-// Raw. So a goroutine stays inside Raw for the whole borrowing.
+// borrowed is a connection that was borrowed from the user's pool. database/sql allows the use of a driver's connection
+// only inside a call of Raw. So a goroutine stays inside Raw until the connection is given back.
 type borrowed struct {
 	back chan error
 	over chan struct{} // closed when the pool has its connection again
 }
 
-// end gives the connection back. If it is not sound, the pool closes it.
+// end gives the connection back. If sound is false, the pool closes the connection.
 func (l *borrowed) end(sound bool) {
 	var verdict error
 	if !sound {
 		verdict = driver.ErrBadConn
 	}
 	l.back <- verdict
-	// Wait until the connection is back, because the user's pool may have only this one.
+	// Wait until the pool has the connection again, because the pool may have only this connection.
 	<-l.over
 }
 
@@ -66,7 +66,7 @@ func ThrowAway(ctx context.Context, conn *sql.Conn, why error) {
 	if mysqlerr.IsInsideTransaction(why) {
 		warnLeftOpen(ctx, why)
 	}
-	_ = conn.Raw(func(driverConn any) error { // Raw fails with the error that the function returns.
+	_ = conn.Raw(func(driverConn any) error { // Ignore the result of Raw. It is the error that the function returns.
 		driverConn.(*watchedConn).discard = true
 		return driver.ErrBadConn
 	})

@@ -11,13 +11,13 @@ import (
 )
 
 // watchedConn is a watched connection. It implements every optional interface of package driver. If the inner
-// connection lacks an interface, watchedConn answers as database/sql would without it.
+// connection lacks an interface, watchedConn behaves as database/sql does for a connection without this interface.
 type watchedConn struct {
 	inner     driver.Conn
-	connector *Connector    // nil: the connection is borrowed
+	connector *Connector    // nil for a borrowed connection
 	place     *list.Element // element in connector.living
-	borrowed  *borrowed     // nil: this package closes the connection
-	touched   bool          // a statement was sent since the connection left the pool
+	borrowed  *borrowed     // set for a borrowed connection; nil: Close closes the connection itself
+	touched   bool          // whether a statement was sent since the connection left the pool
 	txWatch
 }
 
@@ -39,18 +39,18 @@ func (c *watchedConn) Begin() (driver.Tx, error) {
 
 func (c *watchedConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	if err := c.doomed(); err != nil {
-		return nil, err // The BEGIN would commit the open transaction.
+		return nil, err // Do not send the BEGIN, because it would commit the open transaction.
 	}
 	tx, err := connBegin(ctx, c.inner, opts)
-	// The session is inside a transaction, although nothing was sent since it left the pool. So an earlier user left it
-	// open. If it went back to the pool as sound, it would be drawn again, and nothing would go on. If something was
-	// sent, the caller began the transaction itself.
+	// The session is inside a transaction. If nothing was sent since the connection left the pool, an earlier user has
+	// left the transaction open. Discard the connection. Otherwise the pool would hand it out again and again, and no
+	// caller could begin a transaction. If something was sent, this caller has begun the transaction itself.
 	if mysqlerr.IsInsideTransaction(err) && !c.touched {
 		c.discard = true
 		warnLeftOpen(ctx, err)
-		return nil, driver.ErrBadConn // Nothing was sent, so database/sql tries the next connection.
+		return nil, driver.ErrBadConn // Nothing was sent, so database/sql may try another connection.
 	}
-	// A transaction begun here belongs to the service, until the Question of Store.Begin says that it is the library's.
+	// Treat the transaction as one of the service. If Store.Begin has begun it, a Question says so later.
 	c.touched, c.ours = true, nil
 	c.begun(err)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *watchedConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 	result, err := connExec(ctx, c.inner, query, args)
 	if err == driver.ErrSkip {
-		return nil, err // Nothing was sent. database/sql prepares the statement instead, and comes through watchedStmt.
+		return nil, err // Nothing was sent. database/sql prepares the statement instead and runs it through watchedStmt.
 	}
 	if err = c.after(kind, query, err); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (c *watchedConn) Prepare(query string) (driver.Stmt, error) {
 }
 
 // PrepareContext sends nothing for a probe. The caller may keep the returned statement and run it later with another
-// context. So the statement is prepared on the server when it first runs outside a probe.
+// context that carries no probe. Only then is the statement prepared on the server.
 func (c *watchedConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	stmt := &watchedStmt{conn: c, query: query, kind: kindOf(query)}
 	if unfilled(ctx) != nil {
@@ -167,8 +167,8 @@ func (c *watchedConn) IsValid() bool {
 	return true
 }
 
-// Close also ends the borrowing of a borrowed connection. A connection that is still inside a transaction is not given
-// back as sound.
+// Close closes the connection. It gives a borrowed connection back to its pool. If the connection is still inside a
+// transaction, Close reports it as not sound, so that the pool closes it.
 func (c *watchedConn) Close() error {
 	if c.borrowed != nil {
 		c.borrowed.end(!c.discard && c.state == txClosed)
@@ -176,19 +176,19 @@ func (c *watchedConn) Close() error {
 		return nil
 	}
 	if c.place != nil {
-		c.connector.forget(c.place) // A second Close changes nothing, because the element is in no list any more.
+		c.connector.forget(c.place) // A second Close has no effect here, because the element is in no list any more.
 	}
 	err := c.inner.Close()
 	c.end(c.dropped())
 	return err
 }
 
-// before refuses a statement whose transaction is over. It also refuses a COMMIT sent as text, under the same
-// conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit or prepare without a
-// ROLLBACK, because the coordinator must roll it back everywhere.
+// before returns an error for a statement whose transaction is over. It also refuses a COMMIT that was sent as text,
+// under the same conditions as watchedDriverTx.Commit, and sends a ROLLBACK instead. It refuses an XA commit or prepare
+// too, but sends no ROLLBACK for it, because the XA coordinator must roll back on all servers.
 func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 	c.touched = true
-	// A ROLLBACK does no harm in any state. It is the way out if the server cannot be asked.
+	// Always let a ROLLBACK pass. It does no harm in any state, and the caller needs it if the server does not answer.
 	if c.mustKnow() && kind != sqlRollback {
 		if err := c.askServer(ctx); err != nil {
 			return fmt.Errorf("compensator: ask whether the transaction is still open: %w", err)
@@ -204,15 +204,15 @@ func (c *watchedConn) before(ctx context.Context, kind sqlKind) error {
 		}
 	case sqlXAPrepare, sqlXACommit:
 		return c.refusal()
-	// Each of these commits the open transaction, or may commit it. That would keep the business change without its
-	// entry (G2).
+	// Each of these statements commits the open transaction, or may commit it. That would keep the business change
+	// without its entry (G2).
 	case sqlBegin, sqlDDL, sqlDoubt, sqlAutocommit, sqlXAStart:
 		return c.doomed()
 	}
 	return nil
 }
 
-// enlist answers a probe. It takes no round trip unless the state is in doubt.
+// enlist fills in the Question of a probe. It asks the server only if it does not know whether a transaction is open.
 func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	var doubt error
 	if c.state == txDoubtful {
@@ -222,14 +222,14 @@ func (c *watchedConn) enlist(ctx context.Context, e *Question) {
 	if e.Ours {
 		c.ours = e.watched
 	}
-	// If the transaction is not known to be open, treat it as closed. An entry recorded into it might be durable on its
-	// own (G2).
+	// If it is unknown whether the transaction is open, treat it as closed. Outside a transaction, an entry would be
+	// committed by itself (G2).
 	if doubt != nil {
 		e.watched.suspend(fmt.Errorf("%w: %w", processlog.ErrNoTransaction, doubt))
 	}
 }
 
-// send runs a statement of this package. The state of the connection does not follow such statements.
+// send runs a statement of this package. Such statements do not change the watched state of the connection.
 func (c *watchedConn) send(ctx context.Context, query string) error {
 	_, err := connExec(ctx, c.inner, query, nil)
 	if err != driver.ErrSkip {

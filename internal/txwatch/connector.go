@@ -1,15 +1,14 @@
 // Package txwatch wraps a database driver so that it sees the end of every transaction on its connections. A
 // transaction ends committed, rolled back, or with an unknown outcome.
 //
-// Only the connection can see that. After a deadlock whose error the caller ignored, every handle of database/sql still
-// looks open, but each further statement commits by itself (G2). So whenever the connection does not know, the state is
-// a doubt, and a doubt never counts as an open transaction. The package never asks the server about something that it
-// can know itself.
+// Only the connection can see that. For example, a deadlock rolls a transaction back. If the caller ignores the error,
+// every handle of database/sql still looks open, but each further statement commits by itself (G2). If the connection
+// does not know whether a transaction is open, its state is doubtful. A doubtful transaction never counts as open. The
+// package asks the server only if the connection cannot know the state.
 //
-// The root package and sqlstore use this package. It knows drivers and statements, but no entries. A connection, and
-// what is known about it, serves one goroutine at a time. A Tx is safe for concurrent use. Each borrowed connection has
-// one goroutine (borrow.go), which ends when the connection is given back. Closing a borrowed connection waits for that
-// goroutine.
+// The root package and sqlstore use this package. It knows drivers and statements, but no entries. A connection and its
+// state serve one goroutine at a time. A Tx is safe for concurrent use. Each borrowed connection has one goroutine
+// (borrow.go), which ends when the connection is given back. Closing a borrowed connection waits for that goroutine.
 package txwatch
 
 import (
@@ -33,19 +32,19 @@ type Connector struct {
 	Opened atomic.Int64 // number of connections opened so far
 
 	mu     sync.Mutex // guards the fields below
-	living list.List  // each open connection as a *living, the oldest first
-	last   time.Time  // time at which the youngest of the closed connections was opened
+	living list.List  // open connections, each as a *living; the oldest is first
+	last   time.Time  // when the youngest of the closed connections was opened
 }
 
 // living is an open connection of a Connector.
 type living struct {
 	opened time.Time
-	out    atomic.Int64 // age in ns at which the pool last handed it out; -1 while it is in the pool
+	out    atomic.Int64 // age of the connection in ns when the pool last handed it out; -1 while it is in the pool
 }
 
-// heldAfter is how long a connection is in use before it counts as held. A service may hold a connection for as long as
-// it runs, for example for a lock. The pool's lifetimes do not reach such a connection, so its age says nothing about
-// them.
+// heldAfter is how long a connection must be in use before it counts as held. A service may hold a connection for as
+// long as it runs, for example for a lock. The pool's lifetime limits do not close such a connection. So its age does
+// not show what the limits are.
 const heldAfter = 10 * time.Second
 
 // held reports whether the connection has been in use longer than heldAfter.
@@ -54,7 +53,7 @@ func (l *living) held() bool {
 	return out >= 0 && time.Since(l.opened)-time.Duration(out) > heldAfter
 }
 
-// handedOut records that the pool hands the connection out. putBack records that it is in the pool again.
+// handedOut records that the pool has handed the connection out. putBack records that the pool has it again.
 func (l *living) handedOut() { l.out.Store(int64(time.Since(l.opened))) }
 func (l *living) putBack()   { l.out.Store(-1) }
 
@@ -64,7 +63,7 @@ var (
 	_ driver.Driver    = Driver{}
 )
 
-// Wrap returns a connector whose connections are watched. A Connector is returned unchanged.
+// Wrap returns a connector whose connections are watched. If inner is a Connector, Wrap returns it unchanged.
 func Wrap(inner driver.Connector) driver.Connector {
 	if c, ok := inner.(*Connector); ok {
 		return c
@@ -98,8 +97,8 @@ func (c *Connector) forget(place *list.Element) {
 	c.living.Remove(place)
 }
 
-// Oldest returns when the oldest open connection that is not held was opened. If there is none, it returns when the
-// youngest of the closed connections was opened, and open is false.
+// Oldest returns when the oldest open connection that is not held was opened. If there is no such connection, open is
+// false, and Oldest returns when the youngest of the closed connections was opened.
 func (c *Connector) Oldest() (opened time.Time, open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (c *Connector) Close() error {
 	return nil
 }
 
-// Driver is the driver that sql.DB.Driver returns. It leads back to the connector.
+// Driver is the driver that sql.DB.Driver returns. Its field leads to the Connector.
 type Driver struct{ Connector *Connector }
 
 func (d Driver) Open(name string) (driver.Conn, error) {
@@ -132,20 +131,21 @@ func (d Driver) Open(name string) (driver.Conn, error) {
 	return d.Connector.watch(conn), nil
 }
 
-// Inner returns the wrapped connector. The library's own pool uses it, because its connections need no watching.
+// Inner returns the wrapped connector. The library uses it for its own pool, whose connections need no watching.
 func (c *Connector) Inner() driver.Connector { return c.inner }
 
-// Question asks the connection behind any handle which transaction it has open. It travels in the context of a probe
-// statement. A watched connection fills it in and does not run the text.
+// Question asks which transaction is open on the connection behind a handle. The context of a probe statement carries
+// it. A watched connection fills the Question in and does not send the statement.
 type Question struct {
-	Ours      bool // the library began the transaction; once it is over, no statement is sent
+	Ours      bool // whether the library began the transaction; then no statement is sent after the transaction is over
 	watched   *Tx
-	Connector *Connector // the connection's Connector
+	Connector *Connector // Connector of the connection
 }
 
 type enlistmentKey struct{}
 
-// Ask returns a context for one probe statement through the handle. If the handle is not watched, the text really runs.
+// Ask returns a context with a Question for one probe statement. If the handle is not watched, the server really runs
+// the statement.
 func Ask(ctx context.Context) (context.Context, *Question) {
 	e := new(Question)
 	return context.WithValue(ctx, enlistmentKey{}, e), e
@@ -155,8 +155,8 @@ func Ask(ctx context.Context) (context.Context, *Question) {
 // Err is ErrNoTransaction. On any other handle it is nil.
 func (e *Question) Tx() *Tx { return e.watched }
 
-// unfilled returns the Question that ctx carries. It returns nil if there is none, or if it has its answer already,
-// because a caller may use the context again for real statements.
+// unfilled returns the Question that ctx carries, if it has no answer yet. Otherwise it returns nil. A Question that
+// has its answer must not stop a later statement, because a caller may use the same context for real statements.
 func unfilled(ctx context.Context) *Question {
 	e, ok := ctx.Value(enlistmentKey{}).(*Question)
 	if !ok || e.watched != nil {
@@ -165,8 +165,8 @@ func unfilled(ctx context.Context) *Question {
 	return e
 }
 
-// warnLeftOpen reports that a session was left inside a transaction and is thrown away. The report goes to the
-// Compensator whose statement met the session, or to the log.
+// warnLeftOpen reports that a pooled session was left inside a transaction and is closed. If ctx belongs to a statement
+// of a Compensator, that Compensator gets the report. Otherwise it is logged.
 func warnLeftOpen(ctx context.Context, err error) {
 	err = fmt.Errorf("%w: %w", errLeftOpen, err)
 	if report.Send(ctx, report.Session, err) {
@@ -178,7 +178,7 @@ func warnLeftOpen(ctx context.Context, err error) {
 	}
 }
 
-var leftOpenWarned atomic.Int64 // unix ns of the last log line, for statements that belong to no Compensator
+var leftOpenWarned atomic.Int64 // time of the last log line in unix ns, for statements that belong to no Compensator
 
 // errLeftOpen names the cause, which the server's error does not say.
 var errLeftOpen = errors.New("compensator: a pooled connection was left inside a transaction (BEGIN without an end, autocommit=0 or completion_type=1 set on a session); it was thrown away")
@@ -189,8 +189,8 @@ func Answered(ctx context.Context) bool {
 	return ok && e.watched != nil
 }
 
-// connectorWarning receives warnings that no caller can receive: an implicit commit, or a panic in a hook. If it is
-// nil, they go to the log.
+// connectorWarning receives warnings that no caller can get, about an implicit commit or about a panic in a hook. If it
+// is nil, they are logged.
 var connectorWarning atomic.Pointer[func(error)]
 
 func warnConnector(err error) {

@@ -9,28 +9,30 @@ import (
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 )
 
-// DoubtBegun fails inside a transaction on MySQL and MariaDB. TiDB and Vitess accept it everywhere.
+// Statements that show whether a transaction is open.
 //
-// DoubtRelease succeeds only inside a transaction: outside one, the savepoint of DoubtSavepoint is gone before the next
-// statement. On SQLite a savepoint would begin a transaction. There the # is a syntax error, and askSQLite asks
-// instead.
+// DoubtBegun fails inside a transaction on MySQL and MariaDB. On TiDB and Vitess it never fails.
+//
+// DoubtRelease succeeds only inside a transaction. Outside a transaction, the savepoint of DoubtSavepoint is gone
+// before the next statement. On SQLite a savepoint would begin a transaction. To prevent that, the text contains a #,
+// which is a syntax error in SQLite. askSQLite then asks in another way.
 const (
 	DoubtBegun     = "SET TRANSACTION READ WRITE # compensator: is a transaction open?"
 	DoubtSavepoint = "SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 	DoubtRelease   = "RELEASE SAVEPOINT compensator_doubt # compensator: is a transaction open?"
 )
 
-// SQLiteProbe fails inside a transaction and changes nothing outside one, because the temporary database has no safety
-// level.
+// SQLiteProbe fails inside a transaction. Outside a transaction it changes nothing, because the temporary database has
+// no safety level.
 const SQLiteProbe = "PRAGMA temp.synchronous=FULL"
 
-// sqliteBadToken is SQLite's answer to a comment in MySQL's style.
+// sqliteBadToken is the error text of SQLite for a comment in MySQL's style.
 const sqliteBadToken = "unrecognized token"
 
-// askServer asks the server whether a transaction is open. After an error the doubt remains.
+// askServer asks the server whether a transaction is open. If that fails, the state stays doubtful.
 //
-// With autocommit=0 a savepoint always survives. So if a transaction was open before the doubt, askServer also sends
-// DoubtBegun, and then askAutocommit.
+// With autocommit=0 a savepoint always survives. So if a transaction was open before the state became doubtful,
+// askServer also sends DoubtBegun and calls askAutocommit.
 func (c *watchedConn) askServer(ctx context.Context) error {
 	wasOpen := c.ours != nil || c.urgent
 	if wasOpen && mysqlerr.IsInsideTransaction(c.send(ctx, DoubtBegun)) {
@@ -48,7 +50,7 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 		c.proven(true)
 	case mysqlerr.Number(err) == mysqlerr.NoSuchSavepoint:
 		c.proven(false)
-	// SQLite did not parse the statement, so it set no savepoint. A savepoint would have begun a transaction there.
+	// This server is SQLite. It has not parsed the statement, so it has set no savepoint and begun no transaction.
 	case strings.Contains(err.Error(), sqliteBadToken):
 		return c.askSQLite(ctx)
 	default:
@@ -58,7 +60,7 @@ func (c *watchedConn) askServer(ctx context.Context) error {
 	return nil
 }
 
-// askAutocommit separates two cases in which the server accepts both DoubtBegun and the savepoint. One is a session
+// askAutocommit distinguishes two cases in which the server accepts both DoubtBegun and the savepoint. One is a session
 // with autocommit=0 outside a transaction. The other is TiDB or Vitess inside a transaction.
 func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	rows, err := connQuery(ctx, c.inner, "SELECT @@autocommit", nil)
@@ -70,11 +72,11 @@ func (c *watchedConn) askAutocommit(ctx context.Context) error {
 	if err := rows.Next(value); err != nil {
 		return err
 	}
-	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1") // Drivers return a number or a text.
+	c.proven(value[0] == int64(1) || fmt.Sprintf("%s", value[0]) == "1") // Some drivers return a number, others a text.
 	return nil
 }
 
-// askSQLite is askServer for SQLite.
+// askSQLite does the work of askServer for SQLite.
 func (c *watchedConn) askSQLite(ctx context.Context) error {
 	open, err := SQLiteInside(c.send(ctx, SQLiteProbe))
 	if err == nil {
@@ -83,7 +85,7 @@ func (c *watchedConn) askSQLite(ctx context.Context) error {
 	return err
 }
 
-// SQLiteInside reads the answer to SQLiteProbe. inside is true if a transaction is open.
+// SQLiteInside interprets the result of SQLiteProbe. inside is true if a transaction is open.
 func SQLiteInside(answer error) (inside bool, err error) {
 	if answer != nil && strings.Contains(answer.Error(), "inside a transaction") {
 		return true, nil
@@ -91,9 +93,11 @@ func SQLiteInside(answer error) (inside bool, err error) {
 	return false, answer
 }
 
-// cameOf returns the outcome of the transaction whose COMMIT database/sql sent, and which returned err. On SQLite a
-// failed COMMIT may leave the transaction open. That happens if readers hold the file too long, or if a deferred
-// constraint fails. No caller could end it any more, and its lock would go back to the pool. So cameOf rolls it back.
+// cameOf returns the outcome of a transaction for which database/sql sent a COMMIT that returned err.
+//
+// On SQLite a failed COMMIT may leave the transaction open. That happens if readers hold the file too long, or if a
+// deferred constraint fails. The caller could not end the transaction, and its lock would stay on a pooled connection.
+// So cameOf rolls the transaction back.
 func (c *watchedConn) cameOf(err error) Outcome {
 	outcome := Classify(err)
 	if outcome != Unknown || mysqlerr.Number(err) != 0 || mysqlerr.IsBroken(err) {
@@ -104,7 +108,7 @@ func (c *watchedConn) cameOf(err error) Outcome {
 	case open && c.send(ctx, "ROLLBACK") == nil:
 		return RolledBack
 	case open || doubt != nil:
-		c.discard = true // Only closing the connection ends the transaction for certain.
+		c.discard = true // The transaction may still be open. Only closing the connection certainly ends it.
 	}
 	return Unknown
 }

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// ErrHidden says that the database was opened on a Connector, but a wrapper around the Connector does not pass contexts
-// on.
+// ErrHidden says that the database was opened on a wrapper around a Connector, and that the wrapper does not pass
+// contexts to the Connector.
 var ErrHidden = errors.New("Config.DB was opened on a wrapper around a Connector that passes no context on, so no commit is seen, and entries wait for the " +
 	"reconciler or for Committed; put the wrapper inside: sql.OpenDB(compensator.Connector(theOtherWrapper(connector)))")
 
@@ -38,14 +38,14 @@ func Find(ctx context.Context, db *sql.DB) (*Connector, error) {
 	return nil, rows.Err()
 }
 
-// areYouThere is a query that a watched connection replaces by iAmThere. The text also reaches a Connector to which no
-// context is passed on.
+// areYouThere is a query that a watched connection replaces by the query iAmThere. So the library recognises a
+// Connector even if a wrapper passes no context to it.
 const (
 	areYouThere = "SELECT 0 /* compensator: is a Connector beneath? */"
 	iAmThere    = "SELECT 1"
 )
 
-// answering returns the text to send for a query.
+// answering returns the query to send: iAmThere in place of areYouThere, and any other query unchanged.
 func answering(query string) string {
 	if query == areYouThere {
 		return iAmThere

@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// Drivers may be older than contexts. The functions below call the methods that a driver object has, with the same
-// fallbacks as database/sql, so that the wrapper changes nothing. The interfaces are written out here because package
-// driver marks its own as deprecated.
+// Old drivers may lack the interfaces with contexts. The functions below call the methods that a driver has, with the
+// same fallbacks as database/sql. So the wrapper changes nothing. The old interfaces are declared here, because package
+// driver marks its own declarations as deprecated.
 type (
 	execer interface {
 		Exec(string, []driver.Value) (driver.Result, error)
@@ -120,8 +120,8 @@ func stmtQuery(ctx context.Context, stmt driver.Stmt, args []driver.NamedValue) 
 	return stmtQueryer(stmt).Query(values)
 }
 
-// unnamed returns the values of args. It also checks ctx, because this is the last moment at which a driver without
-// contexts can be stopped.
+// unnamed returns the values of args. It also checks ctx, because a driver without contexts cannot be stopped after
+// this.
 func unnamed(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	values := make([]driver.Value, len(args))
 	for i, arg := range args {
@@ -141,8 +141,8 @@ func named(values []driver.Value) []driver.NamedValue {
 	return args
 }
 
-// ConnectorOf returns the connector that sql.Open would use for a driver and a name. A driver may be older than
-// connectors, too.
+// ConnectorOf returns the connector that sql.Open would use for a driver and a name. It also works for drivers that are
+// older than driver.DriverContext.
 func ConnectorOf(d driver.Driver, name string) (driver.Connector, error) {
 	if with, ok := d.(driver.DriverContext); ok {
 		return with.OpenConnector(name)

@@ -10,13 +10,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Outcome is how a transaction ended.
+// Outcome says how a transaction ended.
 type Outcome int
 
 const (
 	Committed  Outcome = iota // the transaction is durable
 	RolledBack                // the transaction left no effect
-	Unknown                   // either of the two
+	Unknown                   // the transaction is either durable or without effect
 )
 
 func (o Outcome) String() string {
@@ -29,9 +29,9 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// commitRefusals lists the errors by which a server says that COMMIT rolled the transaction back. A number belongs here
-// only if every source of that error rolls back. 1180, for example, is missing, because it also reports an engine that
-// failed halfway.
+// commitRefusals lists the errors with which a server says that COMMIT rolled the transaction back. A number may stand
+// here only if every cause of this error rolls back. 1180, for example, is missing, because it also reports an engine
+// that failed halfway.
 var commitRefusals = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1062: "duplicate key, checked at commit (TiDB)",
@@ -54,8 +54,8 @@ var commitRefusals = map[uint16]string{
 }
 
 // Classify returns the outcome of a transaction from the error of its COMMIT. If a rollback is not certain, the outcome
-// is Unknown. A commit taken for a rollback would make the caller do the business twice. An unknown outcome only makes
-// the caller ask.
+// is Unknown. If a commit counted as a rollback, the caller would do the business change twice. For an unknown outcome
+// the caller asks the database.
 func Classify(err error) Outcome {
 	number := mysqlerr.Number(err)
 	switch {
@@ -67,13 +67,13 @@ func Classify(err error) Outcome {
 		}
 		return Unknown
 	case errors.Is(err, driver.ErrBadConn):
-		return RolledBack // By the contract of ErrBadConn, nothing was sent.
+		return RolledBack // A driver returns ErrBadConn only if it has sent nothing.
 	}
 	return Unknown
 }
 
-// lostAgainstOthers lists the errors of a transaction that conflicted with another one. The same transaction, begun
-// again, may succeed.
+// lostAgainstOthers lists the errors of a transaction that conflicted with another transaction. If the same transaction
+// is begun again, it may succeed.
 var lostAgainstOthers = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1205: "lock wait timeout",
@@ -89,8 +89,8 @@ var lostAgainstOthers = map[uint16]string{
 	9007: "write conflict (TiDB)",
 }
 
-// Retryable reports whether the transaction that err ended may be begun again as a whole. The root package documents
-// it.
+// Retryable reports whether a transaction that ended with err may be run again as a whole. The root package documents
+// this function.
 func Retryable(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, processlog.ErrCommitUnknown):
@@ -101,13 +101,14 @@ func Retryable(err error) bool {
 	if number := mysqlerr.Number(err); number != 0 {
 		return lostAgainstOthers[number] != ""
 	}
-	// SQLite's drivers have only the error text in common.
+	// Compare texts, because SQLite's drivers have only the error text in common.
 	said := SQLiteAnswer(err)
 	return said != nil && (strings.Contains(said.Error(), "database is locked") || strings.Contains(said.Error(), "table is locked"))
 }
 
-// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So the text of a
-// business error is never taken for SQLite's. This package imports no driver, but each has "sqlite" in its import path.
+// SQLiteAnswer returns the error in the tree of err whose type belongs to a SQLite driver, or nil. So the text of an
+// error of the application never counts as an error of SQLite. This package imports no driver. It recognises a driver
+// by the word "sqlite" in the import path of the error's type.
 func SQLiteAnswer(err error) error {
 	if err == nil {
 		return nil
@@ -132,8 +133,8 @@ func SQLiteAnswer(err error) error {
 	return nil
 }
 
-// statementAborts lists the errors of a statement after which the server has rolled the whole transaction back. The
-// client's handle still looks open.
+// statementAborts lists the errors of a statement with which the server rolls the whole transaction back. The client's
+// handle still looks open.
 var statementAborts = map[uint16]string{
 	1020: "record changed since the snapshot (MariaDB)",
 	1180: "error during commit",
@@ -145,14 +146,14 @@ var statementAborts = map[uint16]string{
 	3101: "failed certification (Group Replication)",
 }
 
-// Aborts reports whether a statement that failed with err rolled its whole transaction back. doubtful is true if that
-// depends on the server's configuration, or if the error is not from a MySQL server. A broken connection gives neither,
-// and there is no server left to ask.
+// Aborts reports whether a statement that failed with err rolled its whole transaction back. doubtful is true in two
+// cases: this depends on the server's configuration, or the error is not from a MySQL server. For a broken connection
+// both results are false, because no server can be asked.
 func Aborts(err error) (aborts, doubtful bool) {
 	number := mysqlerr.Number(err)
 	if number == 0 {
-		return false, !mysqlerr.IsBroken(err) // The error may be SQLite's, which rolls back after several errors.
+		return false, !mysqlerr.IsBroken(err) // The error may be from SQLite, which rolls back after several errors.
 	}
 	_, aborts = statementAborts[number]
-	return aborts, number == mysqlerr.LockWaitTimeout // 1205 ends the statement, or the transaction under innodb_rollback_on_timeout.
+	return aborts, number == mysqlerr.LockWaitTimeout // 1205 rolls back only the statement, unless innodb_rollback_on_timeout is set.
 }

@@ -6,7 +6,7 @@ import (
 	"reflect"
 )
 
-// watchedRows watches rows while they are read. A locking read can meet a deadlock after its first row.
+// watchedRows watches rows while the caller reads them. A locking read can fail with a deadlock after its first row.
 type watchedRows struct {
 	inner  driver.Rows
 	conn   *watchedConn
@@ -23,7 +23,8 @@ var (
 	_ driver.RowsColumnTypePrecisionScale   = (*watchedRows)(nil)
 )
 
-// watchRows returns rows unwrapped outside a transaction, because there is nothing to abort.
+// watchRows returns watched rows. Outside a transaction it returns rows unchanged, because no error can end a
+// transaction.
 func (c *watchedConn) watchRows(rows driver.Rows) driver.Rows {
 	if c.state == txClosed {
 		return rows
@@ -42,7 +43,7 @@ func (r *watchedRows) failed(err error) error {
 func (r *watchedRows) Columns() []string              { return r.inner.Columns() }
 func (r *watchedRows) Next(dest []driver.Value) error { return r.failed(r.inner.Next(dest)) }
 
-// Close closes the rows. The connection can then run the next statement.
+// Close closes the rows. After that the connection can run the next statement.
 func (r *watchedRows) Close() error {
 	if !r.closed {
 		r.closed = true
@@ -98,7 +99,7 @@ func (r *watchedRows) ColumnTypePrecisionScale(i int) (precision, scale int64, o
 	return 0, 0, false
 }
 
-// noRows answers a probe that was sent as a query.
+// noRows is the empty result of a probe that was sent as a query.
 type noRows struct{}
 
 func (noRows) Columns() []string         { return []string{} }

@@ -2,7 +2,7 @@ package txwatch
 
 import "strings"
 
-// nextWord returns the first word of s and the text after it. The word is empty if s begins with anything else.
+// nextWord returns the first word of s and the text after it. The word is empty if s does not begin with a word.
 func nextWord(s string) (word, rest string) {
 	s, ok := skipBlank(s)
 	if !ok {
@@ -21,8 +21,8 @@ func isWordByte(b byte) bool {
 
 const blanks = " \t\r\n\f\v"
 
-// skipBlank returns s from its first byte that is neither space nor comment. ok is false if it meets a comment whose
-// content the server executes.
+// skipBlank removes spaces and comments from the beginning of s. ok is false if it meets a comment whose content the
+// server executes.
 func skipBlank(s string) (rest string, ok bool) {
 	for {
 		s = strings.TrimLeft(s, blanks)
@@ -42,8 +42,8 @@ func skipBlank(s string) (rest string, ok bool) {
 	}
 }
 
-// several reports whether s may hold more than one statement: whether anything follows a semicolon. The first semicolon
-// may stand inside a literal, and the text after it may only look like a comment. So a comment is ignored only if no
+// several reports whether s may hold more than one statement. It looks for text after a semicolon. The first semicolon
+// may be inside a literal, and then the text after it may only look like a comment. So a comment is ignored only if no
 // further semicolon follows.
 func several(s string) bool {
 	_, after, _ := strings.Cut(s, ";")

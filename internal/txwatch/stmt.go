@@ -5,8 +5,8 @@ import (
 	"database/sql/driver"
 )
 
-// watchedStmt is a statement prepared on a watched connection. If a probe prepared it, it has no inner statement until
-// it is first run for real.
+// watchedStmt is a statement prepared on a watched connection. If it was prepared for a probe, it has no inner
+// statement until it is first run without a probe.
 type watchedStmt struct {
 	conn  *watchedConn
 	inner driver.Stmt
@@ -35,7 +35,7 @@ func (s *watchedStmt) prepare(ctx context.Context) error {
 	return nil
 }
 
-// ready prepares s if necessary, and refuses what must not run.
+// ready prepares the inner statement if there is none. It returns an error if the statement must not run.
 func (s *watchedStmt) ready(ctx context.Context) error {
 	if err := s.conn.before(ctx, s.kind); err != nil {
 		return err

@@ -2,21 +2,21 @@ package txwatch
 
 import "strings"
 
-// sqlKind is what a statement does to its transaction, as far as its first words say.
+// sqlKind says what a statement does to the open transaction, as far as its first words show.
 type sqlKind uint8
 
 const (
-	sqlPlain      sqlKind = iota // no effect
-	sqlDoubt                     // may have an effect; the server must be asked
-	sqlAutocommit                // sqlDoubt, and from now on transactions may begin without BEGIN
+	sqlPlain      sqlKind = iota // has no effect on the transaction
+	sqlDoubt                     // may begin or end a transaction; the server must be asked
+	sqlAutocommit                // like sqlDoubt; after it transactions may begin without BEGIN
 	sqlBegin
 	sqlCommit
-	sqlCommitChain // COMMIT that begins the next transaction
+	sqlCommitChain // COMMIT AND CHAIN, which begins the next transaction
 	sqlRollback
 	sqlRollbackChain
 	sqlSavepoint
 	sqlRollbackTo
-	sqlDDL // commits by itself
+	sqlDDL // commits the open transaction as a side effect
 	sqlXAStart
 	sqlXAEnd
 	sqlXAPrepare
@@ -24,13 +24,14 @@ const (
 	sqlXARollback
 )
 
-// leads lists the first words of statements, frequent ones first. A word that is not listed is sqlDoubt: CALL and
-// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and servers learn new words. A doubt costs one
-// question to the server. A statement wrongly taken for sqlPlain could leave an entry durable on its own (G2).
+// leads lists the first words of statements, frequent words first. A word that is not listed is sqlDoubt: CALL and
+// EXECUTE may do anything, UNLOCK TABLES and LOAD sometimes commit, and new server versions have new words. For
+// sqlDoubt the server is asked once. If a statement that commits were treated as sqlPlain, the next entry could be
+// committed without its business change (G2).
 var leads = [...]struct {
 	word   string
 	kind   sqlKind
-	refine func(rest string) sqlKind // decides if the first word is not enough
+	refine func(rest string) sqlKind // returns the kind if the first word does not decide it
 }{
 	{word: "SELECT"}, {word: "INSERT"}, {word: "UPDATE"}, {word: "DELETE"},
 	{word: "SET", refine: kindOfSet},
@@ -53,26 +54,26 @@ var leads = [...]struct {
 	{word: "INSTALL", kind: sqlDDL}, {word: "UNINSTALL", kind: sqlDDL},
 }
 
-// Calm begins a statement of the library on MariaDB. For that statement it overrides variables of the user's session. "
-// FOR " and the statement follow, possibly after more variables.
+// Calm is the beginning of each statement that the library sends to MariaDB. It sets session variables for that
+// statement, in place of the user's values. Further variables may follow, and then " FOR " and the statement.
 const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
-// kindOf reads the beginning of a statement, without allocating. A text with several statements is sqlDoubt. So is a
-// text whose literals look like several statements.
+// kindOf parses the beginning of a statement, without allocating. A text with several statements is sqlDoubt. A text
+// with literals that look like several statements is sqlDoubt too.
 func kindOf(query string) sqlKind {
 	if calm, found := strings.CutPrefix(query, Calm); found {
 		_, query, _ = strings.Cut(calm, " FOR ")
 	}
 	query, ok := skipBlank(query)
-	// Each of several statements would have to be followed, and the server may have stopped after any of them.
+	// This function cannot follow several statements, and the server may have stopped after any of them.
 	if !ok || several(query) {
 		return sqlDoubt
 	}
 	word, rest := nextWord(query)
 	if word == "" {
 		if query == "" || query[0] == '(' {
-			return sqlPlain // (SELECT …) UNION …
+			return sqlPlain // The statement has the form (SELECT …) UNION …
 		}
 		return sqlDoubt
 	}
@@ -94,14 +95,14 @@ func kindOfBegin(rest string) sqlKind {
 	case readable && word == "", isOneOf(word, "WORK", "TRANSACTION", "IMMEDIATE", "DEFERRED", "EXCLUSIVE"):
 		return sqlBegin
 	}
-	return sqlDoubt // BEGIN NOT ATOMIC, also inside a comment that is executed
+	return sqlDoubt // It is BEGIN NOT ATOMIC, perhaps inside a comment that the server executes.
 }
 
 func kindOfStart(rest string) sqlKind {
 	if word, _ := nextWord(rest); isOneOf(word, "TRANSACTION") {
 		return sqlBegin
 	}
-	return sqlDoubt // START SLAVE
+	return sqlDoubt // It may be START SLAVE.
 }
 
 func kindOfSavepoint(rest string) sqlKind {
@@ -112,7 +113,7 @@ func kindOfSavepoint(rest string) sqlKind {
 }
 
 // hidesWords reports whether rest has a comment whose content the server executes, for example COMMIT /*! AND CHAIN */.
-// If it were ignored, a chained transaction would be missed, or a savepoint would get the wrong name.
+// If such a comment were ignored, a chained transaction would be missed, or a savepoint would get a wrong name.
 func hidesWords(rest string) bool {
 	return strings.Contains(rest, "/*!") || strings.Contains(rest, "/*M!")
 }
@@ -153,17 +154,17 @@ func chains(rest string) bool {
 	return false
 }
 
-// kindOfTable finds the forms of CREATE and DROP that do not commit.
+// kindOfTable returns the kind of a CREATE or DROP. Some forms do not commit.
 func kindOfTable(rest string) sqlKind {
 	word, rest := nextWord(rest)
-	if isOneOf(word, "OR") { // CREATE OR REPLACE TEMPORARY TABLE
+	if isOneOf(word, "OR") { // It may be CREATE OR REPLACE TEMPORARY TABLE.
 		_, rest = nextWord(rest)
 		word, rest = nextWord(rest)
 	}
 	switch kind, _ := nextWord(rest); {
 	case isOneOf(word, "PREPARE"), isOneOf(word, "TEMPORARY", "TEMP") && isOneOf(kind, "TABLE", "TABLES"):
 		return sqlPlain
-	case isOneOf(word, "TEMPORARY", "TEMP"): // On MariaDB a temporary sequence commits.
+	case isOneOf(word, "TEMPORARY", "TEMP"): // On MariaDB CREATE TEMPORARY SEQUENCE commits, in contrast to CREATE TEMPORARY TABLE.
 		return sqlDoubt
 	}
 	return sqlDDL
@@ -177,15 +178,15 @@ func kindOfLock(rest string) sqlKind {
 }
 
 func kindOfSet(rest string) sqlKind {
-	if containsFold(rest, "autocommit") { // Anywhere in the text: SET a=1, @@session.autocommit=0
+	if containsFold(rest, "autocommit") { // Search the whole text, because SET may set several variables: SET a=1, @@session.autocommit=0.
 		return sqlAutocommit
 	}
 	word, _ := nextWord(rest)
 	_, readable := skipBlank(rest)
 	switch {
-	case !readable, isOneOf(word, "STATEMENT", "PASSWORD", "DEFAULT"): // SET STATEMENT … FOR runs any statement. Passwords and default roles commit.
+	case !readable, isOneOf(word, "STATEMENT", "PASSWORD", "DEFAULT"): // SET STATEMENT … FOR runs any statement. SET PASSWORD and SET DEFAULT ROLE commit.
 		return sqlDoubt
-	case containsFold(rest, "completion_type"): // It can make every COMMIT a COMMIT AND CHAIN.
+	case containsFold(rest, "completion_type"): // This variable can turn every COMMIT into COMMIT AND CHAIN.
 		return sqlAutocommit
 	}
 	return sqlPlain
@@ -204,7 +205,7 @@ func kindOfXA(rest string) sqlKind {
 	case isOneOf(word, "ROLLBACK"):
 		return sqlXARollback
 	}
-	return sqlPlain // XA RECOVER
+	return sqlPlain // It is XA RECOVER.
 }
 
 // savepointName reads the name from a SAVEPOINT or ROLLBACK TO statement.
@@ -232,11 +233,12 @@ func savepointAfterTo(rest string) (name string, ok bool) {
 	return identifier(rest), true
 }
 
-// identifier reads one name, quoted or not. It ignores the text after the name, because tracing tools add a comment
-// after each statement. A quote within a name ends the name. So two names may be taken for one, but never one for two.
+// identifier returns the name at the beginning of rest, quoted or not. It ignores the text after the name, because
+// tracing tools add a comment after each statement. A quote inside a name ends the name. So two different names may
+// count as equal, but one name never counts as two.
 func identifier(rest string) string {
 	rest, _ = skipBlank(rest)
-	if rest != "" && rest[0] == '[' { // SQLite's quotes
+	if rest != "" && rest[0] == '[' { // SQLite also accepts brackets as quotes.
 		name, _, _ := strings.Cut(rest[1:], "]")
 		return name
 	}
@@ -259,7 +261,7 @@ func isOneOf(word string, words ...string) bool {
 	return false
 }
 
-// containsFold reports whether s contains lower, a word in lower case, in any case.
+// containsFold reports whether s contains the word lower, ignoring case. lower must be in lower case.
 func containsFold(s, lower string) bool {
 	for i := 0; i+len(lower) <= len(s); i++ {
 		if strings.EqualFold(s[i:i+len(lower)], lower) {

@@ -13,16 +13,16 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Tx is the state of one transaction on a watched connection, as far as entries need it. The first end counts: later
-// news about the same transaction changes nothing. A Tx is safe for concurrent use.
+// Tx is the state of one transaction on a watched connection. Only its first end counts: later reports about the same
+// transaction change nothing. A Tx is safe for concurrent use.
 type Tx struct {
 	mu         sync.Mutex // guards the fields below
-	state      error      // nil while statements join the transaction
+	state      error      // nil while statements run inside the transaction
 	ended      bool
-	outcome    Outcome // set once ended is true
+	outcome    Outcome // result of the transaction; valid once ended is true
 	hooks      []func(Outcome)
 	tainted    error
-	savepoints []string // savepoints set since the taint, as written
+	savepoints []string // names of the savepoints set since Taint, as written in the statements
 }
 
 // noTransaction returns the Tx of a connection on which no transaction is open.
@@ -52,8 +52,8 @@ func (w *Tx) OnEnd(hook func(Outcome)) {
 	}
 }
 
-// Taint records that an entry could not be written. Commit will then roll back and return err. A rollback to a
-// savepoint that was set before the taint removes it, because the caller has then given up the entry, too.
+// Taint records that an entry could not be written. Commit will then roll back and return err. If the transaction is
+// rolled back to a savepoint that was set before the call, the taint ends. Then the caller has given up the entry too.
 func (w *Tx) Taint(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,7 +62,8 @@ func (w *Tx) Taint(err error) {
 	}
 }
 
-// Refusal returns why Commit must not happen, or nil. Either an entry was not written, or the transaction has ended.
+// Refusal returns the reason why Commit must not happen, or nil. The reasons are: an entry was not written, or the
+// transaction has ended.
 func (w *Tx) Refusal() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,10 +78,11 @@ func (w *Tx) Refusal() error {
 	return nil
 }
 
-// FullyWatched returns true: the connection sees every error.
+// FullyWatched returns true, because a watched connection sees every error.
 func (w *Tx) FullyWatched() bool { return true }
 
-// Over returns why the transaction is over, or nil. A doubt does not count as an end.
+// Over returns the error with which the transaction ended, or nil. While it is unknown whether the transaction has
+// ended, Over returns nil.
 func (w *Tx) Over() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,15 +92,15 @@ func (w *Tx) Over() error {
 	return w.state
 }
 
-// WasCommitted reports whether the transaction ended by a commit that certainly happened.
+// WasCommitted reports whether the transaction was certainly committed.
 func (w *Tx) WasCommitted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.ended && w.outcome == Committed
 }
 
-// suspend makes Err return err from now on. nil resumes the transaction. suspend does nothing once the transaction has
-// ended.
+// suspend makes Err return err from now on. A nil err ends the suspension. After the transaction has ended, suspend
+// does nothing.
 func (w *Tx) suspend(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,8 +136,9 @@ func runHook(hook func(Outcome), outcome Outcome) {
 	hook(outcome)
 }
 
-// savepoint records that a savepoint was set. back records a rollback to a savepoint. Both matter only after a taint.
-// To the server é equals e, and ß equals s, so a name with non-ASCII letters may equal any other name.
+// savepoint records that a savepoint was set, and back records a rollback to a savepoint. Both matter only after Taint.
+// A server compares names by a collation: é equals e, and ß equals s. So a name with non-ASCII letters may equal any
+// other name.
 func (w *Tx) savepoint(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +172,7 @@ var _ driver.Tx = (*watchedDriverTx)(nil)
 
 func (t *watchedDriverTx) Commit() error {
 	if t.conn.mustKnow() {
-		_ = t.conn.askServer(context.Background()) // If the server cannot be asked, COMMIT fails too and returns an error.
+		_ = t.conn.askServer(context.Background()) // Ignore the error. If the server does not answer, COMMIT fails too and returns an error.
 	}
 	t.conn.ours = nil
 	if refusal := t.conn.refusal(); refusal != nil {
@@ -185,7 +188,7 @@ func (t *watchedDriverTx) Rollback() error {
 	err := t.inner.Rollback()
 	t.conn.ours = nil
 	if err != nil && t.conn.state == txOpen {
-		t.conn.discard = true // Only closing the connection ends the transaction for certain.
+		t.conn.discard = true // The transaction may still be open. Only closing the connection certainly ends it.
 	}
 	t.conn.end(t.conn.dropped())
 	return err

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// errImplicitCommit is logged when entries become durable before the Commit of their transaction. The entries run.
+// errImplicitCommit is logged when a statement commits entries before the Commit of their transaction. The entries run.
 var errImplicitCommit = errors.New("compensator: DDL or a nested BEGIN committed a transaction that holds entries")
 
 // txState is what a watched connection knows about its transaction.
@@ -17,27 +17,27 @@ type txState uint8
 
 const (
 	txClosed   txState = iota
-	txOpen             // statements join the transaction
-	txAborted          // the server rolled the transaction back by itself; the handle looks open
+	txOpen             // a transaction is open, and statements run inside it
+	txAborted          // the server has rolled the transaction back, but its handle still looks open
 	txDoubtful         // a statement may have begun or ended the transaction; the server must be asked
 	txDetached         // an XA transaction after XA END: no statement joins it, but it is not over
 )
 
-// txWatch follows the transaction of one connection through everything that can begin or end it. Like the connection,
-// it serves one goroutine at a time.
+// txWatch follows the transaction of one connection through all statements and errors that can begin or end it. Only
+// one goroutine uses it at a time, as with the connection.
 //
-// It must never take a closed transaction for an open one, because an entry recorded then would be durable on its own.
-// Any other mistake costs only time, because no entry runs before its row was read back.
+// It must never treat a closed transaction as open. An entry recorded then would be committed by itself. Any other
+// mistake costs only time, because no entry runs before its row was read back.
 type txWatch struct {
 	state    txState
-	implicit bool // autocommit was changed: a transaction may be open without a BEGIN
-	discard  bool // do not use the connection again: a rollback failed, the session was left inside a transaction, or an error was unfit
-	urgent   bool // an error caused the doubt, or came during it: ask the server before anything else is sent
-	unended  bool // a COMMIT failed, and nothing has ended its transaction since
-	suspect  bool // only an error caused the doubt: if no transaction is open, the server has rolled it back
+	implicit bool // whether autocommit was changed, so that a transaction may be open without a BEGIN
+	discard  bool // whether the connection must not be used again, because a rollback failed, the session was left inside a transaction, or an error was unfit
+	urgent   bool // whether an error made the state doubtful, or came while it was doubtful; then ask the server before anything else is sent
+	unended  bool // whether a COMMIT failed and nothing has ended its transaction since
+	suspect  bool // whether only an error made the state doubtful; then, if no transaction is open, the server has rolled it back
 	reading  int  // number of open rows
-	watched  *Tx  // nil until an entry asks for it
-	ours     *Tx  // the transaction that the library began on this connection; stays set after its end
+	watched  *Tx  // state of the open transaction for entries; nil until an entry asks for it
+	ours     *Tx  // transaction that the library began on this connection; stays set after the transaction has ended
 }
 
 // current returns the transaction in which an entry enlists.
@@ -48,7 +48,7 @@ func (t *txWatch) current() *Tx {
 	if t.watched != nil {
 		return t.watched
 	}
-	// No entry has asked before, so create the Tx with what has happened so far.
+	// This is the first entry of the transaction. Create its Tx in the present state.
 	t.watched = new(Tx)
 	switch t.state {
 	case txAborted:
@@ -59,28 +59,29 @@ func (t *txWatch) current() *Tx {
 	return t.watched
 }
 
-// mustKnow reports whether a doubt must be settled before anything is sent. Otherwise a statement meant for an ended
-// transaction would take effect on its own. For a transaction of the service, that is required only if it has entries
-// and an error caused the doubt. Doubts from the service's own statements are up to the service.
+// mustKnow reports whether the server must be asked for the state before a statement is sent. Otherwise a statement for
+// an ended transaction would be committed by itself. In a transaction of the service, this is required only if it has
+// entries and an error made the state doubtful. If the service's own statements made it doubtful, the service is
+// responsible.
 func (t *txWatch) mustKnow() bool {
 	return t.state == txDoubtful && (t.ours != nil || t.urgent && t.watched != nil)
 }
 
-// lost returns why a statement must not be sent: the transaction it was meant for is over. Otherwise it returns nil.
+// lost returns an error if a statement must not be sent because its transaction is over. Otherwise it returns nil.
 func (t *txWatch) lost(kind sqlKind) error {
 	switch {
 	case t.ours != nil:
 		return t.ours.Over()
-	// In an aborted transaction of the service, refuse statements that would take effect on their own. Let statements
-	// pass that begin, end or mark a transaction.
+	// In an aborted transaction of the service, refuse statements that would be committed by themselves. Let statements
+	// pass that begin or end a transaction or set a savepoint.
 	case t.state == txAborted && t.watched != nil && (kind == sqlPlain || kind == sqlDoubt || kind == sqlDDL):
 		return t.watched.Err()
 	}
 	return nil
 }
 
-// doomed returns why a statement that commits, or may commit, must not be sent: an entry was not written. Otherwise it
-// returns nil.
+// doomed returns an error if a statement that may commit must not be sent, because an entry was not written. Otherwise
+// it returns nil.
 func (t *txWatch) doomed() error {
 	// A transaction that has ended cannot be committed without its entry any more.
 	if t.watched == nil || t.watched.Over() != nil {
@@ -96,7 +97,8 @@ func (t *txWatch) refusal() error {
 	return t.watched.Refusal()
 }
 
-// begun follows a statement that begins a transaction. Such a statement also commits the transaction that was open.
+// begun updates the state after a statement that begins a transaction. Such a statement also commits the transaction
+// that was open.
 func (t *txWatch) begun(err error) {
 	t.committedImplicitly(err)
 	t.discard = t.discard || unfit(err)
@@ -105,13 +107,13 @@ func (t *txWatch) begun(err error) {
 	}
 }
 
-// committedImplicitly follows a statement that commits the open transaction as a side effect. If the statement failed,
-// it may or may not have committed. An aborted transaction has ended already, and stays so.
+// committedImplicitly updates the state after a statement that commits the open transaction as a side effect. If the
+// statement failed, it is unknown whether it has committed. An aborted transaction has ended already and stays aborted.
 func (t *txWatch) committedImplicitly(err error) {
 	switch {
 	case t.state == txClosed:
 	case err == nil && t.state == txOpen:
-		// No caller called Commit, so the log is the only place for this. The entries are durable, and run.
+		// Log the error, because no caller has called Commit that could return it. The entries are committed, and run.
 		if t.watched != nil {
 			warnConnector(errImplicitCommit)
 		}
@@ -124,10 +126,10 @@ func (t *txWatch) committedImplicitly(err error) {
 	}
 }
 
-// committed follows a COMMIT with the given outcome. It returns the error for the caller.
+// committed updates the state after a COMMIT with the given outcome. It returns the error for the caller.
 func (t *txWatch) committed(err error, outcome Outcome) error {
 	t.discard = t.discard || unfit(err)
-	enlisted := t.watched != nil // Read this before end clears it.
+	enlisted := t.watched != nil // Read watched before end sets it to nil.
 	t.end(outcome)
 	if enlisted && outcome == Unknown {
 		return fmt.Errorf("%w: %w", processlog.ErrCommitUnknown, err)
@@ -135,20 +137,21 @@ func (t *txWatch) committed(err error, outcome Outcome) error {
 	return err
 }
 
-// refused follows a ROLLBACK that was sent in place of a COMMIT. It returns the error for the caller.
+// refused updates the state after a ROLLBACK that was sent in place of a COMMIT. It returns the error for the caller.
 func (t *txWatch) refused(refusal, rollback error) error {
 	aborted := t.state == txAborted
 	t.end(RolledBack)
 	if rollback == nil || aborted {
 		return refusal
 	}
-	t.discard = true // Only closing the connection ends the transaction for certain.
+	t.discard = true // The transaction may still be open. Only closing the connection certainly ends it.
 	return fmt.Errorf("%w (rollback: %w)", refusal, rollback)
 }
 
-// dropped returns the outcome of the transaction when it is rolled back or its connection is closed.
+// dropped returns the outcome of the transaction after a rollback, or after its connection was closed.
 func (t *txWatch) dropped() Outcome {
-	// A procedure may have committed it, or XA PREPARE may have kept it. An error alone can only have rolled it back.
+	// A procedure may have committed the transaction, or XA PREPARE may have kept it. If only an error made the state
+	// doubtful, the transaction was certainly rolled back.
 	if t.state == txDoubtful && !t.suspect || t.state == txDetached {
 		return Unknown
 	}
@@ -167,8 +170,8 @@ func (t *txWatch) end(outcome Outcome) {
 	}
 }
 
-// reset follows the connection through the pool. A transaction that was begun by a text and left open is still open on
-// the server. The next user of the connection decides what happens to it.
+// reset updates the state when the pool hands out the connection. A transaction that was begun by a text and left open
+// is still open on the server. The next user of the connection decides what happens to it.
 func (t *txWatch) reset() {
 	t.ours = nil
 	switch t.state {
@@ -181,15 +184,15 @@ func (t *txWatch) reset() {
 	}
 }
 
-// unfit reports whether err says that the connection is no longer usable. database/sql closes a connection that fails
-// with ErrBadConn, but the pool behind a borrowed connection sees no errors.
+// unfit reports whether err says that the connection is no longer usable. database/sql closes a connection after
+// ErrBadConn. But the pool behind a borrowed connection does not see the errors, so this package must tell it.
 func unfit(err error) bool { return mysqlerr.IsReadOnly(err) || errors.Is(err, driver.ErrBadConn) }
 
-// perhapsElsewhere reports whether err may come from a session that was left in another database. A pool hands the same
-// session out again and again, so all attempts of an entry could fail in it.
+// perhapsElsewhere reports whether err may come from a session that has selected another database. A pool hands out the
+// same session again and again, so all attempts of an entry could fail in it.
 func perhapsElsewhere(err error) bool { return mysqlerr.Number(err) == mysqlerr.NoSuchTable }
 
-// failed follows an error of any statement.
+// failed updates the state after a statement has returned err.
 func (t *txWatch) failed(err error) {
 	t.discard = t.discard || unfit(err) || t.ours != nil && perhapsElsewhere(err)
 	if t.state == txClosed {
@@ -199,8 +202,8 @@ func (t *txWatch) failed(err error) {
 	case aborts:
 		t.aborted()
 	case doubtful:
-		// The error alone can have ended the transaction only if it was known to be open before. An older doubt has other
-		// possible causes.
+		// Set suspect only if the transaction was known to be open before the error. If the state was doubtful before,
+		// there are other possible reasons.
 		suspect := t.state == txOpen || t.suspect
 		t.doubt()
 		t.suspect, t.urgent = suspect, true
@@ -215,7 +218,7 @@ func (t *txWatch) aborted() {
 }
 
 func (t *txWatch) doubt() {
-	// Both states are more certain than a doubt. Only an end leaves them.
+	// Keep these two states, because they say more than a doubtful state. Only the end of the transaction changes them.
 	if t.state == txAborted || t.state == txDetached {
 		return
 	}
@@ -225,18 +228,18 @@ func (t *txWatch) doubt() {
 	}
 }
 
-// proven settles a doubt with the server's answer.
+// proven replaces a doubtful state by the server's answer.
 func (t *txWatch) proven(open bool) {
 	switch {
 	case !open && t.suspect:
 		t.aborted()
 		return
-	case !open && t.urgent && t.watched != nil: // The next statement is still meant for this transaction, so lost must refuse it.
+	case !open && t.urgent && t.watched != nil: // The next statement is still meant for this transaction, so mark it as aborted. Then lost refuses the statement.
 		t.state, t.urgent = txAborted, false
 		t.watched.end(Unknown)
 		return
 	case !open:
-		// The server says that no transaction is open, whatever the session's autocommit is.
+		// The server says that no transaction is open. This is certain with any value of autocommit.
 		t.end(Unknown)
 		t.state = txClosed
 		return
@@ -247,8 +250,8 @@ func (t *txWatch) proven(open bool) {
 	}
 }
 
-// ErrRowsOpen replaces driver.ErrBadConn if rows of an earlier query are open. The MySQL driver then returns ErrBadConn
-// for a statement, and sends nothing.
+// ErrRowsOpen replaces driver.ErrBadConn if rows of an earlier query are open. In this case the MySQL driver returns
+// ErrBadConn for a statement, and sends nothing.
 var ErrRowsOpen = errors.New("compensator: rows of an earlier query are open on this transaction, and its connection takes no other statement: read them to the end, or Close them, before this call")
 
 // busy returns ErrRowsOpen if the driver sent nothing because rows are open. Otherwise it returns nil.
@@ -259,7 +262,7 @@ func (t *txWatch) busy(err error) error {
 	return nil
 }
 
-// after follows a statement that was sent as text. It returns the error for the caller.
+// after updates the state after a statement that was sent as text. It returns the error for the caller.
 func (t *txWatch) after(kind sqlKind, query string, err error) error {
 	if busy := t.busy(err); busy != nil {
 		return busy
@@ -284,12 +287,12 @@ func (t *txWatch) after(kind sqlKind, query string, err error) error {
 	case sqlXAStart, sqlXAEnd, sqlXAPrepare, sqlXACommit, sqlXARollback:
 		return t.afterXA(kind, err)
 	default:
-		// implicit stays true, because nothing here reads whether autocommit was switched on or off.
+		// Keep implicit true, because this function does not parse whether autocommit was switched on or off.
 		t.implicit = t.implicit || kind == sqlAutocommit
 		if err != nil {
 			t.failed(err)
 		}
-		t.doubt() // This doubt replaces the error's doubt. It stays urgent, but is no longer suspect, because the statement itself may have ended the transaction.
+		t.doubt() // The statement itself may have ended the transaction, so the state is no longer suspect. It stays urgent.
 	}
 	return err
 }
@@ -299,9 +302,9 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 	answer := t.committed(err, outcome)
 	switch {
 	case outcome == Unknown:
-		// The parser or SQLite may have refused the COMMIT, and the transaction may still be open. The caller may commit
-		// it again or roll it back, also by a text. If the caller does neither, the connection must not return to its
-		// pool with the transaction.
+		// The parser or SQLite may have refused the COMMIT, so the transaction may still be open. The caller may send
+		// COMMIT or ROLLBACK again. If the caller sends neither, the connection must not return to its pool with the
+		// transaction.
 		t.doubt()
 		t.unended = true
 	case err == nil && chain:
@@ -312,7 +315,7 @@ func (t *txWatch) afterCommit(chain bool, err error) error {
 
 func (t *txWatch) afterRollback(chain bool, err error) {
 	if err != nil {
-		t.doubt() // The ROLLBACK may have taken effect.
+		t.doubt() // The ROLLBACK returned an error, but may have taken effect.
 		return
 	}
 	t.end(t.dropped())
@@ -333,8 +336,9 @@ func (t *txWatch) afterSavepoint(kind sqlKind, query string, err error) {
 	}
 }
 
-// afterXA does not compare xids. A connection has one XA transaction, unless that one was prepared and let go. A commit
-// of that one on another connection is not seen here, and its outcome stays unknown.
+// afterXA updates the state after an XA statement. It does not compare xids, because a connection has only one XA
+// transaction. A prepared XA transaction may be committed on another connection. This connection does not see that
+// commit, so the outcome stays unknown.
 func (t *txWatch) afterXA(kind sqlKind, err error) error {
 	switch {
 	case kind == sqlXAStart:
