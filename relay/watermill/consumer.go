@@ -53,7 +53,7 @@ type ConsumerConfig struct {
 	// Topic is the topic of messages that do not come from a router. Messages from a router carry their topic.
 	Topic string
 
-	// MessageID returns an id that is unique within the topic. By default it is the UUID. MessageID is called
+	// MessageID returns an id that is unique within the topic. The default is the UUID. MessageID is called
 	// concurrently. A message with an empty id gets one entry for each failed delivery, because the log cannot recognise
 	// a repetition. If MessageID panics, the message is recorded without an id and waits for a person.
 	MessageID func(msg *message.Message) string
