@@ -51,7 +51,7 @@ func New(ctx context.Context, cfg Config) (*Compensator, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.paused(), Queue: features.Queue{
+	c.features = features.New(ctx, c.engineConfig(), features.Config{Paused: c.paused(), CaseOf: c.caseOf(), Queue: features.Queue{
 		Queue: c.queue, Local: c.local(), Down: !queueAnswers, Fingerprint: c.fingerprint, Horizon: c.cfg.Horizon, Limit: c.cfg.QueueLimit,
 	}})
 	c.engine = c.features.Engine
@@ -72,7 +72,7 @@ func (c *Compensator) engineConfig() engine.Config {
 		Store: c.store, Log: c.log, Observer: c.cfg.Observer,
 		Lease: c.cfg.Lease, Grace: c.cfg.Grace, ReconcileInterval: c.cfg.ReconcileInterval, PollInterval: c.cfg.PollInterval,
 		StopTimeout: c.cfg.StopTimeout,
-		CaseOf:      c.caseOf(), Begin: c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
+		Begin:       c.beginForHandler, Extract: c.extract, ErrorNumber: mysqlerr.Number, Blame: c.blame,
 	}
 }
 

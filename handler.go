@@ -354,7 +354,7 @@ func (c *Compensator) serialize(businessType string, cfg TypeConfig) error {
 	ctx, cancel := context.WithTimeout(context.Background(), slotTimeout)
 	defer cancel()
 	key := func(row *processlog.Row) string { return cfg.Serial(c.handed(row, cfg.Codec)) }
-	return c.engine.Serialize(ctx, businessType, engine.Serial{Key: key, PassDead: cfg.PassDead})
+	return c.features.Serialize(ctx, businessType, features.Serial{Key: key, PassDead: cfg.PassDead})
 }
 
 func newType[T any](c *Compensator, name string, cfg TypeConfig) *Type[T] {

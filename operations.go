@@ -316,7 +316,7 @@ func (l opsLog) ChangeAll(ctx context.Context, seen []processlog.Version, change
 func (l opsLog) contents(ctx context.Context, answers []processlog.Changed) map[EntryID][]byte {
 	contents := make(map[EntryID][]byte)
 	for _, answer := range answers {
-		if answer.Err != nil || !l.engine.IsSerial(answer.Before.BusinessType) {
+		if answer.Err != nil || !l.engine.Ordered(answer.Before.BusinessType) {
 			continue
 		}
 		rows, err := l.Compensator.store.Load(ctx, []EntryID{answer.Before.ID}) // load them one by one, because contents may be large

@@ -139,7 +139,7 @@ func (c *Compensator) Record(ctx context.Context, tx Tx, entries ...NewEntry) (*
 	if err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
-	if err := rec.FindPositions(); err != nil {
+	if err := rec.Prepare(); err != nil {
 		return nil, c.refuse(ctx, tx, err)
 	}
 	ctx, asked := c.inquire(ctx, tx, nil)
@@ -361,7 +361,7 @@ func (rec *recording) insert(ctx context.Context, tx Tx, entries []NewEntry, wat
 		}
 	}
 	rec.Written(inserted)
-	if err := rec.Join(ctx, tx); err != nil {
+	if err := rec.WriteMore(ctx, tx); err != nil {
 		return nil, err
 	}
 	receipt := rec.receipt()

@@ -63,9 +63,9 @@ func init() {
 		return c.engine.Attempt(ctx, id)
 	}
 	testkit.AdvanceKeys = func(ctx context.Context, of any, ids []processlog.ID) (bool, error) {
-		return of.(*Compensator).engine.AdvanceKeys(ctx, ids)
+		return of.(*Compensator).features.AdvanceKeys(ctx, ids)
 	}
 	testkit.Blocked = func(ctx context.Context, of any, ids []processlog.ID) ([]processlog.ID, error) {
-		return of.(*Compensator).engine.Blocked(ctx, ids)
+		return of.(*Compensator).features.Blocked(ctx, ids)
 	}
 }

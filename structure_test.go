@@ -39,6 +39,9 @@ func TestArrowsRunOneWay(t *testing.T) {
 // testsOf marks the tests of a package. Only the tests under promises are in the table.
 const testsOf = "tests:"
 
+// features is the package that attaches each of the packages below it.
+const features = "internal/features"
+
 // packageDir returns a package's directory. For tests under promises it returns "promises/*".
 func packageDir(importPath string) string {
 	if chapter, tests := strings.CutPrefix(importPath, testsOf); tests {
@@ -79,6 +82,11 @@ func importTable(t *testing.T) map[string]map[string]bool {
 		}
 	}
 	table["."] = below
+	for name := range table {
+		if strings.HasPrefix(name, features+"/") {
+			table[features][name] = true
+		}
+	}
 	return table
 }
 

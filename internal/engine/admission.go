@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 // Admission is a feature's say in which entries of one type this process claims and starts. The feature attaches it to the
 // type at registration. A nil function has no say.
 //
-// Many goroutines call the functions at once. A function returns at once: it does not wait for a server, nor for anything
-// that calls the engine.
+// Many goroutines call the functions at once. A function returns at once, unless its comment says that it may ask the
+// database.
 type Admission struct {
 	// Room returns how many calls of the handler may begin now. Unlimited means that the feature does not limit them. While
 	// Room returns less, one claim at a time brings one entry, and entries recorded here wait behind those that are due.
@@ -30,6 +31,22 @@ type Admission struct {
 	// Left is called for an entry that has lost leases and that Accept has accepted, once the entry can kill this process no
 	// more. It may be called several times for one acceptance.
 	Left func(row *processlog.Row, why Leaving)
+
+	// Blocked returns those of ids that may not run yet, because they wait for other entries. It may ask the database.
+	Blocked func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
+
+	// Find reads entries from the database that are due and not blocked, in the place of the store's Due. more reports whether
+	// there may be further ones. FindAgain allows Find to look again at entries that it has looked at before.
+	Find      func(ctx context.Context) (due []processlog.ID, more bool, err error)
+	FindAgain func()
+
+	// Reason returns an error that says why an entry is blocked, or nil. It may ask the database.
+	Reason func(ctx context.Context, row *processlog.Row) error
+
+	// Separate returns which claimed attempts may start, and which are blocked after all. It may ask the database. The engine
+	// frees the slots of the others, and then calls giveUp, which gives up the leases of the blocked ones. An error of giveUp means
+	// that they are due still. Separate has ended attempts that it does not return, by Engine.Fail.
+	Separate func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error)
 
 	// Admit returns which of the claimed attempts may start. The engine gives back the others.
 	Admit func(attempts []*Attempt) (admitted, refused []*Attempt)
@@ -139,6 +156,46 @@ func (t *Type) Admitted(attempts []*Attempt) (admitted, refused []*Attempt) {
 		}
 	}
 	return admitted, refused
+}
+
+// blocked returns those of ids that may not run yet.
+func (t *Type) blocked(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
+	for i := range t.admissions {
+		if f := t.admissions[i].Blocked; f != nil && len(ids) > 0 {
+			return f(ctx, ids)
+		}
+	}
+	return nil, nil
+}
+
+// finder returns the admission that finds due entries, or nil.
+func (t *Type) finder() *Admission {
+	for i := range t.admissions {
+		if t.admissions[i].Find != nil {
+			return &t.admissions[i]
+		}
+	}
+	return nil
+}
+
+// reason returns why an entry is blocked, or nil.
+func (t *Type) reason(ctx context.Context, row *processlog.Row) error {
+	for i := range t.admissions {
+		if f := t.admissions[i].Reason; f != nil {
+			return f(ctx, row)
+		}
+	}
+	return nil
+}
+
+// separate returns which claimed attempts may start, and which are blocked.
+func (t *Type) separate(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+	for i := range t.admissions {
+		if f := t.admissions[i].Separate; f != nil {
+			return f(attempts)
+		}
+	}
+	return attempts, nil, nil
 }
 
 // readmit reports whether all admissions allow an attempt to run alone.

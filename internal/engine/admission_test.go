@@ -139,3 +139,52 @@ func TestStuckBatchIsReportedByItsFirstEntry(t *testing.T) {
 		require.Equal(t, processlog.RowID(1), stuck[0])
 	})
 }
+
+// The engine sorts out attempts that come too late in place. It must know before how many calls the blocked ones leave free.
+// Failure: F107
+func TestBlockedCallsFreeTheirSlotsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := waitingOn(t, 0, Config{Store: settling{}, ReconcileInterval: time.Hour, PollInterval: time.Hour,
+			Extract: func(base context.Context, _ map[string]string) context.Context { return base }})
+		given := 0
+		require.NoError(t, e.Register(Type{Name: "mail", Concurrency: 4, BatchSize: 3, Lease: time.Hour, Timeout: time.Hour,
+			RunBatch: func(context.Context, []*processlog.Row) []error { return nil }}, withSlots, func(t *Type) {
+			t.Admit(Admission{Separate: func(attempts []*Attempt) (first, blocked []*Attempt, giveUp func() error) {
+				for _, a := range attempts {
+					if a.Row.UserID == "" {
+						first = append(first, a)
+					} else {
+						blocked = append(blocked, a)
+					}
+				}
+				return first, blocked, func() error { given += len(blocked); return nil }
+			}})
+		}))
+		require.NoError(t, e.Start(t.Context()))
+		row := func(id uint64, user string, deliveries int, left time.Duration) processlog.Row {
+			return processlog.Row{ID: processlog.RowID(id), BusinessType: "mail", UserID: user, DeliveryCount: deliveries, LeaseLeft: left}
+		}
+		mail := e.types.named("mail")
+		rows := []processlog.Row{row(1, "", 2, -1), row(2, "", 1, time.Hour), row(3, "", 1, time.Hour), row(4, "ann", 1, time.Hour)}
+		require.Equal(t, 2, mail.slots.Take(mail.calls(rows)), "the entry that has lost a lease runs alone")
+		require.NoError(t, e.dispatcher.startClaimed(mail, rows, time.Now(), 0))
+		synctest.Wait()
+		require.Equal(t, 1, given)
+		require.Equal(t, 4, mail.slots.Free())
+		e.End()
+		e.Close()
+	})
+}
+
+// settling is a Store that stores every outcome.
+type settling struct{ processlog.Store }
+
+func (settling) Release(context.Context, []processlog.ID, processlog.Token) error { return nil }
+
+func (settling) Settle(_ context.Context, _ processlog.Token, outcomes []processlog.Outcome) ([]processlog.Settled, error) {
+	settled := make([]processlog.Settled, len(outcomes))
+	for i, o := range outcomes {
+		settled[i] = processlog.Settled{Applied: true, State: o.To}
+	}
+	return settled, nil
+}

@@ -12,9 +12,8 @@ import (
 
 // Attempt is one run of a handler on one entry, or the entry's share of a batch.
 type Attempt struct {
-	Row      processlog.Row
-	token    int64               // of the queue lease it was claimed with; 0: none
-	position processlog.Position // with no key: it takes none
+	Row   processlog.Row
+	token int64 // of the queue lease it was claimed with; 0: none
 
 	Type *Type
 	slot *sharedSlot // its batch's; nil: its own

@@ -21,9 +21,6 @@ type Config struct {
 	PollInterval      time.Duration
 	StopTimeout       time.Duration
 
-	// CaseOf is the case that opens with an outcome that makes its entry dead; nil: none does.
-	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
-
 	// Begin starts the transaction that a handler shares with its outcome.
 	Begin func(ctx context.Context) (Transaction, error)
 

@@ -21,7 +21,6 @@ type dispatcher struct {
 	claimSchedule    *claimSchedule
 	holdings         *holdings
 	rollbackDetector *rollbackDetector
-	ordering         *ordering
 	claims           *claims
 	settler          *settler
 	renewer          *renewer
@@ -57,13 +56,14 @@ func (d *dispatcher) stopping() bool {
 // whose turn it is; they are due still, and a claim that follows at once would bring them again.
 func (d *dispatcher) startClaimed(t *Type, rows []processlog.Row, asked time.Time, token int64) error {
 	claimed := d.attempts(t, rows, asked, token)
-	first, others := d.splitBlocked(t, claimed)
-	spare := callsOf(t, claimed) - callsOf(t, first)
+	needed := callsOf(t, claimed)
+	first, blocked, giveUp := t.separate(claimed)
+	spare := needed - callsOf(t, first)
 	d.startAttempts(t, first)
-	if len(others) == 0 {
+	if len(first) == len(claimed) {
 		return nil
 	}
-	return d.putOff(t, spare, others)
+	return d.giveUp(t, spare, blocked, giveUp)
 }
 
 // attempts makes them of claimed rows. What has lost too many leases is dead-lettered.
@@ -103,7 +103,6 @@ func (d *dispatcher) startAttempts(t *Type, attempts []*Attempt) {
 // deadLetter ends an entry whose leases keep ending with no outcome.
 func (d *dispatcher) deadLetter(a *Attempt) {
 	failpoint.Reach(failpoint.CrashesCounted)
-	a.position = d.ordering.positionOf(&a.Row) // those behind it may go on
 	// It waits for the database as any outcome does, and is withdrawn should a stuck handler return meanwhile (G8).
 	d.settler.batcher.Add(settlement{a: a, outcome: a.Type.crashed(&a.Row, d.holdings.since(&a.Row)), deadLetters: true})
 	d.claimSchedule.free(a.Type, 1)
@@ -122,8 +121,22 @@ func (d *dispatcher) giveBack(t *Type, attempts []*Attempt, calls int) {
 	d.claims.release(attempts[0].Row.Token, entries...)
 	for _, a := range attempts {
 		a.left(NotRun)
-		d.ordering.rest(a.position, a.Row.State) // an entry that was committed late may have met the lease
+		d.settler.givenBack(a)
 	}
+}
+
+// giveUp gives up attempts that are blocked after all: first the slots of their calls, because the write may wait for the
+// database, and last their places among suspects, because a death counts against an entry as long as its lease stands.
+func (d *dispatcher) giveUp(t *Type, calls int, blocked []*Attempt, write func() error) error {
+	d.claimSchedule.free(t, calls)
+	if len(blocked) == 0 {
+		return nil
+	}
+	err := write()
+	for _, a := range blocked {
+		a.left(NotRun)
+	}
+	return err
 }
 
 // start runs claimed entries of one type, which hold the slots of the calls they need, and returns at once those that it
@@ -277,6 +290,7 @@ func (d *dispatcher) finish(a *Attempt, end Result) {
 	case end.Unstarted:
 		d.claims.release(a.Row.Token, processlog.QueueEntry{BusinessType: a.Type.Name, ID: a.Row.ID})
 		d.holdings.forget(a)
+		d.settler.dropped(a)
 	case end.settled:
 		d.rollbackDetector.remembered.sawStored([]settlement{s}, []processlog.Settled{{Applied: true}}, end.asked)
 		d.settler.settled(s, processlog.Settled{Applied: true})

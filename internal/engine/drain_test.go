@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/compensator-go/compensator/internal/groupcommit"
-	"github.com/compensator-go/compensator/processlog"
 )
 
 // A timer fires once: waited for again after its end, what is left would be waited for without a bound.
@@ -16,16 +15,18 @@ func TestStopWhoseGracePeriodIsOverWaitsForNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := waitingOn(t, 0, Config{StopTimeout: 6 * time.Second})
 		require.NoError(t, e.Start(t.Context()))
-		e.ordering.rested.Flush = func([]processlog.Position) { time.Sleep(time.Hour) }
+		var known groupcommit.Batcher[int]
+		known.Max, known.Workers, known.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
+		e.AwaitInDrain(&known)
 		var told groupcommit.Batcher[int]
 		told.Max, told.Workers, told.Flush = 1, 1, func([]int) { time.Sleep(time.Hour) }
 		e.AwaitInDrain(&told)
-		e.ordering.rested.Add(processlog.Position{BusinessType: "close_order", Key: "ann"})
+		known.Add(1)
 		told.Add(1)
 		asked := time.Now()
 		require.NoError(t, e.Drain())
 		require.Equal(t, e.StopTimeout/3, time.Since(asked))
-		<-e.ordering.rested.Done()
+		<-known.Done()
 		<-told.Done()
 	})
 }

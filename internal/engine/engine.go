@@ -26,7 +26,6 @@ type Engine struct {
 	holdings         *holdings
 	refusals         *refusals
 	pendingReleases  *pendingReleases
-	ordering         *ordering
 	claims           *claims
 	settler          *settler
 	renewer          *renewer
@@ -40,8 +39,15 @@ type Engine struct {
 	// cannot be used. The queue has its QueueShare of ctx. It is set by the queue, and otherwise finds nothing wrong.
 	AskQueue func(ctx context.Context) (answer func() error)
 
-	drainLast []Batcher // of features; Drain waits for them at its end, and Close
-	closeOnly []Batcher // of features; Close waits for them
+	// Ordered reports whether entries of a type, whether it runs here or not, may wait for others of their type. It is set by the
+	// ordering of entries, and otherwise always false.
+	Ordered func(businessType string) bool
+
+	recorders []Recorder // of features
+
+	drainClaims []Batcher // of features; Drain waits for them when outcomes are stored, because they may hold claims, and Close
+	drainLast   []Batcher // of features; Drain waits for them at its end, and Close
+	closeOnly   []Batcher // of features; Close waits for them
 
 	mu      sync.Mutex // guards running
 	running bool
@@ -53,6 +59,7 @@ func New(ctx context.Context, cfg Config) *Engine {
 	b := e.Base
 	e.types = newTypes(cfg.Lease)
 	e.claimSchedule = newClaimSchedule(e.types)
+	e.Ordered = func(string) bool { return false }
 	e.AskQueue = func(context.Context) func() error { return func() error { return nil } }
 	e.source = &source{databaseAlone{e.types, e.claimSchedule}}
 	e.missing = &missing{b}
@@ -60,22 +67,18 @@ func New(ctx context.Context, cfg Config) *Engine {
 	e.holdings = newHoldings(e.claimSchedule)
 	e.refusals = &refusals{Base: b, answered: make(chan struct{}, 1)}
 	e.pendingReleases = newPendingReleases(b, e.source, e.refusals)
-	e.ordering = newOrdering(b, e.claimSchedule, e.source, e.refusals)
 	e.claims = &claims{Base: b, holdings: e.holdings, rollbackDetector: e.rollbackDetector, pendingReleases: e.pendingReleases, refusals: e.refusals}
-	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, refusals: e.refusals}).withBatchers()
+	e.settler = (&settler{Base: b, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings, rollbackDetector: e.rollbackDetector, refusals: e.refusals}).withBatchers()
 	e.renewer = &renewer{Base: b, types: e.types, holdings: e.holdings, refusals: e.refusals}
-	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler,
+	e.dispatcher = &dispatcher{Base: b, claimSchedule: e.claimSchedule, holdings: e.holdings, rollbackDetector: e.rollbackDetector, claims: e.claims, settler: e.settler,
 		renewer: e.renewer}
-	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing, rollbackDetector: e.rollbackDetector, ordering: e.ordering,
+	e.intake = (&intake{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, missing: e.missing, rollbackDetector: e.rollbackDetector,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}).withBatchers()
 	e.poller = noPoller{}
-	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, rollbackDetector: e.rollbackDetector, holdings: e.holdings, ordering: e.ordering,
+	e.scanner = &scanner{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, rollbackDetector: e.rollbackDetector, holdings: e.holdings,
 		claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
-	e.ordering.follow = e.intake.follow
-	e.ordering.claimAhead = func(h *handover) { e.intake.ahead.Add(h) }
-	e.ordering.startAhead = func(h *handover) { e.intake.handed.Add(h) }
 	e.reconciler = &reconciler{Base: b, types: e.types, claimSchedule: e.claimSchedule, source: e.source, holdings: e.holdings,
-		rollbackDetector: e.rollbackDetector, ordering: e.ordering, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
+		rollbackDetector: e.rollbackDetector, claims: e.claims, settler: e.settler, dispatcher: e.dispatcher}
 	return e
 }
 
@@ -121,7 +124,7 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 		e.holdings.cancel(&before, fmt.Errorf("%w: %s", processlog.ErrCancelled, ch.Action))
 	}
 	if after.State.Terminal() {
-		e.ordering.ended(&before, after.State)
+		e.settler.moved(&before, after.State)
 	} else {
 		e.source.Move(processlog.QueueEntry{BusinessType: before.BusinessType, ID: before.ID, In: ch.Delay})
 	}
@@ -134,7 +137,7 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	if err != nil || after.Version == before.Version {
 		return
 	}
-	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.IsSerial(before.BusinessType) {
+	if after.State.Terminal() && before.LeaseLeft <= 0 && !e.Ordered(before.BusinessType) {
 		return
 	}
 	e.poller.Add(UnseenCommit{ID: before.ID, Token: ch.Token, Committed: func() { e.Changed(before, ch) }})
@@ -142,6 +145,9 @@ func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 
 // AwaitInDrain has Drain wait at its end, and Close, until batchers of a feature hold nothing.
 func (e *Engine) AwaitInDrain(batchers ...Batcher) { e.drainLast = append(e.drainLast, batchers...) }
+
+// AwaitClaims has Drain wait, once outcomes are stored, and Close, until batchers of a feature hold no claims.
+func (e *Engine) AwaitClaims(batchers ...Batcher) { e.drainClaims = append(e.drainClaims, batchers...) }
 
 // AwaitInClose has Close wait until batchers of a feature hold nothing.
 func (e *Engine) AwaitInClose(batchers ...Batcher) { e.closeOnly = append(e.closeOnly, batchers...) }
@@ -188,7 +194,7 @@ func (e *Engine) Postpone(businessType string, heard int, wait time.Duration) {
 }
 
 // HasFinder reports whether overdue entries of a type are found by a feature, because most of them may not run yet.
-func (e *Engine) HasFinder(businessType string) bool { return e.IsSerial(businessType) }
+func (e *Engine) HasFinder(businessType string) bool { return e.Ordered(businessType) }
 
 // OverdueAfter returns how long an entry may be due before the source counts as having forgotten it.
 func (e *Engine) OverdueAfter() time.Duration { return e.reconciler.grace() }
@@ -283,11 +289,11 @@ func (e *Engine) Drain() error {
 		stuck = errors.Join(stuck, fmt.Errorf("compensator: outcomes of finished handlers are not stored; their entries will run again when their leases end: %w", refused))
 	}
 	failpoint.Reach(failpoint.OutcomesDrained)
-	if !await(grace, &e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.intake.ahead, &e.intake.handed) {
+	if !await(grace, append([]Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim}, e.drainClaims...)...) {
 		return errors.Join(stuck, errors.New("compensator: claims under way were not answered; what they bring is given back, or comes due when its lease ends"))
 	}
 	// A timer fires once: what comes after the end of its timeout is waited for no more.
-	_ = await(grace, &e.intake.next, &e.ordering.rested) && await(grace, &e.intake.next, &e.ordering.gone) && await(grace, e.drainLast...)
+	_ = await(grace, e.drainLast...)
 	return stuck
 }
 
@@ -296,9 +302,9 @@ const stopGrace = time.Second
 
 // Close waits briefly for what is on its way, and ends the rest.
 func (e *Engine) Close() {
-	batchers := []Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused, &e.ordering.rested, &e.ordering.gone, &e.intake.next, &e.intake.ahead, &e.intake.handed,
+	batchers := []Batcher{&e.intake.resolve, &e.intake.verify, &e.intake.claim, &e.settler.batcher, &e.settler.prompt, &e.settler.slow, &e.settler.refused,
 		&e.pendingReleases.batcher, &e.rollbackDetector.batcher}
-	batchers = append(append(batchers, e.drainLast...), e.closeOnly...)
+	batchers = slices.Concat(batchers, e.drainClaims, e.drainLast, e.closeOnly)
 	await(time.NewTimer(closeTimeout), batchers...)
 	e.endWork(processlog.ErrClosed)
 	e.poller.Close() // before the batchers that it hands entries to

@@ -36,7 +36,6 @@ type intake struct {
 	source           *source
 	missing          *missing
 	rollbackDetector *rollbackDetector
-	ordering         *ordering
 	claims           *claims
 	settler          *settler
 	dispatcher       *dispatcher
@@ -44,9 +43,6 @@ type intake struct {
 	resolve groupcommit.Batcher[freshEntry] // ids of a bulk insert are asked for
 	verify  groupcommit.Batcher[freshEntry] // inserted with a lease rows are read back
 	claim   groupcommit.Batcher[freshEntry] // fresh rows are claimed by id
-	next    groupcommit.Batcher[nextEntry]  // so are entries that another of their key blocks no more
-	ahead   groupcommit.Batcher[*handover]  // and those behind entries whose outcomes are being stored
-	handed  groupcommit.Batcher[*handover]  // which are looked at once the outcomes are stored
 }
 
 // withBatchers makes what it hands entries to.
@@ -55,10 +51,6 @@ func (in *intake) withBatchers() *intake {
 	in.resolve.Max, in.resolve.Workers, in.resolve.Bound, in.resolve.Flush = processlog.MaxRows, 1, waitBound, in.resolveFresh
 	in.verify.Max, in.verify.Workers, in.verify.Flush = processlog.MaxRows, 2, in.verifyFresh
 	in.claim.Max, in.claim.Workers, in.claim.Flush = processlog.MaxRows, 1, in.claimFresh
-	in.next.Max, in.next.Workers, in.next.Bound, in.next.Flush = processlog.MaxRows, 2, waitBound, in.claimNext
-	// Each comes of one batch of outcomes, of which there are no more at a time than the settler has workers.
-	in.ahead.Max, in.ahead.Workers, in.ahead.Flush = 1, 2, in.claimAhead
-	in.handed.Max, in.handed.Workers, in.handed.Flush = 1, 2, in.startAhead
 	return in
 }
 
@@ -303,7 +295,7 @@ func (in *intake) claimFresh(batch []freshEntry) {
 // leaveBlocked leaves out entries that wait for another of their key. Where that cannot be told, it is found out after the
 // claim.
 func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wanted) ([]freshEntry, []processlog.Wanted) {
-	if _, serial := in.ordering.of(t.Name); !serial {
+	if t.finder() == nil {
 		return list, want
 	}
 	ids := make([]processlog.ID, len(want))
@@ -312,97 +304,9 @@ func (in *intake) leaveBlocked(t *Type, list []freshEntry, want []processlog.Wan
 	}
 	ctx, cancel := in.Statement()
 	defer cancel()
-	blocked, _ := in.ordering.blocked(ctx, t.Name, ids)
+	blocked, _ := t.blocked(ctx, ids)
 	return slices.DeleteFunc(list, func(f freshEntry) bool { return slices.Contains(blocked, f.id) }),
 		slices.DeleteFunc(want, func(w processlog.Wanted) bool { return slices.Contains(blocked, w.ID) })
-}
-
-// nextEntry is an entry that another of its key blocks no more, or probably so.
-type nextEntry struct {
-	businessType string
-	id           processlog.ID
-	behind       processlog.Position // of the entry that blocked it, if that is all that is known
-}
-
-// follow claims entries that nothing blocks any more, where they can run here.
-func (in *intake) follow(entries ...nextEntry) {
-	if len(entries) == 0 || in.next.Add(entries...) {
-		return
-	}
-	for _, e := range entries {
-		in.lookBehind(e)
-	}
-}
-
-// lookBehind has the next entry of a key looked for, where one that was known could not be claimed.
-func (in *intake) lookBehind(e nextEntry) {
-	if e.behind.Key != "" {
-		in.ordering.rested.Add(e.behind)
-	} else {
-		in.ordering.enqueue(e.businessType, []processlog.ID{e.id})
-	}
-}
-
-// claimNext claims them, as many as there are slots for.
-func (in *intake) claimNext(batch []nextEntry) {
-	byType := grouped.By(batch, func(e nextEntry) string { return e.businessType })
-	for _, name := range byType.Order {
-		entries := byType.Groups[name]
-		taken, spare := in.startNext(name, entries)
-		for i, e := range entries {
-			switch {
-			case taken[e.id]:
-				if e.behind.Key != "" {
-					in.ordering.gone.Add(e.behind)
-				}
-			case i >= spare, e.behind.Key != "":
-				in.lookBehind(e)
-			}
-		}
-	}
-}
-
-// startNext starts entries of a type as long as there are slots. It returns those it has claimed, and from where on the
-// entries were not tried.
-func (in *intake) startNext(name string, entries []nextEntry) (taken map[processlog.ID]bool, tried int) {
-	found, tried := in.claimUnblocked(name, entries)
-	if tried == 0 {
-		return nil, 0
-	}
-	taken = make(map[processlog.ID]bool, len(found.Mine))
-	for i := range found.Mine {
-		taken[found.Mine[i].ID] = true
-	}
-	_ = in.dispatcher.startClaimed(in.types.named(name), found.Mine, found.asked, 0) // what is put back is the scanner's from here on
-	return taken, tried
-}
-
-// claimUnblocked claims entries of a type as long as there are slots, which the claimed ones hold. It returns from where on the
-// entries were not tried.
-func (in *intake) claimUnblocked(name string, entries []nextEntry) (found claimed, tried int) {
-	t := in.types.accepting(name)
-	if t == nil || t.BatchWait > 0 || in.settler.behind() || in.rollbackDetector.stopped() != nil {
-		return claimed{}, 0
-	}
-	calls := t.slots.Take(t.callsFor(len(entries)))
-	if calls == 0 {
-		return claimed{}, 0
-	}
-	tried = min(len(entries), t.fits(calls))
-	ids := make([]processlog.ID, tried)
-	for i := range ids {
-		ids[i] = entries[i].id
-	}
-	found, err := in.claims.claim(t, unleased(ids), calls)
-	if err != nil {
-		in.claimSchedule.free(t, calls)
-		return claimed{}, 0
-	}
-	failpoint.Reach(failpoint.OrderingFollowed)
-	in.claimSchedule.free(t, calls-t.calls(found.Mine))
-	in.enqueueWaiting(t, found.Claimed)
-	in.ordering.enqueue(name, found.spare)
-	return found, tried
 }
 
 // disownLeased gives back the leases that entries were inserted with, after a claim that failed. If the claim has come about all the

@@ -97,7 +97,7 @@ func (s *scanner) unblocked(t *Type, page []processlog.Scheduled) ([]processlog.
 	}
 	ctx, cancel := s.Statement()
 	defer cancel()
-	blocked, err := s.ordering.blocked(ctx, t.Name, ids)
+	blocked, err := t.blocked(ctx, ids)
 	return slices.DeleteFunc(page, func(e processlog.Scheduled) bool { return slices.Contains(blocked, e.ID) }), err
 }
 

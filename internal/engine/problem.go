@@ -53,7 +53,6 @@ const (
 	problemStore            = "outcomes could not be stored"
 	problemRollbackDetector = "what the database has kept so far could not be read back"
 	problemRound            = "the log could not be searched for forgotten entries"
-	problemOrdering         = "the earlier entries of ordering keys could not be read"
 	problemContent          = "contents cannot be decoded here: their entries wait for a version of the code that can"
 	problemAttempt          = "attempts end with nothing counted: something they need is not available"
 	problemFaults           = "attempts fail, and count, for they have met the database's condition too often in a row"
@@ -61,8 +60,7 @@ const (
 	// What the database refuses for some entries, which it names; see refusals.
 	problemRefusedOutcome = "the database refuses to store outcomes of entries"
 	problemRefusedClaim   = "the database refuses to lease entries"
-	problemRefusedBlock   = "the database refuses to put entries back until their turn comes"
-	problemRefusedWake    = "the database refuses to make entries due whose turn has come"
+	ProblemRefusedBlock   = "the database refuses to put entries back until their turn comes"
 	problemRefusedRelease = "the database refuses to take back leases of entries"
 	problemRefusedRenewal = "the database refuses to renew leases of entries"
 )

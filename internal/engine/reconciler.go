@@ -24,7 +24,6 @@ type reconciler struct {
 	source           *source
 	holdings         *holdings
 	rollbackDetector *rollbackDetector
-	ordering         *ordering
 	claims           *claims
 	settler          *settler
 	dispatcher       *dispatcher
@@ -102,9 +101,9 @@ func (r *reconciler) pollAll(ctx context.Context, heads []processlog.Head, event
 	for _, head := range heads {
 		t := r.types.named(head.BusinessType)
 		overdue := head.DueIn < -r.grace()
-		if _, serial := r.ordering.of(head.BusinessType); t != nil && serial && (overdue || head.DueIn <= 0 && !r.source.up()) {
+		if t != nil && t.finder() != nil && (overdue || head.DueIn <= 0 && !r.source.up()) {
 			// Most of what is due may be blocked. The scanner looks for what is not, a part of it with each round.
-			r.ordering.sweep(t.Name).begin()
+			t.finder().FindAgain()
 			r.claimSchedule.overflow(t.Name)
 			continue
 		}

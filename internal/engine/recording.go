@@ -18,18 +18,19 @@ type Recording struct {
 	Inserted []processlog.Inserted
 
 	intake       *intake
-	positions    []processlog.Position // of the drafts that take one; nil: none does
-	reservations []Reservation         // of the drafts inserted with a lease; nil for the others
-	at           time.Time             // of the insert
-	watched      bool                  // the end of the transaction is seen, and not only told
-	told         atomic.Bool           // the caller has reported the commit
+	engine       *Engine
+	writes       []func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error // of recorders
+	reservations []Reservation                                                                       // of the drafts inserted with a lease; nil for the others
+	at           time.Time                                                                           // of the insert
+	watched      bool                                                                                // the end of the transaction is seen, and not only told
+	told         atomic.Bool                                                                         // the caller has reported the commit
 	poller       CommitPoller
 	once         sync.Once
 }
 
 // Of makes the recording e's.
 func (r *Recording) Of(e *Engine) {
-	r.intake, r.poller = e.intake, e.poller
+	r.engine, r.intake, r.poller = e, e.intake, e.poller
 	r.reservations = make([]Reservation, len(r.Drafts))
 }
 
@@ -43,7 +44,7 @@ func (r *Recording) Reserve() {
 	for i := range r.Drafts {
 		d := &r.Drafts[i]
 		t := r.intake.types.accepting(d.BusinessType)
-		if _, serial := r.intake.ordering.of(d.BusinessType); serial || t == nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
+		if t == nil || t.finder() != nil || d.Done || d.Delay > 0 || t.BatchWait > 0 {
 			continue
 		}
 		// Inserted with a lease it would run alone: those that come together are claimed together, for one batch.
@@ -55,6 +56,31 @@ func (r *Recording) Reserve() {
 			r.reservations[i], d.Lease = reservation, t.Lease
 		}
 	}
+}
+
+// Prepare asks the recorders before anything is written. Its errors name what is wrong with a draft.
+func (r *Recording) Prepare() error {
+	for _, prepare := range r.engine.recorders {
+		write, err := prepare(r.Drafts)
+		if err != nil {
+			return err
+		}
+		if write != nil {
+			r.writes = append(r.writes, write)
+		}
+	}
+	return nil
+}
+
+// WriteMore writes in the same transaction what the recorders have to write, after the insert.
+func (r *Recording) WriteMore(ctx context.Context, tx processlog.Tx) error {
+	for _, write := range r.writes {
+		if err := write(ctx, tx, r.Inserted); err != nil {
+			return err
+		}
+	}
+	r.writes = nil
+	return nil
 }
 
 // Watched reports whether the end of the transaction is seen.

@@ -180,7 +180,7 @@ func (r *refusals) aside(businessType string, want []processlog.Wanted) (rest []
 }
 
 // refusedClaims are what makes a claim of an entry vain: it cannot be leased, or not be put back until its turn comes.
-var refusedClaims = [...]string{problemRefusedClaim, problemRefusedBlock}
+var refusedClaims = [...]string{problemRefusedClaim, ProblemRefusedBlock}
 
 // claimedLocked reports whether a claim of some entry of a type is vain.
 func (r *refusals) claimedLocked(businessType string) bool {

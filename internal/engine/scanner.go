@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
 	"github.com/compensator-go/compensator/internal/jitter"
 	"github.com/compensator-go/compensator/processlog"
 )
@@ -22,7 +23,6 @@ type scanner struct {
 	source           *source
 	rollbackDetector *rollbackDetector
 	holdings         *holdings
-	ordering         *ordering
 	claims           *claims
 	settler          *settler
 	dispatcher       *dispatcher
@@ -182,14 +182,14 @@ func (s *scanner) claimFromSource(t *Type, calls int) (claimResult, bool) {
 func (s *scanner) leaveBlocked(t *Type, leased *processlog.Leased) ([]processlog.ID, error) {
 	ctx, cancel := s.Statement()
 	defer cancel()
-	blocked, err := s.ordering.blocked(ctx, t.Name, leased.IDs)
+	blocked, err := t.blocked(ctx, leased.IDs)
 	if err != nil || len(blocked) == 0 {
 		return leased.IDs, err
 	}
 	for _, id := range blocked {
 		s.source.Settle(t.Name, processlog.QueueOutcome{ID: id, Token: leased.Token, Remove: true})
 	}
-	return without(leased.IDs, blocked), nil
+	return grouped.Without(leased.IDs, blocked), nil
 }
 
 // returnToSource settles the queue's leases of entries that were not claimed: gone ones are removed, the
@@ -255,8 +255,8 @@ func (s *scanner) claimFromStore(t *Type, calls int) claimResult {
 func (s *scanner) findDue(t *Type, limit int) (due []processlog.ID, more bool, err error) {
 	ctx, cancel := s.Statement()
 	defer cancel()
-	if _, serial := s.ordering.of(t.Name); serial {
-		due, more, err = s.ordering.sweep(t.Name).read(ctx, s.ordering, t.Name)
+	if finder := t.finder(); finder != nil {
+		due, more, err = finder.Find(ctx)
 	} else {
 		due, err = s.Store.Due(ctx, t.Name, limit)
 		more = len(due) == limit

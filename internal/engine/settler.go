@@ -20,9 +20,9 @@ type settlement struct {
 	outcome     processlog.Outcome
 	token       processlog.Token // it was handed in under, which tells whether it was stored; zero: not yet
 	deadLetters bool             // for lost leases: nobody has reported it
+	prepared    bool             // the settlements have added to it
 	refused     int              // how many times the database has refused to write its row
 	stops       uint64           // how many stops had begun when it was last refused
-	handover    *handover        // claims the next entry of its key meanwhile; nil: none does
 }
 
 // settler stores outcomes, the database first and the queue second. A process that dies in between leaves the queue an
@@ -33,7 +33,6 @@ type settler struct {
 	source           *source
 	holdings         *holdings
 	rollbackDetector *rollbackDetector
-	ordering         *ordering
 	refusals         *refusals
 
 	batcher groupcommit.Batcher[settlement] // outcomes are written
@@ -44,6 +43,8 @@ type settler struct {
 	refusing atomic.Bool   // the last outcomes of refused that were offered again were refused again
 	stops    atomic.Uint64 // how many stops have begun
 	hurry    chan struct{} // of capacity 1: a token ends the rest of refused outcomes
+
+	settlements []Settlement // of features
 }
 
 // refusedAtOnce is how many refused outcomes are offered again together. Refused again they cost about twice as many statements.
@@ -68,24 +69,25 @@ func (s *settler) withBatchers() *settler {
 
 // store has an outcome written.
 func (s *settler) store(done settlement) {
-	if done.a.position.Key != "" {
+	if s.isPrompt(done.a) {
 		s.prompt.Add(done)
 	} else {
 		s.batcher.Add(done)
 	}
 }
 
-// settlePrompt writes outcomes that the next entries of their keys wait for. Those are claimed meanwhile.
+// settlePrompt writes outcomes that something waits for.
 func (s *settler) settlePrompt(batch []settlement) {
-	handovers := s.handOver(batch)
-	s.settleBatch(batch)
-	for _, h := range handovers {
-		h.finish(s.ordering)
-	}
+	answered := s.storing(batch)
+	s.settle(batch, answered)
+	answered()
 }
 
-// settleBatch writes outcomes, each entry's in its turn.
-func (s *settler) settleBatch(batch []settlement) {
+// settleBatch writes outcomes that nothing waits for.
+func (s *settler) settleBatch(batch []settlement) { s.settle(batch, func() {}) }
+
+// settle writes outcomes, one of each entry at a time. failed is called when a try fails.
+func (s *settler) settle(batch []settlement, failed func()) {
 	var twice []settlement // a second attempt of an entry in this batch: its turn comes next
 	// A statement names an entry once. A person's Requeue makes a second attempt beside the one before, a dead-lettering
 	// comes beside its stuck handler's own word.
@@ -93,7 +95,6 @@ func (s *settler) settleBatch(batch []settlement) {
 	batch = slices.DeleteFunc(batch, func(o settlement) bool {
 		again := seen[o.outcome.ID]
 		if seen[o.outcome.ID] = true; again {
-			o.handover = nil // the batcher's goroutine must not touch it
 			twice = append(twice, o)
 		}
 		return again
@@ -106,23 +107,24 @@ func (s *settler) settleBatch(batch []settlement) {
 	byToken := grouped.By(batch, func(o settlement) processlog.Token { return o.token })
 	for _, token := range byToken.Order {
 		if group := byToken.Groups[token]; token == (processlog.Token{}) {
-			s.settleUnder(processlog.NewToken(), group)
+			s.settleUnder(processlog.NewToken(), group, failed)
 		} else {
-			s.settleUnder(token, group)
+			s.settleUnder(token, group, failed)
 		}
 	}
 }
 
 // settleUnder writes outcomes that share a token.
-func (s *settler) settleUnder(token processlog.Token, batch []settlement) {
+func (s *settler) settleUnder(token processlog.Token, batch []settlement, failed func()) {
 	for i := range batch {
 		batch[i].token = token // before it is sent: a row that is busy comes again under it
-		if o := &batch[i].outcome; s.CaseOf != nil && o.To == processlog.Dead && o.Case == nil {
-			o.Case = s.CaseOf(&batch[i].a.Row, o)
+		if !batch[i].prepared {
+			batch[i].prepared = true
+			s.prepare(batch[i].a, &batch[i].outcome)
 		}
 	}
 	failpoint.Reach(failpoint.OutcomesNext)
-	batch, results, asked := s.writeOutcomes(token, batch)
+	batch, results, asked := s.writeOutcomes(token, batch, failed)
 	failpoint.Reach(failpoint.OutcomesStored)
 	s.rollbackDetector.remembered.sawStored(batch, results, asked)
 	s.noteRefused(batch, results)
@@ -148,7 +150,7 @@ func (s *settler) noteRefused(batch []settlement, results []processlog.Settled) 
 // writeOutcomes keeps trying, with the same token, until the database has answered: a handler that has run must not run
 // again because of a deadlock or a restart. What was applied by a try whose answer was lost is recognised. It returns no
 // results only when the Compensator is closed before the database has answered, or nothing is left to be written.
-func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]settlement, []processlog.Settled, time.Time) {
+func (s *settler) writeOutcomes(token processlog.Token, batch []settlement, failed func()) ([]settlement, []processlog.Settled, time.Time) {
 	for failures := 1; ; failures++ {
 		if batch = s.withdraw(batch); len(batch) == 0 {
 			return nil, nil, time.Time{}
@@ -165,19 +167,9 @@ func (s *settler) writeOutcomes(token processlog.Token, batch []settlement) ([]s
 		if err == nil {
 			return batch, results, asked
 		}
-		s.endHandovers(batch)
+		failed()
 		if !s.Wait(delay(settleBackoff, failures)) {
 			return nil, nil, time.Time{}
-		}
-	}
-}
-
-// endHandovers has claims not wait for outcomes that may take long to store: their leases would end meanwhile.
-func (s *settler) endHandovers(batch []settlement) {
-	for i := range batch {
-		if h := batch[i].handover; h != nil {
-			h.finish(s.ordering)
-			batch[i].handover = nil
 		}
 	}
 }
@@ -231,6 +223,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	if completed(o, r) {
 		// Nobody else tells of it: who completes an entry has no outcome to settle.
 		event.EndedBy = r.EndedBy
+		s.dropped(a)
 		Tell(s.Base, s.Observer.Settled, event)
 		return // the completion itself has told the queue, and those that wait for the entry
 	}
@@ -238,6 +231,7 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 		// Somebody else has moved the entry on: losing that race is a result, not an error.
 		event.State, event.EndedBy = r.State, ""
 		s.Log.Log(ctx, droppedLevel(o, r), "compensator: outcome dropped: the entry has moved on", "entry", o.ID, "type", a.Type.Name, "reported", o.To, "state", r.State)
+		s.dropped(a)
 		Tell(s.Base, s.Observer.OutcomeDropped, event)
 		return // its queue entry is somebody else's now, or comes back and is found out
 	}
@@ -247,16 +241,11 @@ func (s *settler) settled(done settlement, r processlog.Settled) {
 	}
 	Tell(s.Base, s.Observer.Settled, event)
 	s.notifyQueue(a, o)
-	if done.handover != nil {
-		done.handover.end(s.ordering, a.position)
-	} else {
-		s.ordering.rest(a.position, o.To)
-	}
+	s.stored(a, o.To)
 }
 
 // wait keeps an outcome that could not be written for now, apart from those that can.
 func (s *settler) wait(done settlement, r processlog.Settled) {
-	done.handover = nil // it does not wait with it
 	if r.Refused != nil {
 		done.refused++
 		done.stops = s.stops.Load()
@@ -363,3 +352,6 @@ func (s *settler) offerAgain(a *Attempt, in time.Duration) {
 	}
 	s.claimSchedule.expect(a.Type.Name, in)
 }
+
+// Backoff returns how long to wait after so many failures in a row of a statement that is tried until it succeeds.
+func Backoff(failures int) time.Duration { return delay(settleBackoff, failures) }

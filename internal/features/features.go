@@ -20,6 +20,9 @@ type Config struct {
 	// Paused returns the names of the types that people have paused. It is nil where nobody can pause a type.
 	Paused func(ctx context.Context) (map[string]bool, error)
 
+	// CaseOf returns the case that opens with an outcome that makes its entry dead. It is nil where no cases are kept.
+	CaseOf func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft
+
 	Queue Queue
 }
 
@@ -45,6 +48,12 @@ type Breaker struct {
 	Pause time.Duration
 }
 
+// Serial says which entries of a type run one at a time. See ordering.Serial.
+type Serial struct {
+	Key      func(row *processlog.Row) string
+	PassDead bool
+}
+
 // Period is work that is done once for each slot of a schedule. See periodic.Period.
 type Period struct {
 	Name     string
@@ -66,6 +75,13 @@ type Set struct {
 	// Recur does work once for each slot of a schedule, in one of all processes. Call it before Run. It asks the database.
 	Recur func(ctx context.Context, p Period) error
 
+	// Serialize gives a type an ordering key, before the type is registered. It asks the database.
+	Serialize func(ctx context.Context, businessType string, s Serial) error
+
+	// AdvanceKeys moves the ordering keys of entries on. Blocked returns those of ids that wait for another entry. Both are for tests.
+	AdvanceKeys func(ctx context.Context, ids []processlog.ID) (moved bool, err error)
+	Blocked     func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error)
+
 	cfg       Config
 	types     []func(t *engine.Type, settings TypeSettings) // called for each type at registration
 	beforeRun []func(ctx context.Context)
@@ -83,7 +99,10 @@ func New(ctx context.Context, cfg engine.Config, own Config) *Set {
 		Health: func(context.Context) observe.Health {
 			return observe.Health{Database: missing("Health")}
 		},
-		Recur: func(context.Context, Period) error { return missing("periodic types and maintenance") },
+		Recur:       func(context.Context, Period) error { return missing("periodic types and maintenance") },
+		Serialize:   func(context.Context, string, Serial) error { return missing("ordering keys") },
+		AdvanceKeys: func(context.Context, []processlog.ID) (bool, error) { return false, nil },
+		Blocked:     func(context.Context, []processlog.ID) ([]processlog.ID, error) { return nil, nil },
 	}
 	for _, attach := range features {
 		attach(s)

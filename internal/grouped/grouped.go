@@ -28,3 +28,15 @@ func By[K comparable, V any](items []V, key func(V) K) Groups[K, V] {
 	}
 	return g
 }
+
+// Without returns the items that are not in drop.
+func Without[T comparable](items, drop []T) []T {
+	if len(drop) == 0 {
+		return items
+	}
+	dropped := make(map[T]bool, len(drop))
+	for _, item := range drop {
+		dropped[item] = true
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return dropped[item] })
+}

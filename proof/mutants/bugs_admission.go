@@ -83,10 +83,10 @@ func ordering() []mutant {
 			name: "turn-out-of-order", breaks: "G30",
 			what: "An entry of a key starts although an earlier one of that key is open.",
 			edits: []edit{
-				{"ordering.look",
+				{"Ordering.look",
 					`if $l := $keyStates[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
 					`if $l := $keyStates[$key]; !$taken && $known == $asked[$key] {`},
-				{"ordering.blocked",
+				{"Ordering.blocked",
 					`$blocked, $err := $askStore($ctx, $businessType, $ids, !$passDead)`,
 					`$blocked, $err := $askStore($ctx, $businessType, nil, !$passDead)`},
 			},
@@ -97,7 +97,7 @@ func ordering() []mutant {
 			name: "turn-beside-a-lease", breaks: "G30",
 			what: "The first entry of a key starts although a later one is already running.",
 			edits: []edit{
-				{"ordering.look",
+				{"Ordering.look",
 					`if $l := $keyStates[$key]; $first == $id && !$taken && $known == $asked[$key] {`,
 					`if $l := $keyStates[$key]; $first == $id && $known == $asked[$key] {`},
 			},
@@ -108,7 +108,7 @@ func ordering() []mutant {
 			name: "turn-placed-by-id", breaks: "G30",
 			what: "Entries of one Record get positions by id instead of in the order given.",
 			edits: []edit{
-				{"Recording.Join",
+				{"Ordering.writePositions",
 					`}
 $orderAsGiven($joining)`,
 					`}`},
@@ -119,9 +119,9 @@ $orderAsGiven($joining)`,
 			name: "turn-started-ahead", breaks: "G30",
 			what: "The next entry of a key starts once it is claimed, although the outcome in front is not stored.",
 			edits: []edit{
-				{"intake.startAhead",
-					`_ = $startClaimed($t, $mine, $asked, 0)`,
-					`in.dispatcher.startAttempts(h.t, in.dispatcher.attempts(h.t, h.found.Mine, h.found.asked, 0))`},
+				{"Engine.RunKnown",
+					`_ = $startClaimed($type, $mine, $asked, 0)`,
+					`e.dispatcher.startAttempts(k.Type, e.dispatcher.attempts(k.Type, k.Mine, k.found.asked, 0))`},
 			},
 			sees:    tests("TestNextOfAKeyWaitsForAnOutcomeThatIsNotStored"),
 			inModel: "m:turn-starts-ahead",
@@ -130,7 +130,7 @@ $orderAsGiven($joining)`,
 			name: "turn-passes-untold", breaks: "G30",
 			what: "An entry that ends does not start the next one of its key.",
 			edits: []edit{
-				{"ordering.rest",
+				{"Ordering.rest",
 					`$follow($nextEntry{$businessType: $turnBusinessType, $id: $next, $behind: $position})
 } else {
 	$add($position)`,
@@ -144,7 +144,7 @@ $orderAsGiven($joining)`,
 			what: "An entry gets its position at its first claim, so later entries overtake delayed ones.",
 			edits: []edit{
 				{"recording.insert",
-					`if $err := $join($ctx, $tx); $err != nil {
+					`if $err := $writeMore($ctx, $tx); $err != nil {
 	return nil, $err
 }`,
 					``},

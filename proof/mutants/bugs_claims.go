@@ -50,13 +50,13 @@ func claiming() []mutant {
 			what: "The queue forgets an entry before the database has stored its outcome.",
 			edits: []edit{
 				{"settler.settleUnder",
-					`$batch, $results, $asked := $writeOutcomes($token, $batch)`,
+					`$batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`,
 					`for _, o := range $batch {
 	if o.a.token != 0 {
 		s.source.Settle(o.a.Type.Name, processlog.QueueOutcome{ID: o.outcome.ID, Token: o.a.token, Remove: o.outcome.To.Terminal(), In: processlog.DueIn(o.outcome.After)})
 	}
 }
-$batch, $results, $asked := $writeOutcomes($token, $batch)`},
+$batch, $results, $asked := $writeOutcomes($token, $batch, $failed)`},
 			},
 			sees:    tests("TestQueueKeepsAnEntryUntilTheDatabaseHasItsOutcome"),
 			inModel: "m:queue-first",
@@ -109,8 +109,8 @@ if !$await($grace, &$batcher, &$prompt, &$slow) {`,
 					`$grace := time.NewTimer(max($stopTimeout/3, $stopGrace))
 if false {`},
 				{"Engine.Drain",
-					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone) && $await($grace, $drainLast...)`,
-					`_ = $await($grace, &$next, &$rested) && $await($grace, &$next, &$gone)`},
+					`_ = $await($grace, $drainLast...)`,
+					`_ = $grace`},
 			},
 			sees: tests("TestRunReturnsOnlyOnceOutcomesAreStored").and(simulation, "1000"),
 		},

@@ -1,4 +1,4 @@
-package engine
+package ordering
 
 import (
 	"sync"
@@ -9,12 +9,12 @@ import (
 // orderingKey names the entries of one ordering key.
 type orderingKey struct{ businessType, key string }
 
-// seen remembers, in their order, entries that no entry behind them can run beside. The zero value is ready.
+// seen remembers, in their order, entries beside which no entry behind them can run. The zero value is ready to use.
 //
-// A process reads all entries of a key, and no other of them is claimed. Whoever claims one from then on looks after that,
-// finds those that were read in front of it, and gives way. So an entry that was read then, and is the first of its key now,
-// may start without another look at the leases of those behind it. An entry that commits later, with an earlier position, was
-// not read then; the leases behind it are looked at when it is the first itself.
+// A process reads all entries of a key while no other of them is leased. A process that claims one of them later looks after that
+// claim, finds the entries that were read in front of it, and gives way. So an entry that was read, and is the first of its key
+// now, may start without another look at the leases behind it. An entry that commits later, with an earlier position, was not
+// read. The leases behind it are looked at when it is the first of its key.
 //
 // An entry stays seen within one epoch: until it ends it counts, in whichever state. A requeue begins another epoch.
 type seen struct {
@@ -47,7 +47,10 @@ func (s *seen) add(key orderingKey, members []processlog.Member) {
 	for i, m := range members {
 		k.epochs[m.ID], k.order[i] = m.Epoch, m.ID
 	}
-	setIn(&s.keys, key, k)
+	if s.keys == nil {
+		s.keys = make(map[orderingKey]*seenKey)
+	}
+	s.keys[key] = k
 	s.size += len(members)
 }
 
@@ -70,7 +73,7 @@ func (s *seen) has(position processlog.Position) bool {
 	return found && epoch == position.Epoch
 }
 
-// behind returns the entry that is probably the first of its key once an entry has ended; zero: nobody knows.
+// behind returns the entry that is probably the first of its key once an entry has ended, or zero if that is not known.
 func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +97,7 @@ func (s *seen) behind(position processlog.Position) (next processlog.ID) {
 	return next
 }
 
-// ended forgets an entry, and returns the one that is probably the first of its key now; zero: nobody knows.
+// ended forgets an entry, and returns the entry that is probably the first of its key now, or zero if that is not known.
 func (s *seen) ended(position processlog.Position) (next processlog.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

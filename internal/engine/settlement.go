@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Settlement is a feature's part in storing outcomes. A nil function has no part. The functions are called by the goroutines that
+// store outcomes, and return at once.
+type Settlement struct {
+	// Prepare is called before an outcome is sent to the database for the first time. It may add to the outcome what is to
+	// commit with it.
+	Prepare func(a *Attempt, o *processlog.Outcome)
+
+	// Prompt reports whether something waits for the outcome of an attempt. Such an outcome waits less for others to be stored
+	// with it.
+	Prompt func(a *Attempt) bool
+
+	// Storing is called before prompt outcomes are sent. The returned function is called once they are answered, or once the first
+	// try has failed, whichever comes first. It may be nil.
+	Storing func(batch []Settling) (answered func())
+
+	// Stored is called when an outcome is stored.
+	Stored func(a *Attempt, to processlog.State)
+
+	// Dropped is called when an attempt is over whose outcome is not stored: the entry had moved on, or no handler was called.
+	Dropped func(a *Attempt)
+
+	// GivenBack is called when an attempt was given back that ran nothing.
+	GivenBack func(a *Attempt)
+
+	// Moved is called when a service or a person has ended an entry.
+	Moved func(row *processlog.Row, to processlog.State)
+}
+
+// Settling is an outcome that is about to be stored.
+type Settling struct {
+	Attempt *Attempt
+	To      processlog.State
+}
+
+// Settle attaches a settlement. Call it before Run.
+func (e *Engine) Settle(s Settlement) { e.settler.settlements = append(e.settler.settlements, s) }
+
+func (s *settler) prepare(a *Attempt, o *processlog.Outcome) {
+	for i := range s.settlements {
+		if f := s.settlements[i].Prepare; f != nil {
+			f(a, o)
+		}
+	}
+}
+
+func (s *settler) isPrompt(a *Attempt) bool {
+	for i := range s.settlements {
+		if f := s.settlements[i].Prompt; f != nil && f(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// storing tells the settlements of prompt outcomes that are about to be sent. Call the returned function once they are answered,
+// and once a try has failed.
+func (s *settler) storing(batch []settlement) (answered func()) {
+	var all []func()
+	var outcomes []Settling
+	for i := range s.settlements {
+		f := s.settlements[i].Storing
+		if f == nil {
+			continue
+		}
+		if outcomes == nil {
+			outcomes = make([]Settling, len(batch))
+			for n := range batch {
+				outcomes[n] = Settling{batch[n].a, batch[n].outcome.To}
+			}
+		}
+		if done := f(outcomes); done != nil {
+			all = append(all, done)
+		}
+	}
+	return func() {
+		for _, done := range all {
+			done()
+		}
+		all = nil
+	}
+}
+
+func (s *settler) stored(a *Attempt, to processlog.State) {
+	for i := range s.settlements {
+		if f := s.settlements[i].Stored; f != nil {
+			f(a, to)
+		}
+	}
+}
+
+func (s *settler) dropped(a *Attempt) {
+	for i := range s.settlements {
+		if f := s.settlements[i].Dropped; f != nil {
+			f(a)
+		}
+	}
+}
+
+func (s *settler) givenBack(a *Attempt) {
+	for i := range s.settlements {
+		if f := s.settlements[i].GivenBack; f != nil {
+			f(a)
+		}
+	}
+}
+
+func (s *settler) moved(row *processlog.Row, to processlog.State) {
+	for i := range s.settlements {
+		if f := s.settlements[i].Moved; f != nil {
+			f(row, to)
+		}
+	}
+}
+
+// Recorder is a feature's part in recording entries. Prepare is called before the insert, and returns what is to be written in
+// the same transaction after it, or nil. inserted are the results for the drafts, in the same order.
+type Recorder func(drafts []processlog.Draft) (write func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error, err error)
+
+// Record attaches a recorder. Call it before anything is recorded.
+func (e *Engine) Record(r Recorder) { e.recorders = append(e.recorders, r) }

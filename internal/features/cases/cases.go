@@ -1,0 +1,16 @@
+// Package cases opens a case with each outcome that makes its entry dead.
+package cases
+
+import (
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Attach has the engine store a case in the transaction of each outcome that makes its entry dead. draft makes the case.
+func Attach(e *engine.Engine, draft func(row *processlog.Row, o *processlog.Outcome) *processlog.CaseDraft) {
+	e.Settle(engine.Settlement{Prepare: func(a *engine.Attempt, o *processlog.Outcome) {
+		if o.To == processlog.Dead {
+			o.Case = draft(&a.Row, o)
+		}
+	}})
+}

@@ -1,0 +1,137 @@
+package ordering
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// handover claims the next entries of ordering keys while the outcomes of the entries in front of them are stored. The claim and
+// the outcome take a synced write each, and neither needs the other. No claimed entry starts before both are done: the look at
+// its key comes after them, as after every claim, and puts an entry back if the outcome of the one in front was not stored.
+//
+// Only an outcome that lets the next entry of the key run begins a handover.
+type handover struct {
+	businessType string
+	next         []nextEntry
+	attempts     []*engine.Attempt // in front of next, in the same order
+	claimed      chan struct{}     // closed once known is set
+	known        engine.Known
+
+	mu    sync.Mutex             // guards ended
+	ended map[processlog.ID]bool // the entries in front that have ended
+}
+
+// prompt reports whether the next entry of a key waits for an outcome.
+func (o *Ordering) prompt(a *engine.Attempt) bool {
+	return o.some.Load() && o.held.get(a).position.Key != ""
+}
+
+// storing begins handovers for outcomes that are about to be stored. The returned function has the claimed entries looked at, once.
+func (o *Ordering) storing(batch []engine.Settling) (answered func()) {
+	var all []*handover
+	for _, s := range batch {
+		h := o.held.get(s.Attempt)
+		next := o.behind(s.Attempt, h.position, s.To)
+		if next.id.IsZero() {
+			continue
+		}
+		n := slices.IndexFunc(all, func(h *handover) bool { return h.businessType == s.Attempt.Type.Name })
+		if n < 0 {
+			n = len(all)
+			all = append(all, &handover{businessType: s.Attempt.Type.Name, claimed: make(chan struct{})})
+		}
+		all[n].next, all[n].attempts = append(all[n].next, next), append(all[n].attempts, s.Attempt)
+		o.held.set(s.Attempt, held{h.position, all[n]})
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	for _, h := range all {
+		o.ahead.Add(h)
+	}
+	return func() {
+		for _, h := range all {
+			o.held.endHandover(h)
+			o.handed.Add(h)
+		}
+	}
+}
+
+// endHandover has attempts whose outcomes are not stored yet no longer belong to a handover.
+func (h *heldPositions) endHandover(over *handover) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range over.attempts {
+		if v, found := h.of[a]; found && v.handover == over {
+			h.of[a] = held{position: v.position}
+		}
+	}
+}
+
+// behind returns the entry that may run once an outcome is stored. It is zero if this process does not know the entry, or if the
+// attempt's entry has lost a lease: an entry that kills its process must not cost the next entry a lease each time.
+func (o *Ordering) behind(a *engine.Attempt, p processlog.Position, to processlog.State) (next nextEntry) {
+	s, _ := o.of(a.Type.Name)
+	if p.Key == "" || a.Type.RunBatch != nil || !to.Terminal() || to == processlog.Dead && !s.PassDead || engine.LostLeases(&a.Row) > 0 {
+		return next
+	}
+	return nextEntry{businessType: a.Type.Name, id: o.seen.behind(p), behind: p}
+}
+
+// stored notes that an outcome is stored.
+func (o *Ordering) stored(a *engine.Attempt, to processlog.State) {
+	if !o.some.Load() {
+		return
+	}
+	h := o.held.take(a)
+	if h.position.Key == "" {
+		h.position = o.positionOf(&a.Row) // it was dead-lettered, and no handler was called
+	}
+	if h.handover == nil {
+		o.rest(h.position, to)
+		return
+	}
+	o.seen.ended(h.position)
+	h.handover.mu.Lock()
+	defer h.handover.mu.Unlock()
+	if h.handover.ended == nil {
+		h.handover.ended = make(map[processlog.ID]bool)
+	}
+	h.handover.ended[h.position.ID] = true
+}
+
+// claimAhead claims the next entries of handovers.
+func (o *Ordering) claimAhead(batch []*handover) {
+	for _, h := range batch {
+		h.known, _ = o.claimKnown(h.businessType, h.next)
+		close(h.claimed)
+	}
+}
+
+// startAhead starts the claimed entries that nothing blocks any more. It looks for the next entry behind an entry that has ended
+// and whose next one could not be claimed.
+func (o *Ordering) startAhead(batch []*handover) {
+	for _, h := range batch {
+		<-h.claimed
+		mine := idsOf(h.known.Mine)
+		o.e.RunKnown(h.known)
+		for _, e := range h.next {
+			switch {
+			case !h.hasEnded(e.behind.ID):
+			case mine[e.id]:
+				o.gone.Add(e.behind)
+			default:
+				o.lookBehind(e)
+			}
+		}
+	}
+}
+
+func (h *handover) hasEnded(id processlog.ID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended[id]
+}

@@ -1,0 +1,103 @@
+package ordering
+
+import (
+	"context"
+	"slices"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// join is an engine.Recorder: it notes the positions of recorded entries in their transaction. It returns a *FieldError if the
+// user's function panics.
+func (o *Ordering) join(drafts []processlog.Draft) (write func(context.Context, processlog.Tx, []processlog.Inserted) error, err error) {
+	if !o.some.Load() {
+		return nil, nil
+	}
+	var positions []processlog.Position // one for each draft, without a key where it has none
+	for i := range drafts {
+		d := &drafts[i]
+		s, ok := o.of(d.BusinessType)
+		if !ok || d.Done {
+			continue
+		}
+		p, err := position(s, &processlog.Row{
+			IdempotencyKey: d.IdempotencyKey, BusinessType: d.BusinessType, BatchID: d.BatchID, BusinessID: d.BusinessID,
+			BusinessExtID: d.BusinessExtID, UserID: d.UserID, UserName: d.UserName, Content: d.Content,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if positions == nil {
+			positions = make([]processlog.Position, len(drafts))
+		}
+		positions[i] = p
+	}
+	if positions == nil {
+		return nil, nil
+	}
+	return func(ctx context.Context, tx processlog.Tx, inserted []processlog.Inserted) error {
+		return o.writePositions(ctx, tx, drafts, positions, inserted)
+	}, nil
+}
+
+func (o *Ordering) writePositions(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, positions []processlog.Position, inserted []processlog.Inserted) error {
+	if err := o.learnIDs(ctx, tx, drafts, positions, inserted); err != nil {
+		return err
+	}
+	joining := positions[:0]
+	for i, p := range positions {
+		if p.Key != "" && !inserted[i].Duplicate {
+			p.ID = inserted[i].ID
+			joining = append(joining, p)
+		}
+	}
+	orderAsGiven(joining)
+	if len(joining) == 0 {
+		return nil
+	}
+	err := o.e.Store.Join(ctx, tx, joining)
+	failpoint.Reach(failpoint.OrderingJoined)
+	return err
+}
+
+// orderAsGiven orders the positions of one key as in the list. The server gave out their ids in the order of their idempotency
+// keys, by which Insert sorts rows so that two transactions with the same keys do not deadlock. So each position takes the place of
+// one of these ids: the first position takes the lowest id, and so on.
+func orderAsGiven(positions []processlog.Position) {
+	lists := make(map[orderingKey][]int, len(positions))
+	for i, p := range positions {
+		key := orderingKey{p.BusinessType, p.Key}
+		lists[key] = append(lists[key], i)
+	}
+	for _, list := range lists {
+		orderIDs := make([]processlog.ID, len(list))
+		for n, i := range list {
+			orderIDs[n] = positions[i].ID
+		}
+		slices.SortFunc(orderIDs, processlog.ID.Compare)
+		for n, i := range list {
+			positions[i].OrderID = orderIDs[n]
+		}
+	}
+}
+
+// learnIDs asks for the ids that the server has not told after the insert.
+func (o *Ordering) learnIDs(ctx context.Context, tx processlog.Tx, drafts []processlog.Draft, positions []processlog.Position, inserted []processlog.Inserted) error {
+	var keys []processlog.IdempotencyKey
+	for i, p := range positions {
+		if p.Key != "" && inserted[i].ID.IsZero() {
+			keys = append(keys, drafts[i].IdempotencyKey)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	ids, err := o.e.Store.IDs(ctx, tx, keys)
+	for i := range inserted {
+		if id := ids[drafts[i].IdempotencyKey]; inserted[i].ID.IsZero() {
+			inserted[i].ID = id
+		}
+	}
+	return err
+}

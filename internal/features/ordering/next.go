@@ -1,0 +1,235 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// nextEntry is an entry that no other entry of its key blocks any more, or probably so.
+type nextEntry struct {
+	businessType string
+	id           processlog.ID
+	behind       processlog.Position // the entry that blocked it, if nothing else is known
+}
+
+// givenBack is called when an attempt was given back. Its lease was in the way of an entry that was committed late, in front of it.
+func (o *Ordering) givenBack(a *engine.Attempt) { o.rest(o.held.take(a).position, a.Row.State) }
+
+// moved is called when a service or a person has ended an entry.
+func (o *Ordering) moved(row *processlog.Row, to processlog.State) { o.rest(o.positionOf(row), to) }
+
+// rest notes that an attempt of an entry is over. Once the entry has ended, the next one of its key may run. Until then only an
+// entry may run that was committed late, in front of it: the lease was in its way.
+func (o *Ordering) rest(p processlog.Position, state processlog.State) {
+	switch {
+	case p.Key == "":
+		return
+	case !state.Terminal():
+		o.rested.Add(processlog.Position{BusinessType: p.BusinessType, Key: p.Key})
+		return
+	}
+	s, _ := o.of(p.BusinessType)
+	if state == processlog.Dead && !s.PassDead {
+		return
+	}
+	// The entry behind it is claimed at once if this process knows that entry. If not, or if the claim fails, it is looked for.
+	if next := o.seen.ended(p); !next.IsZero() {
+		o.follow(nextEntry{businessType: p.BusinessType, id: next, behind: p})
+	} else {
+		o.rested.Add(p)
+	}
+}
+
+// nextTries is how often the next entry of a key is looked for. After the last try a sweep finds it.
+const nextTries = 5
+
+// findNext finds the entries behind those of a batch.
+func (o *Ordering) findNext(batch []processlog.Position) {
+	byType := grouped.By(batch, func(p processlog.Position) string { return p.BusinessType })
+	for _, businessType := range byType.Order {
+		s, _ := o.of(businessType)
+		for failures := 1; ; failures++ {
+			ctx, cancel := o.e.Statement()
+			next, err := o.e.Store.Advance(ctx, businessType, byType.Groups[businessType], !s.PassDead)
+			cancel()
+			err = o.sawAdvance(businessType, err)
+			failpoint.Reach(failpoint.OrderingMoved)
+			o.followAll(businessType, next)
+			if err == nil || failures == nextTries || !o.e.Wait(engine.Backoff(failures)) {
+				break
+			}
+		}
+	}
+	o.gone.Add(batch...)
+}
+
+// sawAdvance takes the result of an Advance, and returns an error that another try may help with. An entry that the database
+// refuses to make due comes due by itself, when the time is over for which it was blocked.
+func (o *Ordering) sawAdvance(businessType string, err error) error {
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		o.e.Refused(problemRefusedWake, businessType, refused.Refusals)
+		err = nil
+	}
+	o.e.Saw(problem, err)
+	return err
+}
+
+// forget removes the notes of entries that have ended. A note that stays counts for nothing, and is removed when it is met at the
+// front of its key.
+func (o *Ordering) forget(batch []processlog.Position) {
+	batch = slices.DeleteFunc(batch, func(p processlog.Position) bool { return p.ID.IsZero() })
+	if len(batch) == 0 {
+		return
+	}
+	for failures := 1; ; failures++ {
+		ctx, cancel := o.e.Statement()
+		err := o.e.Store.Forget(ctx, batch)
+		cancel()
+		o.e.Saw(problem, err)
+		if err == nil || failures == nextTries || !o.e.Wait(engine.Backoff(failures)) {
+			return
+		}
+	}
+}
+
+func (o *Ordering) followAll(businessType string, ids []processlog.ID) {
+	next := make([]nextEntry, len(ids))
+	for i, id := range ids {
+		next[i] = nextEntry{businessType: businessType, id: id}
+	}
+	o.follow(next...)
+}
+
+// follow claims entries that nothing blocks any more, if they can run here.
+func (o *Ordering) follow(entries ...nextEntry) {
+	if len(entries) == 0 || o.next.Add(entries...) {
+		return
+	}
+	for _, e := range entries {
+		o.lookBehind(e)
+	}
+}
+
+// lookBehind looks for the next entry of a key, where a known one could not be claimed.
+func (o *Ordering) lookBehind(e nextEntry) {
+	if e.behind.Key != "" {
+		o.rested.Add(e.behind)
+	} else {
+		o.enqueue(e.businessType, e.id)
+	}
+}
+
+// enqueue tells the source of an entry that nothing blocks any more.
+func (o *Ordering) enqueue(businessType string, id processlog.ID) {
+	o.e.Move(businessType, id, 0)
+	if o.e.Reach() == engine.ReachNone {
+		o.sweep(businessType).begin()
+		o.e.Expect(businessType, 0) // the source, while it answers, wakes the scanner itself
+	}
+}
+
+// claimNext claims entries, as many as there are slots for.
+func (o *Ordering) claimNext(batch []nextEntry) {
+	byType := grouped.By(batch, func(e nextEntry) string { return e.businessType })
+	for _, name := range byType.Order {
+		entries := byType.Groups[name]
+		known, tried := o.claimKnown(name, entries)
+		mine := idsOf(known.Mine)
+		o.e.RunKnown(known)
+		for i, e := range entries {
+			switch {
+			case mine[e.id]:
+				if e.behind.Key != "" {
+					o.gone.Add(e.behind)
+				}
+			case i >= tried, e.behind.Key != "":
+				o.lookBehind(e)
+			}
+		}
+	}
+}
+
+func (o *Ordering) claimKnown(businessType string, entries []nextEntry) (known engine.Known, tried int) {
+	ids := make([]processlog.ID, len(entries))
+	for i, e := range entries {
+		ids[i] = e.id
+	}
+	known, tried = o.e.ClaimKnown(businessType, ids)
+	if tried > 0 {
+		failpoint.Reach(failpoint.OrderingFollowed)
+	}
+	return known, tried
+}
+
+func idsOf(rows []processlog.Row) map[processlog.ID]bool {
+	ids := make(map[processlog.ID]bool, len(rows))
+	for i := range rows {
+		ids[rows[i].ID] = true
+	}
+	return ids
+}
+
+// AdvanceKeys moves the keys of entries on, and reports whether an entry may run now that was blocked. It is for tests: the next
+// entry of a key is told soon after the first one has ended, and a test that looks in between would find nothing due.
+func (o *Ordering) AdvanceKeys(ctx context.Context, ids []processlog.ID) (bool, error) {
+	if !o.some.Load() {
+		return false, nil
+	}
+	keys := make(map[string][]processlog.Position) // by type
+	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
+		rows, err := o.e.Store.Load(ctx, chunk)
+		if err != nil {
+			return false, err
+		}
+		for i := range rows {
+			if p := o.positionOf(&rows[i]); p.Key != "" {
+				keys[p.BusinessType] = append(keys[p.BusinessType], processlog.Position{Key: p.Key})
+			}
+		}
+	}
+	moved := false
+	for businessType, positions := range keys {
+		s, _ := o.of(businessType)
+		next, err := o.e.Store.Advance(ctx, businessType, positions, !s.PassDead)
+		for _, id := range next {
+			o.enqueue(businessType, id)
+		}
+		if moved = moved || len(next) > 0; err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// Blocked returns those of ids that wait for another entry of their key. It is for tests, as AdvanceKeys is.
+func (o *Ordering) Blocked(ctx context.Context, ids []processlog.ID) (blocked []processlog.ID, err error) {
+	if !o.some.Load() {
+		return nil, nil
+	}
+	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
+		rows, err := o.e.Store.Load(ctx, chunk)
+		if err != nil {
+			return nil, err
+		}
+		byType := grouped.By(rows, func(row processlog.Row) string { return row.BusinessType })
+		for _, businessType := range byType.Order {
+			ids := make([]processlog.ID, len(byType.Groups[businessType]))
+			for i := range ids {
+				ids[i] = byType.Groups[businessType][i].ID
+			}
+			some, err := o.blocked(ctx, businessType, ids)
+			if err != nil {
+				return nil, err
+			}
+			blocked = append(blocked, some...)
+		}
+	}
+	return blocked, nil
+}

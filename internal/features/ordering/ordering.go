@@ -1,0 +1,431 @@
+// Package ordering runs entries of one ordering key one at a time, in the order in which they were recorded: TypeConfig.Serial.
+//
+// An entry that an earlier one of its key blocks is not claimed. The store's Blocked and Fronts say so before a claim, and such an
+// entry costs no write. The answer may be out of date, so each claimed entry is looked at again before its handler starts: it must
+// be the first of its key that counts, and no other entry of the key may be leased. Otherwise it is blocked: given back, not
+// counted, and due after a while. When the first entry of a key has ended, the next one is claimed here, or enqueued for others.
+//
+// Two entries of a key never start at once. Both claims are committed before either is looked at, so at least one of them sees the
+// lease of the other and gives way (G30). If both give way, each looks again once it is blocked, and the later one wakes the first.
+//
+//	ordering.go   which types have keys, and which claimed entries may start
+//	join.go       the positions of recorded entries
+//	next.go       the next entry of a key, when the one in front has ended
+//	handover.go   the next entry, claimed while the outcome of the one in front is stored
+//	seen.go       which entries of a key this process has read
+//	sweep.go      the entries that may run and that nothing else tells of
+package ordering
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/groupcommit"
+	"github.com/compensator-go/compensator/internal/usererr"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// Serial says which entries of a type run one at a time.
+type Serial struct {
+	// Key returns the ordering key of what was recorded. Entries without a key run beside all others.
+	Key func(row *processlog.Row) string
+
+	// PassDead lets entries behind a dead one run.
+	PassDead bool
+}
+
+// What Health and the log say.
+const (
+	problem            = "the earlier entries of ordering keys could not be read"
+	problemRefusedWake = "the database refuses to make entries due that no other entry of their key blocks any more"
+)
+
+// Ordering keeps the order of the types that have an ordering key.
+type Ordering struct {
+	e *engine.Engine
+
+	some   atomic.Bool // there is a type with a key; the functions that every entry passes ask for no more than this
+	mu     sync.RWMutex
+	serial map[string]Serial // by type; guarded by mu
+	sweeps map[string]*sweep // by type; guarded by mu
+
+	held heldPositions
+	seen seen
+
+	rested groupcommit.Batcher[processlog.Position] // the next entries behind these are looked for
+	gone   groupcommit.Batcher[processlog.Position] // the notes of these are removed
+	next   groupcommit.Batcher[nextEntry]           // these are claimed
+	ahead  groupcommit.Batcher[*handover]           // the next entries of these are claimed while outcomes are stored
+	handed groupcommit.Batcher[*handover]           // the next entries of these are looked at once the outcomes are stored
+}
+
+// waitBound is how many entries may wait in memory. A sweep finds further ones.
+const waitBound = 100_000
+
+// forgetPace is how long a note waits for others to be removed with it. Nothing waits for that, but each DELETE is a synced write
+// beside those that the next entries wait for. A note that stays is read by each look at its key.
+const forgetPace = 20 * time.Millisecond
+
+// New makes the ordering of an engine.
+func New(e *engine.Engine) *Ordering {
+	o := &Ordering{e: e, serial: make(map[string]Serial), sweeps: make(map[string]*sweep)}
+	o.rested.Max, o.rested.Workers, o.rested.Bound, o.rested.Flush = processlog.MaxRows, 1, waitBound, o.findNext
+	o.gone.Max, o.gone.Workers, o.gone.Bound, o.gone.Flush = processlog.MaxRows, 1, waitBound, o.forget
+	o.gone.Pace.Least = forgetPace
+	o.next.Max, o.next.Workers, o.next.Bound, o.next.Flush = processlog.MaxRows, 2, waitBound, o.claimNext
+	// Each handover comes from one batch of outcomes, and at most two batches are stored at a time.
+	o.ahead.Max, o.ahead.Workers, o.ahead.Flush = 1, 2, o.claimAhead
+	o.handed.Max, o.handed.Workers, o.handed.Flush = 1, 2, o.startAhead
+	e.AwaitClaims(&o.ahead, &o.handed)
+	e.AwaitInDrain(&o.next, &o.rested, &o.gone)
+	e.Ordered = o.Ordered
+	e.Record(o.join)
+	e.Settle(engine.Settlement{Prompt: o.prompt, Storing: o.storing, Stored: o.stored, GivenBack: o.givenBack, Dropped: func(a *engine.Attempt) { o.held.take(a) }, Moved: o.moved})
+	return o
+}
+
+// Serialize gives a type an ordering key, whether the type runs here or is only recorded here. It returns a *FieldError if the
+// store cannot order entries. A type that has a handler already keeps the key that it has.
+func (o *Ordering) Serialize(ctx context.Context, businessType string, s Serial) error {
+	if _, err := o.e.Store.KeyStates(ctx, businessType, nil, processlog.Token{}, false); err != nil {
+		return err
+	}
+	if o.e.Named(businessType) != nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.serial[businessType] = s
+	o.some.Store(true)
+	return nil
+}
+
+// Attach has a type obey its order, if it has an ordering key.
+func (o *Ordering) Attach(t *engine.Type) {
+	if !o.Ordered(t.Name) {
+		return
+	}
+	sweep := o.sweep(t.Name)
+	t.Admit(engine.Admission{
+		Blocked: func(ctx context.Context, ids []processlog.ID) ([]processlog.ID, error) {
+			return o.blocked(ctx, t.Name, ids)
+		},
+		Find:      func(ctx context.Context) ([]processlog.ID, bool, error) { return sweep.read(ctx, o, t.Name) },
+		FindAgain: sweep.begin,
+		Reason:    o.reason,
+		Separate: func(attempts []*engine.Attempt) ([]*engine.Attempt, []*engine.Attempt, func() error) {
+			return o.separate(t, attempts)
+		},
+	})
+}
+
+// of returns the key of a type, and false if it has none.
+func (o *Ordering) of(businessType string) (Serial, bool) {
+	if !o.some.Load() {
+		return Serial{}, false
+	}
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	s, ok := o.serial[businessType]
+	return s, ok
+}
+
+// Ordered reports whether a type has an ordering key.
+func (o *Ordering) Ordered(businessType string) bool {
+	_, serial := o.of(businessType)
+	return serial
+}
+
+// position returns the position of an entry, without a key if it has none. A key that is too long is replaced by its hash. It
+// returns a *FieldError if the user's function panics.
+func position(s Serial, row *processlog.Row) (p processlog.Position, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &processlog.FieldError{Field: "Serial", Reason: "panicked: " + usererr.PanicText(r)}
+		}
+	}()
+	// The function is given what was recorded and nothing else, so that it returns the same key each time.
+	key := s.Key(&processlog.Row{
+		IdempotencyKey: row.IdempotencyKey, BusinessType: row.BusinessType, BatchID: row.BatchID, BusinessID: row.BusinessID,
+		BusinessExtID: row.BusinessExtID, UserID: row.UserID, UserName: row.UserName, Content: row.Content,
+	})
+	if len(key) >= processlog.MaxOrderingKey {
+		sum := sha256.Sum256([]byte(key)) // also of a key that would just fit, which could be the hash of another key
+		key = hex.EncodeToString(sum[:])
+	}
+	return processlog.Position{BusinessType: row.BusinessType, Key: key, ID: row.ID, Epoch: row.Epoch}, nil
+}
+
+// positionOf returns the position of an entry, without a key if it has none or if the user's function panics. In that case a sweep
+// finds the next entry.
+func (o *Ordering) positionOf(row *processlog.Row) (p processlog.Position) {
+	if s, serial := o.of(row.BusinessType); serial {
+		p, _ = position(s, row)
+	}
+	return p
+}
+
+// heldPositions are the positions of attempts that run, or whose outcomes are not stored yet. A handler may change the content
+// from which its key was made.
+type heldPositions struct {
+	mu sync.Mutex // guards the field below
+	of map[*engine.Attempt]held
+}
+
+// held is what is known of one attempt.
+type held struct {
+	position processlog.Position
+	handover *handover // claims the next entry of the key meanwhile; nil: none does
+}
+
+func (h *heldPositions) set(a *engine.Attempt, v held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.of == nil {
+		h.of = make(map[*engine.Attempt]held)
+	}
+	h.of[a] = v
+}
+
+func (h *heldPositions) get(a *engine.Attempt) held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.of[a]
+}
+
+// take returns what is known of an attempt that is over, and forgets it.
+func (h *heldPositions) take(a *engine.Attempt) held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.of[a]
+	delete(h.of, a)
+	return v
+}
+
+// blocked returns those of ids, of one type, that wait for another entry of their key.
+func (o *Ordering) blocked(ctx context.Context, businessType string, ids []processlog.ID) ([]processlog.ID, error) {
+	s, serial := o.of(businessType)
+	if !serial || len(ids) == 0 {
+		return nil, nil
+	}
+	blocked, err := o.e.Store.Blocked(ctx, businessType, ids, !s.PassDead)
+	o.e.Saw(problem, err)
+	return blocked, err
+}
+
+// waiter is a claimed attempt whose entry has a key.
+type waiter struct {
+	*engine.Attempt
+	position processlog.Position
+	wait     time.Duration // how long the entry waits if nothing tells it sooner that it may run
+}
+
+// separate returns the attempts that may start. The others are blocked, or nobody knows whether they are.
+func (o *Ordering) separate(t *engine.Type, attempts []*engine.Attempt) (first, blocked []*engine.Attempt, giveUp func() error) {
+	s, _ := o.of(t.Name)
+	var standing []waiter
+	for _, a := range attempts {
+		p, err := position(s, &a.Row)
+		switch {
+		case err != nil: // nobody knows beside which entries it may run
+			o.e.Fail(a, engine.Free(engine.Unavailable(err)))
+		case p.Key != "":
+			standing = append(standing, waiter{Attempt: a, position: p})
+		default:
+			first = append(first, a)
+		}
+	}
+	if len(standing) == 0 {
+		return first, nil, nil
+	}
+	may, wait, err := o.look(s, standing)
+	o.e.Saw(problem, err)
+	if err != nil {
+		return first, attemptsOf(standing), func() error { o.putBack(t, standing); return err }
+	}
+	for _, w := range may {
+		o.held.set(w.Attempt, held{position: w.position})
+		first = append(first, w.Attempt)
+	}
+	return first, attemptsOf(wait), func() error { return o.block(t, s, wait) }
+}
+
+func attemptsOf(list []waiter) []*engine.Attempt {
+	attempts := make([]*engine.Attempt, len(list))
+	for i, w := range list {
+		attempts[i] = w.Attempt
+	}
+	return attempts
+}
+
+// look separates claimed entries, which share a token, into those that may start and those that wait. An entry whose position is
+// not noted, or is noted under an earlier epoch, waits too, and is noted by being blocked. It was recorded by a process that did
+// not know the key, or by a person, or it was requeued. Every later look sees it.
+func (o *Ordering) look(s Serial, standing []waiter) (first, wait []waiter, err error) {
+	ctx, cancel := o.e.Statement()
+	defer cancel()
+	asked := make(map[string]int, len(standing))
+	for _, w := range standing {
+		asked[w.position.Key]++
+	}
+	keyStates, err := o.keyStates(ctx, s, standing)
+	if err != nil {
+		o.seen.forgetAll() // the next answer may come from another server
+		return nil, nil, err
+	}
+	for _, w := range standing {
+		if l := keyStates[w.position.Key]; l.First == w.Row.ID && !l.Taken && l.Known == asked[w.position.Key] {
+			first = append(first, w)
+		} else {
+			w.wait = o.blockedWait()
+			wait = append(wait, w)
+		}
+	}
+	failpoint.Reach(failpoint.OrderingRead)
+	return first, wait, nil
+}
+
+// keyStates reads the state of the keys of claimed entries. Of entries that were seen it reads only which entry is first. Of the
+// other keys it reads all entries.
+func (o *Ordering) keyStates(ctx context.Context, s Serial, standing []waiter) (map[string]processlog.KeyState, error) {
+	unseen := make(map[string]bool)
+	for _, w := range standing {
+		if !o.seen.has(w.position) {
+			unseen[w.position.Key] = true
+		}
+	}
+	var some, all []processlog.Position
+	for _, w := range standing {
+		if unseen[w.position.Key] {
+			all = append(all, w.position)
+		} else {
+			some = append(some, w.position)
+		}
+	}
+	keyStates := make(map[string]processlog.KeyState, len(standing))
+	if len(some) > 0 {
+		found, err := o.e.Store.Firsts(ctx, some[0].BusinessType, some, !s.PassDead)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(keyStates, found)
+	}
+	if len(all) > 0 {
+		found, err := o.e.Store.KeyStates(ctx, all[0].BusinessType, all, standing[0].Row.Token, !s.PassDead)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(keyStates, found)
+		for key, keyState := range found {
+			o.seen.add(orderingKey{all[0].BusinessType, key}, keyState.Members)
+		}
+	}
+	return keyStates, nil
+}
+
+// blockedWait returns how long a blocked entry waits if nothing tells it that it may run.
+func (o *Ordering) blockedWait() time.Duration {
+	if o.e.Reach() != engine.ReachAll {
+		return o.e.PollInterval
+	}
+	return o.e.ReconcileInterval
+}
+
+// block puts entries back until the one in front has ended, and makes sure that it has not ended meanwhile. After an error they are
+// due still.
+func (o *Ordering) block(t *engine.Type, s Serial, wait []waiter) error {
+	blocked, keys := make([]processlog.BlockedEntry, len(wait)), make([]processlog.Position, len(wait))
+	for i, w := range wait {
+		keys[i].Key, blocked[i] = w.position.Key, processlog.BlockedEntry{Position: w.position, Version: w.Row.Version, Wait: w.wait}
+	}
+	ctx, cancel := o.e.Statement()
+	defer cancel()
+	err := o.e.Store.Block(ctx, blocked, wait[0].Row.Token)
+	wait, err = o.withoutRefused(t, wait, err)
+	o.e.Saw(problem, err)
+	if err != nil { // some may be blocked all the same
+		o.putBack(t, wait)
+	}
+	failpoint.Reach(failpoint.OrderingBlocked)
+	// The first entry may have ended, or given way, before these were blocked.
+	next, advanceErr := o.e.Store.Advance(ctx, t.Name, keys, !s.PassDead)
+	_ = o.sawAdvance(t.Name, advanceErr)
+	for _, w := range wait {
+		if err == nil {
+			o.e.Taken(engine.ProblemRefusedBlock, t.Name, w.Row.ID)
+		}
+		if err == nil && !slices.Contains(next, w.Row.ID) {
+			o.e.OfferAgain(w.Attempt, processlog.DueIn(w.wait))
+		}
+	}
+	o.followAll(t.Name, next)
+	return err
+}
+
+// withoutRefused puts those entries back that the database refuses to block. It returns the others, and an error of another kind.
+func (o *Ordering) withoutRefused(t *engine.Type, wait []waiter, err error) ([]waiter, error) {
+	var refused *processlog.RefusedError
+	if !errors.As(err, &refused) {
+		return wait, err
+	}
+	o.e.Refused(engine.ProblemRefusedBlock, t.Name, refused.Refusals)
+	var back, rest []waiter
+	for _, w := range wait {
+		if slices.ContainsFunc(refused.Refusals, func(r processlog.Refusal) bool { return r.ID == w.Row.ID }) {
+			back = append(back, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	if len(back) > 0 {
+		o.putBack(t, back)
+	}
+	if len(rest) > 0 && errors.Is(err, processlog.ErrBusy) {
+		return rest, processlog.ErrBusy
+	}
+	return rest, nil
+}
+
+// putBack gives back claimed entries of which nobody knows whether they may run.
+func (o *Ordering) putBack(t *engine.Type, standing []waiter) {
+	again := make([]processlog.QueueEntry, len(standing))
+	for i, w := range standing {
+		again[i] = processlog.QueueEntry{BusinessType: t.Name, ID: w.Row.ID, In: engine.RefusedRetry}
+	}
+	o.e.Release(standing[0].Row.Token, again...)
+	for _, w := range standing { // otherwise the leases of the queue last longer
+		o.e.OfferAgain(w.Attempt, engine.RefusedRetry)
+	}
+}
+
+// reason returns an error that names the entry in front of an entry, or nil if none is.
+func (o *Ordering) reason(ctx context.Context, row *processlog.Row) error {
+	p := o.positionOf(row)
+	if p.Key == "" || row.State.Terminal() {
+		return nil
+	}
+	s, _ := o.of(p.BusinessType)
+	states, err := o.e.Store.Firsts(ctx, p.BusinessType, []processlog.Position{p}, !s.PassDead)
+	state := states[p.Key]
+	first := state.First
+	// The position of an entry that is not noted yet is its id.
+	if err != nil || first.IsZero() || first == row.ID || state.Known == 0 && first.Compare(row.ID) > 0 {
+		return err
+	}
+	front, err := o.e.Store.Load(ctx, []processlog.ID{first})
+	if err != nil || len(front) == 0 {
+		return err
+	}
+	return fmt.Errorf("entry %v is blocked: entry %v (%q, %v) is in front of it, because Serial makes %q of both, and entries of one key run one at a time, in the order in which they were recorded",
+		row.ID, first, front[0].IdempotencyKey, front[0].State, p.Key)
+}

@@ -1,0 +1,66 @@
+package ordering
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/internal/engine"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// ordered returns the ordering of an engine that does not run.
+func ordered(t *testing.T, store processlog.Store) *Ordering {
+	t.Helper()
+	return New(engine.New(t.Context(), engine.Config{Store: store, Log: slog.New(slog.DiscardHandler), ErrorNumber: func(error) uint16 { return 0 }, Lease: time.Hour}))
+}
+
+// oneKey is a Store that orders entries.
+type oneKey struct{ processlog.Store }
+
+func (oneKey) KeyStates(context.Context, string, []processlog.Position, processlog.Token, bool) (map[string]processlog.KeyState, error) {
+	return nil, nil
+}
+
+func (oneKey) Forget(context.Context, []processlog.Position) error { return nil }
+
+// A service may declare a type with another key, or none, that has a handler here. What the handler's entries run beside stays.
+// Failure: F116
+func TestTypeThatHasAHandlerKeepsItsKey(t *testing.T) {
+	o := ordered(t, oneKey{})
+	require.NoError(t, o.e.Register(engine.Type{Name: "close_order", Lease: time.Hour}, o.Attach))
+	key := Serial{Key: func(row *processlog.Row) string { return row.UserID }}
+	require.NoError(t, o.Serialize(t.Context(), "close_order", key))
+	require.False(t, o.Ordered("close_order"))
+	require.NoError(t, o.Serialize(t.Context(), "recorded_only", key))
+	require.True(t, o.Ordered("recorded_only"))
+	require.True(t, o.e.HasFinder("recorded_only"))
+}
+
+// stiffKey is a Store whose keys cannot be moved on.
+type stiffKey struct {
+	oneKey
+	tried []time.Time
+}
+
+func (s *stiffKey) Advance(context.Context, string, []processlog.Position, bool) ([]processlog.ID, error) {
+	s.tried = append(s.tried, time.Now())
+	return nil, errors.New("gone away")
+}
+
+func TestKeyThatCannotBeAdvancedIsTriedFiveTimesAndThenLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &stiffKey{}
+		o := ordered(t, store)
+		o.rested.Add(processlog.Position{BusinessType: "mail", Key: "ann"})
+		<-o.rested.Done()
+		require.Len(t, store.tried, 5)
+		require.Equal(t, store.tried[4], time.Now(), "after the last try nothing follows that a pause would be for")
+		o.e.Close()
+	})
+}

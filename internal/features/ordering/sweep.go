@@ -1,0 +1,114 @@
+package ordering
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// sweep looks through the entries of a type for those that may run and that nothing else tells of. Usually the end of an entry
+// tells the next one of its key. A sweep finds the others: a backlog at the start of a process, keys whose last entry ended in a
+// process that was killed right then, and entries recorded by SQL.
+//
+// A sweep reads page by page, and goes on where the last read has stopped: once through the keys, and once through the entries that
+// are due, which also finds entries that are not noted under any key. So a read costs the same however many entries wait.
+type sweep struct {
+	begun atomic.Bool // begin was called since the last read
+
+	guard  chan struct{} // of capacity 1, full while a claim reads, so that two claims find different entries; guards the fields below
+	pages  int           // how many more pages may be read that bring nothing
+	ended  bool          // all keys, and all that is due, have been read
+	key    string        // the last key read; "": none
+	keys   bool          // all keys have been read
+	states []processlog.State
+	after  processlog.Scheduled // the last entry read of the first of states
+}
+
+func newSweep() *sweep { return &sweep{guard: make(chan struct{}, 1), states: openStates} }
+
+const (
+	// sweepPage is how many keys, and how many entries, one page has.
+	sweepPage = processlog.MaxRows / 2
+
+	// sweepPages is how many pages in a row may be read between two rounds of the reconciler without finding anything. More
+	// would cost too much where many keys, or many entries, wait.
+	sweepPages = 8
+)
+
+// begin allows more pages from the next read on. A sweep that has read everything starts again.
+func (w *sweep) begin() { w.begun.Store(true) }
+
+var openStates = []processlog.State{processlog.Pending, processlog.Retrying, processlog.Compensating}
+
+// read returns entries that may run, and whether there may be more.
+func (w *sweep) read(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, more bool, err error) {
+	w.guard <- struct{}{}
+	defer func() { <-w.guard }()
+	if w.begun.Swap(false) {
+		w.pages = sweepPages
+		if w.ended {
+			w.ended, w.keys, w.key = false, false, ""
+			w.states, w.after = openStates, processlog.Scheduled{}
+		}
+	}
+	for {
+		if ids, err = w.page(ctx, o, businessType); err != nil {
+			return nil, false, err
+		}
+		w.ended = w.keys && len(w.states) == 0
+		if len(ids) > 0 {
+			w.pages = sweepPages
+			return ids, !w.ended, nil
+		}
+		if w.pages--; w.ended || w.pages <= 0 {
+			return nil, false, nil
+		}
+	}
+}
+
+// page reads the next page of keys, and of entries that are due.
+func (w *sweep) page(ctx context.Context, o *Ordering, businessType string) (ids []processlog.ID, err error) {
+	s, _ := o.of(businessType)
+	if !w.keys {
+		found, last, err := o.e.Store.Fronts(ctx, businessType, w.key, sweepPage, !s.PassDead)
+		if err != nil {
+			return nil, err
+		}
+		ids, w.key, w.keys = found, last, last == ""
+	}
+	if len(w.states) == 0 {
+		return ids, nil
+	}
+	page, err := o.e.Store.Scan(ctx, processlog.Window{BusinessType: businessType, State: w.states[0], From: -processlog.MaxDelay, After: w.after, Free: true, Limit: sweepPage})
+	if err != nil {
+		return nil, err
+	}
+	if len(page) < sweepPage {
+		w.states, w.after = w.states[1:], processlog.Scheduled{}
+	} else {
+		w.after = page[len(page)-1]
+	}
+	due := make([]processlog.ID, 0, len(page))
+	for _, e := range page {
+		if !slices.Contains(ids, e.ID) {
+			due = append(due, e.ID)
+		}
+	}
+	blocked, err := o.e.Store.Blocked(ctx, businessType, due, !s.PassDead)
+	return append(ids, grouped.Without(due, blocked)...), err
+}
+
+// sweep returns the sweep of a type.
+func (o *Ordering) sweep(businessType string) *sweep {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	w := o.sweeps[businessType]
+	if w == nil {
+		w = newSweep()
+		o.sweeps[businessType] = w
+	}
+	return w
+}
