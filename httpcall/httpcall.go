@@ -158,7 +158,7 @@ func unanswered(request *http.Request, redirect *http.Response, err error) error
 //	any other                    a plain error, which spends an attempt. This entry may be the cause
 //
 // The error wraps an *Error. If a service gives a status another meaning, the handler can read the *Error and return,
-// for example, Permanent or nil. If the status is not 2xx, Outcome reads up to 4 KiB of the body. It reads nothing of
+// for example, Permanent or nil. If the status is not 2xx, Outcome reads up to 4 KiB of the body. It does not read
 // the body of a 101. It does not close the body. The body may be nil.
 func Outcome(answer *http.Response) error {
 	if answer.StatusCode/100 == 2 {
