@@ -214,6 +214,10 @@ sim: ## simulate several instances with random seeds; SEEDS=10000 FROM=1
 	@echo "the same seeds again: make sim SEEDS=$(seeds) FROM=$(from)"
 	$(GO) test ./proof/sim -count=1 -timeout 60m -skip '^TestRegressionSeeds$$' -seeds=$(seeds) -from=$(from)
 
+.PHONY: without
+without: ## take out each feature below internal/features, and then all, and see that the rest builds and works; NAME=pause
+	$(GO) run ./proof/without $(if $(NAME),-name $(NAME))
+
 .PHONY: model
 model: ## check the model of the protocol, and its mutants; needs spin and gcc
 	proof/model/run

@@ -1,0 +1,161 @@
+// Program without shows that the library works without each of its features. It takes out one feature after the other, and at
+// the end all of them:
+//
+//	go run ./proof/without
+//	go run ./proof/without -name pause
+//
+// A feature is a package directly below internal/features, with its file of the same name there. Without the package, its tests
+// and its file, the following must pass:
+//
+//   - the root module builds, and go vet accepts the root package with its tests;
+//   - the tests of internal/engine;
+//   - package smoke: one entry succeeds, and another is compensated.
+//
+// The program changes no file. The go command reads an overlay in which the files of the feature are missing. So most packages
+// come from the build cache.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// below is the directory of the features.
+const below = "internal/features"
+
+func main() {
+	if err := work(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "without:", err)
+		os.Exit(1)
+	}
+}
+
+func work(args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("without", flag.ContinueOnError)
+	name := flags.String("name", "", "take out this feature only")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	root, err := filepath.Abs(".")
+	if err != nil {
+		return err
+	}
+	features, err := list(root)
+	if err != nil {
+		return err
+	}
+	if *name == "" {
+		return each(root, features, out)
+	}
+	if !slices.Contains(features, *name) {
+		return fmt.Errorf("no feature %q: the features are %s", *name, strings.Join(features, ", "))
+	}
+	return try(root, []string{*name}, checks, out)
+}
+
+// each takes out each feature by itself, and then all of them. It goes on after a failure, so that one run names every feature
+// that the rest needs.
+func each(root string, features []string, out io.Writer) error {
+	var failed []error
+	for _, name := range features {
+		failed = append(failed, try(root, []string{name}, checks, out))
+	}
+	return errors.Join(append(failed, try(root, features, checks, out))...)
+}
+
+// list returns the names of the features. It returns an error if a package has no file that attaches it, or a file no package.
+func list(root string) ([]string, error) {
+	found, err := os.ReadDir(filepath.Join(root, below))
+	if err != nil {
+		return nil, err
+	}
+	packages, files := make(map[string]bool), make(map[string]bool)
+	for _, f := range found {
+		name, isGo := strings.CutSuffix(f.Name(), ".go")
+		switch {
+		case f.IsDir():
+			packages[name] = true
+		case isGo && name != filepath.Base(below) && !strings.HasSuffix(name, "_test"):
+			files[name] = true
+		}
+	}
+	var names []string
+	for name := range packages {
+		if !files[name] {
+			return nil, fmt.Errorf("%s/%s has no file %s/%s.go that attaches it", below, name, below, name)
+		}
+		names = append(names, name)
+	}
+	for name := range files {
+		if !packages[name] {
+			return nil, fmt.Errorf("%s/%s.go has no package %s/%s", below, name, below, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// checks are the commands of the go command that must pass.
+var checks = [][]string{
+	{"build", "./..."},
+	{"vet", "."},
+	{"test", "-vet=off", "-ldflags=-w", "./internal/engine", "./proof/without/smoke"},
+}
+
+// try runs the checks without some features.
+func try(root string, features []string, checks [][]string, out io.Writer) error {
+	began, without := time.Now(), "without "+strings.Join(features, ", ")
+	overlay, err := hide(root, features)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(overlay) }()
+	for _, args := range checks {
+		args = slices.Concat(args[:1], []string{"-overlay", overlay}, args[1:])
+		cmd := exec.Command("go", args...)
+		cmd.Dir = root
+		if said, err := cmd.CombinedOutput(); err != nil {
+			_, _ = fmt.Fprintf(out, "%s: FAIL\n", without)
+			return fmt.Errorf("%s: go %s: %w\n%s", without, strings.Join(args, " "), err, said)
+		}
+	}
+	_, err = fmt.Fprintf(out, "%s: ok, %v\n", without, time.Since(began).Round(time.Second))
+	return err
+}
+
+// hide writes an overlay that hides the files of features. The caller removes it.
+func hide(root string, features []string) (overlay string, err error) {
+	hidden := make(map[string]string)
+	for _, name := range features {
+		at := filepath.Join(root, below, name)
+		hidden[at+".go"] = ""
+		if err := filepath.WalkDir(at, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				hidden[path] = ""
+			}
+			return err
+		}); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": hidden})
+	if err != nil {
+		return "", err
+	}
+	file, err := os.CreateTemp("", "without-*.json")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(text)
+	return file.Name(), errors.Join(err, file.Close())
+}
