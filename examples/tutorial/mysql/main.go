@@ -1,0 +1,165 @@
+// Command shop sells one book. It closes orders that nobody pays, and returns their pieces to the stock. It is the
+// program of the second tutorial.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+)
+
+type Order struct{ ID int }
+
+type shop struct {
+	log        *compensator.Compensator
+	db         *sql.DB
+	closeOrder *compensator.Type[Order]
+}
+
+func main() {
+	ctx := context.Background()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the library's warnings; this tutorial provokes some
+	db, err := compensator.Open("mysql", os.Getenv("SHOP_DSN"))
+	check(err)
+	db.SetMaxOpenConns(20)
+	rdb := redis.NewClient(&redis.Options{Addr: os.Getenv("SHOP_REDIS")})
+	if os.Args[1] == "create" {
+		create(ctx, db)
+		return
+	}
+	s := &shop{db: db}
+	s.log, err = compensator.New(ctx, compensator.Config{DB: db, Redis: rdb})
+	check(err)
+	s.closeOrder, err = compensator.HandleTx(s.log, "close_order", s.close, compensator.TypeConfig{Concurrency: 2, Lease: 3 * time.Second})
+	check(err)
+
+	switch os.Args[1] {
+	case "place":
+		n, err := strconv.Atoi(os.Args[2])
+		check(err)
+		for id := 1; id <= n; id++ {
+			check(s.place(ctx, Order{ID: id}))
+		}
+		fmt.Println(n, "orders are placed")
+	case "pay":
+		id, err := strconv.Atoi(os.Args[2])
+		check(err)
+		s.pay(ctx, id)
+	case "work":
+		s.work(ctx)
+	case "books":
+		s.books()
+	}
+	check(s.log.Close())
+}
+
+// create makes the log's tables and the shop's tables.
+func create(ctx context.Context, db *sql.DB) {
+	check(compensator.Migrate(ctx, db))
+	for _, statement := range []string{
+		"CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(16) NOT NULL)",
+		"CREATE TABLE stock (pieces INT NOT NULL)",
+		"INSERT INTO stock VALUES (100)",
+	} {
+		_, err := db.ExecContext(ctx, statement)
+		check(err)
+	}
+	fmt.Println("the tables are created")
+}
+
+// place takes a piece from the stock, stores the order, and records the entry that closes it. All three commit together.
+func (s *shop) place(ctx context.Context, o Order) error {
+	key := closingOf(o.ID)
+	return s.log.RetryTx(ctx, key, func(ctx context.Context) error {
+		return s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			receipt, err := s.closeOrder.Record(ctx, tx, o, compensator.Options{IdempotencyKey: key, Delay: 3 * time.Second})
+			if err != nil || receipt.Duplicate() {
+				return err // the same order, placed before
+			}
+			if _, err := tx.ExecContext(ctx, "UPDATE stock SET pieces=pieces-1"); err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(ctx, "INSERT INTO orders VALUES (?, 'unpaid')", o.ID)
+			return err
+		})
+	})
+}
+
+// pay marks the order as paid, and cancels the entry that would close it.
+func (s *shop) pay(ctx context.Context, id int) {
+	err := s.log.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE orders SET state='paid' WHERE id=? AND state='unpaid'", id); err != nil {
+			return err
+		}
+		_, err := s.closeOrder.CancelTx(ctx, tx, closingOf(id))
+		return err
+	})
+	var late *compensator.StateError
+	switch {
+	case errors.As(err, &late):
+		fmt.Println("too late: order", id, "is closed")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println("order", id, "is paid")
+	}
+}
+
+// close is the handler. Closing takes a moment, so that you can kill the process in the middle.
+func (s *shop) close(ctx context.Context, tx *compensator.ScopedTx, _ *compensator.Entry, o Order) error {
+	closed, err := tx.ExecContext(ctx, "UPDATE orders SET state='closed' WHERE id=? AND state='unpaid'", o.ID)
+	if err != nil {
+		return err
+	}
+	time.Sleep(300 * time.Millisecond)
+	if n, err := closed.RowsAffected(); err != nil || n == 0 {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE stock SET pieces=pieces+1")
+	return err
+}
+
+// work runs handlers until every order is paid or closed.
+func (s *shop) work(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		defer stop()
+		for left := 1; left > 0; time.Sleep(100 * time.Millisecond) {
+			check(s.db.QueryRow("SELECT COUNT(*) FROM orders WHERE state='unpaid'").Scan(&left))
+		}
+	}()
+	check(s.log.Run(ctx))
+	fmt.Println("every order is paid or closed")
+}
+
+// books compares the orders with the stock.
+func (s *shop) books() {
+	var paid, closed, unpaid, pieces int
+	check(s.db.QueryRow("SELECT COALESCE(SUM(state='paid'),0), COALESCE(SUM(state='closed'),0), COALESCE(SUM(state='unpaid'),0) FROM orders").Scan(&paid, &closed, &unpaid))
+	check(s.db.QueryRow("SELECT pieces FROM stock").Scan(&pieces))
+	fmt.Println("paid", paid, "closed", closed, "unpaid", unpaid, "stock", pieces)
+	if pieces+paid+unpaid != 100 {
+		log.Fatal("the books are WRONG")
+	}
+	fmt.Println("the books are right")
+}
+
+func closingOf(id int) compensator.IdempotencyKey {
+	return compensator.IdempotencyKey(fmt.Sprint("close-", id))
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
