@@ -159,13 +159,14 @@ func page(t *testing.T, name string) string {
 }
 
 var (
-	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	headingLine  = regexp.MustCompile(`(?m)^#{1,6} +(.+?)(?: \{#([\w-]+)\})?$`)
-	namedAnchor  = regexp.MustCompile(`<a id="([\w-]+)">`)
-	fencedBlock  = regexp.MustCompile("(?ms)^```.*?^```$")
-	linkInTitle  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
-	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{M}\p{N}_\- ]`)
-	listedPage   = regexp.MustCompile(`link: '(/[\w/.-]*)'`)
+	markdownLink  = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headingLine   = regexp.MustCompile(`(?m)^#{1,6} +(.+?)(?: \{#([\w-]+)\})?$`)
+	namedAnchor   = regexp.MustCompile(`<a id="([\w-]+)">`)
+	fencedBlock   = regexp.MustCompile("(?ms)^```.*?^```$")
+	commentBehind = regexp.MustCompile(`(?m) +# .*$`)
+	linkInTitle   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	notInAnchor   = regexp.MustCompile(`[^\p{L}\p{M}\p{N}_\- ]`)
+	listedPage    = regexp.MustCompile(`link: '(/[\w/.-]*)'`)
 )
 
 // markdownPages returns all Markdown files of the repository.
@@ -236,7 +237,30 @@ func TestDocsSiteListsEveryPage(t *testing.T) {
 			there = append(there, path)
 		}
 	}
-	assert.ElementsMatch(t, there, listed)
+	slices.Sort(listed)
+	assert.ElementsMatch(t, there, slices.Compact(listed)) // Chinese readers are led to some English pages.
+}
+
+// TestDocsAreTranslated requires a Chinese page for the README and for each tutorial, and the same code in both.
+func TestDocsAreTranslated(t *testing.T) {
+	tutorials, err := filepath.Glob("docs/tutorials/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, tutorials)
+	chinese := map[string]string{"README.md": "README.zh-CN.md"}
+	for _, tutorial := range tutorials {
+		chinese[tutorial] = strings.Replace(tutorial, "docs/", "docs/zh/", 1)
+	}
+	for english, translated := range chinese {
+		assert.Equalf(t, codeOf(page(t, english)), codeOf(page(t, translated)), "code of %s and %s", english, translated)
+	}
+}
+
+// codeOf returns the code blocks of a page, without comments behind commands.
+func codeOf(text string) (blocks []string) {
+	for _, block := range fencedBlock.FindAllString(text, -1) {
+		blocks = append(blocks, commentBehind.ReplaceAllString(block, ""))
+	}
+	return blocks
 }
 
 // TestDocsForUsersLeadToNoInternals requires that pages for users do not send them to pages for contributors.

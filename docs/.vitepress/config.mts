@@ -18,13 +18,13 @@ type Tab = { text: string; path: string; pages: Page[] }
 
 function nav(tabs: Tab[], apiText: string): DefaultTheme.NavItem[] {
   return [
-    ...tabs.filter((tab) => tab.pages.length > 0).map((tab) => ({ text: tab.text, link: tab.pages[0].link, activeMatch: `^${tab.path}` })),
+    ...tabs.map((tab) => ({ text: tab.text, link: tab.pages[0].link, activeMatch: `^${tab.path}` })),
     { text: apiText, link: api },
   ]
 }
 
 function sidebar(tabs: Tab[]): DefaultTheme.SidebarMulti {
-  return Object.fromEntries(tabs.map((tab) => [tab.path, [{ text: tab.text, items: tab.pages }]]))
+  return Object.fromEntries(tabs.filter((tab) => tab.path !== '/reference/' || tab.pages.length > 1).map((tab) => [tab.path, [{ text: tab.text, items: tab.pages }]]))
 }
 
 export default defineConfig({

@@ -3,6 +3,9 @@
 export const english = [
   {
     text: 'Tutorials', path: '/tutorials/', pages: [
+      { text: '1. An order that closes itself', link: '/tutorials/sqlite' },
+      { text: '2. A shop on MySQL and Redis', link: '/tutorials/mysql-redis' },
+      { text: '3. Repair a dead entry in the pages', link: '/tutorials/dead-entry' },
     ],
   },
   {
@@ -71,4 +74,37 @@ export const english = [
   },
 ]
 
-export const chinese = []
+export const chinese = [
+  {
+    text: '教程', path: '/zh/tutorials/', pages: [
+      { text: '一、会自动关闭的订单', link: '/zh/tutorials/sqlite' },
+      { text: '二、MySQL 与 Redis 上的商店', link: '/zh/tutorials/mysql-redis' },
+      { text: '三、在页面上处理死信', link: '/zh/tutorials/dead-entry' },
+    ],
+  },
+  {
+    text: '操作指南', path: '/zh/how-to/', pages: [
+      { text: '按现象排查', link: '/zh/how-to/troubleshooting' },
+      { text: '与 GORM、bun、ent、sqlx 一起使用', link: '/zh/how-to/orms' },
+      { text: '付款时取消延迟条目', link: '/zh/how-to/cancel' },
+      { text: '死锁后重试事务', link: '/zh/how-to/retry-transactions' },
+      { text: '消息只处理一次', link: '/zh/how-to/consume-once' },
+      { text: '通过 HTTP 调用合作方', link: '/zh/how-to/call-a-partner' },
+      { text: '限制对合作方的调用', link: '/zh/how-to/limit-calls' },
+      { text: '设置重试与等待', link: '/zh/how-to/retries' },
+      { text: '后一步失败时撤销前一步', link: '/zh/how-to/undo' },
+      { text: '同一账户按顺序执行', link: '/zh/how-to/order' },
+    ],
+  },
+  {
+    text: '参考（英文）', path: '/reference/', pages: [
+      { text: '保证', link: '/reference/guarantees' },
+    ],
+  },
+  {
+    text: '原理', path: '/zh/explanation/', pages: [
+      { text: '工作原理', link: '/zh/explanation/how-it-works' },
+      { text: '术语', link: '/zh/explanation/glossary' },
+    ],
+  },
+]

@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/compensator-go/compensator/examples/internal/browser"
 )
 
 // block is one block of code of a page, with the comments above it.
@@ -24,13 +27,14 @@ type block struct {
 }
 
 var (
-	fenced  = regexp.MustCompile("(?m)((?:^<!-- [^\n]* -->\n)*)^```(\\w+)\n(?s:(.*?))^```$")
+	fenced  = regexp.MustCompile("(?m)(?:^<!-- (browser) -->$|((?:^<!-- [^\n]* -->\n)*)^```(\\w+)\n(?s:(.*?))^```$)")
 	saved   = regexp.MustCompile(`<!-- save: (\S+) -->`)
 	numbers = regexp.MustCompile(`\d+`)
 )
 
 // step is a block of commands with what it prints.
 type step struct {
+	browser  bool              // a person uses the browser before
 	files    map[string]string // files to write before
 	commands string
 	prints   *string
@@ -41,17 +45,21 @@ type step struct {
 func stepsOf(t *testing.T, page string) (steps []step) {
 	text, err := os.ReadFile(filepath.Join("../../docs/tutorials", page))
 	require.NoError(t, err)
-	files := make(map[string]string)
+	files, browser := make(map[string]string), false
 	for _, match := range fenced.FindAllStringSubmatch(string(text), -1) {
-		b := block{comments: match[1], language: match[2], text: match[3]}
+		if match[1] != "" {
+			browser = true
+			continue
+		}
+		b := block{comments: match[2], language: match[3], text: match[4]}
 		name := saved.FindStringSubmatch(b.comments)
 		switch {
 		case strings.Contains(b.comments, "<!-- not run: "):
 		case name != nil:
 			files[name[1]] = b.text
 		case b.language == "sh":
-			steps = append(steps, step{files: files, commands: b.text})
-			files = make(map[string]string)
+			steps = append(steps, step{browser: browser, files: files, commands: b.text})
+			files, browser = make(map[string]string), false
 		case b.language == "text" && len(steps) > 0 && steps[len(steps)-1].prints == nil:
 			steps[len(steps)-1].prints = &b.text
 			steps[len(steps)-1].numbers = strings.Contains(b.comments, "<!-- numbers differ -->")
@@ -61,14 +69,18 @@ func stepsOf(t *testing.T, page string) (steps []step) {
 	return steps
 }
 
-// run runs the steps in one shell, in a new folder, and compares what they print. replace has pairs of texts.
-func run(t *testing.T, steps []step, replace ...string) {
+// run runs the steps in one shell, in a new folder, and compares what they print. It calls person where the page asks
+// for a browser. replace has pairs of texts.
+func run(t *testing.T, steps []step, person func(), replace ...string) {
 	tree, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	dir, outputs := t.TempDir(), t.TempDir()
 	replacer := strings.NewReplacer(append(replace, "git clone -q https://github.com/compensator-go/compensator", "ln -s "+tree+" compensator")...)
 	var script strings.Builder
 	for i, s := range steps {
+		if s.browser {
+			fmt.Fprintf(&script, "touch %[1]s/begin; until [ -e %[1]s/done ]; do sleep 0.1; done\n", outputs)
+		}
 		for name, text := range s.files {
 			fmt.Fprintf(&script, "cat >%s <<'END OF FILE'\n%sEND OF FILE\n", name, text)
 		}
@@ -81,7 +93,14 @@ func run(t *testing.T, steps []step, replace ...string) {
 	require.NoError(t, shell.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }) // servers of a page that was left early
 	late := time.AfterFunc(10*time.Minute, func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) })
-	ended := shell.Wait()
+	wait := make(chan error, 1)
+	go func() { wait <- shell.Wait() }()
+	ended, left := untilBrowser(outputs, wait)
+	if !left {
+		person()
+		require.NoError(t, os.WriteFile(filepath.Join(outputs, "done"), nil, 0o644))
+		ended = <-wait
+	}
 	late.Stop()
 	problems, _ := os.ReadFile(filepath.Join(outputs, "errors"))
 	for i, s := range steps {
@@ -99,14 +118,59 @@ func run(t *testing.T, steps []step, replace ...string) {
 	require.NoErrorf(t, ended, "%s", problems)
 }
 
+// untilBrowser returns when the script waits for the browser, or has ended.
+func untilBrowser(outputs string, wait <-chan error) (ended error, left bool) {
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-wait:
+			return err, true
+		case <-look.C:
+			if _, err := os.Stat(filepath.Join(outputs, "begin")); err == nil {
+				return nil, false
+			}
+		}
+	}
+}
+
 func TestEachStepOfTheFirstTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
-	run(t, stepsOf(t, "sqlite.md"))
+	run(t, stepsOf(t, "sqlite.md"), nil)
 }
 
 func TestEachStepOfTheSecondTutorialPrintsWhatThePageShows(t *testing.T) {
 	t.Parallel()
-	run(t, stepsOf(t, "mysql-redis.md"), "3307", freePort(t), "6380", freePort(t))
+	run(t, stepsOf(t, "mysql-redis.md"), nil, "3307", freePort(t), "6380", freePort(t))
+}
+
+func TestEachStepOfTheThirdTutorialPrintsWhatThePageShows(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	person := func() {
+		tab := browser.Open(t, 1200, 900)
+		tab.Do(
+			chromedp.Navigate("http://mei:try@127.0.0.1:"+port+"/cases"),
+			shown("49.90"),
+		)
+		tab.Follow(`td.why a`) // the bank is closed
+		tab.Do(
+			chromedp.Click(`input[name=seen]`),
+			chromedp.Click(`form.lines button[value=requeue]`),
+			chromedp.WaitVisible(`form[action="/do"] textarea[name=reason]`),
+			chromedp.SendKeys(`form[action="/do"] textarea[name=reason]`, "the bank is open"),
+			chromedp.Click(`form[action="/do"] button.main`),
+			shown("Done"),
+		)
+		tab.Follow(`nav a[href="/trail"]`)
+		tab.Do(shown("the bank is open"), shown("mei"))
+	}
+	run(t, stepsOf(t, "dead-entry.md"), person, "8090", port)
+}
+
+// shown waits for an element with this text. The pages forbid the evaluation of text as script, which chromedp's Poll needs.
+func shown(text string) chromedp.Action {
+	return chromedp.WaitReady(`//main//*[contains(text(), "`+text+`")]`, chromedp.BySearch)
 }
 
 // freePort returns a port that nobody listens on.

@@ -1,0 +1,98 @@
+// Command shop refunds orders through a bank that is closed at first. It is the program of the third tutorial.
+package main
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/compensator-go/compensator"
+	"github.com/compensator-go/compensator/admin"
+	"github.com/compensator-go/compensator/serve"
+	"github.com/compensator-go/compensator/ui"
+	_ "modernc.org/sqlite"
+)
+
+type Refund struct {
+	Order string
+	Cents int64
+}
+
+const dsn = "file:shop.db?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // a real service keeps its log
+	db, err := compensator.Open("sqlite", dsn)
+	check(err)
+	check(compensator.Migrate(ctx, db))
+	c, err := compensator.New(ctx, compensator.Config{DB: db, Operations: cases()})
+	check(err)
+	refunds, err := compensator.Handle(c, "refund", refund, compensator.TypeConfig{MaxProcessCount: 2, Retry: compensator.Fixed(200 * time.Millisecond)})
+	check(err)
+
+	switch os.Args[1] {
+	case "refund":
+		err := c.InTx(ctx, func(ctx context.Context, tx *compensator.ScopedTx) error {
+			r := Refund{Order: os.Args[2], Cents: 4990}
+			_, err := refunds.Record(ctx, tx, r, compensator.Options{IdempotencyKey: compensator.IdempotencyKey("refund-" + r.Order), BusinessID: r.Order})
+			return err
+		})
+		check(err)
+		fmt.Println("the refund of order", os.Args[2], "is recorded")
+	case "serve":
+		pages, err := operatorPages(c)
+		check(err)
+		server := &http.Server{Addr: os.Args[2], Handler: pages, ReadTimeout: time.Minute, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+		check(serve.Run(ctx, c, serve.Config{Inside: []serve.Server{{Server: server}}}))
+	}
+	check(c.Close())
+}
+
+// refund calls the bank. The bank is open if a file says so.
+func refund(ctx context.Context, e *compensator.Entry, r Refund) error {
+	if _, err := os.Stat("bank-is-open"); err != nil {
+		fmt.Println("refund of order", r.Order, "failed")
+		return errors.New("the bank is closed")
+	}
+	fmt.Println("refund of order", r.Order, "is paid with key", e.CallKey())
+	return nil
+}
+
+// cases says what a dead refund is worth, and how long it may wait.
+func cases() *compensator.Operations {
+	return &compensator.Operations{Types: map[string]compensator.CaseConfig{
+		"refund": {Due: time.Hour, Amount: func(e *compensator.Entry) (compensator.Amount, error) {
+			var r Refund
+			err := e.Decode(&r)
+			return compensator.Amount{Minor: r.Cents, Currency: "EUR"}, err
+		}},
+	}}
+}
+
+// operatorPages are the pages for people. Everybody who knows the password may do everything here.
+func operatorPages(c *compensator.Compensator) (http.Handler, error) {
+	may := admin.AccessFunc(func(context.Context, admin.Actor, admin.Right, admin.Subject) bool { return true })
+	d, err := admin.New(c, admin.Options{Access: may})
+	if err != nil {
+		return nil, err
+	}
+	return ui.New(d, ui.Options{Base: "/", Realm: "shop", Identify: func(r *http.Request) (admin.Actor, bool) {
+		name, password, _ := r.BasicAuth()
+		return admin.Actor{ID: name}, name != "" && subtle.ConstantTimeCompare([]byte(password), []byte("try")) == 1
+	}})
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
