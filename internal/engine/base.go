@@ -11,12 +11,12 @@ import (
 // A connection that has gone silent must not hold up a batcher for good.
 const StatementTimeout = 10 * time.Second
 
-// Base is what every part works with: the servers, the settings, and the list of problems.
+// Base is what every part and every feature works with: the settings, the store, and the list of problems.
 type Base struct {
 	*Config
 	Problems ProblemList
 
-	// Work is the context of everything that outlives a call; Close ends it.
+	// Work is the context of all work that outlives a call. Close ends it.
 	Work    context.Context
 	endWork context.CancelCauseFunc
 }
@@ -28,14 +28,15 @@ func newBase(ctx context.Context, cfg *Config) *Base {
 	return b
 }
 
+// Statement returns the context of one statement.
 func (b *Base) Statement() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(b.Work, StatementTimeout)
 }
 
-// Wait waits, and returns false when the engine is closed meanwhile.
+// Wait waits for d. It returns false if the engine is closed before.
 func (b *Base) Wait(d time.Duration) bool { return Rest(b.Work, d) }
 
-// Rest waits, and reports whether ctx still lasts.
+// Rest waits for d. It returns false if ctx ends before.
 func Rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -47,7 +48,7 @@ func Rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Saw takes the result of a statement of ours.
+// Saw takes the result of a statement of the library. An error is logged, and stands in Health until the same statement succeeds.
 func (b *Base) Saw(what string, err error) {
 	if err != nil {
 		b.Problems.Failed(what, "", err)
@@ -66,10 +67,10 @@ func QueueShare(ctx context.Context, most time.Duration) time.Duration {
 	return min(time.Until(deadline)/2, most)
 }
 
-// reporting makes a context lead to this engine what lies beneath an interface, or beneath package sql, has to tell.
+// reporting returns a context with which connections beneath package sql, for example, report problems to this engine.
 func (b *Base) reporting(ctx context.Context) context.Context { return report.To(ctx, reports{b}) }
 
-// reports takes what is told. A session that is thrown away is mended by that.
+// reports takes such reports. A report about a session is logged only, because the session is thrown away.
 type reports struct{ *Base }
 
 func (r reports) Reported(what string, err error) {
@@ -93,7 +94,7 @@ func Tell[E any](b *Base, observe func(E), event E) {
 	observe(event)
 }
 
-// setIn makes the map when it is first needed.
+// setIn sets a value in a map that may be nil.
 func setIn[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = make(map[K]V)

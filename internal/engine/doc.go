@@ -1,16 +1,31 @@
-// Package engine takes an entry from the commit of its transaction to its rest: it waits for its moment, is claimed,
-// run, settled, and where a server has forgotten it, found again.
+// Package engine takes an entry from the commit of its transaction to its end. The database alone decides who has an entry and
+// what became of it. Everything in memory ends with the process.
 //
-// It knows business types as plain structs with functions, the log and the queue by the contracts of package
-// processlog, and neither SQL nor Redis nor whoever watches transactions. What it keeps in memory ends with the
-// process: who has an entry and what became of it the rows alone decide, each write guarded by what was read of it
-// (G4, G8), and the queue is a hint (G10). Where a line has to be as it is because of a promise its number stands
-// there; docs/guarantees.md has them all.
+// This is the story of an entry, with the files in the order in which it passes them.
 //
-// The root package makes one, hands it what is recorded (Recording) and changed (Changed), and lends Run's goroutines
-// to its loops: Scan, Reconcile, Listen and Renew, which end with their contexts and which
-// Run waits for. All other goroutines are those of its group commits, which Drain and Close wait for, and those of running
-// handlers, which Drain waits for.
+//   - Recorded (recording.go): a service inserts the entry in its own transaction. Recording is told how that transaction ends.
+//     After the commit intake.go reads the entry back. It claims an entry that is due and has a free slot here. It hands any other
+//     entry to the source.
+//   - Due (claimschedule.go, typeschedule.go): the claim schedule knows when each type is worth a claim. A source tells it
+//     (source.go): a queue, for example. Without a source the reconciler does.
+//   - Claimed (scanner.go, claims.go): the scanner begins a claim when a type is due. A claim leases rows in the database, and the
+//     picker says which of them may run here while they are locked (picker.go). Readahead.go keeps rows that were found due and not
+//     tried yet. Leases of claims that ran nothing are given back (pending_releases.go).
+//   - Run (dispatcher.go, batch.go, transactional.go): each attempt (attempt.go) runs in a goroutine. The renewer keeps its lease
+//     (renewer.go). Holdings.go knows what this process holds, from before the handler is called until the outcome is stored.
+//   - Judged (outcome.go): the handler's error becomes an outcome: succeeded, due again, compensated, or dead.
+//   - Settled (settler.go): outcomes are stored together, each guarded by the version that the claim has left. Rows that the
+//     database refuses to change are offered less and less often (refusals.go).
+//   - Reconciled (reconciler.go): rounds find entries that are overdue, because a process died or a source forgot them.
 //
-// Its parts know those beneath them, and none above: engine.go makes them in that order, and reads as their list.
+// Features attach through three seams and are not known here. An Admission says what may be claimed and started (admission.go). A
+// Settlement acts when outcomes are stored, and a Recorder writes when entries are recorded (settlement.go). A Source tells of due
+// entries (source.go). Package internal/features attaches them.
+//
+// Three rules hold everywhere. Each write is guarded by what was read of the row (G4, G8), so losing a race is a normal result. The
+// source is a hint (G10). Nothing blocks while it holds a mutex. Numbers such as G4 name the promises in docs/guarantees.md.
+//
+// The root package makes an Engine and lends it the goroutines of Run: Scan, Reconcile and Renew end with their contexts, and Run waits
+// for them. All other goroutines belong to group commits, which Drain and Close wait for, or to running handlers, which Drain waits
+// for.
 package engine

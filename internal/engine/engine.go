@@ -13,9 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Engine is the whole machine. All its methods may be called concurrently. Each part knows those that stand before it, and
-// no other; the life of an entry goes through them from recording (its Recording), intake and scanner, which claim and
-// start, by dispatcher and settler to the enqueuer and the claim schedule.
+// Engine runs the entries of a process. All its methods may be called concurrently. Each part knows only the parts that stand
+// before it in the struct. The package comment says what each does.
 type Engine struct {
 	*Base
 	types            *types
@@ -53,7 +52,7 @@ type Engine struct {
 	running bool
 }
 
-// New makes an engine. What it tells of problem goes where cfg says; of ctx it keeps the values. Close it.
+// New makes an engine. The engine keeps the values of ctx, and not its end. Close the engine when you are done.
 func New(ctx context.Context, cfg Config) *Engine {
 	e := &Engine{Base: newBase(ctx, &cfg)}
 	b := e.Base
@@ -113,7 +112,7 @@ func (e *Engine) AcceptLoss(ctx context.Context, by processlog.AuditInfo) ([]pro
 	return e.rollbackDetector.acceptLoss(ctx, by)
 }
 
-// Changed acts on a change that has committed: an attempt here is told, and a new due moment enqueued.
+// Changed acts on a change that has committed. It cancels an attempt that runs here, and tells the source of a new due time.
 func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	failpoint.Reach(failpoint.ChangeCommitted)
 	after, err := ch.After(before)
@@ -130,8 +129,8 @@ func (e *Engine) Changed(before processlog.Row, ch processlog.Change) {
 	}
 }
 
-// ChangedUnseen polls for the commit of a change if Changed has anything to do after it. This process does not see the end of
-// the change's transaction.
+// ChangedUnseen is Changed for a transaction whose end this process does not see. It polls the database for the commit, if Changed
+// would have anything to do.
 func (e *Engine) ChangedUnseen(before processlog.Row, ch processlog.Change) {
 	after, err := ch.After(before)
 	if err != nil || after.Version == before.Version {
@@ -223,10 +222,10 @@ func (e *Engine) Types() []*Type {
 	return types
 }
 
-// Reporting makes a context lead here what the store and its connections have to tell of problem.
+// Reporting returns a context with which the store and its connections report problems to this engine.
 func (e *Engine) Reporting(ctx context.Context) context.Context { return e.reporting(ctx) }
 
-// Start makes ready for a Run, whose context is ctx, and takes new entries from here on. ErrRunning.
+// Start prepares for a Run whose context is ctx. From then on the engine takes new entries. It returns ErrRunning if a Run is under way.
 func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -257,10 +256,10 @@ func (e *Engine) OpenProblems() []observe.Problem {
 	return e.Problems.list()
 }
 
-// Refuse takes no more new entries.
+// Refuse has the engine take no more new entries.
 func (e *Engine) Refuse() { e.types.accepts.Store(false) }
 
-// End ends what Start has begun.
+// End allows the next Start.
 func (e *Engine) End() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -268,8 +267,8 @@ func (e *Engine) End() {
 	e.running = false
 }
 
-// Scan, Reconcile and Renew are the loops of a Run. Each ends with its context, and
-// has then ended all that it has begun but handlers.
+// Scan, Reconcile and Renew are the loops of a Run. Each returns after the end of its context, once all that it has begun is done,
+// except for handlers.
 func (e *Engine) Scan(ctx context.Context)      { e.scanner.run(ctx) }
 func (e *Engine) Reconcile(ctx context.Context) { e.reconciler.run(ctx) }
 func (e *Engine) Renew(ctx context.Context)     { e.renewer.run(ctx) }
