@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -234,14 +233,8 @@ func (s *Store) refusesRow(err error) bool {
 	if !s.d.answered(err) {
 		return false
 	}
-	switch mysqlerr.Number(err) {
-	case mysqlerr.TableDenied, mysqlerr.ColumnDenied, mysqlerr.NoSuchTable, mysqlerr.Syntax:
-		return !s.table.isIn(err.Error())
-	case 0:
-		_, table, missing := strings.Cut(err.Error(), "no such table: ")
-		return !missing || !s.table.isIn(table)
-	}
-	return true
+	text, absent := s.d.absent(err)
+	return !absent || !s.table.isIn(text)
 }
 
 // suffixes lists the suffixes of the log's tables.

@@ -38,7 +38,7 @@ func (s *Store) insertAudit(ctx context.Context, tx processlog.Tx, action proces
 	rows := make([]string, len(records))
 	for i, r := range records {
 		rows[i] = s.sql(insertRecord, "entry_id", r.id.String(), "action", s.d.text(string(action)), "actor", s.d.text(by.Actor), "reason", s.d.text(by.Reason),
-			"before", hexLiteral(r.before), "after", hexLiteral(r.after))
+			"before", s.d.binary(r.before), "after", s.d.binary(r.after))
 	}
 	_, err := tx.ExecContext(ctx, s.sql(insertRecords, "records", strings.Join(rows, ",")))
 	return err

@@ -136,7 +136,7 @@ func (s *Store) move(ctx context.Context, tx processlog.Tx, action processlog.Ac
 		"lease", byRow("id", ids, func(i int) string {
 			return map[bool]string{true: "0", false: "lease_until"}[rows[i].after.LeaseLeft == 0]
 		}, asIs),
-		"token", hexLiteral(rows[0].after.Token[:]),
+		"token", s.d.binary(rows[0].after.Token[:]),
 		"ids", idList(ids),
 		"version", byRow("id", ids, func(i int) uint64 { return rows[i].before.Version }, decimal)))
 	if err == nil && changed != int64(len(rows)) {

@@ -160,7 +160,7 @@ func (c *claim) update(g claimGroup, ids []processlog.ID) string {
 	if g.version >= lastVersion {
 		statement = strings.Replace(statement, "version=version+1", "version=1", 1)
 	}
-	return c.s.sql(statement, "token", hexLiteral(c.token[:]), "lease", signed(processlog.Millis(c.lease)), "ids", idList(ids), "version", decimal(g.version))
+	return c.s.sql(statement, "token", c.s.d.binary(c.token[:]), "lease", signed(processlog.Millis(c.lease)), "ids", idList(ids), "version", decimal(g.version))
 }
 
 // take writes the leases of rows in the open transaction.
@@ -254,7 +254,7 @@ func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processl
 	if len(ids) == 0 {
 		return nil
 	}
-	ours, err := queryIDs(ctx, tx, c.s.sql(claimKept, "ids", idList(ids), "token", hexLiteral(c.token[:])))
+	ours, err := queryIDs(ctx, tx, c.s.sql(claimKept, "ids", idList(ids), "token", c.s.d.binary(c.token[:])))
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (s *Store) Release(ctx context.Context, ids []processlog.ID, token processl
 	var left leftOver
 	for chunk := range slices.Chunk(slices.Clone(ids), processlog.MaxRows) {
 		_, busy, err := s.updateRows(ctx, chunk, func(ids []processlog.ID) string {
-			return s.sql(releaseRows, "ids", idList(ids), "token", hexLiteral(token[:]))
+			return s.sql(releaseRows, "ids", idList(ids), "token", s.d.binary(token[:]))
 		})
 		if err = left.take(busy, err); err != nil {
 			return fmt.Errorf("compensator: release %d entries: %w", len(ids), err)

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,9 +29,13 @@ type dialect struct {
 	stamp      string                      // expression: the value for created_at and updated_at
 	stampMS    func(column string) string  // expression: reads a column that holds stamp as milliseconds
 	stampAt    func(ms int64) string       // literal of a stamp for ms
+	quote      string                      // quotes the names of tables and columns; statements are written with `
+	numbered   bool                        // placeholders are $1, $2 and so on; statements are written with ?
+	binary     func(b []byte) string       // literal of bytes
 	text       func(utf8 string) string    // literal of a text
+	instr      string                      // function: the position of a text in a longer one, from 1; 0: nowhere
 	numbers    func(columns string) string // expressions that read whole numbers from columns of any type
-	bytes      string                      // type that a text is cast to so that no charset changes it
+	byteType   string                      // type that a text is cast to so that no charset changes it
 	texts      func(columns string) string // expressions that read texts as the stored bytes, in every session charset
 	empty      string                      // literal of an empty text, also in a session that takes '' for NULL
 	hexText    string                      // expression of a text whose placeholder holds hexadecimal digits; "": placeholders carry every text unchanged
@@ -55,6 +60,8 @@ type dialect struct {
 	foldsNames bool                        // database names ignore case; DATABASE() returns the name in the case in which it was selected
 	galera     bool                        // other nodes may have committed rows that this node does not show yet
 	returning  bool                        // the server has INSERT … RETURNING
+	insertID   bool                        // the driver returns the id of an inserted row; false: the INSERT must be RETURNING
+	breaks     bool                        // a failed statement makes its transaction unusable until it goes back to a savepoint
 	qualified  bool                        // the table may be named database.table
 	unseenEnd  bool                        // a failed statement may end the transaction, and a watcher of the connection cannot see that
 
@@ -72,7 +79,10 @@ type dialect struct {
 	fault func(err error) fault                                                 // classifies an error of the library's statements
 	blame func(err error) mysqlerr.Blame                                        // says whether the statement or the server caused an error
 
-	answered func(err error) bool // reports whether the error came from the database itself
+	answered func(err error) bool                              // reports whether the error came from the database itself
+	changed  func(err error) bool                              // reports whether the row had changed since the snapshot of its transaction; nil: never
+	absent   func(err error) (text string, ok bool)            // returns the text of an error that says that a table is missing or forbidden
+	whyUnfit func(ctx context.Context, tx processlog.Tx) error // says why fit refused an INSERT; nil if fit is empty
 }
 
 // fault says what an error of the database means for a statement of the library.
@@ -86,8 +96,12 @@ const (
 	faultAborted           // the server rolled the whole transaction back
 	faultGuard             // guardedKey refused the INSERT
 	faultNoTable           // a table does not exist
+	faultNull              // a value became NULL on its way into a column that accepts none
 	faultUnreachable       // the connection broke; the effect of the statement is unknown
 )
+
+// hexLiteral returns a literal of bytes as MySQL, MariaDB and SQLite read it.
+func hexLiteral(b []byte) string { return "X'" + hex.EncodeToString(b) + "'" }
 
 // endedBy returns a text literal. An EndedBy has letters only, so it needs no escaping.
 func (d *dialect) endedBy(by processlog.EndedBy) string {
@@ -180,7 +194,8 @@ func (t tableName) quoted(suffix string) string {
 	return "`" + t.database + "`.`" + t.base + suffix + "`"
 }
 
-// in replaces DefaultTable in the text of a migration file by t.
-func (t tableName) in(text string) string {
-	return strings.ReplaceAll(text, "`"+DefaultTable, strings.TrimSuffix(t.quoted(""), "`"))
+// in replaces DefaultTable by t in a text with this quote.
+func (t tableName) in(text, quote string) string {
+	name := strings.ReplaceAll(t.quoted(""), "`", quote)
+	return strings.ReplaceAll(text, quote+DefaultTable, strings.TrimSuffix(name, quote))
 }

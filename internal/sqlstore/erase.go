@@ -23,8 +23,8 @@ func (s *Store) erase(ctx context.Context, tx processlog.Tx, row changedRow, cas
 	if err != nil {
 		return fmt.Errorf("compensator: erase the records of entry %s: %w", row.before.ID, err)
 	}
-	n, err := execCount(ctx, tx, s.sql(eraseRow, "erased", hexLiteral([]byte(erasedMark)), "version", decimal(row.after.Version), "epoch", decimal(uint64(row.after.Epoch)),
-		"token", hexLiteral(row.after.Token[:]), "id", row.before.ID.String(), "seen version", decimal(row.before.Version)))
+	n, err := execCount(ctx, tx, s.sql(eraseRow, "erased", s.d.binary([]byte(erasedMark)), "version", decimal(row.after.Version), "epoch", decimal(uint64(row.after.Epoch)),
+		"token", s.d.binary(row.after.Token[:]), "id", row.before.ID.String(), "seen version", decimal(row.before.Version)))
 	if err != nil {
 		return fmt.Errorf("compensator: erase entry %s: %w", row.before.ID, err)
 	}
@@ -64,7 +64,7 @@ func (s *Store) eraseHistory(ctx context.Context, tx processlog.Tx, id processlo
 		if blank == r.AuditRecord || r.Action == processlog.ActionErase { // The record of the erasure itself stays.
 			continue
 		}
-		query := s.sql(eraseRecord, "before", hexLiteral(storedState(blank.Before)), "after", hexLiteral(storedState(blank.After)), "id", decimal(r.row))
+		query := s.sql(eraseRecord, "before", s.d.binary(storedState(blank.Before)), "after", s.d.binary(storedState(blank.After)), "id", decimal(r.row))
 		if _, err := tx.ExecContext(ctx, query); err != nil {
 			return err
 		}

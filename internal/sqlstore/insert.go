@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
@@ -10,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -99,7 +96,7 @@ func (s *Store) insertError(err error) error {
 		return processlog.ErrNoTransaction
 	case f == faultAborted:
 		return fmt.Errorf("record: %w: %w", processlog.ErrTxAborted, err)
-	case mysqlerr.Number(err) == mysqlerr.BadNull:
+	case f == faultNull:
 		// The library never sends NULL. In one SQL mode MariaDB turns an empty text into NULL.
 		return errors.Join(&processlog.FieldError{Field: "sql_mode", Reason: "has EMPTY_STRING_IS_NULL in this transaction's session, and the log's columns accept no NULL; remove that mode"}, err)
 	}
@@ -135,7 +132,8 @@ func (in *insertion) chunk(ctx context.Context, places []int) error {
 		if len(places) == 0 {
 			return nil
 		}
-		if err = in.insert(ctx, places); in.s.d.fault(err) != faultDuplicate {
+		err = in.s.mayFail(ctx, in.tx, func() error { return in.insert(ctx, places) })
+		if in.s.d.fault(err) != faultDuplicate {
 			return err
 		}
 		existing, readErr := in.existing(ctx, places)
@@ -149,7 +147,7 @@ func (in *insertion) chunk(ctx context.Context, places []int) error {
 
 func (in *insertion) insert(ctx context.Context, places []int) error {
 	query, args := in.statement(places)
-	if len(places) == 1 {
+	if len(places) == 1 && in.s.d.insertID {
 		res, err := in.tx.ExecContext(ctx, query, args...)
 		if err != nil {
 			return err
@@ -163,7 +161,7 @@ func (in *insertion) insert(ctx context.Context, places []int) error {
 		return err // Never compute the ids of a bulk insert from the first one: servers use steps, and interleave inserts.
 	}
 	ids := make(map[processlog.IdempotencyKey]processlog.ID, len(places))
-	rows, err := in.tx.QueryContext(ctx, query+in.s.sql(insertedIDs), args...)
+	rows, err := in.tx.QueryContext(ctx, in.s.placeholders(query+in.s.sql(insertedIDs)), args...)
 	if err != nil {
 		return err
 	}
@@ -324,82 +322,6 @@ func nonNil(b []byte) []byte {
 		return []byte{} // The driver would send NULL for a nil slice.
 	}
 	return b
-}
-
-// existing reads the rows that hold one of the drafts' keys, as committed now. The snapshot of the caller's transaction
-// may be older and not show them.
-//
-// A plain read finds the visible ones first. A locking read of keys that do not exist would lock the gaps into which
-// other producers insert. readKeys names the index. Otherwise the server would scan a small table, and wait for
-// unrelated rows.
-func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
-	keys := make([]processlog.IdempotencyKey, len(places))
-	for n, i := range places {
-		keys[n] = in.drafts[i].IdempotencyKey
-	}
-	if in.s.d.snapshots {
-		return in.existingUnlocked(ctx, keys)
-	}
-	visible, err := in.s.IDs(ctx, in.tx, keys)
-	if err != nil {
-		return nil, err
-	}
-	// If none is visible, an older snapshot hides them all, and only a locking read finds them.
-	if len(visible) > 0 {
-		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
-	}
-	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
-	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
-}
-
-// existingUnlocked is existing for a server with innodb_snapshot_isolation. There, a lock on a row that changed since
-// the caller's snapshot would abort the caller's transaction. So existingUnlocked answers from the snapshot first. It
-// reads hidden rows on a connection of the library's own pool.
-//
-// Without an own pool only the lock can find hidden rows. Then ErrTxAborted tells the caller to run the transaction
-// again.
-func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
-	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
-	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
-		return byKey, err
-	}
-	if in.s.own == nil && len(byKey) > 0 {
-		return byKey, nil // The other drafts are inserted again. That shows which of their keys are free.
-	}
-	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
-	if in.s.own == nil {
-		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
-	}
-	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)
-}
-
-const existingRows = "SELECT {columns} FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) LIMIT {limit}{lock}"
-
-// readKeys adds the rows that hold one of keys to byKey.
-func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
-	literals, args := in.s.d.params(keys)
-	query := in.s.sql(existingRows, "keys", literals, "limit", strconv.Itoa(len(keys)), "lock", lock)
-	rows, err := in.s.queryRows(ctx, tx, len(keys), query, args...)
-	for _, row := range rows {
-		byKey[row.IdempotencyKey] = row
-	}
-	return err
-}
-
-// answerDuplicates fills in the results of drafts that exist, and returns the places of the others.
-func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
-	var rest []int
-	for _, i := range places {
-		row, found := existing[in.drafts[i].IdempotencyKey]
-		if !found {
-			rest = append(rest, i)
-			continue
-		}
-		in.result[i] = processlog.Inserted{
-			ID: row.ID, Duplicate: true, BusinessType: row.BusinessType, State: row.State, ContentMatches: row.Erased || bytes.Equal(row.Content, in.drafts[i].Content),
-		}
-	}
-	return rest
 }
 
 var _ processlog.Tx = (*sql.Tx)(nil)

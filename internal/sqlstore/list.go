@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -217,124 +216,6 @@ func (l *listing) directed(columns string) string {
 		return strings.ReplaceAll(columns, ",", " DESC,") + " DESC"
 	}
 	return columns
-}
-
-// rangesPerStatement is the maximum number of parts of a UNION. SQLite accepts at most 500.
-const rangesPerStatement = 100
-
-// readMerged reads the first rows of many ranges of the due index. The last statement reads the page. If there are more
-// ranges than fit into one statement, earlier statements read the front positions of the others.
-func (l *listing) readMerged(ctx context.Context) (page processlog.Page, err error) {
-	groups, err := l.groups(ctx)
-	if err != nil || len(groups) == 0 {
-		return page, err
-	}
-	var front []listPosition
-	for ; len(groups) > rangesPerStatement; groups = groups[rangesPerStatement:] {
-		heads, err := l.heads(ctx, groups[:rangesPerStatement], front)
-		if err != nil {
-			return page, err
-		}
-		front = append(front, heads...)
-		slices.SortFunc(front, l.compare)
-		front = front[:min(len(front), l.limit+1)]
-	}
-	rows, err := l.s.read(ctx, l.foremost(groups, front))
-	if err != nil {
-		return page, err
-	}
-	defer rows.Close()
-	scan := newRowScanner()
-	for n := 1; rows.Next(); n++ {
-		row, err := scan.row(rows)
-		switch {
-		case err != nil:
-			return page, err
-		case n > l.limit:
-			page.Next = l.cursor(*l.after)
-		default:
-			l.after = &listPosition{scan.next, row.ID}
-			if l.f.Admits(&row) { // A row may have left the filter since its position was read.
-				page.Rows = append(page.Rows, row)
-			}
-		}
-	}
-	return page, rows.Err()
-}
-
-// groups returns the groups of the states and types that the filter names.
-func (l *listing) groups(ctx context.Context) ([]group, error) {
-	types := l.f.BusinessTypes
-	if named := l.f.BusinessType; named != "" {
-		if types != nil && !slices.Contains(types, named) {
-			return nil, nil
-		}
-		types = []string{named}
-	}
-	return l.s.groups(ctx, nil, l.f.States, types)
-}
-
-// heads reads the next positions after the cursor in each group.
-func (l *listing) heads(ctx context.Context, groups []group, front []listPosition) ([]listPosition, error) {
-	rows, err := l.s.read(ctx, l.merged(groups, front))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var heads []listPosition
-	for rows.Next() {
-		var at int64
-		var id uint64
-		if err := rows.Scan(&at, &id); err != nil {
-			return nil, err
-		}
-		heads = append(heads, listPosition{at, processlog.RowID(id)})
-	}
-	return heads, rows.Err()
-}
-
-// listMerged reads the rows at the first of many positions. {heads} are the positions: one headsOfGroup for each group,
-// and headsKnown for those that were read before.
-const (
-	listMerged   = "SELECT {what} FROM ({heads} ORDER BY {order} LIMIT {limit}) AS heads {then join} {log} ON id=head_id ORDER BY {order} LIMIT {limit}"
-	headsOfGroup = "SELECT {number next_at} AS head_at, id AS head_id FROM (SELECT next_at, id FROM {log}{by due}" +
-		" WHERE state={state} AND business_type={type}{bounds} ORDER BY {order} LIMIT {limit}) AS g{place}"
-	headsKnown = " UNION SELECT {number next_at}, id FROM {log} WHERE id IN ({ids})"
-)
-
-// foremost returns the query for the next rows after the cursor, from these groups and from front.
-func (l *listing) foremost(groups []group, front []listPosition) string {
-	heads := l.merged(groups, front)
-	if len(front) > 0 {
-		heads += l.s.sql(headsKnown, "ids", idList(idsOf(front)))
-	}
-	return l.s.sql(listMerged, "what", l.columns(), "heads", heads, "order", l.directed("head_at, head_id"), "limit", strconv.Itoa(l.limit+1))
-}
-
-// merged returns the query of heads. Once front is full, only positions before its last one matter.
-func (l *listing) merged(groups []group, front []listPosition) string {
-	bounds := ""
-	if l.after != nil {
-		bounds = " AND " + l.beyond("next_at", fmt.Sprint(l.after.at))
-	}
-	if len(front) > l.limit {
-		// The comparison is reversed: up to the last position, or down to it for newest first.
-		bounds += fmt.Sprintf(" AND %d%s=next_at", front[l.limit].at, l.direction())
-	}
-	parts := make([]string, len(groups))
-	for i, g := range groups {
-		parts[i] = l.s.sql(headsOfGroup, "state", signed(int64(g.state)), "type", l.s.d.text(g.businessType), "bounds", bounds,
-			"order", l.directed("next_at, id"), "limit", strconv.Itoa(l.limit+1), "place", strconv.Itoa(i))
-	}
-	return strings.Join(parts, " UNION ALL ")
-}
-
-func (l *listing) compare(a, b listPosition) int {
-	order := cmp.Or(cmp.Compare(a.at, b.at), a.id.Compare(b.id))
-	if l.f.Newest {
-		return -order
-	}
-	return order
 }
 
 // load reads the rows at the given positions. It leaves out rows that have left the filter since.

@@ -102,8 +102,8 @@ func (l *listing) narrows() (all []string) {
 	}
 	is("ended_by", string(l.f.EndedBy))
 	is("user_id", l.f.UserID)
-	if l.f.LastError != "" { // INSTR takes a plain text, not a pattern, so no character has a special meaning.
-		all = append(all, "INSTR(last_error, "+l.s.d.text(l.f.LastError)+")>0")
+	if l.f.LastError != "" { // The function takes a plain text, not a pattern, so no character has a special meaning.
+		all = append(all, l.s.d.instr+"(last_error, "+l.s.d.text(l.f.LastError)+")>0")
 	}
 	return all
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
 // clockConnector connects to a MariaDB or MySQL server that uses this process's clock. In a testing/synctest bubble
@@ -25,12 +27,9 @@ func (c clockConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	clocked := &clockConn{Conn: conn, lockWait: c.lockWait}
-	_, err = clocked.ExecContext(ctx, "SET SESSION "+ownLockWait, nil)
+	_, err = clocked.ExecContext(ctx, "SET SESSION "+txwatch.ShortRowWait, nil)
 	return clocked, err
 }
-
-// ownLockWait is the setting that the store sends to its own connections.
-const ownLockWait = "innodb_lock_wait_timeout=2"
 
 type clockConn struct {
 	driver.Conn
@@ -76,11 +75,11 @@ func (c *clockConn) text(query string) string {
 	wait := "innodb_lock_wait_timeout=" + c.lockWait
 	if c.lockWait == "0" && strings.Contains(query, "SKIP LOCKED") { // MariaDB otherwise fails the statement with error 1180.
 		wait = "innodb_lock_wait_timeout=1"
-		if !strings.Contains(query, ownLockWait) {
+		if !strings.Contains(query, txwatch.ShortRowWait) {
 			return "SET STATEMENT " + wait + " FOR " + query
 		}
 	}
-	return strings.ReplaceAll(query, ownLockWait, wait)
+	return strings.ReplaceAll(query, txwatch.ShortRowWait, wait)
 }
 
 func (c *clockConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
@@ -28,9 +29,12 @@ func mysqlDialect(version string) *dialect {
 		stampAt: func(ms int64) string {
 			return fmt.Sprintf("TIMESTAMPADD(MICROSECOND,%d,TIMESTAMP'1970-01-01 00:00:00')", ms*1000)
 		},
+		quote:      "`",
+		binary:     hexLiteral,
 		text:       func(utf8 string) string { return "_utf8mb4 " + hexLiteral([]byte(utf8)) },
+		instr:      "INSTR",
 		numbers:    func(columns string) string { return columns },
-		bytes:      "BINARY",
+		byteType:   "BINARY",
 		texts:      mysqlTexts,
 		empty:      "X''",
 		hexText:    "CONVERT(UNHEX(?) USING utf8mb4)",
@@ -50,16 +54,22 @@ func mysqlDialect(version string) *dialect {
 		shareNow:   " FOR SHARE NOWAIT",
 		latest:     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
 		qualified:  true,
+		insertID:   true,
 		again:      mysqlAgain,
 		keyed:      mysqlKeyed,
 		ended:      mysqlEnded,
-		own:        openOwn,
-		probe:      probeMySQL,
-		begin:      beginMySQL,
-		check:      checkMySQL,
-		fault:      mysqlFault,
-		blame:      mysqlerr.Blames,
-		answered:   func(err error) bool { return mysqlerr.Number(err) != 0 },
+		own: func(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {
+			return openOwn(users, opened, setUpMySQL)
+		},
+		probe:    probeMySQL,
+		begin:    beginMySQL,
+		check:    checkMySQL,
+		fault:    mysqlFault,
+		blame:    mysqlerr.Blames,
+		answered: func(err error) bool { return mysqlerr.Number(err) != 0 },
+		changed:  func(err error) bool { return mysqlerr.Number(err) == mysqlerr.RecordChanged },
+		absent:   mysqlAbsent,
+		whyUnfit: mysqlWhyUnfit,
 	}
 	if strings.Contains(version, "MariaDB") {
 		d.shareNow = " LOCK IN SHARE MODE NOWAIT"
@@ -115,10 +125,20 @@ func mysqlFault(err error) fault {
 		return faultAborted
 	case mysqlerr.NoSuchTable:
 		return faultNoTable
+	case mysqlerr.BadNull:
+		return faultNull
 	case mysqlerr.OutOfRange:
 		return faultGuard // All values of the library are in range. Only guardedKey computes a number that is not.
 	}
 	return faultOther
+}
+
+func mysqlAbsent(err error) (text string, ok bool) {
+	switch mysqlerr.Number(err) {
+	case mysqlerr.TableDenied, mysqlerr.ColumnDenied, mysqlerr.NoSuchTable, mysqlerr.Syntax:
+		return err.Error(), true
+	}
+	return "", false
 }
 
 // mysqlTexts casts texts to bytes. The server sends bytes unchanged, but converts texts to the session's charset.

@@ -4,22 +4,23 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
 // ownPoolSize is the maximum number of connections in the library's own pool.
 const ownPoolSize = 4
 
+// setUp makes the session of a new connection independent of the DSN and of the server's defaults.
+type setUp func(ctx context.Context, conn driver.ExecerContext) error
+
 // openOwn opens the library's own pool beside the user's. Each connection is set up once. So no setting leaks into the
 // user's sessions, and BEGIN takes a single round trip.
-func openOwn(users *txwatch.Connector, opened *atomic.Int64) *sql.DB {
-	db := sql.OpenDB(ownConnector{users.Inner(), users, opened})
+func openOwn(users *txwatch.Connector, opened *atomic.Int64, set setUp) *sql.DB {
+	db := sql.OpenDB(ownConnector{users.Inner(), users, opened, set})
 	db.SetMaxOpenConns(ownPoolSize)
 	db.SetMaxIdleConns(ownPoolSize)
 	return db
@@ -29,6 +30,7 @@ type ownConnector struct {
 	driver.Connector
 	users  *txwatch.Connector
 	opened *atomic.Int64
+	setUp  setUp
 }
 
 // Connect opens a connection and sets up its session.
@@ -38,29 +40,12 @@ func (c ownConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	own := &ownConn{Conn: conn, users: c.users, opened: time.Now()}
-	if err := own.setUp(ctx); err != nil {
+	if err := c.setUp(ctx, own); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("compensator: set up a connection: %w", err)
 	}
 	c.opened.Add(1)
 	return own, nil
-}
-
-// setUp makes the session independent of the DSN and of the server's defaults. A server that speaks MySQL's protocol
-// but lacks one of the variables refuses ownSettings as a whole. setUp then sends ownLeastSettings, the least that the
-// library's statements need.
-func (c *ownConn) setUp(ctx context.Context) error {
-	_, err := c.ExecContext(ctx, ownTransactions, nil)
-	switch {
-	case errors.Is(err, driver.ErrSkip):
-		return errors.New("the MySQL driver runs no statements on a bare connection")
-	case err != nil:
-		return err
-	}
-	if _, err = c.ExecContext(ctx, ownSettings, nil); mysqlerr.Number(err) != 0 {
-		_, err = c.ExecContext(ctx, ownLeastSettings, nil)
-	}
-	return err
 }
 
 // ownConn is a connection of the library's own pool. It lives about as long as the user's connections. So both lead to

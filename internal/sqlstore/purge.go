@@ -125,7 +125,7 @@ func (p *purge) deletePage(ctx context.Context, page []ended) error {
 	return nil
 }
 
-const oldestRows = "SELECT id, next_at, CAST(idempotent_id AS {bytes}) FROM {log}{by due}" +
+const oldestRows = "SELECT id, next_at, CAST(idempotent_id AS {byte type}) FROM {log}{by due}" +
 	" WHERE state={state} AND business_type={type} AND next_at<{now}-{age}{after} ORDER BY next_at, id LIMIT {limit}"
 
 // oldest reads up to limit entries after the given one. A zero after means from the start.
@@ -134,7 +134,7 @@ func (p *purge) oldest(ctx context.Context, after ended, limit int) ([]ended, er
 	if !after.id.IsZero() {
 		beyond = fmt.Sprintf(" AND next_at>=%[1]d AND (next_at>%[1]d OR id>%[2]s)", after.nextAt, after.id)
 	}
-	rows, err := p.s.pool().QueryContext(ctx, p.sql(oldestRows, "bytes", p.s.d.bytes, "after", beyond, "limit", strconv.Itoa(limit)))
+	rows, err := p.s.pool().QueryContext(ctx, p.sql(oldestRows, "byte type", p.s.d.byteType, "after", beyond, "limit", strconv.Itoa(limit)))
 	if err != nil {
 		return nil, err
 	}

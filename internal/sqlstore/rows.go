@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,7 +132,7 @@ func (s *Store) IDs(ctx context.Context, tx processlog.Tx, keys []processlog.Ide
 	found := make(map[processlog.IdempotencyKey]processlog.ID, len(keys))
 	for chunk := range slices.Chunk(keys, processlog.MaxRows) {
 		in, args := s.d.params(chunk)
-		rows, err := tx.QueryContext(ctx, s.sql(idsOfKeys, "keys", in, "limit", strconv.Itoa(len(chunk))), args...)
+		rows, err := tx.QueryContext(ctx, s.placeholders(s.sql(idsOfKeys, "keys", in, "limit", strconv.Itoa(len(chunk)))), args...)
 		if err != nil {
 			return nil, fmt.Errorf("compensator: find entries by idempotency key: %w", finished(err))
 		}
@@ -252,35 +251,6 @@ func (s *Store) Resolve(ctx context.Context, ref processlog.Ref) (processlog.Row
 	return row, err
 }
 
-// caughtUp is inOwn on a Galera node that shows everything that other nodes committed before. Waiting for that works
-// only outside a transaction, so caughtUp holds one connection for both statements. A connection that broke in the pool
-// is thrown away and replaced. database/sql does that by itself only for BeginTx.
-func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
-	for range s.database().Stats().OpenConnections + 1 {
-		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
-			break
-		}
-	}
-	return err
-}
-
-func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transaction) error) error {
-	conn, err := s.database().Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := queryIDs(ctx, conn, "SET STATEMENT wsrep_sync_wait=15 FOR SELECT 1"); err != nil {
-		return err
-	}
-	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // The transaction has only read.
-	return work(oursTx{ours{tx, s}, tx})
-}
-
 // resolveTimeout is how long Resolve waits for an open transaction.
 const resolveTimeout = 10 * time.Second
 
@@ -298,7 +268,7 @@ func (s *Store) find(ctx context.Context, tx processlog.Tx, ref processlog.Ref, 
 		inSchema = " AND " + s.inSchema() // A transaction of another database may reach such an entry, too.
 	}
 	read := func(query, key string, arg any) ([]processlog.Row, error) {
-		return s.queryRows(ctx, tx, 1, s.sql(query, "key", key, "and in schema", inSchema, "lock", lock), arg)
+		return s.queryRows(ctx, tx, 1, s.placeholders(s.sql(query, "key", key, "and in schema", inSchema, "lock", lock)), arg)
 	}
 	var rows []processlog.Row
 	var err error

@@ -8,7 +8,6 @@ import (
 
 	"github.com/compensator-go/compensator/internal/failpoint"
 	"github.com/compensator-go/compensator/internal/grouped"
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -138,7 +137,7 @@ func (s *Store) settleSQL(statement string, token processlog.Token, g settleGrou
 	args := append(make([]string, 0, 24),
 		"ids", idList(v.ids),
 		"same entries", s.d.keyed(keys),
-		"token", hexLiteral(token[:]),
+		"token", s.d.binary(token[:]),
 		"state", v.number(func(o *processlog.Outcome) int64 { return int64(o.To) }),
 		"ended_by", perRow(v, func(o *processlog.Outcome) processlog.EndedBy { return o.EndedBy }, s.d.endedBy),
 		"wait", v.number(func(o *processlog.Outcome) int64 { return processlog.DueAfter(o.After) }),
@@ -266,7 +265,7 @@ func (s *Store) SettleTx(ctx context.Context, tx processlog.Tx, token processlog
 	g, v := groupOf(o), rowValues{[]processlog.ID{o.ID}, map[processlog.ID]int{o.ID: 0}, []processlog.Outcome{o}}
 	changed, err := execCount(ctx, tx, s.settleSQL(settleInTx, token, g, v))
 	switch {
-	case mysqlerr.Number(err) == mysqlerr.RecordChanged: // The row changed since this transaction's snapshot. MariaDB reports a failed guard by this error.
+	case s.d.changed != nil && s.d.changed(err): // MariaDB reports a failed guard by this error.
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrLeaseLost, err)
 	case s.d.fault(err) == faultAborted:
 		return fmt.Errorf("settle entry %s: %w: %w", o.ID, processlog.ErrTxAborted, err)

@@ -62,7 +62,11 @@ func (s *Store) BeginMark(ctx context.Context, businessType string) (bool, error
 
 // MoveMark implements Store.
 func (s *Store) MoveMark(ctx context.Context, tx processlog.Tx, businessType string, from, to time.Time) (bool, error) {
-	moved, err := s.moveMark(ctx, tx, businessType, from, to)
+	var moved bool
+	err := s.mayFail(ctx, tx, func() (err error) {
+		moved, err = s.moveMark(ctx, tx, businessType, from, to)
+		return err
+	})
 	switch s.d.fault(err) {
 	case faultBusy:
 		return false, nil

@@ -29,9 +29,12 @@ func sqliteDialect() *dialect {
 		stamp:        now,
 		stampMS:      sqliteNumbers,
 		stampAt:      func(ms int64) string { return strconv.FormatInt(ms, 10) },
+		quote:        "`",
+		binary:       hexLiteral,
 		text:         sqliteText,
+		instr:        "INSTR",
 		numbers:      sqliteNumbers,
-		bytes:        "BLOB",
+		byteType:     "BLOB",
 		texts:        func(columns string) string { return columns },
 		empty:        "''",
 		dueIndex:     " INDEXED BY `" + DefaultTable + "_due`",
@@ -39,6 +42,7 @@ func sqliteDialect() *dialect {
 		deleteByID:   func(table string) string { return "DELETE FROM " + table },
 		thenJoin:     "CROSS JOIN",
 		returning:    true,
+		insertID:     true,
 		unseenEnd:    true,
 		again:        sqliteAgain,
 		keyed:        sqliteKeyed,
@@ -50,6 +54,7 @@ func sqliteDialect() *dialect {
 		fault:        sqliteFault,
 		blame:        sqliteBlame,
 		answered:     func(err error) bool { return sqliteAnswer(err) != nil },
+		absent:       sqliteAbsent,
 	}
 }
 
@@ -201,8 +206,14 @@ func sqliteFault(err error) fault {
 	case sqliteAbort, sqliteNoMemory, sqliteInterrupt, sqliteIO, sqliteFull:
 		return faultAborted // SQLite may have rolled back the transaction by itself.
 	}
-	if strings.Contains(err.Error(), "no such table") { // SQLite has no separate code for a missing table.
+	if _, absent := sqliteAbsent(err); absent {
 		return faultNoTable
 	}
 	return faultOther
+}
+
+// sqliteAbsent looks at the text, because SQLite has no separate code for a missing table.
+func sqliteAbsent(err error) (table string, ok bool) {
+	_, table, ok = strings.Cut(err.Error(), "no such table: ")
+	return table, ok
 }

@@ -2,7 +2,12 @@ package sqlstore
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"strconv"
 	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
 )
 
 // Each statement is a constant beside the method that sends it. The constant is the whole statement, so that a search
@@ -36,7 +41,7 @@ func fragmentsOf(d *dialect, table tableName) map[string]string {
 		"outline":   d.columns(d.empty + " AS content"),
 		"then join": d.thenJoin,
 		"empty":     d.empty,
-		"no bytes":  hexLiteral(nil),
+		"no bytes":  d.binary(nil),
 		"lock now":  d.lockNow,
 		"every row": everyRow,
 	}
@@ -57,7 +62,11 @@ func (s *Store) sql(statement string, args ...string) string {
 	for {
 		open := strings.IndexByte(statement, '{')
 		if open < 0 {
-			return strings.Join(append(parts, statement), "")
+			text := strings.Join(append(parts, statement), "")
+			if s.d.quote != "`" {
+				text = strings.ReplaceAll(text, "`", s.d.quote) // Values of users stand in literals that have no quotes in them.
+			}
+			return text
 		}
 		name, rest, _ := strings.Cut(statement[open+1:], "}")
 		parts = append(parts, statement[:open], s.fragment(name, args))
@@ -90,4 +99,40 @@ func (s *Store) fragment(name string, args []string) string {
 		return s.ifOpen()
 	}
 	panic("sqlstore: the fragment {" + name + "} has no value")
+}
+
+// placeholders returns a finished statement with the placeholders of the database. Every ? is a placeholder, because
+// values of users stand in hexadecimal literals.
+func (s *Store) placeholders(statement string) string {
+	if !s.d.numbered {
+		return statement
+	}
+	var b strings.Builder
+	for n, part := range strings.SplitAfter(statement, "?") {
+		if before, found := strings.CutSuffix(part, "?"); found {
+			part = before + "$" + strconv.Itoa(n+1)
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// mayFail runs statements that may fail in a transaction that goes on. Where a failed statement breaks its transaction,
+// mayFail sets a savepoint before, and goes back to it.
+func (s *Store) mayFail(ctx context.Context, tx processlog.Tx, run func() error) error {
+	if !s.d.breaks {
+		return run()
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT compensator_may_fail"); err != nil {
+		return err
+	}
+	after := "RELEASE SAVEPOINT compensator_may_fail"
+	err := run()
+	if err != nil {
+		after = "ROLLBACK TO SAVEPOINT compensator_may_fail"
+	}
+	if _, failed := tx.ExecContext(ctx, after); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return err
 }

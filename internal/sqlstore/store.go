@@ -18,22 +18,16 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/jitter"
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/internal/txwatch"
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// Store implements processlog.Store on a SQL database. Everything in which MySQL, MariaDB and SQLite differ is in
-// dialect. Everything that all three share (placeholders, quoting, byte literals) is here.
+// Store implements processlog.Store on a SQL database. Everything in which databases differ is in dialect.
 //
 // In the caller's transaction, values travel as placeholders. In the library's own statements, values are written into
 // the text: numbers as digits, bytes as hexadecimal literals. That takes one round trip, while a prepared statement
@@ -78,7 +72,7 @@ func Open(ctx context.Context, db *sql.DB, table string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.dueIndex = name.in(d.dueIndex)
+	d.dueIndex = name.in(d.dueIndex, "`")
 	s := newStore(d, name, db)
 	s.connector, err = txwatch.Find(ctx, db)
 	switch {
@@ -312,249 +306,3 @@ func (s *Store) readLatest(ctx context.Context, read func(from processlog.Tx) er
 	}
 	return s.send(ctx, reading, func() error { return s.readUsersLatest(ctx, read) })
 }
-
-// readUsersLatest implements readLatest in the user's pool.
-func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.Tx) error) error {
-	var err error
-	for range s.db.Stats().OpenConnections + 1 {
-		var conn *sql.Conn
-		if conn, err = s.users.Conn(ctx); err != nil {
-			return err
-		}
-		if _, err = conn.ExecContext(ctx, s.d.latest); !mysqlerr.IsInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
-			defer conn.Close()
-			if err != nil {
-				return err
-			}
-			return read(ours{conn, s})
-		}
-		txwatch.ThrowAway(ctx, conn, err)
-	}
-	return err
-}
-
-// updateRows runs one guarded UPDATE over ids, in ascending order. It returns how many rows changed.
-//
-//   - It never waits long for a lock. Ids whose rows are locked come back in busy, and their rows are unchanged.
-//   - Rows that the database refuses to write come back in a *RefusedError. All other rows are written.
-//   - After any other error it is unknown which rows changed.
-func (s *Store) updateRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	write := s.updateAtOnce
-	return s.updateApart(ctx, ids, update, func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		// Only the first statement may wait for a lock. After a refusal, each half would wait for the same locked row
-		// again.
-		once := write
-		write = s.updateFree
-		return once(ctx, ids, update)
-	})
-}
-
-// rowUpdate runs a guarded UPDATE over ids in one of several ways.
-type rowUpdate func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error)
-
-// updateApart runs an UPDATE through write. It separates rows that the database refuses from the others.
-func (s *Store) updateApart(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, write rowUpdate) (changed int64, busy []processlog.ID, err error) {
-	slices.SortFunc(ids, processlog.ID.Compare)
-	refused, left, err := writeApart(ctx, s, ids, func(ids []processlog.ID) error {
-		n, held, err := write(ctx, ids, update)
-		changed += n
-		busy = append(busy, held...)
-		return err
-	})
-	busy = append(busy, left...) // The rows in left are unchanged. The caller offers them again later, as it does with locked rows.
-	if err == nil && len(refused) > 0 {
-		err = asRefused(refused)
-	}
-	return changed, busy, err
-}
-
-// asRefused returns the refused rows as a *RefusedError.
-func asRefused(refused []refusal[processlog.ID]) error {
-	refusals := make([]processlog.Refusal, len(refused))
-	for i, r := range refused {
-		refusals[i] = processlog.Refusal{ID: r.item, Err: r.err}
-	}
-	return &processlog.RefusedError{Refusals: refusals}
-}
-
-// updateAtOnce runs an UPDATE without first asking which rows are free. It does so only in the library's own sessions,
-// which wait briefly for a lock. After a wait in vain it goes on with updateFreeAfter.
-func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	if s.own == nil || s.d.halves {
-		return s.updateFree(ctx, ids, update)
-	}
-	began := time.Now()
-	changed, err = execCount(ctx, s.pool(), update(ids))
-	if ctx.Err() == nil && s.waitedInVain(err, time.Since(began)) {
-		return s.updateFreeAfter(ctx, ids, update, waitIn(s.asWait(ctx, err, began)))
-	}
-	return changed, nil, s.dropReadOnly(err)
-}
-
-// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. The server may have
-// ended the wait. An administrator may have ended the statement. The client may have given up first, and then the
-// statement may still take effect. That is harmless: a repeated statement of updateRows changes nothing twice.
-func (s *Store) waitedInVain(err error, took time.Duration) bool {
-	switch s.d.fault(err) {
-	case faultBusy, faultEnded:
-		return true
-	case faultUnreachable:
-		return took > lockedSilence
-	}
-	return false
-}
-
-// lockedSilence separates a broken connection from a wait for a lock. If a connection breaks after a longer silence
-// than this, the statement probably waited for a lock. A client with a short readTimeout gives up before the server
-// does.
-const lockedSilence = 100 * time.Millisecond
-
-// updateFreeRows is updateRows for statements that must not wait at all. It asks first which rows are free.
-func (s *Store) updateFreeRows(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	return s.updateApart(ctx, ids, update, s.updateFree)
-}
-
-// updateFree locks the rows that are free, and updates them in the same transaction.
-func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (changed int64, busy []processlog.ID, err error) {
-	return s.updateFreeAfter(ctx, ids, update, nil)
-}
-
-// updateFreeAfter is updateFree after an earlier statement for the same rows waited in vain. waited is nil if no
-// statement waited. If waited is set and all rows are free, a trigger caused the wait and would wait again.
-// updateFreeAfter then writes nothing and returns waited.
-func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
-	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
-		free, err := s.lockFree(ctx, tx, ids)
-		if busy = without(ids, free); err != nil || len(free) == 0 {
-			return err
-		}
-		if waited != nil && len(busy) == 0 {
-			return waited
-		}
-		changed, err = s.writeHeld(ctx, tx, update(free))
-		return err
-	})
-	if err != nil {
-		return 0, nil, err // The transaction was rolled back, so no row changed.
-	}
-	return changed, busy, nil
-}
-
-// updateFreeFrom returns updateFree, except that the first call sends no statement. The first call returns the wait of
-// an earlier statement for the same rows.
-func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
-	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
-		if first := waited; first != nil {
-			waited = nil
-			return 0, nil, first
-		}
-		return s.updateFree(ctx, ids, update)
-	}
-}
-
-const (
-	lockRows    = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id{lock}"
-	presentRows = "SELECT id FROM {log}{by id} WHERE id IN ({ids}) ORDER BY id"
-)
-
-// lockFree locks those rows of ids that no other transaction has locked, and returns their ids. A row that does not
-// exist counts as free.
-func (s *Store) lockFree(ctx context.Context, tx processlog.Tx, ids []processlog.ID) ([]processlog.ID, error) {
-	if s.d.skipLocked == "" {
-		return ids, nil // The transaction holds the lock on the whole database.
-	}
-	locked, err := readFree(ctx, s, ids, func(ids []processlog.ID, lock string) ([]processlog.ID, error) {
-		return queryIDs(ctx, tx, s.sql(lockRows, "ids", idList(ids), "lock", lock))
-	})
-	if err != nil || len(locked) == len(ids) {
-		return locked, err
-	}
-	present, err := queryIDs(ctx, tx, s.sql(presentRows, "ids", idList(ids)))
-	if err != nil {
-		return nil, err
-	}
-	missing := without(ids, present)
-	free := append(locked, missing...)
-	slices.SortFunc(free, processlog.ID.Compare)
-	return free, nil
-}
-
-// readFree reads and locks those rows of ids that no other transaction has locked. read must append lock to its query.
-// Where the server has no SKIP LOCKED, readFree tries with NOWAIT and halves the ids after each failure.
-func readFree[T any](ctx context.Context, s *Store, ids []processlog.ID, read func(ids []processlog.ID, lock string) ([]T, error)) ([]T, error) {
-	if !s.d.halves {
-		return read(ids, s.d.skipLocked)
-	}
-	rows, err := read(ids, s.d.lockNow)
-	if s.d.fault(err) != faultBusy {
-		return rows, err
-	}
-	if len(ids) == 1 {
-		return nil, nil
-	}
-	select { // Wait a random time. Without it, rivals that halve the same rows at the same time would keep finding each other's locks.
-	case <-time.After(jitter.N(4 * time.Millisecond)):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	rows, err = readFree(ctx, s, ids[:len(ids)/2], read)
-	if err != nil {
-		return nil, err
-	}
-	rest, err := readFree(ctx, s, ids[len(ids)/2:], read)
-	return append(rows, rest...), err
-}
-
-// without returns those ids that are not in drop.
-func without(ids, drop []processlog.ID) []processlog.ID {
-	dropped := make(map[processlog.ID]bool, len(drop))
-	for _, id := range drop {
-		dropped[id] = true
-	}
-	var rest []processlog.ID
-	for _, id := range ids {
-		if !dropped[id] {
-			rest = append(rest, id)
-		}
-	}
-	return rest
-}
-
-func execCount(ctx context.Context, tx processlog.Tx, query string) (int64, error) {
-	res, err := tx.ExecContext(ctx, query)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
-}
-
-func queryIDs(ctx context.Context, tx processlog.Tx, query string) ([]processlog.ID, error) {
-	rows, err := tx.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var ids []processlog.ID
-	for rows.Next() {
-		var id uint64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, processlog.RowID(id))
-	}
-	return ids, rows.Err()
-}
-
-// idList writes ids as the elements of an IN list.
-func idList(ids []processlog.ID) string {
-	b := make([]byte, 0, len(ids)*12)
-	for i, id := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(b, id.Row(), 10)
-	}
-	return string(b)
-}
-
-func hexLiteral(b []byte) string { return "X'" + hex.EncodeToString(b) + "'" }

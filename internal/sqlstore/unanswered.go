@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/compensator-go/compensator/internal/mysqlerr"
 	"github.com/compensator-go/compensator/processlog"
 )
 
@@ -46,14 +45,14 @@ const (
 )
 
 // send runs one statement or transaction of the library as soon as it may be sent. It waits for that until ctx ends.
-func (u *unanswered) send(ctx context.Context, kind statementKind, run func() error) error {
+func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, run func() error) error {
 	alone, err := u.enter(ctx, kind)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
 	err = run()
-	u.leave(kind, alone, err == nil || mysqlerr.Number(err) != 0, ctx.Err() != nil || mysqlerr.IsBroken(err) && time.Since(began) > silence)
+	u.leave(kind, alone, err == nil || d.answered(err), ctx.Err() != nil || d.fault(err) == faultUnreachable && time.Since(began) > silence)
 	return err
 }
 
@@ -150,7 +149,7 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 // send sends through unanswered, with two exceptions. SQLite has no sessions. If all connections of a limited user's
 // pool are in use, a statement may be waiting for a connection and not for the server.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
-	if s.d.calm == nil {
+	if s.OneWriter() {
 		return run()
 	}
 	if s.own == nil {
@@ -158,5 +157,5 @@ func (s *Store) send(ctx context.Context, kind statementKind, run func() error) 
 			return run()
 		}
 	}
-	return s.unanswered.send(ctx, kind, run)
+	return s.unanswered.send(ctx, s.d, kind, run)
 }

@@ -33,7 +33,7 @@ func TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime(t *testing.T) {
 			go func() {
 				for time.Now().Before(end) {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-					assert.ErrorIs(t, u.send(ctx, writing, never(ctx, &sent)), context.DeadlineExceeded)
+					assert.ErrorIs(t, u.send(ctx, mysqlDialect(""), writing, never(ctx, &sent)), context.DeadlineExceeded)
 					cancel()
 				}
 				done <- true
@@ -44,7 +44,7 @@ func TestStatementsThatAServerDoesNotAnswerAreTriedOneAtATime(t *testing.T) {
 		}
 		assert.Less(t, sent.Load(), int32(200), "in an hour, of 1,440")
 		answered := false
-		assert.NoError(t, u.send(t.Context(), reading, func() error { answered = true; return nil }), "a statement of a kind that the server answers is sent at once")
+		assert.NoError(t, u.send(t.Context(), mysqlDialect(""), reading, func() error { answered = true; return nil }), "a statement of a kind that the server answers is sent at once")
 		assert.True(t, answered)
 	})
 }
@@ -58,23 +58,23 @@ func TestAnyAnswerLetsStatementsOfItsKindThrough(t *testing.T) {
 				var sent atomic.Int32
 				for range mostUnanswered {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					require.Error(t, u.send(ctx, writing, never(ctx, &sent)))
+					require.Error(t, u.send(ctx, mysqlDialect(""), writing, never(ctx, &sent)))
 					cancel()
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				release := make(chan bool)
 				go func() {
-					assert.Equal(t, answer, u.send(ctx, writing, func() error { <-release; return answer }))
+					assert.Equal(t, answer, u.send(ctx, mysqlDialect(""), writing, func() error { <-release; return answer }))
 				}()
 				synctest.Wait()
 				brief, end := context.WithTimeout(t.Context(), time.Second)
 				defer end()
-				require.ErrorContains(t, u.send(brief, writing, func() error { return errors.New("sent while another one is tried") }), "unanswered")
+				require.ErrorContains(t, u.send(brief, mysqlDialect(""), writing, func() error { return errors.New("sent while another one is tried") }), "unanswered")
 				close(release)
 				synctest.Wait()
 				for range 3 {
-					require.NoError(t, u.send(ctx, writing, func() error { return nil }))
+					require.NoError(t, u.send(ctx, mysqlDialect(""), writing, func() error { return nil }))
 				}
 			})
 		})
@@ -88,7 +88,7 @@ func TestBrokenConnectionHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var u unanswered
 		for range 10 * mostUnanswered {
-			require.ErrorIs(t, u.send(t.Context(), writing, func() error { return mysql.ErrInvalidConn }), mysql.ErrInvalidConn)
+			require.ErrorIs(t, u.send(t.Context(), mysqlDialect(""), writing, func() error { return mysql.ErrInvalidConn }), mysql.ErrInvalidConn)
 		}
 	})
 }

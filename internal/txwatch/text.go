@@ -1,6 +1,9 @@
 package txwatch
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // sqlKind says what a statement does to the open transaction, as far as its first words show.
 type sqlKind uint8
@@ -54,9 +57,15 @@ var leads = [...]struct {
 	{word: "INSTALL", kind: sqlDDL}, {word: "UNINSTALL", kind: sqlDDL},
 }
 
+// RowWait is how long the library's statements wait for a row lock. ShortRowWait is the setting of a session for it.
+const (
+	RowWait      = 2 * time.Second
+	ShortRowWait = "innodb_lock_wait_timeout=2"
+)
+
 // Calm is the beginning of each statement that the library sends to MariaDB. It sets session variables for that
 // statement, in place of the user's values. Further variables may follow, and then " FOR " and the statement.
-const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +
+const Calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, " + ShortRowWait + ", sql_select_limit=18446744073709551615, sql_big_selects=1, " +
 	"sql_safe_updates=0, unique_checks=1, foreign_key_checks=1"
 
 // kindOf parses the beginning of a statement, without allocating. A text with several statements is sqlDoubt. A text

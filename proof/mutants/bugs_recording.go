@@ -255,8 +255,8 @@ return processlog.Inserted{
 			edits: []edit{
 				{"Store.steady", `if $own != nil || $steady == "" {`, `if true {`},
 				{"Calm",
-					`$calm = "SET STATEMENT timestamp=0, lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +`,
-					`$calm = "SET STATEMENT lock_wait_timeout=5, innodb_lock_wait_timeout=2, sql_select_limit=18446744073709551615, sql_big_selects=1, " +`},
+					`"SET STATEMENT timestamp=0, lock_wait_timeout=5, "`,
+					`"SET STATEMENT lock_wait_timeout=5, "`},
 			},
 			sees: tests("TestClaimInASessionWithAClockOfItsOwnIsNotEarly"),
 		},

@@ -12,9 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// rowWait is how long the library's statements wait for a row lock. ownSettings, calm on MariaDB, and shortWaits use
-// the same value.
-const rowWait = 2 * time.Second
+// rowWait is how long the library's statements wait for a row lock.
+const rowWait = txwatch.RowWait
 
 // In sessions of the user's pool MySQL has no hint that limits the wait for a row lock, and waits for 50 s by default.
 // The library locks its rows there with SKIP LOCKED. So its statements wait only for locks that a trigger wants.
@@ -22,7 +21,7 @@ const rowWait = 2 * time.Second
 // After the library has seen such a wait, each of its transactions limits its session's waits at its begin, and
 // restores the limit at its end. That takes two statements per transaction, so the library does not do it before.
 const (
-	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION innodb_lock_wait_timeout=2"
+	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
 	// boundedFor is how long transactions keep limiting their waits after a wait in vain. It is long because a session

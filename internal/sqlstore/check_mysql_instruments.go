@@ -1,0 +1,208 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// checkInstruments tries on this very server what the library's statements rely on. Engines and proxies that speak
+// MySQL's protocol accept every one of these statements, but some do not do what the statement says. If a statement
+// does not behave, checkInstruments replaces it by a form that does, or refuses the server.
+//
+// All trials use rows under random keys that are never committed. So instances that start at the same time do not meet
+// each other's rows. The trials need only the rights of normal operation. They use up a few ids.
+func checkInstruments(ctx context.Context, s *Store) []error {
+	p := &proof{s: s, key: "compensator-check-" + rand.Text()}
+	for _, try := range []func(ctx context.Context) error{p.inOneSession, p.acrossSessions} {
+		if err := try(ctx); err != nil {
+			return append(p.problems, fmt.Errorf("compensator: try the server's locks and transactions: %w", err))
+		}
+	}
+	return p.problems
+}
+
+// proof is the state of one checkInstruments call. Its methods return an error only for what they could not try.
+type proof struct {
+	s        *Store
+	key      string
+	problems []error
+	beside   *lookout // the session that looks at the held row; replaced when a trial needs another kind
+}
+
+// lookout is a session beside the one that holds a row. All its transactions have the same isolation level, because on
+// Vitess a level that was set for one transaction stays.
+type lookout struct {
+	*sql.Conn
+	db    *sql.DB
+	level sql.IsolationLevel
+}
+
+const (
+	// proofTimeout is how long another session may take to look at the row. Its statements wait for no lock, so only a
+	// slow server comes near this limit.
+	proofTimeout = 15 * time.Second
+	// spareTimeout is how long a pool may take to hand out a second connection.
+	spareTimeout = 3 * time.Second
+	// proofLockWait is the lock wait, in seconds, of a session that must learn at once that a row is locked. An answer
+	// that takes less has not waited, even on a slow server.
+	proofLockWait = 3
+)
+
+// refuse adds a problem that names the server, what it did, and the remedy.
+func (p *proof) refuse(found, remedy string) {
+	p.problems = append(p.problems, &processlog.FieldError{Field: "server " + p.s.version, Reason: found + "; " + remedy})
+}
+
+func (p *proof) note(found, instead string) {
+	p.s.notes = append(p.s.notes, found+"; "+instead)
+}
+
+func (p *proof) draft(suffix string) processlog.Draft {
+	return processlog.Draft{BusinessType: "compensator.check", IdempotencyKey: processlog.IdempotencyKey(p.key + suffix)}
+}
+
+// inOneSession tries, on a connection like the user's, the ways to find out whether a transaction is open. It also
+// tries what an INSERT and an UPDATE answer.
+func (p *proof) inOneSession(ctx context.Context) error {
+	conn, err := p.s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	outside := p.probes(ctx, conn, processlog.ErrNoTransaction)
+	guarded := p.guardRefuses(ctx, conn)
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	inside := p.probes(ctx, tx, nil)
+	p.chooseProbe(outside, inside)
+	if err := p.writes(ctx, tx, guarded); err != nil {
+		return err
+	}
+	return p.returning(ctx, tx)
+}
+
+// mysqlProbes lists the ways to find out whether a transaction is open, the cheapest first.
+var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
+
+// probes reports for each of mysqlProbes whether it answers want.
+func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
+	answers := make([]bool, len(mysqlProbes))
+	for i, probe := range mysqlProbes {
+		answers[i] = errors.Is(probe(ctx, tx), want)
+	}
+	return answers
+}
+
+func (p *proof) chooseProbe(outside, inside []bool) {
+	for i, probe := range mysqlProbes {
+		if outside[i] && inside[i] {
+			p.s.d.probe = probe
+			return
+		}
+	}
+	p.refuse("does not show whether a transaction is open: SET TRANSACTION and SAVEPOINT answer the same inside and outside one",
+		"entries would become durable without their transaction; connect to the database itself")
+}
+
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. No server in strict mode accepts this
+// row, guarded or not, so nothing is stored.
+func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
+	if p.s.d.inTx == "" {
+		return false
+	}
+	impossible := p.draft("")
+	impossible.BusinessType = strings.Repeat("x", processlog.MaxName+1)
+	_, err := p.s.Insert(ctx, conn, []processlog.Draft{impossible}, false)
+	return errors.Is(err, processlog.ErrNoTransaction)
+}
+
+// writes tries a single INSERT and an UPDATE. It uses those guards that have proved to work.
+func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) error {
+	if p.s.d.inTx != "" && !guarded {
+		p.dropGuard()
+	}
+	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial here.
+	id, err := p.insert(ctx, tx, "", proven)
+	switch p.s.d.fault(err) {
+	case faultBusy, faultAborted, faultUnreachable:
+		return err // Such an error says nothing about the guards.
+	}
+	if err != nil && p.s.schema != "" {
+		p.s.schema = ""
+		id, err = p.insert(ctx, tx, "-anywhere", proven)
+	}
+	if err != nil && p.s.d.fit != "" {
+		p.s.d.fit, p.s.d.steady = "", ""
+		p.note("the condition on the session of an INSERT is false in a correct session", "sessions that set unique_checks=0 or their own timestamp are not refused")
+		id, err = p.insert(ctx, tx, "-unfit", proven)
+	}
+	if p.s.d.inTx != "" && (err != nil || !p.counts(ctx, tx, id)) {
+		p.dropGuard()
+		id, err = p.insert(ctx, tx, "-unguarded", proven)
+	}
+	if err == nil && p.s.d.inTx == "" && !p.counts(ctx, tx, id) {
+		p.refuse("does not report how many rows an UPDATE has changed", "every guarded write depends on that number; connect to the database itself")
+	}
+	return err
+}
+
+func (p *proof) dropGuard() {
+	p.s.d.inTx = ""
+	p.note("@@in_transaction inside a statement does not show whether a transaction is open", "the library asks before, which costs one statement for each INSERT on a plain pool and each HandleTx")
+}
+
+// counts tries the guard of every write on a new row: an UPDATE that names the version changes the row exactly once.
+func (p *proof) counts(ctx context.Context, tx processlog.Tx, id processlog.ID) bool {
+	return p.update(ctx, tx, id, 1) == 0 && p.update(ctx, tx, id, 0) == 1 && p.update(ctx, tx, id, 0) == 0
+}
+
+func (p *proof) insert(ctx context.Context, tx processlog.Tx, suffix string, proven bool) (processlog.ID, error) {
+	d := p.draft(suffix)
+	inserted, err := p.s.Insert(ctx, tx, []processlog.Draft{d}, proven)
+	if err != nil {
+		return processlog.ID{}, err
+	}
+	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotencyKey{d.IdempotencyKey})
+	if err == nil && ids[d.IdempotencyKey] != inserted[0].ID {
+		p.refuse(fmt.Sprintf("returned the id %s for an INSERT and stored the row as %s", inserted[0].ID, ids[d.IdempotencyKey]), "connect to the database itself")
+	}
+	return ids[d.IdempotencyKey], err
+}
+
+const tryUpdate = "UPDATE {log}{by id} SET version=version+1 WHERE id={id} AND version={version}{and in tx}"
+
+// update runs a guarded UPDATE and returns how many rows changed, or -1 if it failed.
+func (p *proof) update(ctx context.Context, tx processlog.Tx, id processlog.ID, version int) int64 {
+	changed, err := execCount(ctx, tx, p.s.sql(tryUpdate, "id", id.String(), "version", signed(int64(version))))
+	if err != nil {
+		return -1
+	}
+	return changed
+}
+
+func (p *proof) returning(ctx context.Context, tx processlog.Tx) error {
+	if !p.s.d.returning {
+		return nil
+	}
+	two := []processlog.Draft{p.draft("-1"), p.draft("-2")}
+	inserted, err := p.s.Insert(ctx, tx, two, true)
+	if err != nil {
+		return err
+	}
+	ids, err := p.s.IDs(ctx, tx, []processlog.IdempotencyKey{two[0].IdempotencyKey, two[1].IdempotencyKey})
+	if err == nil && (inserted[0].ID != ids[two[0].IdempotencyKey] || inserted[1].ID != ids[two[1].IdempotencyKey]) {
+		p.s.d.returning = false
+		p.note("INSERT … RETURNING does not return the rows", "ids of entries recorded together are read afterwards")
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// mysqlColumn is what information_schema says about a column.
+type mysqlColumn struct {
+	dataType  string
+	length    int64 // in characters or bytes; 0 for numbers
+	collation string
+}
+
+type mysqlTable struct {
+	engine  string
+	columns map[string]mysqlColumn
+	indexes map[string]bool // "unique:col,col" or "name:col,col"
+	missing []string        // missing companion tables
+}
+
+func readMySQLTable(ctx context.Context, s *Store) (mysqlTable, error) {
+	t := mysqlTable{columns: make(map[string]mysqlColumn), indexes: make(map[string]bool)}
+	schema := "DATABASE()"
+	if s.table.database != "" {
+		schema = s.d.text(s.table.database)
+	}
+	err := s.db.QueryRowContext(ctx, "SELECT COALESCE(engine,'') FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base).Scan(&t.engine)
+	if err == sql.ErrNoRows {
+		return t, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	for _, suffix := range []string{"_audit", "_meta"} {
+		var found int
+		err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema="+schema+" AND table_name=?", s.table.base+suffix).Scan(&found)
+		if err != nil {
+			return t, err
+		}
+		if found == 0 {
+			t.missing = append(t.missing, s.table.quoted(suffix))
+		}
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT column_name, LOWER(data_type), COALESCE(character_maximum_length,0), COALESCE(collation_name,'') FROM information_schema.columns WHERE table_schema="+schema+" AND table_name=?", s.table.base)
+	if err != nil {
+		return t, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var c mysqlColumn
+		if err := rows.Scan(&name, &c.dataType, &c.length, &c.collation); err != nil {
+			return t, err
+		}
+		t.columns[strings.ToLower(name)] = c
+	}
+	if err := rows.Err(); err != nil {
+		return t, err
+	}
+	err = t.readIndexes(ctx, s, schema)
+	return t, err
+}
+
+func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) error {
+	rows, err := s.db.QueryContext(ctx, "SELECT LOWER(index_name), non_unique, COALESCE(LOWER(column_name),'') FROM information_schema.statistics WHERE table_schema="+schema+" AND table_name=? ORDER BY index_name, seq_in_index", s.table.base)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, unique := make(map[string][]string), make(map[string]bool)
+	for rows.Next() {
+		var nonUnique int
+		var name, column string
+		if err := rows.Scan(&name, &nonUnique, &column); err != nil {
+			return err
+		}
+		columns[name], unique[name] = append(columns[name], column), nonUnique == 0
+	}
+	for name, of := range columns {
+		of := strings.Join(of, ",")
+		if t.indexes[name+":"+of] = true; unique[name] {
+			t.indexes["unique:"+of] = true
+		}
+	}
+	return rows.Err()
+}
+
+// wantColumns lists the minimum of each column. Numbers are compared by type, texts and bytes by length. The collation
+// "bin" means a binary one of utf8mb4, and "utf8mb4" means any of utf8mb4.
+var wantColumns = map[string]mysqlColumn{
+	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
+	"delay_second":  {dataType: "bigint"},
+	"idempotent_id": {length: processlog.MaxIdempotencyKey, collation: "bin"}, "business_type": {length: processlog.MaxName, collation: "bin"},
+	"batch_id": {length: processlog.MaxName}, "business_id": {length: processlog.MaxName}, "business_ext_id": {length: processlog.MaxName}, "user_id": {length: processlog.MaxName}, "user_name": {length: processlog.MaxName},
+	"content": {length: 1<<24 - 1}, "headers": {length: processlog.MaxHeaders}, "token": {length: 16}, "last_error": {length: processlog.MaxText, collation: "utf8mb4"}, "ended_by": {length: 16},
+	"state": {}, "process_count": {}, "max_process_count": {}, "compensate_count": {}, "delivery_count": {}, "epoch": {}, "created_at": {}, "updated_at": {},
+}
+
+// wantIndexes lists the indexes that statements force by name.
+var wantIndexes = map[string]string{
+	"k_due": "state,business_type,next_at,id", "k_batch_id": "batch_id", "k_business_id": "business_id",
+	"k_business_ext_id": "business_ext_id", "k_created_at": "created_at",
+}
+
+func (t mysqlTable) problems(name tableName) []error {
+	if t.engine == "" {
+		return []error{&processlog.FieldError{Field: "table " + name.quoted(""), Reason: "does not exist; run Migrate or the files in migrations/mysql"}}
+	}
+	var problems []error
+	refuse := func(what, reason string) {
+		problems = append(problems, &processlog.FieldError{Field: "table " + name.quoted("") + " " + what, Reason: reason})
+	}
+	if foreign := foreignTable(name, func(column string) bool { return t.columns[column].dataType != "" }); foreign != nil {
+		return []error{foreign}
+	}
+	if !strings.EqualFold(t.engine, "InnoDB") {
+		refuse("engine", t.engine+": want InnoDB")
+	}
+	for column, want := range wantColumns {
+		if reason := t.columns[column].lacks(want); reason != "" {
+			refuse("column "+column, reason)
+		}
+	}
+	if !t.indexes["unique:idempotent_id"] {
+		refuse("index", "no UNIQUE index on idempotent_id: duplicates would be recorded twice")
+	}
+	for name, columns := range wantIndexes {
+		if !t.indexes[name+":"+columns] {
+			refuse("index "+name, "missing ("+columns+"): statements use it by name")
+		}
+	}
+	for _, table := range t.missing {
+		problems = append(problems, &processlog.FieldError{Field: "table " + table, Reason: "does not exist; run Migrate or the files in migrations/mysql"})
+	}
+	return problems
+}
+
+func (c mysqlColumn) lacks(want mysqlColumn) string {
+	switch {
+	case c.dataType == "":
+		return "missing"
+	case want.dataType != "" && c.dataType != want.dataType:
+		return fmt.Sprintf("is %s, want %s", c.dataType, want.dataType)
+	case c.length < want.length:
+		return fmt.Sprintf("holds %d, want %d", c.length, want.length)
+	case want.collation == "bin" && c.collation != "" && !strings.HasSuffix(c.collation, "_bin"):
+		return fmt.Sprintf("collation %s takes different keys for equal; want utf8mb4_bin", c.collation)
+	case want.collation != "" && c.collation != "" && !strings.HasPrefix(c.collation, "utf8mb4_"):
+		// An outcome finds its row by a checksum of the stored bytes. A handler's error must fit, whatever text it is.
+		return fmt.Sprintf("collation %s does not store every text byte by byte; want utf8mb4_bin", c.collation)
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// existing reads the rows that hold one of the drafts' keys, as committed now. The snapshot of the caller's transaction
+// may be older and not show them.
+//
+// A plain read finds the visible ones first. A locking read of keys that do not exist would lock the gaps into which
+// other producers insert. readKeys names the index. Otherwise the server would scan a small table, and wait for
+// unrelated rows.
+func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
+	keys := make([]processlog.IdempotencyKey, len(places))
+	for n, i := range places {
+		keys[n] = in.drafts[i].IdempotencyKey
+	}
+	if in.s.d.snapshots {
+		return in.existingUnlocked(ctx, keys)
+	}
+	visible, err := in.s.IDs(ctx, in.tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	// If none is visible, an older snapshot hides them all, and only a locking read finds them.
+	if len(visible) > 0 {
+		keys = slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { return visible[key].IsZero() })
+	}
+	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
+	return byKey, in.readKeys(ctx, in.tx, keys, in.s.d.share, byKey)
+}
+
+// existingUnlocked is existing for a server with innodb_snapshot_isolation. There, a lock on a row that changed since
+// the caller's snapshot would abort the caller's transaction. So existingUnlocked answers from the snapshot first. It
+// reads hidden rows on a connection of the library's own pool.
+//
+// Without an own pool only the lock can find hidden rows. Then ErrTxAborted tells the caller to run the transaction
+// again.
+func (in *insertion) existingUnlocked(ctx context.Context, keys []processlog.IdempotencyKey) (map[processlog.IdempotencyKey]processlog.Row, error) {
+	byKey := make(map[processlog.IdempotencyKey]processlog.Row, len(keys))
+	if err := in.readKeys(ctx, in.tx, keys, "", byKey); err != nil || len(byKey) == len(keys) {
+		return byKey, err
+	}
+	if in.s.own == nil && len(byKey) > 0 {
+		return byKey, nil // The other drafts are inserted again. That shows which of their keys are free.
+	}
+	hidden := slices.DeleteFunc(keys, func(key processlog.IdempotencyKey) bool { _, found := byKey[key]; return found })
+	if in.s.own == nil {
+		return byKey, in.readKeys(ctx, in.tx, hidden, in.s.d.share, byKey)
+	}
+	return byKey, in.readKeys(ctx, in.s.pool(), hidden, "", byKey)
+}
+
+const existingRows = "SELECT {columns} FROM {log}{by uk_idempotent_id} WHERE idempotent_id IN ({keys}) LIMIT {limit}{lock}"
+
+// readKeys adds the rows that hold one of keys to byKey.
+func (in *insertion) readKeys(ctx context.Context, tx processlog.Tx, keys []processlog.IdempotencyKey, lock string, byKey map[processlog.IdempotencyKey]processlog.Row) error {
+	literals, args := in.s.d.params(keys)
+	query := in.s.sql(existingRows, "keys", literals, "limit", strconv.Itoa(len(keys)), "lock", lock)
+	rows, err := in.s.queryRows(ctx, tx, len(keys), in.s.placeholders(query), args...)
+	for _, row := range rows {
+		byKey[row.IdempotencyKey] = row
+	}
+	return err
+}
+
+// answerDuplicates fills in the results of drafts that exist, and returns the places of the others.
+func (in *insertion) answerDuplicates(places []int, existing map[processlog.IdempotencyKey]processlog.Row) []int {
+	var rest []int
+	for _, i := range places {
+		row, found := existing[in.drafts[i].IdempotencyKey]
+		if !found {
+			rest = append(rest, i)
+			continue
+		}
+		in.result[i] = processlog.Inserted{
+			ID: row.ID, Duplicate: true, BusinessType: row.BusinessType, State: row.State, ContentMatches: row.Erased || bytes.Equal(row.Content, in.drafts[i].Content),
+		}
+	}
+	return rest
+}

@@ -1,0 +1,39 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// caughtUp is inOwn on a Galera node that shows everything that other nodes committed before. Waiting for that works
+// only outside a transaction, so caughtUp holds one connection for both statements. A connection that broke in the pool
+// is thrown away and replaced. database/sql does that by itself only for BeginTx.
+func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
+	for range s.database().Stats().OpenConnections + 1 {
+		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
+			break
+		}
+	}
+	return err
+}
+
+func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transaction) error) error {
+	conn, err := s.database().Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := queryIDs(ctx, conn, "SET STATEMENT wsrep_sync_wait=15 FOR SELECT 1"); err != nil {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // The transaction has only read.
+	return work(oursTx{ours{tx, s}, tx})
+}

@@ -1,0 +1,129 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/compensator-go/compensator/internal/mysqlerr"
+	"github.com/compensator-go/compensator/internal/txwatch"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+const (
+	// ownTransactions and ownSettings make a session independent of the DSN and of the server's defaults.
+	//
+	// The short wait for row locks keeps one locked row from delaying a whole batch. The short wait for metadata locks
+	// ends a blocked statement on the server before the engine gives the statement up. A statement that the engine gave
+	// up would keep its session until it ends.
+	ownTransactions = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
+	ownSettings     = "SET NAMES utf8mb4, SESSION " + txwatch.ShortRowWait + ", lock_wait_timeout=5, autocommit=1, completion_type=0, " +
+		"sql_mode='STRICT_ALL_TABLES', sql_select_limit=18446744073709551615, sql_safe_updates=0, sql_big_selects=1, unique_checks=1, foreign_key_checks=1"
+	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
+)
+
+// setUpMySQL is a setUp. A server that speaks MySQL's protocol but lacks one of the variables refuses ownSettings as a
+// whole. setUpMySQL then sends ownLeastSettings, the least that the library's statements need.
+func setUpMySQL(ctx context.Context, conn driver.ExecerContext) error {
+	_, err := conn.ExecContext(ctx, ownTransactions, nil)
+	switch {
+	case errors.Is(err, driver.ErrSkip):
+		return errors.New("the MySQL driver runs no statements on a bare connection")
+	case err != nil:
+		return err
+	}
+	if _, err = conn.ExecContext(ctx, ownSettings, nil); mysqlerr.Number(err) != 0 {
+		_, err = conn.ExecContext(ctx, ownLeastSettings, nil)
+	}
+	return err
+}
+
+// calmHints sets for one statement, on MySQL, what ownSettings sets for a session. MySQL has no hint for
+// innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement, MySQL 9.7 changes the
+// session's clock permanently by such a hint. See steady.
+const calmHints = "SET_VAR(lock_wait_timeout=5) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
+	"SET_VAR(sql_safe_updates=0) SET_VAR(unique_checks=1) SET_VAR(foreign_key_checks=1)"
+
+// calmMySQL adds calmHints to the hints after the statement's first word.
+func calmMySQL(query string) string {
+	verb, rest, _ := strings.Cut(query, " ")
+	if hints, more, found := strings.Cut(strings.TrimPrefix(rest, "/*+ "), " */"); found && strings.HasPrefix(rest, "/*+ ") {
+		return verb + " /*+ " + hints + " " + calmHints + " */" + more
+	}
+	return verb + " /*+ " + calmHints + " */ " + rest
+}
+
+// calmMariaDB wraps the statement in SET STATEMENT, or extends the SET STATEMENT that is there.
+func calmMariaDB(query string) string {
+	if more, found := strings.CutPrefix(query, "SET STATEMENT "); found {
+		return txwatch.Calm + ", " + more
+	}
+	return txwatch.Calm + " FOR " + query
+}
+
+// mysqlFit is true in a session whose INSERT stores exactly what it is sent, and whose answers can be read:
+//
+//   - unique_checks=0 lets InnoDB store a second row of the same idempotency key.
+//   - SET timestamp changes UTC_TIMESTAMP, so an entry would be due too early or never. SYSDATE reads the real clock.
+//     SYSDATE may be off by one hour in the hour that a time zone repeats.
+//   - A charset with two or more bytes per character garbles every literal. Charset swe7 has other letters in place of
+//     brackets and braces, and contents are usually JSON.
+//   - A result charset with two or more bytes per character garbles every number that is read.
+var mysqlFit = strings.Join(mysqlFits[:], " AND ")
+
+var mysqlFits = [...]string{"@@unique_checks=1", mysqlSteady, mysqlASCII, "COALESCE(@@character_set_results,'') NOT IN ('ucs2','utf16','utf16le','utf32')"}
+
+// mysqlASCII is true in a session that stores ASCII literals unchanged. The condition sends the critical characters,
+// and compares their bytes.
+const mysqlASCII = "OCTET_LENGTH(SPACE(1))=1 AND HEX(CONVERT('[^{|}~' USING utf8mb4))='5B5E7B7C7D7E'"
+
+// mysqlSteady is true in a session that uses the server's clock.
+const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
+
+// mysqlWhyUnfit says which condition of mysqlFit is false in the session of tx, or returns nil.
+func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
+	// mysqlTexts sends bytes unchanged in every result charset.
+	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
+	if err != nil {
+		return nil // The caller's error says more.
+	}
+	defer rows.Close()
+	var checks string
+	var unique, now, ascii, results bool
+	if !rows.Next() || rows.Scan(&checks, &unique, &now, &ascii, &results) != nil {
+		return nil
+	}
+	switch {
+	case !unique:
+		return &processlog.FieldError{Field: "unique_checks", Reason: "is " + checks + " in this transaction's session: an idempotency key could be recorded twice; SET unique_checks=1"}
+	case !now:
+		return &processlog.FieldError{Field: "timestamp", Reason: "is set in this transaction's session: the entry would be due by that clock; SET timestamp=DEFAULT"}
+	case !ascii:
+		return &processlog.FieldError{Field: "character_set_connection", Reason: "changes some ASCII letters, or uses more than one byte for each, in this transaction's session; SET NAMES utf8mb4"}
+	case !results:
+		return &processlog.FieldError{Field: "character_set_results", Reason: "uses more than one byte for a letter in this transaction's session, so no id could be read; SET NAMES utf8mb4"}
+	}
+	return nil
+}
+
+// readUsersLatest implements readLatest in the user's pool.
+func (s *Store) readUsersLatest(ctx context.Context, read func(from processlog.Tx) error) error {
+	var err error
+	for range s.db.Stats().OpenConnections + 1 {
+		var conn *sql.Conn
+		if conn, err = s.users.Conn(ctx); err != nil {
+			return err
+		}
+		if _, err = conn.ExecContext(ctx, s.d.latest); !mysqlerr.IsInsideTransaction(err) && !errors.Is(err, driver.ErrBadConn) {
+			defer conn.Close()
+			if err != nil {
+				return err
+			}
+			return read(ours{conn, s})
+		}
+		txwatch.ThrowAway(ctx, conn, err)
+	}
+	return err
+}

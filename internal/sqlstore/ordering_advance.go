@@ -1,0 +1,203 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/compensator-go/compensator/internal/failpoint"
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// keysPerAdvance is the maximum number of keys in one statement of Advance.
+const keysPerAdvance = 50
+
+// Advance implements Store. Unlike the check after a claim, it may come too early. So a process that has blocked an
+// entry calls Advance afterwards.
+func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) (next []processlog.ID, err error) {
+	var over leftOver
+	byKey := grouped.By(left, func(t processlog.Position) string { return t.Key })
+	for keys := range slices.Chunk(byKey.Order, keysPerAdvance) {
+		var gone []processlog.Position
+		for _, key := range keys {
+			gone = append(gone, byKey.Groups[key]...)
+		}
+		gone = slices.DeleteFunc(gone, func(t processlog.Position) bool { return t.ID.IsZero() })
+		some, err := s.advance(ctx, businessType, keys, gone, dead, &over)
+		next = append(next, some...)
+		if err != nil {
+			return next, s.withoutOrdering(fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err))
+		}
+	}
+	if err := over.err(); err != nil {
+		return next, fmt.Errorf("compensator: advance %d keys: %w", len(byKey.Order), err)
+	}
+	return next, nil
+}
+
+func (s *Store) advance(ctx context.Context, businessType string, keys []string, gone []processlog.Position, dead bool, over *leftOver) (next []processlog.ID, err error) {
+	firsts, err := s.readFirsts(ctx, businessType, keys, dead)
+	if err != nil {
+		return nil, err
+	}
+	var blocked []fronting
+	var cluttered []string // keys with leftover notes in front that are not in gone
+	for _, f := range firsts {
+		switch {
+		case f.waits:
+			blocked = append(blocked, f)
+		case f.ready:
+			next = append(next, f.ID)
+		}
+		if !f.front.IsZero() && f.front != f.ID && !slices.ContainsFunc(gone, func(t processlog.Position) bool { return t.ID == f.front && t.Key == f.Key }) {
+			cluttered = append(cluttered, f.Key)
+		}
+	}
+	woken, err := s.wake(ctx, blocked, over)
+	next = append(next, woken...)
+	if err == nil {
+		err = s.clear(ctx, businessType, cluttered, dead)
+	}
+	failpoint.Reach(failpoint.OrderingLeft)
+	return next, err
+}
+
+// fronting is the first entry that counts under a key. Its ID is zero if no entry counts.
+type fronting struct {
+	processlog.Position
+	front   processlog.ID // entry id of the first note of the key
+	version uint64
+	ready   bool // the entry is due and has no lease
+	waits   bool // the entry is blocked and not due, and no entry of the key has a lease
+}
+
+// firstOfKeys reads the first entry of each key, the entry id of its first note, and whether the entry is ready and
+// whether it waits. See fronting.
+//
+// A blocked first entry is not woken while another entry of its key runs. That happens if a late commit has put an entry
+// in front of a running one. A woken entry would only be blocked again. Leases of the whole key are read only for a
+// blocked first entry.
+const firstOfKeys = "SELECT f.n, f.first, f.front, l.version, CASE WHEN l.state+0 IN (0,-1,-3) AND l.lease_until<={now} AND l.next_at<={now} THEN 1 ELSE 0 END," +
+	" CASE WHEN l.state+0 IN (0,-1,-3) AND p.parked>0 AND p.parked=l.version AND l.lease_until=0 AND l.next_at>{now} THEN CASE WHEN EXISTS(SELECT 1" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key=f.turn_key AND l.state+0 IN ({counting}) AND l.lease_until>{now}) THEN 0 ELSE 1 END ELSE 0 END" +
+	" FROM (SELECT k.n, k.turn_key, {first of k.turn_key} AS first," +
+	" (SELECT t.entry_id FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key=k.turn_key ORDER BY t.turn_key, t.place, t.entry_id LIMIT 1) AS front" +
+	" FROM ({keys}) k) f LEFT JOIN {log} l{by id} ON l.id=f.first LEFT JOIN {turns} p{by id} ON p.entry_id=f.first AND p.turn_key=f.turn_key{every row}"
+
+// readFirsts reads the first entry of each key.
+func (s *Store) readFirsts(ctx context.Context, businessType string, keys []string, dead bool) (firsts []fronting, err error) {
+	query := s.sql(firstOfKeys, "type", s.d.text(businessType), "counting", counting(dead), "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", s.keyed(keys))
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var n int
+			var first, front, version sql.NullInt64
+			var f fronting
+			if err := rows.Scan(&n, &first, &front, &version, &f.ready, &f.waits); err != nil {
+				return err
+			}
+			f.Position = processlog.Position{BusinessType: businessType, Key: keys[n], ID: processlog.RowID(uint64(first.Int64))}
+			f.front, f.version = processlog.RowID(uint64(front.Int64)), uint64(version.Int64)
+			firsts = append(firsts, f)
+		}
+		return rows.Err()
+	})
+	return firsts, err
+}
+
+// frontNotes is how many notes of a key clear reads at once.
+const frontNotes = 100
+
+// clear deletes notes at the front of keys whose entries no longer count. Such notes remain after cancellations that no
+// process here has seen, and after processes that were killed.
+func (s *Store) clear(ctx context.Context, businessType string, keys []string, dead bool) error {
+	for _, key := range keys {
+		for more := true; more; {
+			notes, err := s.readNotes(ctx, businessType, key, dead)
+			if err != nil {
+				return err
+			}
+			n := slices.IndexFunc(notes, func(f note) bool { return f.counts })
+			more = n < 0 && len(notes) == frontNotes
+			if n < 0 {
+				n = len(notes)
+			}
+			gone := make([]processlog.Position, n)
+			for i := range gone {
+				gone[i] = notes[i].Position
+			}
+			if err := s.forgetPositions(ctx, s.writes(), gone); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// note is a position as it is read.
+type note struct {
+	processlog.Position
+	counts bool
+}
+
+const frontOfKey = "SELECT t.entry_id, t.epoch, CASE WHEN l.state+0 IN ({counting}) THEN 1 ELSE 0 END" +
+	" FROM {turns} t{by k_line} LEFT JOIN {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
+
+// readNotes reads the notes at the front of a key.
+func (s *Store) readNotes(ctx context.Context, businessType, key string, dead bool) (notes []note, err error) {
+	query := s.sql(frontOfKey, "counting", counting(dead), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)), "limit", strconv.Itoa(frontNotes))
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id uint64
+			n := note{Position: processlog.Position{BusinessType: businessType, Key: key}}
+			if err := rows.Scan(&id, &n.Epoch, &n.counts); err != nil {
+				return err
+			}
+			n.ID = processlog.RowID(id)
+			notes = append(notes, n)
+		}
+		return rows.Err()
+	})
+	return notes, err
+}
+
+const wakeRows = "UPDATE {log}{by id} SET version=version+1, next_at={now}, updated_at={stamp}" +
+	" WHERE id IN ({ids}) AND version={version} AND lease_until=0 AND state+0 IN (0,-1,-3)"
+
+// wake makes blocked entries due if they still have the version that was read.
+func (s *Store) wake(ctx context.Context, blocked []fronting, left *leftOver) ([]processlog.ID, error) {
+	if len(blocked) == 0 {
+		return nil, nil
+	}
+	ids := make([]processlog.ID, len(blocked))
+	for i, f := range blocked {
+		ids[i] = f.ID
+	}
+	version := byRow("id", ids, func(i int) uint64 { return blocked[i].version }, decimal) // Compute this now, because updateRows sorts ids.
+	_, busy, err := s.updateRows(ctx, ids, func(ids []processlog.ID) string {
+		return s.sql(wakeRows, "ids", idList(ids), "version", version)
+	})
+	notWoken := busy
+	var refused *processlog.RefusedError
+	if errors.As(err, &refused) {
+		for _, r := range refused.Refusals {
+			notWoken = append(notWoken, r.ID)
+		}
+	}
+	return without(ids, notWoken), left.take(nil, err) // An entry that is locked now is woken by the next process that looks.
+}

@@ -1,0 +1,316 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/compensator-go/compensator/internal/grouped"
+	"github.com/compensator-go/compensator/processlog"
+)
+
+// keysPerStatement is the maximum number of keys in one statement of Firsts. SQLite joins at most 500 SELECTs.
+const keysPerStatement = 250
+
+// blockedEntries compares the epochs: a note of an earlier epoch may be deleted at any time by a process that read it in
+// that epoch.
+const blockedEntries = "SELECT o.entry_id FROM {turns} o{by id} {then join} {log} e{by id} ON e.id=o.entry_id AND e.epoch=o.epoch" +
+	" WHERE o.entry_id IN ({ids}) AND o.business_type={type} AND o.entry_id<>{first of o.turn_key}{every row}"
+
+// Blocked implements Store.
+func (s *Store) Blocked(ctx context.Context, businessType string, ids []processlog.ID, dead bool) (blocked []processlog.ID, err error) {
+	for chunk := range slices.Chunk(ids, processlog.MaxRows) {
+		query := s.sql(blockedEntries, "ids", idList(chunk), "type", s.d.text(businessType), "first of o.turn_key", s.firstOf(businessType, "o.turn_key", dead))
+		err := s.readLatest(ctx, func(from processlog.Tx) error {
+			found, err := queryIDs(ctx, from, query)
+			blocked = append(blocked, found...)
+			return err
+		})
+		if s.d.fault(err) == faultNoTable {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("compensator: find out which of %d entries are blocked: %w", len(ids), err)
+		}
+	}
+	return blocked, nil
+}
+
+const dueFirsts = "SELECT l.id FROM (SELECT {first of k.turn_key} AS first FROM ({keys}) k) f JOIN {log} l{by id} ON l.id=f.first" +
+	" WHERE l.next_at<={now} AND l.lease_until<={now} AND l.state+0 IN (0,-1,-3){every row}"
+
+// Fronts implements Store.
+func (s *Store) Fronts(ctx context.Context, businessType, after string, limit int, dead bool) (ids []processlog.ID, last string, err error) {
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		keys, more, err := s.keysAfter(ctx, from, businessType, after, limit)
+		if err != nil || len(keys) == 0 {
+			return err
+		}
+		if more {
+			last = keys[len(keys)-1]
+		}
+		ids, err = queryIDs(ctx, from, s.sql(dueFirsts, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", s.keyed(keys)))
+		return err
+	})
+	if err != nil {
+		return nil, "", s.withoutOrdering(fmt.Errorf("compensator: find the unblocked entries of %q: %w", businessType, err))
+	}
+	return ids, last, nil
+}
+
+const (
+	keyStatements = 50  // maximum number of statements of one keysAfter call
+	keyNotes      = 100 // maximum number of notes that one of them reads
+)
+
+const nextKeys = "SELECT t.turn_key FROM {turns} t{by k_line} WHERE t.business_type={type} AND t.turn_key>{after} ORDER BY t.turn_key, t.place LIMIT {limit}"
+
+// keysAfter reads the next keys of a type, up to limit, and reports whether more may follow. No SQL that all servers
+// understand jumps from key to key. So each statement reads up to keyNotes notes, and the next one begins after the
+// last key that was read. Many keys with few entries take few statements. A key with many entries takes one.
+func (s *Store) keysAfter(ctx context.Context, from processlog.Tx, businessType, after string, limit int) (keys []string, more bool, err error) {
+	for range keyStatements {
+		notes, err := queryKeys(ctx, from, s.sql(nextKeys, "type", s.d.text(businessType), "after", s.d.binary([]byte(after)), "limit", strconv.Itoa(keyNotes)))
+		if err != nil {
+			return nil, false, err
+		}
+		for _, key := range slices.Compact(notes) {
+			if len(keys) == limit {
+				return keys, true, nil
+			}
+			keys, after = append(keys, key), key
+		}
+		if len(notes) < keyNotes {
+			return keys, false, nil
+		}
+	}
+	return keys, true, nil
+}
+
+func queryKeys(ctx context.Context, from processlog.Tx, query string) (keys []string, err error) {
+	rows, err := from.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var key []byte
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		keys = append(keys, string(key))
+	}
+	return keys, rows.Err()
+}
+
+const firstsAndNotes = "SELECT k.turn_key, {first of k.turn_key}, 0, 0 FROM ({keys}) k" +
+	" UNION ALL SELECT t.turn_key, t.entry_id, t.epoch, 1 FROM {turns} t{by id} WHERE t.business_type={type} AND t.entry_id IN ({ids}){every row}"
+
+// Firsts implements Store. It takes no lock.
+func (s *Store) Firsts(ctx context.Context, businessType string, positions []processlog.Position, dead bool) (map[string]processlog.KeyState, error) {
+	asked := askedOf(positions)
+	for keys := range slices.Chunk(asked.keys, keysPerStatement) {
+		query := s.sql(firstsAndNotes, "first of k.turn_key", s.firstOf(businessType, "k.turn_key", dead), "keys", s.keyed(keys),
+			"type", s.d.text(businessType), "ids", idList(asked.idsOf(keys)))
+		err := s.readLatest(ctx, func(from processlog.Tx) error {
+			rows, err := from.QueryContext(ctx, query)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var key []byte
+				var id sql.NullInt64
+				var epoch uint32
+				var note bool
+				if err := rows.Scan(&key, &id, &epoch, &note); err != nil {
+					return err
+				}
+				if keyState, found := asked.keyStates[string(key)]; found && note {
+					asked.sees(string(key), processlog.Member{ID: processlog.RowID(uint64(id.Int64)), Epoch: epoch})
+				} else if found && id.Valid {
+					keyState.First = processlog.RowID(uint64(id.Int64))
+				}
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the first entries of %d keys: %w", len(asked.keys), err))
+		}
+	}
+	return asked.answer(), nil
+}
+
+// asked collects what is found out about the keys of some positions.
+type asked struct {
+	keys      []string // ascending, without duplicates
+	byKey     map[string][]processlog.Position
+	keyStates map[string]*processlog.KeyState
+}
+
+func askedOf(positions []processlog.Position) asked {
+	byKey := grouped.By(positions, func(t processlog.Position) string { return t.Key })
+	a := asked{keys: slices.Sorted(slices.Values(byKey.Order)), byKey: byKey.Groups, keyStates: make(map[string]*processlog.KeyState, len(byKey.Order))}
+	for _, key := range a.keys {
+		a.keyStates[key] = new(processlog.KeyState)
+	}
+	return a
+}
+
+func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
+	for _, key := range keys {
+		for _, position := range a.byKey[key] {
+			ids = append(ids, position.ID)
+		}
+	}
+	return ids
+}
+
+// sees counts the positions asked for to which a note belongs.
+func (a *asked) sees(key string, note processlog.Member) {
+	for _, position := range a.byKey[key] {
+		if position.ID == note.ID && position.Epoch == note.Epoch {
+			a.keyStates[key].Known++
+		}
+	}
+}
+
+func (a *asked) answer() map[string]processlog.KeyState {
+	keyStates := make(map[string]processlog.KeyState, len(a.keyStates))
+	for key, keyState := range a.keyStates {
+		keyStates[key] = *keyState
+	}
+	return keyStates
+}
+
+// keyStatesRead is the maximum number of entries that one statement of KeyStates reads. It has room for the members of
+// several keys.
+const keyStatesRead = 4 * processlog.MaxMembers
+
+const noPositions = "SELECT place FROM {turns} WHERE 1=0" // Fails if the table is missing.
+
+// KeyStates implements Store. It takes no lock. Each claim commits its leases before it calls KeyStates, so of two
+// simultaneous claims at least one sees the other.
+func (s *Store) KeyStates(ctx context.Context, businessType string, positions []processlog.Position, token processlog.Token, dead bool) (map[string]processlog.KeyState, error) {
+	if len(positions) == 0 {
+		_, err := queryIDs(ctx, s.pool(), s.sql(noPositions))
+		return nil, s.withoutOrdering(err)
+	}
+	asked := askedOf(positions)
+	for keys := asked.keys; len(keys) > 0; {
+		read, err := s.readKeyStates(ctx, businessType, keys[:min(len(keys), processlog.MaxRows)], token, dead, &asked)
+		if err != nil {
+			return nil, s.withoutOrdering(fmt.Errorf("compensator: read the entries of %d keys: %w", len(asked.keys), err))
+		}
+		keys = keys[read:]
+	}
+	return asked.answer(), nil
+}
+
+// standing is an entry that counts, as KeyStates reads it.
+type standing struct {
+	key string
+	processlog.Member
+	claim int
+}
+
+// The following constants are what membersOfKeys and membersOfKey return about the claim on an entry.
+const (
+	unclaimed = iota // no claim, or a claim by the caller
+	claimed          // claimed by another process whose lease has ended
+	leased           // claimed by another process whose lease is running
+)
+
+const membersOfKeys = "SELECT t.turn_key, t.entry_id, t.epoch, CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key IN ({keys}) AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}"
+
+// readKeyStates reads as many of the keys as one statement can read completely, and at least one. It returns how many
+// it read.
+func (s *Store) readKeyStates(ctx context.Context, businessType string, keys []string, token processlog.Token, dead bool, asked *asked) (int, error) {
+	list := make([]string, len(keys))
+	for i, key := range keys {
+		list[i] = s.d.binary([]byte(key))
+	}
+	rows, err := s.readStanding(ctx, s.sql(membersOfKeys, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "keys", strings.Join(list, ","),
+		"counting", counting(dead), "limit", strconv.Itoa(keyStatesRead)))
+	if err != nil {
+		return 0, err
+	}
+	read := len(keys)
+	if len(rows) == keyStatesRead { // The last key may have more entries than were read.
+		last := rows[len(rows)-1].key
+		if read = slices.Index(keys, last); read == 0 {
+			rows, err = s.readLong(ctx, businessType, last, token, dead)
+			read = 1
+		}
+		rows = slices.DeleteFunc(rows, func(r standing) bool { return !slices.Contains(keys[:read], r.key) })
+	}
+	asked.take(rows)
+	return read, err
+}
+
+// membersOfKey reads the first members of one key, and one summary row for the claims of all. The summary row has no id.
+const membersOfKey = "SELECT * FROM (SELECT t.turn_key, t.entry_id, t.epoch, 0 AS claim" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}) ORDER BY t.turn_key, t.place, t.entry_id LIMIT {limit}) m" +
+	" UNION ALL SELECT {key}, 0, 0, MAX(CASE WHEN l.lease_until=0 OR l.token={token} THEN 0 WHEN l.lease_until>{now} THEN 2 ELSE 1 END)" +
+	" FROM {turns} t{by k_line} {then join} {log} l{by id} ON l.id=t.entry_id AND l.business_type=t.business_type" +
+	" WHERE t.business_type={type} AND t.turn_key={key} AND l.state+0 IN ({counting}){every row}"
+
+// readLong reads one key that has more entries than one statement of KeyStates reads.
+func (s *Store) readLong(ctx context.Context, businessType, key string, token processlog.Token, dead bool) ([]standing, error) {
+	return s.readStanding(ctx, s.sql(membersOfKey, "token", s.d.binary(token[:]), "type", s.d.text(businessType), "key", s.d.binary([]byte(key)),
+		"counting", counting(dead), "limit", strconv.Itoa(processlog.MaxMembers)))
+}
+
+func (s *Store) readStanding(ctx context.Context, query string) (found []standing, err error) {
+	err = s.readLatest(ctx, func(from processlog.Tx) error {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var key []byte
+			var id uint64
+			var r standing
+			if err := rows.Scan(&key, &id, &r.Epoch, &r.claim); err != nil {
+				return err
+			}
+			r.key, r.ID = string(key), processlog.RowID(id)
+			found = append(found, r)
+		}
+		return rows.Err()
+	})
+	return found, err
+}
+
+// take fills the key states from rows, which are in order. A row without an id says only how the key's entries are
+// claimed. If another process has claimed any entry of a key, Members stays empty.
+func (a *asked) take(rows []standing) {
+	untold := make(map[string]bool)
+	for _, r := range rows {
+		keyState := a.keyStates[r.key]
+		keyState.Taken = keyState.Taken || r.claim == leased
+		untold[r.key] = untold[r.key] || r.claim != unclaimed
+		if r.ID.IsZero() {
+			continue
+		}
+		if keyState.First.IsZero() {
+			keyState.First = r.ID
+		}
+		if len(keyState.Members) < processlog.MaxMembers {
+			keyState.Members = append(keyState.Members, r.Member)
+		}
+		a.sees(r.key, r.Member)
+	}
+	for key, is := range untold {
+		if is {
+			a.keyStates[key].Members = nil
+		}
+	}
+}
