@@ -9,8 +9,8 @@ import (
 // ourColumns lists columns that every log has. A table that a user made manually has hardly any of them.
 var ourColumns = []string{"next_at", "lease_until", "version", "token", "epoch", "delivery_count"}
 
-// foreignTable separates a user's own table, which happens to have the log's name, from a log that lacks something. A
-// table that lacks half of ourColumns or more is not a log. An error that listed its missing columns would hide that. A
+// foreignTable reports whether a table with the log's name is not a log at all, but a user's own table. A table that
+// lacks half of ourColumns or more is not a log. The error then says so, and does not list the missing columns. A
 // user's own table may have a version, a token and a next_at, so fewer missing columns prove nothing.
 func foreignTable(name tableName, has func(column string) bool) error {
 	var missing []string

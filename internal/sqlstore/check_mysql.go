@@ -66,8 +66,8 @@ func checkMySQL(ctx context.Context, s *Store) []error {
 	return checkInstruments(ctx, s)
 }
 
-// keepsReadOnly reports whether the driver returns the error of a read-only server and keeps the connection. With
-// rejectReadOnly the driver gives the connection up. The trial writes nothing, because there is no entry 0.
+// keepsReadOnly reports whether the driver keeps the connection to a server that has become read-only. With
+// rejectReadOnly the driver closes such a connection. The trial writes nothing, because there is no entry 0.
 func keepsReadOnly(ctx context.Context, s *Store) bool {
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -118,7 +118,7 @@ func readMySQLSession(ctx context.Context, db *sql.DB) (mysqlSession, error) {
 		return m, err
 	}
 	m.database = database.String
-	// A server without these variables fails the statement, and has none of their effects.
+	// A server that lacks these variables fails the statement. It also lacks their effects.
 	_ = db.QueryRowContext(ctx, fmt.Sprintf("SELECT @@sql_select_limit<%d, @@sql_big_selects=0, @@unique_checks=0, ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)>=10000", math.MaxInt64)).
 		Scan(&m.limited, &m.narrow, &m.lax, &m.clockSet)
 	if m.cutsReads() {
@@ -241,8 +241,8 @@ func garbles(charset string) bool {
 // emptyIsNull reports whether MariaDB's mode EMPTY_STRING_IS_NULL is on.
 func (m mysqlSession) emptyIsNull() bool { return strings.Contains(m.sqlMode, "EMPTY_STRING_IS_NULL") }
 
-// carriesUTF8 reports whether texts keep the bytes that Go holds. A result charset may also be empty or binary, because
-// then the server sends the stored bytes.
+// carriesUTF8 reports whether texts keep the bytes that Go holds. A result charset may also be empty or binary: the
+// server then sends the stored bytes.
 func carriesUTF8(charset string, read bool) bool {
 	switch charset {
 	case "utf8mb4", "utf8mb3", "utf8":

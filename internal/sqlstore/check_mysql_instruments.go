@@ -28,16 +28,16 @@ func checkInstruments(ctx context.Context, s *Store) []error {
 	return p.problems
 }
 
-// proof is the state of one checkInstruments call. Its methods return an error only for what they could not try.
+// proof is the state of one checkInstruments call. Its methods return an error only if they could not make a trial.
 type proof struct {
 	s        *Store
 	key      string
 	problems []error
-	beside   *lookout // the session that looks at the held row; replaced when a trial needs another kind
+	beside   *lookout // the session that looks at the held row; replaced if a trial needs another pool or isolation level
 }
 
-// lookout is a session beside the one that holds a row. All its transactions have the same isolation level, because on
-// Vitess a level that was set for one transaction stays.
+// lookout is a session beside the session that holds a row. All its transactions have the same isolation level, because
+// on Vitess a level that was set for one transaction stays.
 type lookout struct {
 	*sql.Conn
 	db    *sql.DB
@@ -50,8 +50,8 @@ const (
 	proofTimeout = 15 * time.Second
 	// spareTimeout is how long a pool may take to hand out a second connection.
 	spareTimeout = 3 * time.Second
-	// proofLockWait is the lock wait, in seconds, of a session that must learn at once that a row is locked. An answer
-	// that takes less has not waited, even on a slow server.
+	// proofLockWait is the lock wait, in seconds, of a session that must find out at once that a row is locked. If the
+	// answer takes less time, the session has not waited, even on a slow server.
 	proofLockWait = 3
 )
 
@@ -68,8 +68,8 @@ func (p *proof) draft(suffix string) processlog.Draft {
 	return processlog.Draft{BusinessType: "compensator.check", IdempotencyKey: processlog.IdempotencyKey(p.key + suffix)}
 }
 
-// inOneSession tries, on a connection like the user's, the ways to find out whether a transaction is open. It also
-// tries what an INSERT and an UPDATE answer.
+// inOneSession makes the trials that need one connection of the user's pool. They find out how to ask whether a
+// transaction is open, and what an INSERT and an UPDATE answer.
 func (p *proof) inOneSession(ctx context.Context) error {
 	conn, err := p.s.db.Conn(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *proof) inOneSession(ctx context.Context) error {
 // mysqlProbes lists the ways to find out whether a transaction is open, the cheapest first.
 var mysqlProbes = []func(ctx context.Context, tx processlog.Tx) error{probeMySQL, probeSavepoint}
 
-// probes reports for each of mysqlProbes whether it answers want.
+// probes reports for each of mysqlProbes whether its answer is want.
 func (p *proof) probes(ctx context.Context, tx processlog.Tx, want error) []bool {
 	answers := make([]bool, len(mysqlProbes))
 	for i, probe := range mysqlProbes {
@@ -114,8 +114,8 @@ func (p *proof) chooseProbe(outside, inside []bool) {
 		"entries would become durable without their transaction; connect to the database itself")
 }
 
-// guardRefuses reports whether a guarded INSERT is refused outside a transaction. No server in strict mode accepts this
-// row, guarded or not, so nothing is stored.
+// guardRefuses reports whether a guarded INSERT is refused outside a transaction. The row breaks another rule too, so
+// no server in strict mode stores it.
 func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	if p.s.d.inTx == "" {
 		return false
@@ -126,12 +126,12 @@ func (p *proof) guardRefuses(ctx context.Context, conn *sql.Conn) bool {
 	return errors.Is(err, processlog.ErrNoTransaction)
 }
 
-// writes tries a single INSERT and an UPDATE. It uses those guards that have proved to work.
+// writes tries a single INSERT and an UPDATE. It uses only guards that have worked in earlier trials.
 func (p *proof) writes(ctx context.Context, tx processlog.Tx, guarded bool) error {
 	if p.s.d.inTx != "" && !guarded {
 		p.dropGuard()
 	}
-	proven := len(p.problems) > 0 // If no probe works, an INSERT that probes first would end the trial here.
+	proven := len(p.problems) > 0 // Without a working probe, an INSERT that probes first would end the trial here.
 	id, err := p.insert(ctx, tx, "", proven)
 	switch p.s.d.fault(err) {
 	case faultBusy, faultAborted, faultUnreachable:

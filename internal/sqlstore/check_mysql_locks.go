@@ -14,7 +14,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// acrossSessions holds a row in one session, and looks at it from other sessions. It uses them one after the other,
+// acrossSessions holds a row in one session, and looks at it from other sessions. It opens one other session at a time,
 // because a pool may have only one spare connection.
 func (p *proof) acrossSessions(ctx context.Context) error {
 	holder, err := p.s.beginOwn(ctx)
@@ -96,7 +96,7 @@ func spare(ctx context.Context, db *sql.DB) (*sql.Conn, error) {
 	return conn, err
 }
 
-// locks tries the statements that must find out at once that a row is locked.
+// locks tries the statements that must report at once that a row is locked.
 func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	d := p.s.d
 	held, err := p.held(ctx, id, d.lockNow)
@@ -121,7 +121,7 @@ func (p *proof) locks(ctx context.Context, id processlog.ID) error {
 	return err
 }
 
-// held reports whether a locking read finds out at once that the row is locked. A busy server may need several tries. A
+// held reports whether a locking read reports at once that the row is locked. A busy server may need several tries. A
 // try without an answer proves nothing.
 func (p *proof) held(ctx context.Context, ref processlog.Ref, lock string) (held bool, err error) {
 	for range 3 {
@@ -147,8 +147,8 @@ func (p *proof) toldAtOnce(ctx context.Context, ref processlog.Ref, lock string)
 	return told, err
 }
 
-// lockWait makes the session wait for locks for proofLockWait seconds, which even a slow server's immediate answer does
-// not take. It returns how long the session really waits, because some engines and proxies ignore the setting.
+// lockWait sets the session's wait for locks to proofLockWait seconds. It returns how long the session really waits,
+// because some engines and proxies ignore the setting.
 func lockWait(ctx context.Context, tx *sql.Tx) (time.Duration, error) {
 	_, _ = tx.ExecContext(ctx, fmt.Sprintf("SET SESSION innodb_lock_wait_timeout=%d", proofLockWait))
 	var seconds int64
@@ -230,7 +230,7 @@ func (p *proof) sees(ctx context.Context, id processlog.ID, level sql.IsolationL
 	return seen, err
 }
 
-// unlessRefused returns nil if err is an answer of the server itself.
+// unlessRefused returns err, or nil if the server itself answered with err.
 func unlessRefused(err error) error {
 	if answer := (*mysql.MySQLError)(nil); errors.As(err, &answer) {
 		return nil

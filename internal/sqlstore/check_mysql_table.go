@@ -90,8 +90,8 @@ func (t *mysqlTable) readIndexes(ctx context.Context, s *Store, schema string) e
 	return rows.Err()
 }
 
-// wantColumns lists the minimum of each column. Numbers are compared by type, texts and bytes by length. The collation
-// "bin" means a binary one of utf8mb4, and "utf8mb4" means any of utf8mb4.
+// wantColumns lists what each column must have at least. Numbers are compared by type. Texts and bytes are compared by
+// length. The collation "bin" means a binary collation of utf8mb4, and "utf8mb4" means any collation of utf8mb4.
 var wantColumns = map[string]mysqlColumn{
 	"id": {dataType: "bigint"}, "next_at": {dataType: "bigint"}, "lease_until": {dataType: "bigint"}, "version": {dataType: "bigint"},
 	"delay_second":  {dataType: "bigint"},

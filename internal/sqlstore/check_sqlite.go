@@ -12,8 +12,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// checkSQLite checks two connections of the pool, and the table. Settings belong to a connection. A PRAGMA that runs
-// once through the pool, instead of standing in the DSN, reaches only one connection. Two connections to a database in
+// checkSQLite checks two connections of the pool, and the table. A setting belongs to one connection. A PRAGMA that
+// runs once through the pool reaches only one connection, unless the DSN contains it. Two connections to a database in
 // memory may even be two databases.
 //
 // synchronous=NORMAL is accepted. With WAL it may lose the last commits when the machine loses power. If a commit must
@@ -29,7 +29,7 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 		if err != nil {
 			return []error{fmt.Errorf("compensator: connect: %w", err)}
 		}
-		defer conn.Close() // Close it only at the end, so that the second connection is another one.
+		defer conn.Close() // Close the first connection only at the end, so that the second one is really another connection.
 		if problems := checkSQLiteConn(ctx, conn, s.table, conns > 1); len(problems) > 0 {
 			return problems
 		}
@@ -41,11 +41,12 @@ func checkSQLite(ctx context.Context, s *Store) []error {
 	return checkSharedCache(ctx, opened[0], opened[1], s.table)
 }
 
-// checkSharedCache tries whether two connections share a cache. With a shared cache, a connection that reads while
-// another writes fails at once or waits forever, whatever its busy_timeout is. No PRAGMA shows that. But only with a
-// shared cache does read_uncommitted show a reader what a writer has not committed. So checkSharedCache inserts a row,
-// reads it on the other connection, and rolls back. If another process holds the writer longer than busy_timeout, the
-// check is left out.
+// checkSharedCache finds out whether two connections share a cache. With a shared cache, a read during a write fails at
+// once or waits forever, whatever busy_timeout is. No PRAGMA tells whether the cache is shared.
+//
+// But read_uncommitted shows uncommitted rows only with a shared cache. So checkSharedCache inserts a row, reads it on
+// the other connection, and rolls back. If another process holds the writer longer than busy_timeout, the check is left
+// out.
 func checkSharedCache(ctx context.Context, writer, reader *sql.Conn, table tableName) []error {
 	if _, err := writer.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil
@@ -117,7 +118,7 @@ type sqliteSession struct {
 	file            string // empty: the database is in memory
 }
 
-// exclusive reports whether this connection, one of several, blocks the others.
+// exclusive reports whether this connection of a pool blocks the pool's other connections.
 func (p sqliteSession) exclusive(several bool) bool {
 	return several && p.file != "" && strings.EqualFold(p.lockingMode, "exclusive")
 }

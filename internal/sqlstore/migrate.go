@@ -32,8 +32,8 @@ func Migrate(ctx context.Context, db *sql.DB, table string) error {
 	return nil
 }
 
-// migrateTries is the maximum number of tries of one statement. Processes that migrate at the same time deadlock now
-// and then. On Galera one of them fails certification.
+// migrateTries is the maximum number of tries of one statement. Processes that migrate at the same time sometimes
+// deadlock. On Galera a statement may fail certification.
 const migrateTries = 10
 
 func migrateOne(ctx context.Context, d *dialect, db *sql.DB, statement string) (err error) {

@@ -15,21 +15,22 @@ import (
 // rowWait is how long the library's statements wait for a row lock.
 const rowWait = txwatch.RowWait
 
-// In sessions of the user's pool MySQL has no hint that limits the wait for a row lock, and waits for 50 s by default.
-// The library locks its rows there with SKIP LOCKED. So its statements wait only for locks that a trigger wants.
+// MySQL has no hint that limits a statement's wait for a row lock, and a user's session waits for 50 s by default. The
+// library locks its rows there with SKIP LOCKED. So its statements wait only for locks that a trigger wants.
 //
-// After the library has seen such a wait, each of its transactions limits its session's waits at its begin, and
-// restores the limit at its end. That takes two statements per transaction, so the library does not do it before.
+// After such a wait, transactions of the library limit the wait of their session. They set the limit when they begin,
+// and restore the user's value when they end. That takes two statements per transaction, so the library does it only
+// after a wait.
 const (
 	shortWaitsMySQL = "SET @compensator_wait=@@innodb_lock_wait_timeout, SESSION " + txwatch.ShortRowWait
 	usersWaits      = "SET SESSION innodb_lock_wait_timeout=@compensator_wait"
 
-	// boundedFor is how long transactions keep limiting their waits after a wait in vain. It is long because a session
-	// that was given up may go on waiting for a minute.
+	// boundedFor is how long transactions limit their waits after a wait for a trigger's lock. It is long because a
+	// session that was given up may go on waiting for a minute.
 	boundedFor = 5 * time.Minute
 )
 
-// boundWaits makes transactions that begin from now on limit their session's waits.
+// boundWaits makes transactions limit their session's waits from now on, for boundedFor.
 func (s *Store) boundWaits() {
 	if s.own == nil && s.d.shortWaits != "" {
 		until := time.Now().Add(boundedFor)

@@ -9,9 +9,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// caughtUp is inOwn on a Galera node that shows everything that other nodes committed before. Waiting for that works
-// only outside a transaction, so caughtUp holds one connection for both statements. A connection that broke in the pool
-// is thrown away and replaced. database/sql does that by itself only for BeginTx.
+// caughtUp is inOwn on a Galera node. It first waits until this node shows everything that other nodes have committed.
+// That wait works only outside a transaction, so caughtUp uses one connection for both statements. It replaces a
+// connection that broke while it was idle. database/sql does that by itself only for BeginTx.
 func (s *Store) caughtUp(ctx context.Context, work func(tx processlog.Transaction) error) (err error) {
 	for range s.database().Stats().OpenConnections + 1 {
 		if err = s.caughtUpOn(ctx, work); !errors.Is(err, driver.ErrBadConn) {
@@ -34,6 +34,6 @@ func (s *Store) caughtUpOn(ctx context.Context, work func(tx processlog.Transact
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // The transaction has only read.
+	defer func() { _ = tx.Rollback() }() // The transaction has only read rows.
 	return work(oursTx{ours{tx, s}, tx})
 }

@@ -24,8 +24,9 @@ const (
 	ownLeastSettings = "SET SESSION " + txwatch.ShortRowWait + ", autocommit=1, sql_mode='STRICT_ALL_TABLES'"
 )
 
-// setUpMySQL is a setUp. A server that speaks MySQL's protocol but lacks one of the variables refuses ownSettings as a
-// whole. setUpMySQL then sends ownLeastSettings, the least that the library's statements need.
+// setUpMySQL sets up a session with ownSettings. A server that speaks MySQL's protocol but lacks one of the variables
+// refuses ownSettings as a whole. setUpMySQL then sends ownLeastSettings, the settings that the library's statements
+// need at least.
 func setUpMySQL(ctx context.Context, conn driver.ExecerContext) error {
 	_, err := conn.ExecContext(ctx, ownTransactions, nil)
 	switch {
@@ -40,9 +41,9 @@ func setUpMySQL(ctx context.Context, conn driver.ExecerContext) error {
 	return err
 }
 
-// calmHints sets for one statement, on MySQL, what ownSettings sets for a session. MySQL has no hint for
-// innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement, MySQL 9.7 changes the
-// session's clock permanently by such a hint. See steady.
+// calmHints sets, for one statement on MySQL, the variables that ownSettings sets for a session. MySQL has no hint for
+// innodb_lock_wait_timeout. A hint for timestamp must not stand here: in a prepared statement, such a hint changes the
+// session's clock permanently on MySQL 9.7. See steady.
 const calmHints = "SET_VAR(lock_wait_timeout=5) SET_VAR(sql_select_limit=18446744073709551615) SET_VAR(sql_big_selects=1) " +
 	"SET_VAR(sql_safe_updates=0) SET_VAR(unique_checks=1) SET_VAR(foreign_key_checks=1)"
 
@@ -84,7 +85,7 @@ const mysqlSteady = "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000"
 
 // mysqlWhyUnfit says which condition of mysqlFit is false in the session of tx, or returns nil.
 func mysqlWhyUnfit(ctx context.Context, tx processlog.Tx) error {
-	// mysqlTexts sends bytes unchanged in every result charset.
+	// The server sends the bytes that mysqlTexts returns unchanged, whatever the result charset is.
 	rows, err := tx.QueryContext(ctx, "SELECT "+mysqlTexts("@@unique_checks, "+strings.Join(mysqlFits[:], ", ")))
 	if err != nil {
 		return nil // The caller's error says more.

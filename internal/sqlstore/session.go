@@ -20,11 +20,11 @@ import (
 //
 // promises/servers/session_variables_test.go lists all variables, and tries each.
 
-// steady returns the last condition of an UPDATE that writes a lease. In the user's pool a session may have set its own
-// timestamp. A lease by that clock could be over at once, or last forever, and an entry could run early. With steady
-// such an UPDATE changes no row, and the claim is tried again.
+// steady returns the last condition of an UPDATE that writes a lease. A session of the user's pool may have set its own
+// timestamp. A lease by that clock could be over at once or last forever, and an entry could run early. In such a
+// session steady makes the UPDATE change no row, and the claim is tried again.
 //
-// On MariaDB calm ensures the same for all statements. The library's own sessions use the server's clock.
+// On MariaDB, calm sets the clock for every statement instead. The library's own sessions use the server's clock.
 func (s *Store) steady() string {
 	if s.own != nil || s.d.steady == "" {
 		return ""
@@ -32,7 +32,7 @@ func (s *Store) steady() string {
 	return " AND " + s.d.steady
 }
 
-// ours sends the library's own statements, outside the caller's transactions.
+// ours sends the library's own statements outside the caller's transactions.
 type ours struct {
 	processlog.Tx
 	s *Store
@@ -48,7 +48,7 @@ func (o ours) QueryContext(ctx context.Context, query string, args ...any) (*sql
 	return o.Tx.QueryContext(ctx, o.s.calm(query), args...)
 }
 
-// oursTx is ours in a transaction that the library began for its own statements.
+// oursTx sends the library's own statements in a transaction that the library began.
 type oursTx struct {
 	ours
 	tx processlog.Transaction
@@ -60,8 +60,8 @@ func (o oursTx) Commit() error { return o.tx.Commit() }
 // Rollback implements Transaction.
 func (o oursTx) Rollback() error { return o.tx.Rollback() }
 
-// calm returns the text of a statement for a session of the user's pool. The library's own sessions need no change of
-// the text.
+// calm returns a statement in the form for a session of the user's pool. The library's own sessions take the statement
+// as it is.
 func (s *Store) calm(query string) string {
 	if s.own != nil || s.d.calm == nil {
 		return query
@@ -98,7 +98,7 @@ func (d *dialect) params(keys []processlog.IdempotencyKey) (string, []any) {
 	return strings.TrimSuffix(strings.Repeat(placeholder+",", len(keys)), ","), args
 }
 
-// isASCII reports whether s is ASCII. The session charsets that mysqlASCII accepts read such a text unchanged.
+// isASCII reports whether s is ASCII. Every session charset that mysqlASCII accepts keeps such a text unchanged.
 func isASCII[T string | []byte](s T) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

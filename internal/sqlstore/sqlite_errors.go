@@ -69,7 +69,7 @@ var sqliteConditions = map[int]sqliteCondition{
 	sqliteNotADatabase: {mysqlerr.Doubtful, "NOTADB: a person must repair it, at an unknown time"},
 }
 
-// sqliteMessages classifies errors of drivers that do not offer the code in a way that sqliteCode understands. The
+// sqliteMessages classifies errors by text, for drivers whose errors have no code that sqliteCode understands. The
 // texts are those of sqlite3_errstr.
 var sqliteMessages = []struct {
 	text string
@@ -91,9 +91,9 @@ var sqliteMessages = []struct {
 	{"out of memory", sqliteNoMemory},
 }
 
-// sqliteBlame says whether SQLite or the statement caused an error, also for a user's statements. It looks only at
-// errors that a driver returned. So a business error such as "interrupted by the customer" is never taken for an error
-// of SQLite.
+// sqliteBlame says whether SQLite or the statement caused an error. It also serves statements of users. It looks only
+// at errors that a driver returned. So it never takes a business error such as "interrupted by the customer" for an
+// error of SQLite.
 func sqliteBlame(err error) mysqlerr.Blame {
 	said := sqliteAnswer(err)
 	switch {
@@ -105,8 +105,8 @@ func sqliteBlame(err error) mysqlerr.Blame {
 	return sqliteConditions[sqliteCode(said)&sqlitePrimaryCodeOf].blame
 }
 
-// sqliteAnswer finds the error of a driver, or of database/sql on its behalf, in the tree of err. It returns nil if
-// there is none.
+// sqliteAnswer returns the error of a driver in the tree of err, or database/sql's error for a driver. It returns nil
+// if there is none.
 func sqliteAnswer(err error) error {
 	if said := txwatch.SQLiteAnswer(err); said != nil {
 		return said

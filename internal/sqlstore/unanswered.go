@@ -10,28 +10,28 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// unanswered limits how many sessions the library's statements hold on a server that does not answer. A statement that
-// is given up loses its connection, but its session stays on the server until the statement ends there. ownSettings and
-// calm end waits for locks earlier than that. unanswered limits every other kind of block: a frozen process, a full
-// disk, a replica that does not acknowledge.
+// unanswered limits how many sessions the library's statements hold on a server that does not answer. When the library
+// gives a statement up, its connection closes, but its session stays on the server until the statement ends there.
+// ownSettings and calm already end waits for locks. unanswered limits every other kind of block: a frozen process, a
+// full disk, a replica that does not acknowledge.
 //
-// Up to mostUnanswered statements that were given up change nothing. From then on, the library tries one statement at a
+// Nothing changes until mostUnanswered statements were given up. From then on, the library tries one statement at a
 // time, with growing pauses. It returns to normal when the server answers a statement of the same kind.
 type unanswered struct {
 	mu     sync.Mutex // guards the fields below
 	n      [kinds]int // per kind: statements given up since the last answer to that kind
-	trying bool       // the one statement that is tried is running
+	trying bool       // a single statement is being tried
 	next   time.Time  // earliest time of the next try
 	pause  time.Duration
 	moved  chan struct{} // closed when a field that others wait for has changed
 }
 
-// statementKind separates statements that a server may answer while it blocks others.
+// statementKind names kinds of statements. A server may answer one kind while it blocks another.
 type statementKind int
 
 const (
 	reading statementKind = iota
-	writing               // outside a transaction: the statement waits for its own commit
+	writing               // a write outside a transaction: the statement waits for its own commit
 	transacting
 	kinds
 )
@@ -39,12 +39,13 @@ const (
 const (
 	mostUnanswered = 4
 	longestPause   = 30 * time.Second
-	// silence is the time after which a broken connection may be a client's own timeout. A connection that breaks sooner
-	// was ended by the server or the network, and holds no session.
+	// silence separates two kinds of broken connections. If a connection breaks after a longer silence, the client's own
+	// timeout may have ended it. If it breaks sooner, the server or the network ended it, so it holds no session.
 	silence = time.Second
 )
 
-// send runs one statement or transaction of the library as soon as it may be sent. It waits for that until ctx ends.
+// send waits until one statement or transaction of the library may be sent, and runs it. It stops waiting when ctx
+// ends.
 func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, run func() error) error {
 	alone, err := u.enter(ctx, kind)
 	if err != nil {
@@ -56,7 +57,7 @@ func (u *unanswered) send(ctx context.Context, d *dialect, kind statementKind, r
 	return err
 }
 
-// enter waits until a statement may be sent. alone is true for the one statement that is tried.
+// enter waits until a statement may be sent. alone is true for the single statement that is tried.
 func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool, err error) {
 	for {
 		moved, wait, alone := u.admit(kind)
@@ -75,8 +76,8 @@ func (u *unanswered) enter(ctx context.Context, kind statementKind) (alone bool,
 	}
 }
 
-// admit returns a nil channel if a statement may be sent. Otherwise it returns a channel and a duration to wait for,
-// whichever ends first.
+// admit returns a nil channel if a statement may be sent now. Otherwise the caller waits for the channel or the
+// duration, whichever ends first, and calls admit again.
 func (u *unanswered) admit(kind statementKind) (moved chan struct{}, wait time.Duration, alone bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -122,7 +123,7 @@ func (u *unanswered) leave(kind statementKind, alone, answered, givenUp bool) {
 	}
 }
 
-// bounded is a transaction of the library whose statements count as unanswered until the server answers them.
+// bounded sends statements of the library. They count as unanswered until the server answers them.
 type bounded struct{ ours }
 
 var _ processlog.Tx = bounded{}
@@ -146,8 +147,8 @@ func (b bounded) QueryContext(ctx context.Context, query string, args ...any) (r
 	return rows, err
 }
 
-// send sends through unanswered, with two exceptions. SQLite has no sessions. If all connections of a limited user's
-// pool are in use, a statement may be waiting for a connection and not for the server.
+// send is unanswered.send, with two exceptions. SQLite has no sessions. If all connections of a limited user's pool are
+// in use, a statement may be waiting for a connection and not for the server.
 func (s *Store) send(ctx context.Context, kind statementKind, run func() error) error {
 	if s.OneWriter() {
 		return run()
