@@ -57,13 +57,13 @@ func writeApart[T any](ctx context.Context, s *Store, items []T, write func(item
 	return p.refused, p.left, err
 }
 
-// leftOver collects what a call did not write, although it wrote everything else.
+// leftOver collects the rows that a call did not write, although it wrote all others.
 type leftOver struct {
 	busy     bool // some rows were locked, or were not tried
 	refusals []processlog.Refusal
 }
 
-// take adds the results of updateRows. It returns an error only if no row caused it.
+// take adds the results of updateRows. It returns an error only if the error is not about single rows.
 func (l *leftOver) take(busy []processlog.ID, err error) error {
 	var refused *processlog.RefusedError
 	if errors.As(err, &refused) {
@@ -141,9 +141,9 @@ func (p *splitter[T]) may() bool {
 	return p.statements > 0 && p.waits > 0 && (p.wait == 0 || timeFor(p.ctx, p.wait))
 }
 
-// piecewise writes a few items at a time, after all of them together waited in vain. Each wait makes the pieces
-// smaller, and each success makes them larger. Items are drawn at random, so that the same items are not always behind
-// a waiting one.
+// piecewise writes a few items at a time, after all of them together waited for a lock in vain. A wait makes the pieces
+// smaller, and a success makes them larger. Items are drawn at random, so that no item always shares its piece with an
+// item that waits.
 func (p *splitter[T]) piecewise(items []T) error {
 	order, size := rand.Perm(len(items)), (len(items)+piecesAtFirst-1)/piecesAtFirst
 	for len(order) > 0 {
@@ -171,14 +171,14 @@ const (
 	splitWaits = 3
 )
 
-// timeFor reports whether the deadline of ctx leaves time for a wait and half a second more.
+// timeFor reports whether ctx leaves enough time for a wait of this length and half a second more.
 func timeFor(ctx context.Context, wait time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || time.Until(deadline) > wait+time.Second/2
 }
 
-// waitError says that a statement waited in vain although its transaction had locked all rows to write. So a trigger
-// wants a lock that another transaction holds.
+// waitError says that a statement waited for a lock in vain, although its transaction had locked all rows to write. So
+// a trigger wants a lock that another transaction holds.
 type waitError struct {
 	error
 	took time.Duration
@@ -197,7 +197,7 @@ func waitIn(err error) *waitError {
 }
 
 // writeHeld runs a statement in a transaction that has locked all rows to write. It returns a *waitError if the
-// statement waited in vain.
+// statement waited for a lock in vain.
 func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (changed int64, err error) {
 	began := time.Now()
 	if changed, err = execCount(ctx, tx, query); err != nil {
@@ -206,8 +206,8 @@ func (s *Store) writeHeld(ctx context.Context, tx processlog.Tx, query string) (
 	return changed, nil
 }
 
-// asWait turns the error of a statement that waited in vain since began into a *waitError. SQLite has one writer, so
-// triggers never wait there.
+// asWait turns the error of a statement that began at began into a *waitError if the statement waited for a lock in
+// vain. SQLite has one writer, so triggers never wait there.
 func (s *Store) asWait(ctx context.Context, err error, began time.Time) error {
 	if s.d.skipLocked == "" {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pretend stands for a database: it writes numbers, refuses some of them with a trigger's error, and counts the
+// pretend stands in for a database. It writes numbers, refuses some of them with a trigger's error, and counts the
 // statements.
 type pretend struct {
 	refused    func(int) bool
@@ -73,8 +73,8 @@ func TestRefusedItemsAreFoundByHalving(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftComesToItsEnd offers the items that were left again, without the refused ones, until none is left. That
-// takes about two statements per refused item.
+// TestWhatIsLeftComesToItsEnd calls writeApart again with the items that it left, until it leaves none. Refused items
+// are not offered again. That must take fewer than three statements per refused item.
 func TestWhatIsLeftComesToItsEnd(t *testing.T) {
 	s, items, refused := &Store{d: mysqlDialect("")}, numbers(500), 0
 	p := &pretend{refused: func(i int) bool { return i%5 != 0 }}
@@ -118,7 +118,7 @@ func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
 	log := tableName{"shop", "Process_log"}
 	for text, is := range map[string]bool{
 		"Error 1146 (42S02): Table 'shop.Process_log' doesn't exist":                               true,
-		"Error 1146 (42S02): Table 'shop.process_log' doesn't exist":                               true, // the name as lower_case_table_names writes it
+		"Error 1146 (42S02): Table 'shop.process_log' doesn't exist":                               true, // the name in lower case, as under lower_case_table_names
 		"Error 1142 (42000): UPDATE command denied to user 'x'@'y' for table `shop`.`Process_log`": true,
 		"Error 1146 (42S02): Table 'shop.Process_log_case' doesn't exist":                          true,
 		"Error 1146 (42S02): Table 'shop.Process_log_history' doesn't exist":                       false,
@@ -131,8 +131,8 @@ func TestErrorThatNamesAnotherTableIsNotAboutTheLog(t *testing.T) {
 	}
 }
 
-// TestItemsThatWaitHoldUpNoOther lets some items wait two seconds each. A call waits only a few times, and writes every
-// item that does not wait itself.
+// TestItemsThatWaitHoldUpNoOther makes some items wait two seconds each. One call may wait only a few times. It must
+// write every item that does not wait.
 func TestItemsThatWaitHoldUpNoOther(t *testing.T) {
 	s := &Store{d: mysqlDialect("")}
 	for name, waits := range map[string]func(int) bool{

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestAuditLogOfSomeTypesEndsWhereTheyDo fills the audit log with many records of other types. A filter on types must
-// return neither an empty page nor a cursor because of them.
+// TestAuditLogOfSomeTypesEndsWhereTheyDo fills the audit log with many records of other types. With a filter on types,
+// these records must cause no empty page and no cursor.
 // Failure: F122
 func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	s := newListStore(t, nil)
@@ -33,8 +33,8 @@ func TestAuditLogOfSomeTypesEndsWhereTheyDo(t *testing.T) {
 	assert.NotEmpty(t, page.Next, "a reader of all types continues where reading stopped")
 }
 
-// TestAuditLogGoesOnWhereItStoppedLooking puts a record far behind many records of other people. The listing must
-// return it once, however many pages before it are empty.
+// TestAuditLogGoesOnWhereItStoppedLooking puts one record of a person behind many records of other people. The pages
+// for that person must return the record once, although earlier pages are empty.
 func TestAuditLogGoesOnWhereItStoppedLooking(t *testing.T) {
 	s := newListStore(t, nil)
 	by := processlog.AuditInfo{Actor: "mei", Reason: "asked the bank"}

@@ -32,8 +32,8 @@ func TestInsertHoldsWhatAPacketTakes(t *testing.T) {
 	}
 }
 
-// TestOutcomesHoldWhatAPacketTakes checks the size of one settle statement. An error that all rows share is written
-// once. Otherwise each row has its own error in hexadecimal digits.
+// TestOutcomesHoldWhatAPacketTakes checks the size of one settle statement. If all rows share one error, the statement
+// has it once. Otherwise each row has its own error in hexadecimal digits.
 func TestOutcomesHoldWhatAPacketTakes(t *testing.T) {
 	long := strings.Repeat("余", processlog.MaxText)
 	for name, test := range map[string]struct {

@@ -131,7 +131,7 @@ func (c *claim) lookAtUnread(ctx context.Context, tx processlog.Tx, rows []proce
 	return nil
 }
 
-// claimGroup is what rows must have in common to be claimed by one UPDATE. Most batches have one or two groups.
+// claimGroup is what the rows of one claimRows statement have in common. Most batches have one or two groups.
 type claimGroup struct {
 	version uint64
 	counted bool // result of claim.counted
@@ -213,7 +213,7 @@ func (c *claim) takeApart(ctx context.Context) error {
 	return c.s.readLatest(ctx, func(from processlog.Tx) error { return c.keepTaken(ctx, from, rest) })
 }
 
-// ours reports whether the caller already has the claim on this row under the token in Wanted.
+// ours reports whether the caller already has this row under the token in Wanted.
 func (c *claim) ours(row *processlog.Row) bool {
 	token := c.held[row.ID]
 	return token != processlog.Token{} && token == row.Token
@@ -221,7 +221,7 @@ func (c *claim) ours(row *processlog.Row) bool {
 
 // counted reports whether the UPDATE must leave the delivery count unchanged. If the caller already holds the entry,
 // its delivery has been counted. Counting it again would look like a lost lease, and lost leases count as crashes. A
-// count at MaxCount, written by other software, also stays: it may be too large to raise.
+// count of MaxCount or more, which other software wrote, also stays, because it may be too large to raise.
 func (c *claim) counted(row *processlog.Row) bool {
 	return row.DeliveryCount > 0 && c.ours(row) || row.DeliveryCount >= processlog.MaxCount
 }
@@ -230,7 +230,7 @@ func (c *claim) counted(row *processlog.Row) bool {
 // starts again at 1. Otherwise the statement could not raise its version, and would fail for all other rows too.
 const lastVersion = 1 << 62
 
-// own updates row to what the UPDATE stored.
+// own updates row to the values that claimRows has stored.
 func (c *claim) own(row *processlog.Row) {
 	if !c.counted(row) {
 		row.DeliveryCount++
@@ -244,8 +244,8 @@ func (c *claim) own(row *processlog.Row) {
 
 const claimKept = "SELECT id FROM {log} WHERE id IN ({ids}) AND token={token}"
 
-// keepTaken reads which rows really carry the claim's token, and returns the others as waiting. It serves takeApart,
-// and servers whose row locks do not lock.
+// keepTaken reads which rows carry the claim's token, and adds the other rows to the waiting ones. takeApart needs it,
+// and so do servers whose row locks do not lock.
 func (c *claim) keepTaken(ctx context.Context, tx processlog.Tx, rows []processlog.Row) error {
 	ids := make([]processlog.ID, len(rows))
 	for i := range rows {

@@ -9,7 +9,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// FuzzTableName checks that an accepted name is quoted into exactly the given name.
+// FuzzTableName checks that the quoted form of an accepted name is exactly that name.
 func FuzzTableName(f *testing.F) {
 	for _, name := range []string{"common_process_log", "shop.log", "a.b.c", "", ".", "x`y", "log; DROP", strings.Repeat("x", 59), "Größe", "$1"} {
 		f.Add(name)
@@ -24,8 +24,7 @@ func FuzzTableName(f *testing.F) {
 	})
 }
 
-// requirePlainName requires that a table name is quoted into exactly the given name, and is short enough for the
-// suffixes.
+// requirePlainName requires that the quoted form is exactly the name, and that the name leaves room for the suffixes.
 func requirePlainName(t *testing.T, name tableName) {
 	t.Helper()
 	quoted := name.quoted("_audit")
@@ -42,7 +41,7 @@ func requirePlainName(t *testing.T, name tableName) {
 	require.Equal(t, name.quoted("") == "`"+DefaultTable+"`", strings.Contains(texts, "`"+DefaultTable+"`"))
 }
 
-// FuzzServerAnswers checks that the settings of a server are read without panic. A version that cannot be read is
+// FuzzServerAnswers checks that no setting of a server causes a panic. A server whose version cannot be read must be
 // refused, because the library needs features of certain versions.
 func FuzzServerAnswers(f *testing.F) {
 	for _, version := range []string{

@@ -15,9 +15,9 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction records on a database like PostgreSQL: after a failed
-// statement, its transaction takes no other until it goes back to a savepoint. The driver also returns no ids, where the
-// server can.
+// TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction records on a database that behaves like PostgreSQL.
+// After a failed statement, a transaction takes no other statement until it goes back to a savepoint. On MariaDB, ids
+// also come from RETURNING alone.
 func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestDuplicateIsFoundWhereAFailedStatementBreaksItsTransaction(t *testing.T)
 	require.Len(t, rows, 2)
 }
 
-// strictTx refuses statements after a failed one until a ROLLBACK TO SAVEPOINT.
+// strictTx refuses every statement after a failed one, except ROLLBACK TO SAVEPOINT.
 type strictTx struct {
 	*sql.Tx
 	broken bool

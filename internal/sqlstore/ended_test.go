@@ -14,8 +14,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestServerEndsAReadWhoseTimeIsOver lets a read exceed its deadline. The driver has closed its connection by then, so
-// only the limit in the statement can end the read on the server.
+// TestServerEndsAReadWhoseTimeIsOver makes a read take longer than its deadline. The driver has closed its connection
+// by then. Only the limit in the statement can still end the read on the server.
 // Failure: F127
 func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	dsn := testservers.Database(t)
@@ -48,8 +48,8 @@ func TestServerEndsAReadWhoseTimeIsOver(t *testing.T) {
 	assert.Equal(t, "SELECT /*+ MAX_EXECUTION_TIME(2000) */ 1", mysqlDialect("8.4.0").ended(2, "SELECT 1"))
 }
 
-// TestStricterBoundOfTheSessionStays sets a limit on the session. A limit in the statement would replace it, so a
-// stricter limit of the session must stay alone. A laxer one must not keep ours out.
+// TestStricterBoundOfTheSessionStays sets a limit for reads on the session. A limit in a statement replaces it. So the
+// library must add no limit if the session's limit is stricter, and must add one otherwise.
 func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	server := testservers.SharedSQL(t)
 	settings := map[string]bool{"autocommit=1": true, "max_execution_time=600000": true, "max_execution_time=1500": false}
@@ -70,7 +70,8 @@ func TestStricterBoundOfTheSessionStays(t *testing.T) {
 	}
 }
 
-// TestListsSumsAndCountsAreEndedByTheServer checks every read of an Admin, except reads of rows by key.
+// TestListsSumsAndCountsAreEndedByTheServer checks that every read of an Admin has a limit. Reads of rows by key need
+// none.
 func TestListsSumsAndCountsAreEndedByTheServer(t *testing.T) {
 	b := openLogbook(t)
 	b.fill(100)

@@ -20,9 +20,9 @@ const maxStatementBytes = 1 << 20
 // rowBytes is an estimate of what a row adds to the statement beside its values.
 const rowBytes = 256
 
-// insertRows is followed by one insertRow for each entry, with commas between them, and by insertedIDs where the ids are
-// asked for. {text}, {content}, {headers} and {bytes} are placeholders, as draftForm says. The {key} of the first row is
-// a guardedKey.
+// insertRows is the beginning of an INSERT. One insertRow for each entry follows, with commas between them, and
+// insertedIDs if the statement returns ids. {text}, {content}, {headers} and {bytes} are placeholders, as draftForm
+// says. The {key} of the first row is a guardedKey.
 const (
 	insertRows = "INSERT INTO {log} (idempotent_id, business_type, batch_id, business_id, business_ext_id, user_id, user_name, content, headers, " +
 		"max_process_count, delay_second, token, next_at, lease_until, delivery_count, created_at, updated_at, state, ended_by) VALUES "
@@ -215,9 +215,9 @@ func (s *Store) rowSQL(form draftForm, key string, d *processlog.Draft) string {
 		"lease", lease, "delivery_count", delivered, "state", state, "ended_by", ended)
 }
 
-// draftForm says which values of an INSERT travel as hexadecimal digits. A server treats the value of a placeholder as
-// text of the session's charset, and converts it. All rows of a statement have the same form, so there are only a few
-// different statement texts.
+// draftForm has the placeholders of an INSERT. Some values travel as hexadecimal digits, because a server converts the
+// value of a plain placeholder from the session's charset. All rows of a statement have the same form, so there are
+// only a few different statement texts.
 type draftForm struct {
 	text, content, bytes string // expressions with one placeholder each
 }

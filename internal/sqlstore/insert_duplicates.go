@@ -9,11 +9,11 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// existing reads the rows that hold one of the drafts' keys, as committed now. The snapshot of the caller's transaction
-// may be older and not show them.
+// existing reads the rows that have one of the drafts' keys, as committed now. The snapshot of the caller's transaction
+// may be older and hide them.
 //
-// A plain read finds the visible ones first. A locking read of keys that do not exist would lock the gaps into which
-// other producers insert. readKeys names the index. Otherwise the server would scan a small table, and wait for
+// A plain read finds the visible rows first. A locking read of keys that do not exist would lock the gaps into which
+// other producers insert. existingRows names the index. Otherwise the server would scan a small table, and wait for
 // unrelated rows.
 func (in *insertion) existing(ctx context.Context, places []int) (map[processlog.IdempotencyKey]processlog.Row, error) {
 	keys := make([]processlog.IdempotencyKey, len(places))

@@ -17,7 +17,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// listedRow is what the tests below compare of a row.
+// listedRow has the fields of a row that the tests below compare.
 type listedRow struct {
 	id       uint64
 	kind     string
@@ -78,7 +78,7 @@ func newListStore(t *testing.T, rows []listedRow) *Store {
 var listFilters = []struct {
 	name   string
 	filter processlog.Filter
-	key    string // the index that must serve it
+	key    string // the index that the listing must use
 }{
 	{"nothing", processlog.Filter{}, "PRIMARY"},
 	{"batch", processlog.Filter{BatchID: "b3"}, "k_batch_id"},
@@ -210,11 +210,11 @@ func TestListPageCostsWhatItHoldsWhereverItIs(t *testing.T) {
 					f.Cursor = found.Next
 				})
 				sorted := 0
-				if tc.key == "k_due" && !drops { // With many ranges, count the first rows of every range, and the rows of the page twice.
+				if tc.key == "k_due" && !drops { // With many ranges, the first rows of every range count once, and the rows of the page count twice.
 					sorted = 2 * (limit + 1)
 				}
 				assert.LessOrEqual(t, cost.sorted, sorted, "%s, newest %v, page %d: rows sorted", tc.name, newest, page)
-				if !drops { // Every row counts, also the rows of the 32 ranges and of their union.
+				if !drops { // The rows of the 32 ranges and of their union count, too.
 					assert.Less(t, cost.read, 32*(limit+2)*2+300, "%s, newest %v, page %d: rows read", tc.name, newest, page)
 				}
 				if f.Cursor == "" {
@@ -297,7 +297,7 @@ func (s *Store) plan(t *testing.T, query string) (steps []string) {
 		for i, column := range columns {
 			step[strings.ToLower(column)] = values[i].String
 		}
-		if step["table"] == s.table.base { // The first rows of many ranges are sorted, but only once they are few.
+		if step["table"] == s.table.base { // The server sorts the first rows of many ranges, which are few.
 			assert.NotContains(t, step["extra"], "filesort", query)
 			steps = append(steps, step["key"]+": "+step["extra"])
 		}

@@ -10,11 +10,11 @@ import (
 	"github.com/compensator-go/compensator/internal/txwatch"
 )
 
-// clockConnector connects to a MariaDB or MySQL server that uses this process's clock. In a testing/synctest bubble
-// that is the bubble's clock. Each session sets its timestamp before each statement. So the server stores and compares
-// exactly the milliseconds that a double in the bubble does, and a month passes at once.
+// clockConnector connects to a MariaDB or MySQL server, and makes its sessions use this process's clock. In a
+// testing/synctest bubble that is the bubble's clock. Each session sets its timestamp before each statement. So the
+// server stores and compares the same milliseconds as a double in the bubble, and a month passes at once.
 //
-// In such a bubble nothing can wait inside the server, because the bubble's clock stands still meanwhile. So a session
+// The bubble's clock stands still while a statement waits inside the server. So no statement may wait there. A session
 // waits for a row lock as briefly as the server allows.
 type clockConnector struct {
 	driver.Connector
@@ -42,8 +42,8 @@ func (c *clockConn) tellTime(ctx context.Context) error {
 	if now.Equal(c.told) {
 		return nil
 	}
-	// The server reads a floating-point number. MariaDB cuts it, and MySQL rounds it. A quarter of a microsecond more
-	// gives the same microsecond on both.
+	// The server reads a floating-point number. MariaDB truncates it, and MySQL rounds it. With a quarter of a
+	// microsecond more, both get the same microsecond.
 	set := fmt.Sprintf("SET @@timestamp=%d.%06d25", now.Unix(), now.Nanosecond()/1000)
 	if _, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, set, nil); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (c *clockConn) QueryContext(ctx context.Context, query string, args []drive
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, c.text(query), args)
 }
 
-// realClock removes from a statement the parts that keep the session's timestamp out.
+// realClock removes the parts of a statement that override the session's timestamp.
 var realClock = strings.NewReplacer("timestamp=0, ", "", "ABS(UNIX_TIMESTAMP(SYSDATE())-@@timestamp)<10000", "1=1")
 
 // text returns the statement to send: it uses the bubble's clock and waits for no lock.

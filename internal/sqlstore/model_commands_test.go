@@ -52,7 +52,7 @@ func drawToken(t *rapid.T) processlog.Token {
 
 func drawType(t *rapid.T) string { return pick(t, "type", "order", "order", "stock", "Order") }
 
-// drawSpan draws durations that may be longer or shorter than each other, also between whole milliseconds.
+// drawSpan draws short and long durations, some of them with a fraction of a millisecond.
 func drawSpan(t *rapid.T, label string) time.Duration {
 	return pick(t, label, 0, 0, 1, time.Millisecond-1, time.Millisecond, 2500*time.Microsecond, time.Second, time.Minute, time.Hour)
 }
@@ -77,7 +77,8 @@ func (d draftOf) draft() processlog.Draft {
 	return draft
 }
 
-// insertCommand inserts in the transaction of a slot. It may set a savepoint before and roll back to it.
+// insertCommand inserts entries in the transaction of a slot. It may set a savepoint first, and roll back to it
+// afterwards.
 type insertCommand struct {
 	Slot                   int
 	Drafts                 []draftOf
@@ -136,9 +137,9 @@ func (c insertCommand) run(m *storeTwins) {
 	}
 }
 
-// contested reports whether another open transaction has inserted one of the keys. Even if none has, a server may make
-// an insert wait for the gap around a key that was rolled back or purged. The gap lock stays until the server has
-// purged the old row.
+// contested reports whether another open transaction has inserted one of the keys, so that the insert would wait for
+// it. An insert may also wait for the gap around a key that was rolled back or purged. A server keeps that gap lock
+// until it has purged the old row.
 func (c insertCommand) contested(m *storeTwins, tx compensator.Tx) bool {
 	return slices.ContainsFunc(m.entries, func(e twinEntry) bool {
 		return !e.by.ended && e.by.sides[0] != tx && slices.ContainsFunc(c.Drafts, func(d draftOf) bool { return d.Key == e.key })
@@ -157,7 +158,7 @@ func (c insertCommand) answers(s twinSide, inserted []processlog.Inserted) []str
 	return answers
 }
 
-// remember numbers the new entries in the order of their ids. If the server did not return the ids, remember reads
+// remember assigns numbers to the new entries, in the order of their ids. If the server returned no ids, remember reads
 // them.
 func (c insertCommand) remember(m *storeTwins, tx *twinTx, inserted [2][]processlog.Inserted) {
 	var fresh []twinEntry
@@ -198,7 +199,7 @@ func drawMark(t *rapid.T) markCommand {
 
 func (c markCommand) run(m *storeTwins) {
 	if tx := m.slots[c.Slot]; tx == nil || !tx.wrote {
-		return // MariaDB releases all locks when every write is undone. The double keeps them.
+		return // MariaDB releases all locks of a transaction whose writes are all undone. The double keeps them.
 	}
 	tx := m.slots[c.Slot]
 	m.inTx(c.Slot, "savepoint", func(s twinSide, tx compensator.Tx) (any, error) {
@@ -226,7 +227,8 @@ func (c markCommand) run(m *storeTwins) {
 	}
 }
 
-// undo forgets the entries that a transaction inserted after a savepoint, if that savepoint exists.
+// undo forgets the entries that a transaction inserted after a savepoint. It does nothing if the savepoint does not
+// exist.
 func (m *storeTwins) undo(tx *twinTx, mark string) {
 	since, ok := tx.marks[mark]
 	for i := since; ok && i < len(m.entries); i++ {
@@ -272,7 +274,7 @@ func (c finishedCommand) run(m *storeTwins) {
 	})
 }
 
-// claimCommand claims entries. Its accept refuses every third entry that has too many deliveries.
+// claimCommand claims entries. Its accept refuses entries that have been delivered Refuse times or more.
 type claimCommand struct {
 	Entries []int
 	Own     []processlog.Token
@@ -318,7 +320,7 @@ func (c releaseCommand) run(m *storeTwins) {
 	m.same("release", func(s twinSide) any { return s.err(s.store.Release(m.ctx, s.ids(numbers), c.Token)) })
 }
 
-// renewCommand renews leases, some of them under the version before.
+// renewCommand renews leases. For some of them it gives the version before the current one.
 type renewCommand struct {
 	Entries, Behind []int
 	Lease           time.Duration
@@ -387,8 +389,8 @@ func (o outcomeOf) made(m *storeTwins, n int) processlog.Outcome {
 	}
 }
 
-// settleCommand settles a batch of outcomes of any kind. It may settle twice, as after a lost answer. Some rows have
-// changed since, and some are locked by a slot's transaction.
+// settleCommand settles a batch of outcomes of any kind. It may settle the batch twice, as a process does after a lost
+// answer. Some rows have changed since their claim. A slot's transaction has locked others.
 type settleCommand struct {
 	Token    processlog.Token
 	Outcomes []outcomeOf
@@ -453,9 +455,9 @@ func (c settleTxCommand) run(m *storeTwins) {
 	}
 }
 
-// changeCommand makes a change, in the transaction of a slot or alone.
+// changeCommand makes a change in the transaction of a slot, or in a transaction of its own.
 type changeCommand struct {
-	Slot          int // -1: alone
+	Slot          int // -1: in a transaction of its own
 	Entry         int
 	ByKey, Proven bool
 	Change        processlog.Change
@@ -479,7 +481,7 @@ func drawChange(t *rapid.T) changeCommand {
 	return c
 }
 
-// ref names an entry on one side.
+// ref returns the Ref by which one side knows an entry.
 func (m *storeTwins) ref(s twinSide, n int, byKey bool) compensator.Ref {
 	switch {
 	case byKey && n == unknownEntry:
@@ -523,7 +525,7 @@ func (c changeCommand) run(m *storeTwins) {
 	}
 }
 
-// scanCommand reads what is due, and pages through a window.
+// scanCommand reads the due entries of a type, and pages through a window.
 type scanCommand struct {
 	Window processlog.Window
 }

@@ -26,12 +26,13 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// The tests of users and our simulation are only as good as the double. So the same commands go to the double and to a
-// database, at the same time by the same clock. Both must answer the same: every value, every order, every millisecond.
+// Users' tests and the library's simulation rely on the double. So these tests send the same commands to the double and
+// to a database, at the same time by the same clock. Both must return the same values, in the same order, to the
+// millisecond.
 
 func init() {
-	// A seed reproduces a failure, so no file is left in the tree. Each run draws new programs, so a few per run are
-	// enough. -rapid.checks asks for more.
+	// A seed reproduces a failure, so rapid writes no file into the tree. Each run draws new programs, so a few per run
+	// are enough. -rapid.checks=N runs more.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.checks": "40"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)
@@ -67,8 +68,8 @@ func checkStoreTwins(t *testing.T, wrap func(driver.Connector) driver.Connector)
 	rapid.Check(t, func(r *rapid.T) {
 		commands := program.Draw(r, "commands")
 		var failure string
-		// A connection belongs to the bubble that opened it. A failure leaves the bubble as text, because rapid's panics
-		// must not.
+		// A connection belongs to the bubble that opened it. A failure leaves the bubble as text, because a panic of
+		// rapid must not cross its border.
 		synctest.Test(t, func(t *testing.T) { failure = runStoreTwins(t, connector, commands) })
 		if failure != "" {
 			r.Fatal(failure)
@@ -103,10 +104,10 @@ func runStoreTwins(t *testing.T, connector driver.Connector, commands []storeCom
 	return strings.Join(m.failures, "\n")
 }
 
-// storeTwins holds the database and the double. Where a method takes a side, 0 is the database and 1 is the double. The
-// tests number the entries themselves, because each side assigns its own ids.
+// storeTwins holds the database and the double. A side is 0 for the database and 1 for the double. The tests number the
+// entries themselves, because each side assigns its own ids.
 //
-// The database goes first. Only a wait that ends in an error moves the clock.
+// The database runs each command first. The clock moves only during a wait that ends in an error.
 type storeTwins struct {
 	ctx      context.Context
 	database processlog.Store
@@ -152,7 +153,7 @@ func (m *storeTwins) run(command storeCommand) {
 	})
 }
 
-// same asks both sides, and fails unless the answers are equal.
+// same runs ask on both sides, and fails unless the answers are equal.
 func (m *storeTwins) same(what string, ask func(s twinSide) any) {
 	want := ask(m.side(0))
 	got := ask(m.side(1))
@@ -166,8 +167,8 @@ func (m *storeTwins) side(n int) twinSide {
 	return twinSide{m, n, m.memory}
 }
 
-// fences returns a command that inserts a row between every two keys of the commands. InnoDB locks the gap below a key
-// that it finds taken. With the fences no insert of a command falls into such a gap, because the double has no gaps.
+// fences returns a command that inserts a row between every two keys of the commands. InnoDB locks the gap below an
+// existing key. With the fences, no insert of a command falls into such a gap. The double has no gap locks.
 func fences() storeCommand {
 	insert := insertCommand{Commit: true}
 	for key := range storeKeys {
@@ -220,8 +221,9 @@ func (m *storeTwins) rollBackAll() {
 	}
 }
 
-// inTx asks both sides in the transaction of a slot. A transaction that waited for a lock in vain is rolled back, as
-// producers do. The double does not know the locks that a statement took on the server before it gave up.
+// inTx runs ask on both sides in the transaction of a slot. If the statement waited for a lock in vain, inTx rolls the
+// transaction back, as producers do. The double does not know which locks the statement took on the server before it
+// gave up.
 func (m *storeTwins) inTx(slot int, what string, ask func(s twinSide, tx compensator.Tx) (any, error)) {
 	tx := m.open(slot)
 	waited := false
@@ -238,7 +240,7 @@ func (m *storeTwins) inTx(slot int, what string, ask func(s twinSide, tx compens
 // unknownEntry is the number of an entry that was never inserted.
 const unknownEntry = 1 << 40
 
-// entry picks one of the entries so far, and mostly one of the last.
+// entry picks an entry, mostly one of the newest.
 func (m *storeTwins) entry(pick int) int {
 	if pick == 0 || len(m.entries) == storeKeys {
 		return unknownEntry
@@ -246,8 +248,8 @@ func (m *storeTwins) entry(pick int) int {
 	return len(m.entries) - 1 - (pick-1)%(len(m.entries)-storeKeys) // The fences come first.
 }
 
-// committedOrGone leaves out entries whose transaction is open. No process that settles, releases or renews can know
-// their ids, and a server would make it wait.
+// committedOrGone leaves out entries whose transaction is still open. A process that settles, releases or renews cannot
+// know their ids yet, and a server would make it wait.
 func (m *storeTwins) committedOrGone(picks []int) []int {
 	var numbers []int
 	for _, pick := range picks {
@@ -260,7 +262,7 @@ func (m *storeTwins) committedOrGone(picks []int) []int {
 	return numbers
 }
 
-// stored returns a row as the double has it, so that commands can use values that match it.
+// stored returns a row of the double, so that commands can use values that match the row.
 func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	if n == unknownEntry {
 		return row, false
@@ -272,7 +274,7 @@ func (m *storeTwins) stored(n int) (row processlog.Row, found bool) {
 	return rows[0], true
 }
 
-// twinSide is one of the two sides, with the translation of its ids.
+// twinSide is one side, with its translation of ids.
 type twinSide struct {
 	m     *storeTwins
 	n     int
@@ -295,7 +297,8 @@ func (s twinSide) ids(numbers []int) []compensator.EntryID {
 	return ids
 }
 
-// ours returns the number of an entry. An entry that was never inserted keeps the number of its id.
+// ours returns the number of the entry with an id. For an entry that was never inserted, the number is in the id
+// itself.
 func (s twinSide) ours(id compensator.EntryID) int {
 	for n, e := range s.m.entries {
 		if e.ids[s.n] == id {
@@ -342,7 +345,7 @@ func (s twinSide) scheduled(list []processlog.Scheduled) []string {
 	return lines
 }
 
-// err returns the part of an error by which a caller can branch.
+// err reduces an error to the part that a caller can branch on.
 func (s twinSide) err(err error) string {
 	var state *compensator.StateError
 	var server *mysql.MySQLError

@@ -16,8 +16,8 @@ import (
 // keysPerAdvance is the maximum number of keys in one statement of Advance.
 const keysPerAdvance = 50
 
-// Advance implements Store. Unlike the check after a claim, it may come too early. So a process that has blocked an
-// entry calls Advance afterwards.
+// Advance implements Store. Advance may run before another process has written the note of a blocked entry, and then
+// misses that entry. So a process that has blocked an entry calls Advance afterwards.
 func (s *Store) Advance(ctx context.Context, businessType string, left []processlog.Position, dead bool) (next []processlog.ID, err error) {
 	var over leftOver
 	byKey := grouped.By(left, func(t processlog.Position) string { return t.Key })

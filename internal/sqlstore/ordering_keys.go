@@ -144,7 +144,7 @@ func (s *Store) Firsts(ctx context.Context, businessType string, positions []pro
 	return asked.answer(), nil
 }
 
-// asked collects what is found out about the keys of some positions.
+// asked collects the states of the keys of some positions.
 type asked struct {
 	keys      []string // ascending, without duplicates
 	byKey     map[string][]processlog.Position
@@ -169,7 +169,7 @@ func (a *asked) idsOf(keys []string) (ids []processlog.ID) {
 	return ids
 }
 
-// sees counts the positions asked for to which a note belongs.
+// sees counts those positions in the question to which a note belongs.
 func (a *asked) sees(key string, note processlog.Member) {
 	for _, position := range a.byKey[key] {
 		if position.ID == note.ID && position.Epoch == note.Epoch {

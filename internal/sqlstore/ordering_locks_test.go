@@ -13,8 +13,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestPositionsAreWrittenInOneOrder writes positions that come in any order, in every way. Two writers that wrote the
-// same rows in different orders would deadlock.
+// TestPositionsAreWrittenInOneOrder passes positions in any order to each method that writes them. Each must write them
+// in one order. Two writers of the same rows in different orders would deadlock.
 func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	came := []processlog.Position{
 		{BusinessType: "b", Key: "x", ID: processlog.RowID(1)}, {BusinessType: "a", Key: "y", ID: processlog.RowID(30)},
@@ -24,7 +24,7 @@ func TestPositionsAreWrittenInOneOrder(t *testing.T) {
 	want := []string{"1", "4", "20", "30", "100"}
 	for name, test := range map[string]struct {
 		write func(s *Store) error
-		id    string // how a position appears in the statement
+		id    string // pattern that finds the id of a position in the statement
 	}{
 		"noted":     {func(s *Store) error { return s.Join(t.Context(), s.pool(), slices.Clone(came)) }, `',\d+,(\d+),`},
 		"forgotten": {func(s *Store) error { return s.forgetPositions(t.Context(), s.pool(), slices.Clone(came)) }, `entry_id=(\d+)`},

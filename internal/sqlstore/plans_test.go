@@ -18,7 +18,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// logbook is a server that logs every statement. The tests then ask for the plans of exactly those texts.
+// logbook is a server that logs every statement. The tests ask it for the plans of exactly these texts.
 type logbook struct {
 	t  *testing.T
 	s  *Store
@@ -115,7 +115,7 @@ func (b *logbook) explain(statement string) (steps []planStep) {
 	return steps
 }
 
-// protocol lists what the engine does to the log all the time, and the indexes that each of its statements may use.
+// protocol lists the calls that the engine repeats all the time, and the indexes that each of their statements may use.
 var protocol = []struct {
 	name string
 	keys []string
@@ -226,8 +226,8 @@ func wanted(ids []processlog.ID) (want []processlog.Wanted) {
 	return want
 }
 
-// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans on four logs: an empty one, a small one, a
-// large one with old statistics, and one in which most entries have just changed.
+// TestStatementsKeepToTheirIndexHoweverTheTableLooks asks for the plans on four logs: an empty log, a small log, a
+// large log with old statistics, and a log in which most entries have just changed.
 // Failure: F26, F29, F34
 func TestStatementsKeepToTheirIndexHoweverTheTableLooks(t *testing.T) {
 	b := openLogbook(t)
@@ -264,9 +264,9 @@ func (b *logbook) plansHold(table string) {
 	}
 }
 
-// holds checks how a statement finds its rows. A server may read the whole of a log that is hardly longer than the list
-// of ids. A statement that waits for the rows it reads must read only its own, because other transactions may have
-// locked the rest.
+// holds checks how a statement finds its rows. A server may read a whole log that is hardly longer than the list of
+// ids. A statement that waits for locked rows must read only its own rows, because other transactions may have locked
+// the rest.
 func (p planStep) holds(t *testing.T, statement string, keys []string, rows int, what string) {
 	t.Helper()
 	switch {

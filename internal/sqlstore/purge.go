@@ -76,7 +76,7 @@ type ended struct {
 	key    string // the bytes of its idempotency key
 }
 
-// maxPassed is the maximum number of remaining entries that one Purge passes.
+// maxPassed is the maximum number of entries that one Purge leaves in the table and goes past.
 const maxPassed = 1000
 
 // run deletes up to limit of the oldest entries. It starts after the entries that are known to be refused. It passes
@@ -187,7 +187,7 @@ func (p *purge) try(ctx context.Context) func(entries []ended) error {
 	}
 }
 
-// pass records how far every entry is deleted or refused.
+// pass moves passed behind entries, unless one of them or an earlier one was held.
 func (p *purge) pass(entries []ended, held bool) {
 	if p.held = p.held || held; !p.held {
 		p.passed = entries[len(entries)-1]

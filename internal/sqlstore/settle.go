@@ -44,7 +44,7 @@ func (s *Store) Settle(ctx context.Context, token processlog.Token, outcomes []p
 	return result, nil
 }
 
-// settleGroup is what outcomes must have in common to go into one statement: the guard of the UPDATE.
+// settleGroup is what the outcomes of one statement have in common: the guard of the UPDATE.
 //
 // A success is true whichever process holds the lease, so its guard is epoch and state (G8, G13). A failure counts only
 // for its own attempt, so its guard is the version (G7).

@@ -10,8 +10,8 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// TestOutcomeIsNotJudgedByAnOldSnapshot leaves a session in a plain pool inside a transaction. That session shows rows
-// as they were before.
+// TestOutcomeIsNotJudgedByAnOldSnapshot leaves a session of a plain pool inside a transaction. Reads in that session
+// show rows as they were before. The store must still see that the outcome was applied.
 func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	db, err := sql.Open("mysql", testservers.Database(t))
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestOutcomeIsNotJudgedByAnOldSnapshot(t *testing.T) {
 	settled, err := s.Settle(t.Context(), token, outcomes)
 	require.NoError(t, err)
 	require.True(t, settled[0].Applied)
-	require.NoError(t, left.Close()) // The pool hands this session out next.
+	require.NoError(t, left.Close()) // The pool returns this session for the next statement.
 
 	require.NoError(t, s.explain(t.Context(), token, []processlog.ID{id}, map[processlog.ID]int{id: 0}, outcomes, settled))
 	require.Equal(t, processlog.Settled{Applied: true, State: processlog.Succeeded}, settled[0])

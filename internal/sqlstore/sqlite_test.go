@@ -50,7 +50,7 @@ func TestSQLiteErrorsAreKnownByCodeAndByMessage(t *testing.T) {
 	}
 }
 
-// TestErrorOfTheBusinessIsNotTakenForSQLites, in a module that has a driver, tests SQLite's own errors.
+// SQLite's own errors are tested by TestErrorOfTheBusinessIsNotTakenForSQLites, in a module that has a driver.
 func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	for _, err := range []error{
 		nil, errors.New("payment was interrupted by the customer"), errors.New("the vendor is out of memory"), errors.New("database is locked"),
@@ -61,8 +61,8 @@ func TestErrorOfNoDriverIsNotOfSQLitesCondition(t *testing.T) {
 	assert.Equal(t, mysqlerr.Doubtful, sqliteBlame(errors.Join(errors.New("pay"), fmt.Errorf("insert: %w", driver.ErrBadConn))))
 }
 
-// Every primary result code of an error must be in the table, with a reason. The error texts of drivers without codes
-// must lead there, too.
+// Each primary result code of an error must be in the table with a reason. The error texts of drivers without codes
+// must lead to the same row.
 // Failure: F74
 func TestEveryResultCodeOfSQLiteIsJudged(t *testing.T) {
 	for code := 1; code <= 26; code++ {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryFragmentHasAValue reads the constants of the package. Each fragment of a statement must be a fragment of
-// every store, or an argument of a method in the same file.
+// TestEveryFragmentHasAValue reads the string literals of the package. Each name in braces must be a fragment of every
+// store, or a name that the same file passes to sql.
 func TestEveryFragmentHasAValue(t *testing.T) {
 	packages, err := parser.ParseDir(token.NewFileSet(), ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestEveryFragmentHasAValue(t *testing.T) {
 			return true
 		})
 		for fragment := range fragments {
-			if !texts[fragment] { // The name is no argument.
+			if !texts[fragment] { // The file does not pass this name to sql.
 				assert.NotPanics(t, func() { s.sql("{" + fragment + "}") }, name)
 			}
 		}

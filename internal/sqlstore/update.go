@@ -68,9 +68,10 @@ func (s *Store) updateAtOnce(ctx context.Context, ids []processlog.ID, update fu
 	return changed, nil, s.dropReadOnly(err)
 }
 
-// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. The server may have
-// ended the wait. An administrator may have ended the statement. The client may have given up first, and then the
-// statement may still take effect. That is harmless: a repeated statement of updateRows changes nothing twice.
+// waitedInVain reports whether a statement failed, or may have failed, because its row is locked. There are three
+// cases: the server ended the wait, an administrator ended the statement, or the client gave up first. In the last case
+// the statement may still take effect. That is harmless, because a repeated statement of updateRows changes nothing
+// twice.
 func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	switch s.d.fault(err) {
 	case faultBusy, faultEnded:
@@ -81,9 +82,8 @@ func (s *Store) waitedInVain(err error, took time.Duration) bool {
 	return false
 }
 
-// lockedSilence separates a broken connection from a wait for a lock. If a connection breaks after a longer silence
-// than this, the statement probably waited for a lock. A client with a short readTimeout gives up before the server
-// does.
+// lockedSilence separates a broken connection from a wait for a lock. If a connection breaks after a longer silence,
+// its statement probably waited for a lock: a client with a short readTimeout gives up before the server does.
 const lockedSilence = 100 * time.Millisecond
 
 // updateFreeRows is updateRows for statements that must not wait at all. It asks first which rows are free.
@@ -96,9 +96,9 @@ func (s *Store) updateFree(ctx context.Context, ids []processlog.ID, update func
 	return s.updateFreeAfter(ctx, ids, update, nil)
 }
 
-// updateFreeAfter is updateFree after an earlier statement for the same rows waited in vain. waited is nil if no
-// statement waited. If waited is set and all rows are free, a trigger caused the wait and would wait again.
-// updateFreeAfter then writes nothing and returns waited.
+// updateFreeAfter is updateFree after an earlier statement for the same rows waited for a lock in vain. waited is that
+// wait, or nil if there was none. If waited is set and all rows are free, a trigger caused the wait and would wait
+// again. updateFreeAfter then writes nothing and returns waited.
 func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string, waited *waitError) (changed int64, busy []processlog.ID, err error) {
 	err = s.inOwn(ctx, func(tx processlog.Transaction) error {
 		free, err := s.lockFree(ctx, tx, ids)
@@ -117,8 +117,8 @@ func (s *Store) updateFreeAfter(ctx context.Context, ids []processlog.ID, update
 	return changed, busy, nil
 }
 
-// updateFreeFrom returns updateFree, except that the first call sends no statement. The first call returns the wait of
-// an earlier statement for the same rows.
+// updateFreeFrom returns a rowUpdate whose first call sends no statement and returns waited, the wait of an earlier
+// statement for the same rows. Later calls are updateFree.
 func (s *Store) updateFreeFrom(waited *waitError) rowUpdate {
 	return func(ctx context.Context, ids []processlog.ID, update func(ids []processlog.ID) string) (int64, []processlog.ID, error) {
 		if first := waited; first != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// pretendFile is a driver that answers every statement, and records writes that were sent outside a turn.
+// pretendFile is a driver that answers every statement. It records writes that were sent outside a turn at the writer.
 type pretendFile struct {
 	writer  *writer
 	writes  int
@@ -46,8 +46,8 @@ func (c pretendConn) ExecContext(_ context.Context, query string, _ []driver.Nam
 	return driver.RowsAffected(1), nil
 }
 
-// QueryContext returns one note whose entry no longer counts for the query of notes at the front of a key. For any
-// other query it returns no row.
+// QueryContext returns one row for frontOfKey: a note whose entry no longer counts. It returns no row for any other
+// query.
 func (c pretendConn) QueryContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Rows, error) {
 	if strings.HasPrefix(query, "SELECT t.entry_id, t.epoch") {
 		return &pretendRows{[]driver.Value{int64(1), int64(0), int64(0)}}, nil
@@ -69,8 +69,8 @@ func (r *pretendRows) Next(row []driver.Value) error {
 	return nil
 }
 
-// TestEveryWriteToASQLiteFileTakesATurn runs every write. A write outside a turn would poll for the file, behind
-// transactions of this process that came later.
+// TestEveryWriteToASQLiteFileTakesATurn runs every method that writes. A write outside a turn would poll for the file,
+// and transactions of this process that came later could go first.
 func TestEveryWriteToASQLiteFileTakesATurn(t *testing.T) {
 	file := &pretendFile{writer: new(writer)}
 	db := sql.OpenDB(file)

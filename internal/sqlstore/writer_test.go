@@ -10,18 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitOrder collects the names of a writer's waiters, in the order in which their turns came.
+// waitOrder collects the names of waiters in the order in which the writer gave them turns.
 type waitOrder struct {
 	w     writer
 	order []string
 }
 
-// wait starts a goroutine that waits for a turn, and ends the turn one second after it came.
+// wait starts a goroutine that waits for a turn, and ends that turn after one second.
 func (l *waitOrder) wait(t *testing.T, name string, urgent bool) {
 	go func() {
 		release, err := l.w.take(t.Context(), urgent, time.Hour)
 		assert.NoError(t, err)
-		l.order = append(l.order, name) // The holder of the turn runs alone, so this needs no lock.
+		l.order = append(l.order, name) // Only the holder of the turn runs this, so it needs no lock.
 		time.Sleep(time.Second)
 		release()
 	}()
@@ -71,7 +71,7 @@ func TestNobodyWaitsForTheWriterLongerThanForALock(t *testing.T) {
 }
 
 // TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp ends a turn at the moment at which the next waiter gives up.
-// The turn must not be lost.
+// The waiter after that must get the turn.
 func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 200 {
@@ -90,8 +90,8 @@ func TestWritersPlaceIsNotLostWhereItComesAsSomebodyGivesUp(t *testing.T) {
 	})
 }
 
-// TestWriterIsFreeNowAndThen uses the writer without a break. Transactions without turns poll SQLite every 25 ms at
-// first, so the writer must be free that long now and then.
+// TestWriterIsFreeNowAndThen uses the writer without a break. A transaction without a turn polls SQLite, at first every
+// 25 ms at most. So the writer must stay free for 25 ms from time to time.
 func TestWriterIsFreeNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w writer
@@ -111,7 +111,7 @@ func TestWriterIsFreeNowAndThen(t *testing.T) {
 		for _, between := range free {
 			require.Equal(t, breath, between)
 		}
-		time.Sleep(breath) // The writer has been free without a pause of its own.
+		time.Sleep(breath) // The pauses between the turns already leave the writer free for long enough.
 		began := time.Now()
 		_, err := w.take(t.Context(), false, time.Hour)
 		require.NoError(t, err)
