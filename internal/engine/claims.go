@@ -8,7 +8,7 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// claims takes leases in the database, and gives back those that ran nothing.
+// claims takes leases in the database and gives back leases that ran nothing.
 type claims struct {
 	*Base
 	holdings         *holdings
@@ -17,24 +17,25 @@ type claims struct {
 	refusals         *refusals
 }
 
-// RefusedRetry is when an entry this process must not run now is offered again: one that was refused at its claim, a suspect
-// say, one that is owed, one behind another of its key.
+// RefusedRetry is the delay before an entry is offered again that this process must not run now. Examples are a
+// suspect, an entry with a pending release, and an entry blocked by an earlier one of its key.
 const RefusedRetry = time.Second
 
-// claimed is what a claim brought, and when it was asked for: the leases have run since then at the most, however long the
-// answer was on its way.
+// claimed is the result of a claim. asked is the time just before the claim statement was sent. The leases began at
+// asked or later, so they are valid at least until asked plus the lease time.
 type claimed struct {
 	processlog.Claimed
 	asked time.Time
-	spare []processlog.ID // claimable, and of more calls than there was room for
+	spare []processlog.ID // claimable entries for which no call was left
 }
 
-// claim leases as many of the wanted entries of a type in the database as so many calls take, for the caller to start.
+// claim leases wanted entries of a type in the database. It takes as many as fit into the given number of calls. The
+// caller starts them.
 func (c *claims) claim(t *Type, want []processlog.Wanted, calls int) (claimed, error) {
 	return c.claimOnly(t, want, calls, false)
 }
 
-// claimOnly is claim, if hanging of nothing but what a handler of this process is stuck on.
+// claimOnly works like claim. If stuckOnly is set, it leases only entries on which a handler of this process is stuck.
 func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOnly bool) (claimed, error) {
 	if err := c.rollbackDetector.refusal(); err != nil {
 		return claimed{}, err
@@ -48,20 +49,20 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	token := processlog.NewToken()
 	ctx, cancel := c.Statement()
 	defer cancel()
-	asked := time.Now() // before the claim: its leases run while the answer is on its way (G16)
+	asked := time.Now() // Read the clock before the claim. The leases already run while the answer is on its way (G16).
 	found, err := c.Store.Claim(ctx, want, token, t.Lease, p.accept)
 	failpoint.Reach(failpoint.ClaimCommitted)
 	c.Saw(problemClaim, err)
-	// Before anything starts: the claim may have been answered by another server than the last one, which knows less
-	// (G19).
+	// Verify before anything starts. Another server than last time may have answered the claim, and it may have lost
+	// writes (G19).
 	if err == nil {
 		err = c.rollbackDetector.verify(found.Mine, asked)
 	} else {
 		c.rollbackDetector.verifyLater()
 	}
 	if err != nil {
-		// Its COMMIT may have arrived, whatever the error says: nothing runs, and no lease is left behind to count as
-		// lost.
+		// The claim may have committed although it returned an error. Run nothing, and release the leases it may have
+		// taken. A lease that ends by itself counts as lost.
 		p.keepOnly(nil)
 		c.releaseUnknown(want, token)
 		return claimed{}, err
@@ -71,12 +72,13 @@ func (c *claims) claimOnly(t *Type, want []processlog.Wanted, calls int, stuckOn
 	found = p.leave(found)
 	found.Waiting = append(found.Waiting, pending...)
 	found.Rejected = append(found.Rejected, resting...)
-	// Nothing is wrong with what came when there was no room left.
+	// The spare entries could have been claimed, so they do not count as refused.
 	found.Refused = slices.DeleteFunc(found.Refused, func(row processlog.Row) bool { return slices.Contains(p.spare, row.ID) })
 	return claimed{found, asked, p.spare}, nil
 }
 
-// noteRefused tells of the entries that the database refuses to lease, and forgets those that it no longer refuses.
+// noteRefused reports the entries that the database refuses to lease. It forgets earlier refusals of entries that are
+// leased or gone now.
 func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
 	c.refusals.note(problemRefusedClaim, t.Name, found.Rejected)
 	if !c.refusals.some.Load() {
@@ -89,7 +91,7 @@ func (c *claims) noteRefused(t *Type, found processlog.Claimed) {
 	c.refusals.taken(problemRefusedClaim, t.Name, ids...)
 }
 
-// unleased asks for entries that hold no lease of ours.
+// unleased returns the ids as wanted entries without a lease of this process.
 func unleased(ids []processlog.ID) []processlog.Wanted {
 	want := make([]processlog.Wanted, len(ids))
 	for i, id := range ids {
@@ -98,13 +100,14 @@ func unleased(ids []processlog.ID) []processlog.Wanted {
 	return want
 }
 
-// release undoes a claim that ran nothing, and offers the entries to whoever is free: one that is owed once it is paid, for
-// until then, or until its lease has ended, nobody can claim it.
+// release gives back the leases of a claim that ran nothing. It then offers the entries to all processes. If the
+// database cannot release a lease now, its entry is offered after a later try succeeds.
 func (c *claims) release(token processlog.Token, entries ...processlog.QueueEntry) {
 	c.pendingReleases.release(entries, true, token)
 }
 
-// releaseUnknown gives back what a failed claim may have taken after all: its COMMIT may have arrived.
+// releaseUnknown releases the leases that a failed claim may have taken. The claim may have committed although it
+// returned an error.
 func (c *claims) releaseUnknown(want []processlog.Wanted, token processlog.Token) {
 	entries := make([]processlog.QueueEntry, len(want))
 	for i, w := range want {

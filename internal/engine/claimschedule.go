@@ -8,18 +8,18 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// peekInterval is the longest time that a scanner sleeps, and that a source is not asked. A lost wake-up costs no more. See
-// peekEvery.
+// peekInterval is the longest time that the scanner sleeps and that a source is not asked. A lost wake-up delays an
+// entry by no more than this. See peekEvery.
 const peekInterval = 5 * time.Second
 
-// claimSchedule is when each type is worth a claim. Whoever learns of an entry that comes due, or of a slot that is free, tells it;
-// the scanner works it off.
+// claimSchedule records when a claim of each type is next worthwhile. Other code notifies it of due entries and free
+// slots. The scanner reads it and starts the claims.
 type claimSchedule struct {
 	types *types
-	wake  chan struct{} // the scanner may be asleep; room for one, so that what is told while it works is not lost
+	wake  chan struct{} // wakes the scanner; holds one signal, so that a notification during its work is not lost
 
-	mu     sync.Mutex // guards the fields below; taken before the mutex of a type's slots, never after it
-	names  []string   // of the types, sorted; as they are when Run begins
+	mu     sync.Mutex // guards the fields below; lock it before the mutex of a type's slots
+	names  []string   // sorted names of the types when Run began
 	byType map[string]*typeSchedule
 }
 
@@ -27,28 +27,30 @@ func newClaimSchedule(t *types) *claimSchedule {
 	return &claimSchedule{types: t, wake: make(chan struct{}, 1), byType: make(map[string]*typeSchedule)}
 }
 
-// prepare makes everything worth a claim at once, for a Run that begins; what waits for others is worth a look.
+// prepare resets the schedule when Run begins. A type without a BatchWait may be claimed at once. The scanner first
+// looks how many entries of a type with a BatchWait are due.
 func (a *claimSchedule) prepare() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.names = a.types.names()
 	for _, name := range a.names {
 		t := a.types.named(name)
-		// Claimed at once, entries would wait for less whenever a process starts, and new ones for nothing that this claim still
-		// meets. As if one had just come due it is looked since when the first one is, and whether they are a batch.
+		// Start due one BatchWait from now, as if an entry had just come due. An immediate claim would cut the wait for a
+		// batch short each time a process starts. The scanner then looks how long the first entry has waited and whether
+		// a batch is full.
 		a.byType[name] = &typeSchedule{due: time.Now().Add(t.BatchWait), pace: groupcommit.Pace{Most: claimPace}, ahead: newReadAhead(), linger: linger{wait: t.BatchWait, batch: t.BatchSize}}
 	}
 }
 
-// Wake wakes the scanner.
+// Wake wakes the scanner if it sleeps.
 func (a *claimSchedule) Wake() {
 	select {
 	case a.wake <- struct{}{}:
-	default: // it is to wake already
+	default: // a wake-up is already pending
 	}
 }
 
-// expect makes the scanner look at a type in at most in, and as much later as its entries wait for others.
+// expect schedules a claim of a type after the duration in. For a type with a BatchWait it adds that wait.
 func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	now := time.Now()
 	a.mu.Lock()
@@ -56,7 +58,7 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	news := false
 	if typeSchedule != nil {
 		filled := in <= 0 && typeSchedule.filled()
-		in = min(in, processlog.Never-typeSchedule.wait) // never is the longest there is
+		in = min(in, processlog.Never-typeSchedule.wait) // Never is the longest duration, so the sum would overflow
 		news = typeSchedule.notify(now.Add(max(0, in+typeSchedule.wait))) || filled
 	}
 	a.mu.Unlock()
@@ -65,19 +67,20 @@ func (a *claimSchedule) expect(businessType string, in time.Duration) {
 	}
 }
 
-// notify takes the news from another process that an entry is due. It reports whether the source is to be asked when: the entries
-// of the type wait for others from then on.
+// notify records that another process has an entry of this type that is due. ask reports whether the caller must ask
+// the source for the due time, because entries of this type begin to wait for a batch.
 func (a *claimSchedule) notify(businessType string) (ask bool) {
 	var in time.Duration
 	a.mu.Lock()
-	// One process gets the entry. The others come for nothing, and the more often they do, the later they come.
+	// Only one process gets the entry, so the claims of the others find nothing. The more often that happens to this
+	// process, the longer it holds back.
 	typeSchedule := a.byType[businessType]
 	if typeSchedule != nil {
 		in = typeSchedule.holdBack()
 	}
 	waits := typeSchedule != nil && typeSchedule.wait > 0
 	if waits {
-		typeSchedule.notified++ // an answer that the queue was asked for before does not know of it
+		typeSchedule.notified++ // earlier answers of the queue do not include this entry
 	}
 	ask = waits && !typeSchedule.lingers(time.Now())
 	a.mu.Unlock()
@@ -89,25 +92,25 @@ func (a *claimSchedule) notify(businessType string) (ask bool) {
 	return false
 }
 
-// free gives slots of a type back; entries may be waiting for them.
+// free releases slots of a type, for which due entries may be waiting.
 func (a *claimSchedule) free(t *Type, n int) {
 	t.slots.Release(n)
 	a.freed(t)
 }
 
-// cancel gives the slots back that a reservation holds.
+// cancel releases the slots that a reservation holds.
 func (a *claimSchedule) cancel(businessType string, reservation Reservation) {
 	t := a.types.named(businessType)
-	// A reservation that has lapsed is given back already: use counts none twice.
+	// Use counts nothing twice, so it is safe after the reservation has lapsed and its slots were released.
 	reservation.Use(0)
 	a.freed(t)
 }
 
-// freed tells that a slot of a type is free, which matters only while more entries are due.
+// freed wakes the scanner after a slot of a type became free, if more entries of the type may be due.
 func (a *claimSchedule) freed(t *Type) {
 	a.mu.Lock()
 	typeSchedule := a.byType[t.Name]
-	// A handler that returns while nothing more is due must not have the scanner look at every type.
+	// Do not wake the scanner for a returned handler when nothing more is due, because it would look at every type.
 	hungry := typeSchedule != nil && (typeSchedule.wants(t, time.Now()) || typeSchedule.lingers(time.Now()))
 	a.mu.Unlock()
 	if hungry {
@@ -115,15 +118,15 @@ func (a *claimSchedule) freed(t *Type) {
 	}
 }
 
-// overflow tells that the database holds due entries of a type beyond those the queue knows.
+// overflow records that the database holds due entries of a type that the queue does not hold.
 func (a *claimSchedule) overflow(businessType string) {
 	a.mu.Lock()
 	earlier := false
 	if typeSchedule := a.byType[businessType]; typeSchedule != nil {
-		// Before the scanner is woken: the claim that begins then asks the database as well as the queue.
+		// Set backlog before the scanner wakes, so that its next claim also asks the database.
 		typeSchedule.backlog = true
 		typeSchedule.overflows++
-		earlier = typeSchedule.notify(time.Now()) // what is left of a backlog has waited
+		earlier = typeSchedule.notify(time.Now()) // entries of a backlog have already waited, so add no BatchWait
 	}
 	a.mu.Unlock()
 	if earlier {
@@ -131,8 +134,8 @@ func (a *claimSchedule) overflow(businessType string) {
 	}
 }
 
-// canClaim reports whether a claim of a type could begin now. Where none can, the news of a due entry is for others: kept
-// here, it would wait for a claim to end, a slot, or the end of the pause after a refusal.
+// canClaim reports whether a claim of a type could begin now. If not, the notification of a due entry should go to
+// another process. Here the entry would wait for a running claim, for a slot, or for the pause after a refusal.
 func (a *claimSchedule) canClaim(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +143,7 @@ func (a *claimSchedule) canClaim(t *Type) bool {
 	return typeSchedule != nil && typeSchedule.claiming < claimsInFlight && !time.Now().Before(typeSchedule.closed) && t.slots.Free() > 0
 }
 
-// heard returns the names of the types in order, and how much was heard of each.
+// heard returns the type names in sorted order and the notified counter of each type.
 func (a *claimSchedule) heard() (names []string, heard []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -151,17 +154,22 @@ func (a *claimSchedule) heard() (names []string, heard []int) {
 	return a.names, heard
 }
 
-// postpone lets a type wait for what the queue has said, unless something was heard of it since the queue was asked: an
-// older answer would hide an entry that was enqueued meanwhile, until the next look.
+// postpone delays the next claim of a type to the time that the queue has answered. It does nothing if the notified
+// counter has changed since the queue was asked. Such an old answer would hide an entry enqueued meanwhile until the
+// next look.
 //
-// Nor does it where the queue's word is not the last one: a claim under way says at its end when the next is worth it, a
-// backlog is what the queue does not know, and after a refusal due is the end of a pause. And never past the next look at
-// the queue, which says it again.
+// It also does nothing in these cases, where the queue's answer is not enough:
+//
+//   - A claim is running. Its result will say when the next claim is worthwhile.
+//   - The database holds a backlog that the queue does not know.
+//   - The database has refused a claim, and due is the end of the pause.
+//
+// It never postpones beyond twice peekInterval plus the BatchWait, because the queue answers again before that.
 func (a *claimSchedule) postpone(businessType string, notified int, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	typeSchedule := a.byType[businessType]
-	// What is due waits since an unknown while: put off by each look it would wait for ever.
+	// These entries are due, but it is unknown for how long. Each look would postpone their batch again, without end.
 	if typeSchedule.wait > 0 && wait <= 0 {
 		return
 	}
@@ -171,29 +179,29 @@ func (a *claimSchedule) postpone(businessType string, notified int, wait time.Du
 	}
 }
 
-// began notes that the transaction of a claim begins.
+// began records that the transaction of a claim begins.
 func (a *claimSchedule) began(t *Type, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.byType[t.Name].pace.Begin(now)
 }
 
-// ended notes that it is over.
+// ended records that the transaction of a claim has ended, and how long it took.
 func (a *claimSchedule) ended(t *Type, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.byType[t.Name].pace.End(took)
 }
 
-// claimEnded takes note of how a claim went.
+// claimEnded records the result of a claim and wakes the scanner.
 func (a *claimSchedule) claimEnded(t *Type, got claimResult, began claimBegan) {
 	a.mu.Lock()
 	a.byType[t.Name].ended(got, began)
 	a.mu.Unlock()
-	a.Wake() // there is room for another claim, and slots that this one has not used
+	a.Wake() // another claim may begin now, and this one may have left slots unused
 }
 
-// hasBacklog reports whether the database holds due entries of a type that the queue does not.
+// hasBacklog reports whether the database holds due entries of a type that the queue does not hold.
 func (a *claimSchedule) hasBacklog(t *Type) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

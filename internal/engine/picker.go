@@ -6,23 +6,25 @@ import (
 	"github.com/compensator-go/compensator/processlog"
 )
 
-// picker takes of the claimable entries only what this process can do something with, and of those that may have killed
-// a process only a few, or one, at a time: claiming the others would count against them although they never ran.
-// It is asked while the rows are locked, so it looks into maps and waits for nobody.
+// picker decides for each claimable row whether the claim takes it. It takes only rows that this process can run or
+// must count. It admits few suspects at a time, because a lease that ends without an outcome counts against an entry
+// even if the entry never ran.
+//
+// The store calls accept while it holds the row locks. accept therefore reads only memory and does not block.
 type picker struct {
 	t         *Type
 	holdings  *holdings
 	want      []processlog.Wanted
-	room      int              // calls that may begin
-	seats     [companies]int   // left in the calls that have begun for several
-	stuckOnly bool             // nothing but what a handler of this process is stuck on
-	spare     []processlog.ID  // came when there was no room left
-	suspects  []processlog.Row // accepted, and have lost leases
-	counted   []processlog.ID  // claimed to be counted, not run
+	room      int              // calls that may still begin
+	seats     [companies]int   // free seats in the shared calls that have begun
+	stuckOnly bool             // take only entries on which a handler of this process is stuck
+	spare     []processlog.ID  // entries that came when no seat was left
+	suspects  []processlog.Row // accepted rows that have lost leases
+	counted   []processlog.ID  // entries claimed only to count a lost lease, not to run
 }
 
 func (p *picker) accept(row *processlog.Row) bool {
-	// First, so that no suspect takes a place in quarantine for nothing.
+	// Check for a free seat first. A suspect without a seat must not take a place in quarantine.
 	with := alone
 	if p.t.RunBatch != nil {
 		with = p.t.company(row.State, p.lost(row))
@@ -38,7 +40,7 @@ func (p *picker) accept(row *processlog.Row) bool {
 	return true
 }
 
-// sit gives an entry its seat: in a call that has begun with its company, or in a call of its own.
+// sit takes a seat for an entry. The seat is in a shared call that has begun, or in a new call.
 func (p *picker) sit(with company) {
 	switch {
 	case p.seats[with] > 0:
@@ -50,20 +52,24 @@ func (p *picker) sit(with company) {
 	p.room--
 }
 
-// mayHave: what this process holds comes first. What a handler of this process is stuck on is left to others for a lease
-// from when it is due and free, and then counted, not run. So is the last lease of an entry that has lost three: a process
-// that lives and could not reach the database may have a success to store, which finds the entry open still.
+// mayHave reports whether this process may claim a row.
+//
+//   - An entry that this process holds is skipped.
+//   - An entry on which a handler of this process is stuck is left to other processes for one lease time. After that it
+//     is claimed and counted, but not run.
+//   - The last lease of an entry that has lost three is also only counted. A process that cannot reach the database may
+//     still have a success to store, and this gives it time.
 func (p *picker) mayHave(row *processlog.Row) bool {
 	held, stuck := p.holdings.holds(row)
 	switch {
-	// The handler has returned meanwhile: it would be claimed to run, and no slot was taken for that.
+	// The handler has returned meanwhile. A claim would now run the entry, but it has no slot.
 	case p.stuckOnly && !stuck:
 		return false
-	// Run beside itself, or taken for lost while its success waits to be stored (G8, G16). Of a stuck one, free since
-	// its lease has ended or due since somebody has set it: the shorter of both is how long others have had for it.
+	// The entry runs here already, or its success waits to be stored (G8, G16). A stuck entry is left to other processes
+	// for one lease time. That time runs from the end of its lease or from its due time, whichever is later.
 	case held != nil && !stuck, stuck && min(-row.LeaseLeft, -row.DueIn) < p.t.Lease:
 		return false
-	// It is claimed to be taken out, and runs nothing: it needs no place in quarantine.
+	// The claim dead-letters this entry without running it, so it needs no place in quarantine.
 	case row.DeliveryCount > crashBudget:
 		return true
 	case stuck, row.DeliveryCount == crashBudget:
@@ -78,8 +84,9 @@ func (p *picker) mayHave(row *processlog.Row) bool {
 	return accepted
 }
 
-// lost counts the leases in a row that ended with no outcome, as lostLeases does of a row that this claim has
-// counted. One that the entry was born with here is not over: it is taken on, however late the commit was.
+// lost returns how many consecutive leases of the row ended without an outcome. LostLeases does the same for a row
+// after its claim. A lease that this process inserted the entry with and now takes over has not been lost, so it does
+// not count.
 func (p *picker) lost(row *processlog.Row) int {
 	if row.Version == 0 && row.DeliveryCount > 0 && row.Token != (processlog.Token{}) && slices.Contains(p.want, processlog.Wanted{ID: row.ID, Token: row.Token}) {
 		return row.DeliveryCount - 1
@@ -87,7 +94,7 @@ func (p *picker) lost(row *processlog.Row) int {
 	return row.DeliveryCount
 }
 
-// keepOnly tells the admissions which of the accepted entries were not claimed after all.
+// keepOnly tells the admissions which accepted suspects were not claimed.
 func (p *picker) keepOnly(mine []processlog.Row) {
 	for i := range p.suspects {
 		s := &p.suspects[i]
@@ -97,8 +104,8 @@ func (p *picker) keepOnly(mine []processlog.Row) {
 	}
 }
 
-// leave makes of what was claimed to be counted something that waits for the end of its lease, as if somebody else held
-// it. A lease that a claim has written is proof that the database took writes meanwhile, which time that has passed is not.
+// leave moves entries that were claimed only to be counted from Mine to Waiting. They wait for the end of their new
+// lease. A written lease proves that the database accepted writes in the meantime, and elapsed time alone does not.
 func (p *picker) leave(found processlog.Claimed) processlog.Claimed {
 	if len(p.counted) == 0 {
 		return found

@@ -10,91 +10,93 @@ import (
 )
 
 const (
-	// claimsInFlight is how many claims of one type run at once. With one, what comes due during a claim would wait for its
-	// end: half of its lateness.
+	// claimsInFlight is how many claims of one type may run at once. With only one, an entry that comes due during a
+	// claim would wait for its end. In measurements that wait was half of the lateness.
 	claimsInFlight = 2
 
-	// wakeSpread keeps instances that wake for the same entry from coming in step: for each claim in a row that came
-	// for nothing, up to mostVain of them, the next one comes up to this much later.
+	// wakeSpread keeps instances that wake for the same entry from claiming in step. For each consecutive claim that
+	// found nothing, the next claim is delayed by up to this much more. At most mostVain claims count.
 	wakeSpread = time.Millisecond
 	mostVain   = 5
 
-	// beatenPause is how long a claim waits, at random and at most, after one that found others faster with all that the
-	// database had for it; twice as long each time that happens again.
+	// beatenPause is the maximum pause after a claim that got nothing because other processes had claimed all it read.
+	// The pause is random. Its maximum doubles with each such claim in a row.
 	beatenPause = 50 * time.Millisecond
 
-	// laterKept is how many moments are remembered for a queue that may have lost them. An entry that is enqueued again has
-	// several.
+	// laterKept is how many future due times are remembered for a queue that may have lost them. An entry that is
+	// enqueued again adds one more due time.
 	laterKept = 16
 
-	// claimPace is how long a claim waits at most after the transaction of another has begun, unless there is more due than
-	// one takes. Claims of an entry or two that follow each other at once are each a transaction with a synced write, which
-	// the commits of the business wait for.
+	// claimPace is the longest time that a claim waits after the transaction of another claim began. It does not wait
+	// when more is due than one claim takes. Without it, claims of one or two entries would follow each other at once.
+	// Each is a transaction with a synced write, and your own commits would wait for it.
 	claimPace = 2 * time.Millisecond
 )
 
-// typeSchedule is what the scanner knows of one type; claim schedule.mu guards it.
+// typeSchedule is the state that the scanner keeps for one type. claimSchedule.mu guards it.
 type typeSchedule struct {
-	due      time.Time        // the next moment worth a claim; far away when nothing is known
-	later    []time.Time      // what was heard of, ahead, in order, laterKept at most
-	closed   time.Time        // no claim before, because the database refused one; zero: it did not
-	pace     groupcommit.Pace // of the claims' transactions
-	notified int              // how often due may have changed: an answer that was asked for before is out of date
+	due      time.Time        // when the next claim is worthwhile; far in the future if no entry is known
+	later    []time.Time      // known future due times, sorted, at most laterKept
+	closed   time.Time        // no claim before this time, because the database refused one; zero if it did not
+	pace     groupcommit.Pace // spaces the claims' transactions
+	notified int              // number of events that may have changed due; an answer asked for at a lower number is outdated
 	claiming int
-	vain     int  // claims in a row that came for nothing: others were faster
-	full     bool // a claim took all it asked for, and none that began after it found less: there is more
-	backlog  bool // the database holds due entries the queue does not
-	failures int  // claims in a row that the database refused
+	vain     int  // consecutive claims that got nothing because others were faster
+	full     bool // a claim took all it asked for, and no later claim found less, so more are due
+	backlog  bool // the database holds due entries that the queue does not hold
+	failures int  // consecutive claims that the database refused
 	ahead    *readAhead
 	linger
 	claimBegan
 }
 
-// claimBegan is what a claim has to know, once it is over, of others since: it says nothing of what these have found or heard.
+// claimBegan holds counters from the start of a claim. At its end they show whether other events have made its result
+// outdated.
 type claimBegan struct {
-	fulls     int // how many claims took all they asked for
-	overflows int // how often the database was said to hold more
+	fulls     int // claims that took all they asked for
+	overflows int // reports that the database holds more
 }
 
-// wants reports whether a claim is worth starting. What has come due since the one under way asked the queue need not
-// wait for its end; of a backlog, of which that one has taken its share, a second takes more than a few slots.
+// wants reports whether to start a claim now. A second claim may run beside the first for entries that came due after
+// the first asked the queue. For a backlog the second claim needs more than a few free slots.
 func (typeSchedule *typeSchedule) wants(t *Type, now time.Time) bool {
 	due := !now.Before(typeSchedule.due)
 	switch {
 	case typeSchedule.claiming == 0:
 		return due || typeSchedule.full
-	case typeSchedule.claiming == claimsInFlight, t.limited(): // two claims would bring two entries where one may run
+	case typeSchedule.claiming == claimsInFlight, t.limited(): // two claims would bring two entries where only one may run
 		return false
 	case typeSchedule.full:
-		// Small claims beside the first cost a transaction each, and bring little of a backlog that it takes whole.
+		// A small second claim costs a transaction and adds little to what the first one takes of the backlog.
 		return t.slots.Free() >= min(t.Concurrency/4, t.callsFor(processlog.MaxRows/2))
 	}
 	return due
 }
 
-// holdBack is how much later than others this process looks at a type: see wakeSpread.
+// holdBack returns a random delay before this process claims a type. It grows with the number of recent claims that
+// found nothing. See wakeSpread.
 func (typeSchedule *typeSchedule) holdBack() time.Duration {
 	if typeSchedule.vain == 0 {
 		return 0
 	}
-	// Drawn anew each time, so that processes which have come in step get out of it.
+	// Draw a new value each time, so that processes that run in step separate.
 	return jitter.N(time.Duration(min(typeSchedule.vain, mostVain)) * wakeSpread)
 }
 
-// notify takes note of a due moment, and reports whether it is the earliest so far.
+// notify records a due time and reports whether it is the earliest so far.
 func (typeSchedule *typeSchedule) notify(due time.Time) bool {
 	typeSchedule.notified++
 	typeSchedule.keep(due)
 	return typeSchedule.sooner(due)
 }
 
-// sooner makes due the next moment worth a claim if it is earlier, and reports whether it was. No moment is worth one
-// before a claim may begin.
+// sooner moves the next claim forward to due if that is earlier, and reports whether it did. It never moves it before
+// the time when pace and closed allow a claim.
 func (typeSchedule *typeSchedule) sooner(due time.Time) bool {
 	if paced := typeSchedule.pace.Next(); due.Before(paced) {
 		due = paced
 	}
-	// Whatever is heard of a type that the database has just refused: asked at once it would be a hot loop.
+	// The database has just refused a claim of this type. Claiming again at once would be a busy loop.
 	if due.Before(typeSchedule.closed) {
 		due = typeSchedule.closed
 	}
@@ -105,7 +107,7 @@ func (typeSchedule *typeSchedule) sooner(due time.Time) bool {
 	return true
 }
 
-// keep remembers a moment, for as long as nobody else may: see next.
+// keep remembers a due time in later. next uses it when the queue has lost the entry.
 func (typeSchedule *typeSchedule) keep(due time.Time) {
 	place, _ := slices.BinarySearchFunc(typeSchedule.later, due, time.Time.Compare)
 	if place < laterKept {
@@ -113,7 +115,8 @@ func (typeSchedule *typeSchedule) keep(due time.Time) {
 	}
 }
 
-// begin takes note of a claim that begins: what is known to be due is its own. Another one is for what is heard from here on.
+// begin records that a claim begins. This claim takes everything that is known to be due. Only later notifications
+// cause another claim.
 func (typeSchedule *typeSchedule) begin(now time.Time) claimBegan {
 	typeSchedule.claiming++
 	typeSchedule.due = now.Add(2*peekInterval + typeSchedule.wait)
@@ -121,15 +124,15 @@ func (typeSchedule *typeSchedule) begin(now time.Time) claimBegan {
 	return typeSchedule.claimBegan
 }
 
-// ended takes note of a claim's end. One that found less than it asked for says nothing of what another found since it
-// began.
+// ended records that a claim has ended. A claim that found less than it asked for must not overwrite what another claim
+// found after it began.
 func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
 	typeSchedule.claiming--
-	// A look at the queue that was asked before this claim ended knows nothing of it.
+	// Answers that the queue was asked for before this claim ended are outdated.
 	typeSchedule.notified++
 	switch {
 	case got.full && typeSchedule.wait > 0:
-		// What is behind a full batch may be less than one: a look says, and for how long it has waited.
+		// The entries that are left may be less than a batch. A look will find out, and also how long they have waited.
 		typeSchedule.fulls++
 		typeSchedule.nextLook = time.Time{}
 		typeSchedule.sooner(time.Now().Add(typeSchedule.wait))
@@ -138,7 +141,7 @@ func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
 		typeSchedule.fulls++
 	case typeSchedule.fulls == began.fulls:
 		typeSchedule.full = false
-		// Of what the queue does not know only the database can say that it is worked off.
+		// Only a claim that asked the database can clear backlog, because the queue does not know these entries.
 		typeSchedule.backlog = typeSchedule.backlog && (!got.drained || typeSchedule.overflows != began.overflows)
 	}
 	typeSchedule.next(got)
@@ -148,16 +151,16 @@ func (typeSchedule *typeSchedule) ended(got claimResult, began claimBegan) {
 func (typeSchedule *typeSchedule) next(got claimResult) {
 	typeSchedule.closed = time.Time{}
 	if got.err != nil {
-		// Left full, the type would want the next claim now, and not after the pause.
+		// If full stayed set, the next claim would begin now instead of after the pause.
 		typeSchedule.full = false
 		typeSchedule.failures++
 		typeSchedule.closed = time.Now().Add(delay(claimBackoff, typeSchedule.failures))
-		typeSchedule.due = typeSchedule.closed // whatever was heard meanwhile
+		typeSchedule.due = typeSchedule.closed // this replaces any earlier due time heard meanwhile
 		return
 	}
 	typeSchedule.failures = 0
-	// Never is the longest duration there is: anything added to it is past, and the type due in a hot loop. The next
-	// look says more anyway.
+	// Limit the wait, because Never is the longest duration and adding to it overflows. The type would then be due at
+	// once in a busy loop. The next look at the queue corrects the limited wait.
 	wait := min(max(got.next, 0), 2*peekInterval)
 	switch {
 	case got.nothing:
@@ -170,8 +173,8 @@ func (typeSchedule *typeSchedule) next(got claimResult) {
 		typeSchedule.vain = 0
 	}
 	due := time.Now().Add(wait + typeSchedule.wait)
-	// A queue that was asked says again what comes next. One that is away, or has lost it, does not, and the database
-	// tells only what is due (G17).
+	// A queue that answered will say again what comes next. This claim had no answer from the queue, and the database
+	// lists only entries that are due now. Use the remembered due times instead (G17).
 	if got.blind && len(typeSchedule.later) > 0 && typeSchedule.later[0].Before(due) {
 		due = typeSchedule.later[0]
 	}
@@ -180,14 +183,14 @@ func (typeSchedule *typeSchedule) next(got claimResult) {
 
 var claimBackoff = jitter.Exponential(200*time.Millisecond, 5*time.Second)
 
-// claimResult is how a claim went.
+// claimResult is the result of one claim.
 type claimResult struct {
-	nothing bool          // the queue had nothing due: another instance was faster
-	beaten  bool          // the database had more due than others have taken meanwhile
-	full    bool          // as many were due as asked for
+	nothing bool          // the queue had nothing due, because another instance was faster
+	beaten  bool          // other processes had claimed everything this claim read, and the database may hold more
+	full    bool          // as many were due as the claim asked for
 	lost    bool          // the queue has lost entries of the type
-	drained bool          // the database was asked and had less than asked for
-	blind   bool          // the database was asked, which does not say when the next one comes
-	next    time.Duration // until the queue has another one due; Never: it was not asked, or has said so already
-	err     error         // of the database
+	drained bool          // the database was asked and had less than the claim asked for
+	blind   bool          // the database was asked, which does not say when the next entry is due
+	next    time.Duration // time until the queue has another entry due; Never if it was not asked or has already said so
+	err     error         // error of the database
 }
